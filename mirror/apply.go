@@ -1,0 +1,192 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// fieldManager names us in the managed fields of what we write.
+const fieldManager = "mirror-controller"
+
+// requestTimeout bounds every request but the watches, so that a connection on which nothing comes back does
+// not hold a write slot for ever. The API server gives up on a request after a minute at the latest.
+const requestTimeout = 30 * time.Second
+
+// echoPatience is how long a target waits for the watch to show our own last write there, before it is looked
+// at again all the same. As a rule the event that shows it comes within milliseconds and is the next look.
+const echoPatience = time.Second
+
+// writer makes the calls, one for each change, all of them conditional.
+type writer struct {
+	client kubernetes.Interface
+	rules  *rules
+
+	mu sync.Mutex
+	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet.
+	deleting map[types.UID]bool
+	// written are the resourceVersions of our writes that the watch may not have shown yet.
+	written map[cache.ObjectName]string
+}
+
+func newWriter(client kubernetes.Interface, r *rules) *writer {
+	return &writer{client: client, rules: r, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
+}
+
+// apply carries out a change. Nothing is written if the object is no longer the one that was judged:
+//
+//	create    AlreadyExists if there is any object
+//	update    Conflict if the resourceVersion is not the judged one, NotFound if the object is gone
+//	delete    Conflict if UID or resourceVersion are not the judged ones; NotFound counts as done
+//	recreate  as delete, then as create
+func (w *writer) apply(ctx context.Context, c change) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	switch c.op {
+	case opCreate:
+		return w.create(ctx, c)
+	case opUpdate:
+		return w.update(ctx, c)
+	case opRecreate:
+		if err := w.delete(ctx, c.have); err != nil {
+			return err
+		}
+		return w.create(ctx, c)
+	case opDelete:
+		return w.delete(ctx, c.have)
+	}
+	return nil
+}
+
+// read returns an object as it is now.
+func (w *writer) read(ctx context.Context, key cache.ObjectName) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return w.client.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+}
+
+func (w *writer) create(ctx context.Context, c change) error {
+	want := w.rules.desired(c.source, c.namespace, c.have)
+	// Of what stood there before, a new object keeps the metadata that is not ours.
+	want.ObjectMeta = metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name, Labels: want.Labels, Annotations: want.Annotations}
+	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	return w.wrote(made, err)
+}
+
+func (w *writer) update(ctx context.Context, c change) error {
+	want := w.rules.desired(c.source, c.namespace, c.have)
+	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
+	return w.wrote(made, err)
+}
+
+func (w *writer) delete(ctx context.Context, have *corev1.ConfigMap) error {
+	// Only what the watch shows will be shown to be gone.
+	if w.rules.seen(have) {
+		w.expectDeletion(have.UID, true)
+	}
+	uid, rv := have.UID, have.ResourceVersion
+	err := w.client.CoreV1().ConfigMaps(have.Namespace).Delete(ctx, have.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &rv},
+	})
+	if err != nil {
+		w.expectDeletion(have.UID, false)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (w *writer) expectDeletion(uid types.UID, expected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if expected {
+		w.deleting[uid] = true
+	} else {
+		delete(w.deleting, uid)
+	}
+}
+
+// deleted reports whether the object that the watch has just shown to be gone was deleted by us.
+func (w *writer) deleted(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours := w.deleting[uid]
+	delete(w.deleting, uid)
+	return ours
+}
+
+// wrote remembers what the API server made of a write, and returns err.
+func (w *writer) wrote(made *corev1.ConfigMap, err error) error {
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.written[cache.MetaObjectToName(made)] = made.ResourceVersion
+	}
+	return err
+}
+
+// ahead reports whether the change was judged by a cache that does not show our own last write to that target
+// yet, so that the API server would only refuse it. synced is the resourceVersion up to which the cache has
+// seen everything. Nothing hangs on the answer but that call: see echoPatience.
+func (w *writer) ahead(target cache.ObjectName, c change, synced string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.have != nil && w.deleting[c.have.UID] {
+		return true
+	}
+	rv, ok := w.written[target]
+	if !ok {
+		return false
+	}
+	if order, err := resourceversion.CompareResourceVersion(synced, rv); err == nil && order < 0 {
+		return true
+	}
+	delete(w.written, target)
+	return false
+}
+
+// sweep forgets the writes that the cache has shown.
+func (w *writer) sweep(synced string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for target, rv := range w.written {
+		if order, err := resourceversion.CompareResourceVersion(synced, rv); err != nil || order >= 0 {
+			delete(w.written, target)
+		}
+	}
+}
+
+// answered reports whether the error is the API server's answer to that one request, not a connection that broke, nor
+// a server that has no time for anybody.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
+}
+
+// troubleOf says how the error of a write is to be met.
+func troubleOf(op op, err error) trouble {
+	switch {
+	case err == nil:
+		return noTrouble
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), op == opCreate && apierrors.IsNotFound(err):
+		return closing
+	case op == opCreate && apierrors.IsConflict(err): // of a quota, with a write beside ours
+		return transient
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		return behind
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
+		return refused
+	}
+	return transient
+}

@@ -1,0 +1,124 @@
+package mirror
+
+import (
+	"sync"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// ledger holds how every source stands at each of its targets, and what was said about it. It is for telling
+// people; no decision rests on it.
+type ledger struct {
+	label string // key of the mirror label, for people
+
+	mu    sync.Mutex
+	names map[string]map[cache.ObjectName]*account
+	total [outcomes]int
+}
+
+// account is the part of the ledger for one source.
+type account struct {
+	label  string
+	source *source // as last seen
+	at     map[string]outcome
+	notes  map[string]string // by target: what there is to say about a problem
+	count  [outcomes]int
+	wrote  int // copies written since the last statement
+	dirty  bool
+	told   told
+}
+
+// standing is how a source stands at one target.
+type standing struct {
+	outcome outcome
+	note    string
+	wrote   bool
+}
+
+func newLedger(label string) *ledger {
+	return &ledger{label: label, names: map[string]map[cache.ObjectName]*account{}}
+}
+
+// open makes sure that exactly the given sources, all of one name, have accounts, and that these know their
+// present state. It reports whether that of one of them was not known before.
+func (l *ledger) open(name string, sources []*source) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	accounts := l.names[name]
+	for key, a := range accounts {
+		if find(sources, key) == nil {
+			for o, n := range a.count {
+				l.total[o] -= n
+			}
+			delete(accounts, key)
+		}
+	}
+	if len(sources) == 0 {
+		delete(l.names, name)
+		return false
+	}
+	if accounts == nil {
+		accounts = map[cache.ObjectName]*account{}
+		l.names[name] = accounts
+	}
+	for _, s := range sources {
+		a := accounts[s.key]
+		if a == nil {
+			a = &account{label: l.label, at: map[string]outcome{}, notes: map[string]string{}}
+			accounts[s.key] = a
+		}
+		if a.source != s {
+			a.source, a.dirty = s, true
+			changed = true
+		}
+	}
+	return changed
+}
+
+// enter notes how a source stands at a target. A source without an account is gone: nothing is noted.
+func (l *ledger) enter(key cache.ObjectName, namespace string, s standing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.names[key.Name][key]
+	if a == nil {
+		return
+	}
+	if s.wrote {
+		a.wrote++
+		a.dirty = true
+	}
+	before := a.at[namespace]
+	if before == s.outcome && a.notes[namespace] == s.note {
+		return
+	}
+	a.dirty = true
+	a.count[before]--
+	l.total[before]--
+	a.count[s.outcome]++
+	l.total[s.outcome]++
+	if s.outcome == outcomeNone {
+		delete(a.at, namespace)
+	} else {
+		a.at[namespace] = s.outcome
+	}
+	if s.note == "" {
+		delete(a.notes, namespace)
+	} else {
+		a.notes[namespace] = s.note
+	}
+}
+
+// statements returns what is to be said about the sources of a name, now that there is nothing left to do for
+// them at the moment, and takes note that it was said.
+func (l *ledger) statements(name string) []statement {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []statement
+	for _, a := range l.names[name] {
+		if a.dirty {
+			a.dirty = false
+			out = append(out, a.statements()...)
+		}
+	}
+	return out
+}
