@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// errNoCluster is the error of a process that runs outside a cluster and was not told of any.
+var errNoCluster = errors.New("--kubeconfig: required outside a cluster: give the file that says how to reach the API server, or set $" +
+	clientcmd.RecommendedConfigPathEnvVar)
+
+// clientConfig returns the client configuration that the options ask for, and that clients can be made of. It sends
+// nothing: the API server need not be there. An error begins with the flag, or the variable, that is wrong.
+func (o *options) clientConfig() (*rest.Config, error) {
+	config, origin, err := o.findCluster()
+	if err != nil {
+		return nil, err
+	}
+	// The audit log then tells one instance from another.
+	config.UserAgent = name + "/" + version() + " instance/" + o.Instance
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS, config.Burst = o.qps, o.burst
+	if o.qps <= 0 {
+		config.QPS = -1 // no throttle; 0 would be 5 requests a second
+	} else if o.burst == 0 {
+		config.Burst = int(math.Ceil(float64(min(o.qps, math.MaxInt32))))
+	}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return refusalTeller{rt} })
+	// Certificates and credentials are looked at only here.
+	if _, err := rest.HTTPClientFor(config); err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	return config, nil
+}
+
+// refusalTeller is a transport whose errors are not known for refused connections. From those, client-go's watches
+// retreat without a word to their error handler, for up to a minute at a time, and deaf to the end of their context:
+// nobody would learn that there is no API server, and the process would not stop when asked to.
+type refusalTeller struct{ http.RoundTripper }
+
+func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if utilnet.IsConnectionRefused(err) {
+		err = errors.New(err.Error())
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper makes the transport beneath accessible to client-go.
+func (t refusalTeller) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+
+// findCluster returns how to reach the API server, and what said so: --kubeconfig, $KUBECONFIG, or the service
+// account of the pod, the first that there is. ~/.kube/config is no default: it names whatever cluster its owner
+// looked at last.
+func (o *options) findCluster() (config *rest.Config, origin string, err error) {
+	const variable = clientcmd.RecommendedConfigPathEnvVar
+	switch {
+	case o.kubeconfig != "":
+		origin = fmt.Sprintf("--kubeconfig=%q", o.kubeconfig)
+		config, err = o.loadKubeconfig(origin, []string{o.kubeconfig})
+	case os.Getenv(variable) != "":
+		origin = fmt.Sprintf("$%s=%q", variable, os.Getenv(variable))
+		config, err = o.loadKubeconfig(origin, filepath.SplitList(os.Getenv(variable)))
+	case o.context != "":
+		err = fmt.Errorf("--context=%q: needs a kubeconfig: give --kubeconfig, or set $%s", o.context, variable)
+	default:
+		origin = "service account of the pod"
+		config, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errNoCluster
+		} else if err != nil {
+			err = fmt.Errorf("%s: %w: is automountServiceAccountToken false?", origin, err)
+		}
+	}
+	return config, origin, err
+}
+
+// loadKubeconfig returns the chosen context of the files, merged as kubectl merges them. Other than kubectl it
+// does not pass over a file that does not exist: what is left could be another cluster.
+func (o *options) loadKubeconfig(origin string, files []string) (*rest.Config, error) {
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		_, err := clientcmd.LoadFromFile(file)
+		var unreadable *fs.PathError
+		switch {
+		case errors.As(err, &unreadable):
+			return nil, fmt.Errorf("%s: cannot read %s: %w", origin, file, unreadable.Err)
+		case err != nil:
+			return nil, fmt.Errorf("%s: %s is not a kubeconfig: %w", origin, file, err)
+		}
+	}
+	kubeconfig, err := (&clientcmd.ClientConfigLoadingRules{Precedence: files}).Load()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	chosen, by := o.context, fmt.Sprintf("--context=%q", o.context)
+	if chosen == "" {
+		chosen, by = kubeconfig.CurrentContext, fmt.Sprintf("%s: current-context %q", origin, kubeconfig.CurrentContext)
+	}
+	if _, ok := kubeconfig.Contexts[chosen]; !ok {
+		names := slices.Sorted(maps.Keys(kubeconfig.Contexts))
+		switch {
+		case len(names) == 0:
+			return nil, fmt.Errorf("%s: has no contexts: give a kubeconfig with clusters, users and contexts", origin)
+		case chosen == "":
+			return nil, fmt.Errorf("%s: has no current-context: give --context, one of: %s", origin, strings.Join(names, ", "))
+		}
+		return nil, fmt.Errorf("%s: no such context, must be one of: %s", by, strings.Join(names, ", "))
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, chosen, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: context %q: %w", origin, chosen, err)
+	}
+	return config, nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// configFor returns the client configuration that the arguments ask for.
+func configFor(t *testing.T, args ...string) (*rest.Config, error) {
+	t.Helper()
+	opts := newOptions()
+	if wrong := parse(combine(opts.bind()), args); len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	return opts.clientConfig()
+}
+
+func TestClientConfig(t *testing.T) {
+	outsideOfAnyCluster(t)
+	kubeconfig := "--kubeconfig=" + writeKubeconfig(t, "one", map[string]string{"one": "https://one.example", "two": "https://two.example"})
+	for _, test := range []struct {
+		name  string
+		args  []string
+		host  string
+		qps   float32
+		burst int
+	}{
+		{"no throttle by default", nil, "https://one.example", -1, 0},
+		{"other context", []string{"--context=two"}, "https://two.example", -1, 0},
+		{"rate", []string{"--kube-api-qps=20"}, "https://one.example", 20, 20},
+		{"rate below one", []string{"--kube-api-qps=0.5"}, "https://one.example", 0.5, 1},
+		{"rate and burst", []string{"--kube-api-qps=20", "--kube-api-burst=30"}, "https://one.example", 20, 30},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, err := configFor(t, append(test.args, kubeconfig)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != test.host || config.QPS != test.qps || config.Burst != test.burst {
+				t.Errorf("host %s, QPS %v, burst %d, want %s, %v, %d", config.Host, config.QPS, config.Burst, test.host, test.qps, test.burst)
+			}
+			if config.UserAgent != "mirror-controller/"+version()+" instance/default" {
+				t.Errorf("user agent %q", config.UserAgent)
+			}
+			if config.ContentType != "application/vnd.kubernetes.protobuf" || config.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" {
+				t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
+			}
+			limiter := kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().GetRateLimiter()
+			if throttles := limiter != nil && limiter.QPS() > 0; throttles != (test.qps > 0) {
+				t.Errorf("throttles: %v", throttles)
+			}
+		})
+	}
+}
+
+func TestKubeconfigOfTheEnvironment(t *testing.T) {
+	outsideOfAnyCluster(t)
+	one := writeKubeconfig(t, "one", map[string]string{"one": "https://one.example"})
+	two := writeKubeconfig(t, "two", map[string]string{"two": "https://two.example"})
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, test := range []struct {
+		name, variable string
+		args           []string
+		want           string
+	}{
+		{"file", one, nil, "https://one.example"},
+		{"the first of two files decides", one + ":" + two, nil, "https://one.example"},
+		{"files are merged", one + ":" + two, []string{"--context=two"}, "https://two.example"},
+		{"empty items of the list are nothing", ":" + two + ":", nil, "https://two.example"},
+		{"the flag comes first", one, []string{"--kubeconfig=" + two}, "https://two.example"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", test.variable)
+			config, err := configFor(t, test.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != test.want {
+				t.Errorf("host %s, want %s", config.Host, test.want)
+			}
+		})
+	}
+}
+
+// The kubeconfig in somebody's home directory names the cluster that he looked at last, not one to write to.
+func TestKubeconfigOfTheHomeDirectoryIsNotRead(t *testing.T) {
+	outsideOfAnyCluster(t)
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(writeKubeconfig(t, "one", map[string]string{"one": "https://one.example"}), filepath.Join(home, ".kube", "config")); err != nil {
+		t.Fatal(err)
+	}
+	if config, err := configFor(t); err != errNoCluster {
+		t.Errorf("config %+v, error %v, want %v", config, err, errNoCluster)
+	}
+}
+
+func TestWrongKubeconfig(t *testing.T) {
+	outsideOfAnyCluster(t)
+	good := writeKubeconfig(t, "one", map[string]string{"one": "https://one.example", "two": "https://two.example"})
+	none := writeKubeconfig(t, "", map[string]string{"one": "https://one.example", "two": "https://two.example"})
+	lost := writeKubeconfig(t, "gone", map[string]string{"one": "https://one.example"})
+	folder := t.TempDir()
+	empty := writeFile(t, "empty", "")
+	broken := writeFile(t, "broken", "clusters: [\n")
+	pod := writeFile(t, "pod", "apiVersion: v1\nkind: Pod\n")
+	noServer := writeKubeconfig(t, "one", map[string]string{"one": ""})
+	noCA := writeFile(t, "no-ca", `
+apiVersion: v1
+kind: Config
+current-context: one
+contexts: [{name: one, context: {cluster: one}}]
+clusters: [{name: one, cluster: {server: "https://one.example", certificate-authority-data: bm90IGEgY2VydGlmaWNhdGU=}}]
+`)
+	for _, test := range []struct {
+		name, variable string
+		args           []string
+		want           string // a prefix of the line, where it ends in words of a library
+	}{
+		{"does not exist", "", []string{"--kubeconfig=/no/such/file"},
+			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`},
+		{"is a folder", "", []string{"--kubeconfig=" + folder}, `--kubeconfig="` + folder + `": cannot read ` + folder + ": is a directory"},
+		{"is empty", "", []string{"--kubeconfig=" + empty}, `--kubeconfig="` + empty + `": has no contexts: give a kubeconfig with clusters, users and contexts`},
+		{"is not YAML", "", []string{"--kubeconfig=" + broken}, `--kubeconfig="` + broken + `": ` + broken + " is not a kubeconfig: "},
+		{"is something else", "", []string{"--kubeconfig=" + pod}, `--kubeconfig="` + pod + `": ` + pod + " is not a kubeconfig: "},
+		{"has no such context", "", []string{"--kubeconfig=" + good, "--context=three"}, `--context="three": no such context, must be one of: one, two`},
+		{"has no current context", "", []string{"--kubeconfig=" + none}, `--kubeconfig="` + none + `": has no current-context: give --context, one of: one, two`},
+		{"has lost its current context", "", []string{"--kubeconfig=" + lost}, `--kubeconfig="` + lost + `": current-context "gone": no such context, must be one of: one`},
+		{"names no server", "", []string{"--kubeconfig=" + noServer}, `--kubeconfig="` + noServer + `": context "one": `},
+		{"has a broken certificate", "", []string{"--kubeconfig=" + noCA}, `--kubeconfig="` + noCA + `": `},
+		{"variable names a file that does not exist", "/no/such/file", nil, `$KUBECONFIG="/no/such/file": cannot read /no/such/file: no such file or directory`},
+		{"variable names one among others", good + ":/no/such/file", nil, `$KUBECONFIG="` + good + `:/no/such/file": cannot read /no/such/file: no such file or directory`},
+		{"variable names nothing", ":", nil, `$KUBECONFIG=":": has no contexts: give a kubeconfig with clusters, users and contexts`},
+		{"context without a kubeconfig", "", []string{"--context=one"}, `--context="one": needs a kubeconfig: give --kubeconfig, or set $KUBECONFIG`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", test.variable)
+			code, stdout, stderr := runFor(t, append(test.args, "--namespace-prefix=team-")...)
+			want := "mirror-controller: " + test.want
+			if code != 2 || stdout != "" || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit code %d, stdout %q, stderr\n%swant 2, nothing, and one line\n%s", code, stdout, stderr, want)
+			}
+			if !strings.HasSuffix(want, ": ") && stderr != want+"\n" {
+				t.Errorf("stderr\n%swant\n%s", stderr, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+)
+
+// eventStore is an API server for events: answer says what becomes of each.
+type eventStore struct {
+	typedeventsv1.EventsV1Interface
+	typedeventsv1.EventInterface
+	answer func(attempt int) error
+
+	mu       sync.Mutex
+	attempts int
+	notes    []string
+}
+
+func (s *eventStore) Events(string) typedeventsv1.EventInterface { return s }
+
+func (s *eventStore) Create(ctx context.Context, event *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+	s.mu.Lock()
+	s.attempts++
+	attempt := s.attempts
+	s.mu.Unlock()
+	if s.answer != nil {
+		if err := s.answer(attempt); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, event.Note)
+	return event, nil
+}
+
+// buffer is a bytes.Buffer for several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// record starts a recorder on the store and returns it with its log.
+func record(t *testing.T, store *eventStore) (*eventRecorder, *buffer) {
+	t.Helper()
+	var log buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+	recorder, err := startEvents(klog.NewContext(t.Context(), logger), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorder, &log
+}
+
+func say(recorder *eventRecorder, note string) {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "settings", ResourceVersion: "1"}}
+	recorder.Eventf(source, nil, corev1.EventTypeWarning, "Foreign", "Mirror", "%s", note)
+}
+
+// Events of one reason on one source tell different things, and each of them is news.
+func TestEventsThatDifferInTheirNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{}
+		recorder, _ := record(t, store)
+		for _, note := range []string{"in a", "in b", "in c"} {
+			say(recorder, note)
+			synctest.Wait()
+		}
+		recorder.shutDown()
+		if want := []string{"in a", "in b", "in c"}; !slices.Equal(store.notes, want) {
+			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+	})
+}
+
+func TestLastEventsAreWrittenBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}
+		recorder, _ := record(t, store)
+		const n = 10
+		for range n {
+			say(recorder, "at the end")
+		}
+		recorder.shutDown()
+		if len(store.notes) != n {
+			t.Errorf("%d of %d events were written", len(store.notes), n)
+		}
+	})
+}
+
+func TestUnreachableServerGetsEventsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		store := &eventStore{answer: func(int) error {
+			if time.Since(start) < 10*time.Minute {
+				return errors.New("connection refused")
+			}
+			return nil
+		}}
+		recorder, log := record(t, store)
+		say(recorder, "one")
+		say(recorder, "two")
+		time.Sleep(12 * time.Minute)
+		recorder.shutDown()
+		if len(store.notes) != 2 {
+			t.Errorf("written: %q, want both events", store.notes)
+		}
+		if complaints := strings.Count(log.String(), "\n"); complaints < 5 || complaints > 10 {
+			t.Errorf("%d lines in 10 minutes, want at most one a minute:\n%s", complaints, log)
+		}
+		if store.attempts > 30 {
+			t.Errorf("%d attempts in 10 minutes, want fewer and fewer", store.attempts)
+		}
+	})
+}
+
+func TestUnreachableServerDoesNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(int) error { return errors.New("connection refused") }}
+		recorder, _ := record(t, store)
+		for range 100 {
+			say(recorder, "in vain")
+		}
+		synctest.Wait()
+		start := time.Now()
+		recorder.shutDown()
+		if took := time.Since(start); took > eventFlush {
+			t.Errorf("the end took %v, want at most %v", took, eventFlush)
+		}
+	})
+}
+
+func TestRefusedEventIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(attempt int) error {
+			if attempt > 1 {
+				return nil
+			}
+			return apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`))
+		}}
+		recorder, log := record(t, store)
+		say(recorder, "one")
+		synctest.Wait()
+		say(recorder, "two")
+		recorder.shutDown()
+		if want := []string{"two"}; !slices.Equal(store.notes, want) || store.attempts != 2 {
+			t.Errorf("written: %q in %d attempts, want %q in 2", store.notes, store.attempts, want)
+		}
+		if !strings.Contains(log.String(), "Cannot write events") || !strings.Contains(log.String(), `cannot create resource`) {
+			t.Errorf("the log does not say which right is missing: %s", log)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWrongFlags(t *testing.T) {
+	outsideOfAnyCluster(t)
+	const prefixRequired = "--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"
+	const notAPrefix = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
+	const prefix = "--namespace-prefix=team-" // what a case needs that is not about prefixes
+	long := strings.Repeat("a", 64)
+
+	for _, test := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"nothing", nil, []string{prefixRequired}},
+		{"no cluster", []string{prefix}, []string{
+			"--kubeconfig: required outside a cluster: give the file that says how to reach the API server, or set $KUBECONFIG"}},
+
+		{"empty prefix", []string{"--namespace-prefix="}, []string{
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+		{"empty prefix as the next argument", []string{"--namespace-prefix", ""}, []string{
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+		{"empty prefix beside another", []string{prefix, "--namespace-prefix="}, []string{
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+		{"empty prefix in a list", []string{prefix + ","}, []string{
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+		{"prefix in upper case", []string{"--namespace-prefix=Team-"}, []string{`--namespace-prefix="Team-": ` + notAPrefix}},
+		{"prefix with a character that no name has", []string{"--namespace-prefix=team_"}, []string{`--namespace-prefix="team_": ` + notAPrefix}},
+		{"prefix longer than a name", []string{"--namespace-prefix=" + long}, []string{
+			`--namespace-prefix="` + long + `": must have at most 63 characters, as the name of a namespace has`}},
+		{"prefix without a value", []string{"--namespace-prefix"}, []string{
+			"--namespace-prefix: needs a value, as in --namespace-prefix=VALUE"}},
+		{"prefix that is not a list", []string{`--namespace-prefix="team-`}, []string{
+			`--namespace-prefix="\"team-": must be one item, or several with commas between them`}},
+		{"prefix and all namespaces", []string{prefix, "--all-namespaces"}, []string{
+			"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two"}},
+		{"empty source namespace", []string{prefix, "--source-namespace="}, []string{
+			`--source-namespace="": must be the name of a namespace`}},
+
+		{"unknown flag", []string{prefix, "--colour=red"}, []string{`--colour="red": no such flag: --help lists them`}},
+		{"unknown flag with its value behind it", []string{prefix, "--colour", "red"}, []string{"--colour: no such flag: --help lists them"}},
+		{"unknown flag before a flag", []string{"--colour", prefix, "--concurrent-writes=0"}, []string{
+			"--colour: no such flag: --help lists them", "--concurrent-writes=0: must be 1 or more"}},
+		{"unknown shorthand", []string{prefix, "-x"}, []string{"-x: no such flag: --help lists them"}},
+		{"misspelt flag", []string{"--namspace-prefix=team-"}, []string{
+			`--namspace-prefix="team-": no such flag: did you mean --namespace-prefix?`}},
+		{"one dash", []string{"-namespace-prefix=team-"}, []string{
+			`-namespace-prefix="team-": no such flag: did you mean --namespace-prefix?`}},
+		{"one dash before what could be -v with a value", []string{prefix, "-version"}, []string{
+			"-version: no such flag: did you mean --version?"}},
+		{"not a flag", []string{prefix, "---"}, []string{
+			`"---": unexpected argument: there are only flags, written --flag=value`}},
+		{"positional argument", []string{prefix, "team-"}, []string{
+			`"team-": unexpected argument: there are only flags, written --flag=value`}},
+		{"positional arguments behind two dashes", []string{prefix, "--", "a", "--help"}, []string{
+			`"a": unexpected argument: there are only flags, written --flag=value`,
+			`"--help": unexpected argument: there are only flags, written --flag=value`}},
+
+		{"negative number", []string{prefix, "--concurrent-writes=-1"}, []string{"--concurrent-writes=-1: must be 1 or more"}},
+		{"negative number behind it", []string{prefix, "--concurrent-sources", "-2"}, []string{"--concurrent-sources=-2: must be 1 or more"}},
+		{"not a number", []string{prefix, "--concurrent-writes=many"}, []string{`--concurrent-writes="many": must be a whole number`}},
+		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be a whole number`}},
+		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be a duration, such as 30s or 10m`}},
+		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never) or more, such as 10m"}},
+		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be true or false`}},
+		{"value of a boolean behind it", []string{"--all-namespaces", "true"}, []string{
+			`"true": unexpected argument: there are only flags, written --flag=value`}},
+		{"negative rate", []string{prefix, "--kube-api-qps=-5"}, []string{`--kube-api-qps="-5": must be 0 (no limit) or more, such as 50`}},
+		{"rate that is no number", []string{prefix, "--kube-api-qps=NaN"}, []string{`--kube-api-qps="NaN": must be 0 (no limit) or more, such as 50`}},
+		{"endless rate", []string{prefix, "--kube-api-qps=Inf"}, []string{`--kube-api-qps="+Inf": must be 0 (no limit) or more, such as 50`}},
+		{"word for a rate", []string{prefix, "--kube-api-qps=fast"}, []string{`--kube-api-qps="fast": must be a number`}},
+		{"negative burst", []string{prefix, "--kube-api-qps=5", "--kube-api-burst=-1"}, []string{
+			`--kube-api-burst="-1": must be 0 (as many as in a second) or more, such as 100`}},
+		{"burst without a rate", []string{prefix, "--kube-api-burst=5"}, []string{
+			`--kube-api-burst="5": has no effect without --kube-api-qps: give both or neither`}},
+		{"log format", []string{prefix, "--logging-format=yaml"}, []string{`--logging-format="yaml": must be text or json`}},
+		{"empty log format", []string{prefix, "--logging-format="}, []string{`--logging-format="": must be text or json`}},
+		{"negative verbosity", []string{prefix, "-v=-1"}, []string{`-v="-1": must be a whole number, 0 or more`}},
+		{"verbosity without a value", []string{prefix, "-v"}, []string{"-v: needs a value, as in -v=VALUE"}},
+		{"version beside a wrong flag", []string{"--version", "--colour"}, []string{"--colour: no such flag: --help lists them", prefixRequired}},
+
+		{"all at once", []string{"--colour=red", "-x", "--resync-period=soon", "--instance=", "--concurrent-writes=0", "-v=loud",
+			"--namespace-prefix=Team-", "--namespace-prefix=team_", "here", "--kube-api-qps=-1", "--kubeconfig=/no/such/file", "--size"}, []string{
+			`--colour="red": no such flag: --help lists them`,
+			"-x: no such flag: --help lists them",
+			`--resync-period="soon": must be a duration, such as 30s or 10m`,
+			`-v="loud": must be a whole number, 0 or more`,
+			`"here": unexpected argument: there are only flags, written --flag=value`,
+			"--size: no such flag: --help lists them",
+			`--namespace-prefix="Team-": ` + notAPrefix,
+			`--namespace-prefix="team_": ` + notAPrefix,
+			`--instance="": must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit`,
+			"--concurrent-writes=0: must be 1 or more",
+			`--kube-api-qps="-1": must be 0 (no limit) or more, such as 50`,
+			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := runFor(t, test.args...)
+			var want strings.Builder
+			for _, line := range test.want {
+				want.WriteString("mirror-controller: " + line + "\n")
+			}
+			if code != 2 || stdout != "" || stderr != want.String() {
+				t.Errorf("%q:\nexit code %d, stdout %q, stderr\n%swant 2, nothing, and\n%s", test.args, code, stdout, stderr, want.String())
+			}
+		})
+	}
+}
+
+// An empty value empties a list that has a default: there is no other way to say that.
+func TestEmptyListClearsDefault(t *testing.T) {
+	opts := newOptions()
+	if wrong := parse(combine(opts.bind()), []string{"--exclude-namespace="}); len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	if len(opts.ExcludeNamespaces) != 0 {
+		t.Errorf("--exclude-namespace= leaves %q", opts.ExcludeNamespaces)
+	}
+}

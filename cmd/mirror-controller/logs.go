@@ -1,0 +1,33 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+// addLoggingFlags binds the two flags that the documentation promises. The others of component-base are alpha, or
+// for its developers.
+func addLoggingFlags(c *logsapi.LoggingConfiguration, fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	logsapi.AddFlags(c, all)
+	for flag, usage := range map[string]string{
+		"logging-format": "Format of the log on stderr: text or json.",
+		"v":              "Detail of the log. 0: what an operator has to know; 2: each write; 4: each decision; 6 and more: each request.",
+	} {
+		f := all.Lookup(flag)
+		f.Usage = usage
+		fs.AddFlag(f)
+	}
+}
+
+func knownLogFormat(format string) bool {
+	return format == logsapi.DefaultLogFormat || format == logsapi.JSONLogFormat
+}
+
+// setUpLogging makes klog, and so everything that logs in this process, write to w.
+func setUpLogging(c *logsapi.LoggingConfiguration, w io.Writer) error {
+	return logsapi.ValidateAndApplyWithOptions(c, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// options are the flags of the process: those of the controller, and how it reaches the API server and logs.
+type options struct {
+	*mirror.Options
+	kubeconfig, context string
+	qps                 float32
+	burst               int
+	logging             *logsapi.LoggingConfiguration
+	version, help       bool
+}
+
+func newOptions() *options {
+	return &options{Options: mirror.NewOptions(), logging: logsapi.NewLoggingConfiguration()}
+}
+
+// bind returns flags that set the options, in the sections of the help text.
+func (o *options) bind() *cliflag.NamedFlagSets {
+	var sections cliflag.NamedFlagSets
+	o.Options.AddFlags(sections.FlagSet("Mirroring flags"))
+
+	api := sections.FlagSet("API server flags")
+	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
+		"Kubeconfig `file` that says how to reach the API server. Default: $KUBECONFIG or, in a pod, its service account. "+
+			"~/.kube/config is not read by itself.")
+	api.StringVar(&o.context, "context", o.context,
+		"Context of the kubeconfig to use. Default: its current one.")
+	api.Float32Var(&o.qps, "kube-api-qps", o.qps,
+		"Requests a second that the controller allows itself. 0: no limit of its own, the API server's priority and fairness decides.")
+	api.IntVar(&o.burst, "kube-api-burst", o.burst,
+		"Requests that may go out at once before --kube-api-qps slows them down. 0: as many as in a second.")
+
+	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
+
+	other := sections.FlagSet("Other flags")
+	other.BoolVar(&o.version, "version", false, "Print the version and exit.")
+	other.BoolVarP(&o.help, "help", "h", false, "Print this and exit.")
+	return &sections
+}
+
+// combine returns the flags of all sections as one set.
+func combine(sections *cliflag.NamedFlagSets) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	for _, section := range sections.Order {
+		fs.AddFlagSet(sections.FlagSets[section])
+	}
+	return fs
+}
+
+func printHelp(w io.Writer, sections *cliflag.NamedFlagSets) {
+	fmt.Fprintf(w, `%[1]s keeps copies of the ConfigMaps that are labelled mirror=true
+in all namespaces whose name begins with a given prefix.
+
+Usage:
+  %[1]s --namespace-prefix=PREFIX [flags]
+`, name)
+	// cliflag.PrintSections would fill the lines up with blanks.
+	for _, section := range sections.Order {
+		fmt.Fprintf(w, "\n%s:\n\n%s", section, sections.FlagSets[section].FlagUsagesWrapped(110))
+	}
+}
+
+// complete returns the client configuration that the options ask for, or all that is wrong: with the arguments, as
+// parse found it, and with the values.
+func (o *options) complete(unparsed []mistake) (*rest.Config, []mistake) {
+	var wrong []mistake
+	if err := o.Options.Validate(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			wrong = append(wrong, mistakeIn(line))
+		}
+	}
+	if qps := float64(o.qps); !(qps >= 0) || math.IsInf(qps, 0) { // NaN is not >= 0
+		wrong = append(wrong, wrongValue("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50"))
+	}
+	switch {
+	case o.burst < 0:
+		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (as many as in a second) or more, such as 100"))
+	case o.burst > 0 && o.qps == 0:
+		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither"))
+	}
+	if !knownLogFormat(o.logging.Format) {
+		wrong = append(wrong, wrongValue("--logging-format", o.logging.Format, "must be text or json"))
+	}
+	config, err := o.clientConfig()
+	// That no cluster was named is not a wrong flag, and of no interest before those are mended.
+	if err != nil && (!errors.Is(err, errNoCluster) || len(unparsed)+len(wrong) == 0) {
+		wrong = append(wrong, mistakeIn(oneLine(err)))
+	}
+	// A flag that could not be parsed was not set either: what is said of its value was not meant.
+	return config, append(unparsed, without(wrong, unparsed)...)
+}
+
+// oneLine returns what err says, without line breaks.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

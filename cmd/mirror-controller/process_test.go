@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The logging and the effect of signals belong to a process. What has to do with them is tested in one of its own:
+// the test binary, which with this variable in its environment is the program.
+const beTheProgram = "TEST_MIRROR_CONTROLLER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beTheProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process is the running program.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string // of stderr
+}
+
+// start runs the program on that API server until the test ends.
+func start(t *testing.T, server string, args ...string) *process {
+	t.Helper()
+	kubeconfig := writeKubeconfig(t, "one", map[string]string{"one": server})
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--namespace-prefix=team-", "--kubeconfig="+kubeconfig)...)
+	cmd.Env = append(os.Environ(), beTheProgram+"=1",
+		"GORACE=atexit_sleep_ms=0") // else a program built with -race lingers for a second
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000)}
+	go func() {
+		defer close(p.lines)
+		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+			p.lines <- scanner.Text()
+		}
+	}()
+	return p
+}
+
+// awaitLine returns the next line of the log that contains text.
+func (p *process) awaitLine(text string) string {
+	p.t.Helper()
+	var before []string
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				p.t.Fatalf("the log ended without %q:\n%s", text, strings.Join(before, "\n"))
+			}
+			if strings.Contains(line, text) {
+				return line
+			}
+			before = append(before, line)
+		case <-time.After(20 * time.Second):
+			p.t.Fatalf("the log does not say %q:\n%s", text, strings.Join(before, "\n"))
+		}
+	}
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// end waits until the process has ended, and returns how. If it takes too long that is by SIGKILL.
+func (p *process) end() syscall.WaitStatus {
+	p.t.Helper()
+	defer time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() }).Stop()
+	for range p.lines {
+	}
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// apiServer is an API server with one source and one target namespace, of which nothing changes. A write waits until
+// the test calls answer.
+type apiServer struct {
+	*httptest.Server
+	gets   chan *http.Request
+	writes chan *http.Request
+	held   chan struct{}
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{
+		gets:   make(chan *http.Request, 100),
+		writes: make(chan *http.Request, 100),
+		held:   make(chan struct{}),
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func (s *apiServer) answer() { close(s.held) }
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	list := func(kind, item string) {
+		fmt.Fprintf(w, `{"apiVersion": "v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [{"metadata": %s}]}`, kind, item)
+	}
+	switch {
+	case r.URL.Query().Has("sendInitialEvents"): // a list is easier to imitate than the stream that can replace it
+		http.Error(w, "no streams", http.StatusBadRequest)
+	case r.Method == http.MethodGet && r.URL.Query().Has("watch"):
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/configmaps":
+		s.gets <- r
+		list("ConfigMapList", `{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`)
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":
+		list("NamespaceList", `{"name": "team-a", "uid": "2", "resourceVersion": "1"}`)
+	case r.Method == http.MethodPost:
+		body, _ := io.ReadAll(r.Body)
+		s.writes <- r
+		select {
+		case <-s.held:
+		case <-r.Context().Done():
+		}
+		// The object as it came is the answer: protobuf, as it was sent.
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		w.WriteHeader(http.StatusCreated)
+		w.Write(body)
+	default:
+		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
+	}
+}
+
+func TestFirstSignalWaitsForWritesInFlight(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			server := newAPIServer(t)
+			p := start(t, server.URL)
+			<-server.writes
+			p.signal(sig)
+			p.awaitLine("Stopping")
+			time.AfterFunc(300*time.Millisecond, server.answer)
+			if status := p.end(); !status.Exited() || status.ExitStatus() != 0 {
+				t.Errorf("ended with status %#x, want exit code 0", status)
+			}
+			select {
+			case <-server.held:
+			default:
+				t.Error("the end did not wait for the write")
+			}
+		})
+	}
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	server := newAPIServer(t)
+	p := start(t, server.URL)
+	<-server.writes
+	p.signal(syscall.SIGTERM)
+	p.awaitLine("a second signal kills")
+	p.signal(syscall.SIGTERM)
+	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("ended with status %#x, want death by SIGTERM", status)
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	server := newAPIServer(t)
+	server.Close()
+	p := start(t, server.URL)
+	p.awaitLine("connection refused")
+	p.signal(syscall.SIGTERM)
+	if status := p.end(); !status.Exited() || status.ExitStatus() != 0 {
+		t.Errorf("ended with status %#x, want exit code 0", status)
+	}
+}
+
+func TestRequestsSayWhoSendsThem(t *testing.T) {
+	server := newAPIServer(t)
+	start(t, server.URL)
+	get, write := <-server.gets, <-server.writes
+	for _, r := range []*http.Request{get, write} {
+		if agent, want := r.UserAgent(), "mirror-controller/"+version()+" instance/default"; agent != want {
+			t.Errorf("%s: User-Agent %q, want %q", r.Method, agent, want)
+		}
+		if accept := r.Header.Get("Accept"); !strings.HasPrefix(accept, "application/vnd.kubernetes.protobuf") || !strings.Contains(accept, ",application/json") {
+			t.Errorf("%s: Accept %q, want protobuf, and JSON behind it", r.Method, accept)
+		}
+	}
+	if got := write.Header.Get("Content-Type"); got != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("writes are sent as %q, want protobuf", got)
+	}
+}
+
+func TestLogFormat(t *testing.T) {
+	server := newAPIServer(t)
+	var line struct {
+		TS           float64
+		Msg, Version string
+	}
+	first := start(t, server.URL, "--logging-format=json").awaitLine("Starting")
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line.TS == 0 || line.Msg != "Starting" || line.Version != version() {
+		t.Errorf("--logging-format=json logs %s (%v)", first, err)
+	}
+	first = start(t, server.URL).awaitLine("Starting")
+	if !strings.HasPrefix(first, "I") || !strings.Contains(first, "] \"Starting\"") {
+		t.Errorf("the default format logs %s, want that of klog", first)
+	}
+}
+
+func TestVerbosity(t *testing.T) {
+	server := newAPIServer(t)
+	start(t, server.URL, "-v=6").awaitLine("/api/v1/namespaces") // as client-go logs requests from 6 on
+}

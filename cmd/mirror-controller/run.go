@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// name is the name of the program: in its messages, as the author of its events, and to the API server.
+const name = "mirror-controller"
+
+// Exit codes.
+const (
+	exitDone   = 0 // did what it was asked, or was asked to stop
+	exitFailed = 1
+	exitUsage  = 2 // wrong arguments or a wrong kubeconfig: to start again as it is cannot help
+)
+
+// run is the whole program. It returns its exit code, at the latest when ctx ends or a signal arrives.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts := newOptions()
+	flags := opts.bind()
+	mistakes := parse(combine(flags), args)
+	if opts.help {
+		printHelp(stdout, flags)
+		return exitDone
+	}
+	if opts.version && len(mistakes) == 0 {
+		printVersion(stdout)
+		return exitDone
+	}
+	config, mistakes := opts.complete(mistakes)
+	if len(mistakes) > 0 {
+		for _, m := range mistakes {
+			fmt.Fprintf(stderr, "%s: %s\n", name, m.line)
+		}
+		return exitUsage
+	}
+	// Before there is any client: what it logs depends on the verbosity at the time it is made.
+	if err := setUpLogging(opts.logging, stderr); err != nil {
+		fmt.Fprintf(stderr, "%s: set up logging: %s\n", name, oneLine(err))
+		return exitFailed
+	}
+	defer klog.Flush()
+
+	logger := klog.FromContext(ctx)
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	logger.Info("Starting", "version", version(), "server", config.Host)
+	if err := control(ctx, config, opts.Options); err != nil {
+		logger.Error(err, "Failed")
+		return exitFailed
+	}
+	return exitDone
+}
+
+// control mirrors until ctx ends. What it started has ended when it returns.
+func control(ctx context.Context, config *rest.Config, opts *mirror.Options) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	recorder, err := startEvents(ctx, client.EventsV1())
+	if err != nil {
+		return fmt.Errorf("record events: %w", err)
+	}
+	// Everything has been told only after the last write has ended.
+	defer recorder.shutDown()
+	controller, err := mirror.New(client, recorder, opts)
+	if err != nil {
+		return err
+	}
+	return controller.Run(ctx)
+}
+
+// untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when stop is called. Signals after the
+// first have their default effect, which is to kill.
+func untilSignal(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		defer stop()
+		select {
+		case <-ctx.Done():
+			signal.Stop(signals)
+		case received := <-signals:
+			signal.Stop(signals)
+			klog.FromContext(ctx).Info("Stopping, a second signal kills", "signal", received.String())
+		}
+	}()
+	return ctx, stop
+}
