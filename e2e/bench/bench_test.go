@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		row  row
+		want string
+	}{
+		"below the bar":            {row{bar: 1.15, ours: []float64{1, 9, 1.1}, limit: []float64{1, 1, 1}}, met},
+		"above the bar":            {row{bar: 1.15, ours: []float64{1.2, 1.2, 1}, limit: []float64{1, 1, 1}}, missed},
+		"above it, but with slack": {row{bar: 1.3, slack: 0.3, ours: []float64{1.5}, limit: []float64{1}}, met},
+		"equal":                    {row{exact: true, ours: []float64{5, 5}, limit: []float64{5, 5}}, met},
+		"equal in the median only": {row{exact: true, ours: []float64{5, 5, 6}, limit: []float64{5, 5, 5}}, missed},
+		"equal in number only":     {row{exact: true, off: true, ours: []float64{5}, limit: []float64{5}}, missed},
+		"no request at all":        {row{exact: true, ours: []float64{0}, limit: []float64{0}}, met},
+		"without a bar":            {row{ours: []float64{5}}, information},
+		"without a sample":         {row{bar: 1}, unmeasured},
+		"without a limit":          {row{bar: 1, ours: []float64{1}}, unmeasured},
+	} {
+		if got := c.row.verdict(); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	if got := median([]float64{4, 1, 3}); got != 3 {
+		t.Errorf("of an odd number of values: got %v, want 3", got)
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("of an even number of values: got %v, want 2.5", got)
+	}
+}
+
+// Whatever number of namespaces a row wants, its prefixes select just those.
+func TestPoolPrefixesSelectTheFirstNamespaces(t *testing.T) {
+	o, err := parse([]string{"-full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(o.sizes)
+	all := p.names(o.large)
+	for _, n := range append([]int{0}, p.ends...) {
+		for i, name := range all {
+			selected := false
+			for _, prefix := range p.prefixes(n) {
+				selected = selected || strings.HasPrefix(name, prefix)
+			}
+			if want := i < n; selected != want {
+				t.Fatalf("first %d namespaces: %s is the %dth, selected: %v", n, name, i+1, selected)
+			}
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	o, err := parse([]string{"-full", "-large", "7", "-run", "^heal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.large != 7 || o.sources != 100 {
+		t.Errorf("got large %d, sources %d: want what was given, 7, and what -full stands for, 100", o.large, o.sources)
+	}
+	asked := 0
+	for _, g := range groups(o.sizes) {
+		asked += len(o.asked(g.rows()))
+	}
+	if asked != 2 {
+		t.Errorf("-run '^heal' asks for %d rows, want 2", asked)
+	}
+}
+
+// No two rows have one name, or -run could not tell them apart.
+func TestFiguresDiffer(t *testing.T) {
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, g := range groups(o.sizes) {
+		for _, r := range g.rows() {
+			if seen[r.figure] || r.unit == nil {
+				t.Errorf("row %q: twice, or without a unit", r.figure)
+			}
+			seen[r.figure] = true
+		}
+	}
+}
+
+func TestPlotIsXML(t *testing.T) {
+	d := xml.NewDecoder(strings.NewReader(plot([]*row{
+		{figure: "a <b>", unit: asTime, bar: 1, ours: []float64{1}, limit: []float64{2}},
+		{figure: "none", unit: asCount, exact: true, ours: []float64{0}, limit: []float64{0}},
+		{figure: "too much", unit: asCount, exact: true, ours: []float64{1}, limit: []float64{0}},
+	})))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	for start := time.Now(); time.Since(start) < 3*tick; {
+	}
+	if cpu, err := cpuOf(os.Getpid()); err != nil || cpu == 0 {
+		t.Errorf("cpuOf: %v, %v", cpu, err)
+	}
+	if resident, peak, err := memoryOf(os.Getpid()); err != nil || resident == 0 || peak < resident {
+		t.Errorf("memoryOf: resident %v, peak %v, %v", resident, peak, err)
+	}
+}
+
+func TestLiveHeapOfTrace(t *testing.T) {
+	const trace = `I1121 06:00:00.000000 1 run.go:70] "Starting"
+gc 12 @1.234s 3%: 0.012+3.4+0.003 ms clock, 0.024+0.3/3.4/0+0.006 ms cpu, 27->29->28 MB, 29 MB goal, 0 MB stacks, 0 MB globals, 2 P
+`
+	found := gcLine.FindStringSubmatch(trace)
+	if len(found) != 2 || found[1] != "28" {
+		t.Errorf("got %q, want 28", found)
+	}
+}

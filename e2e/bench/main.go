@@ -1,0 +1,103 @@
+// Command bench measures the controller from outside against the limit, which is the API server itself: a plain
+// program that makes the same writes, 32 in parallel over protobuf, on the same API server in the same run. It
+// prints one table and writes it as Markdown and as a plot. e2e/BENCHMARKS.md says what each row means.
+//
+// # How it measures
+//
+//	time      a watch of its own, with the controller's selector and a connection of its own (watch.go)
+//	requests  the API server's audit log (requests.go)
+//	CPU       utime and stime in /proc/PID/stat of the controller (process.go)
+//	memory    VmRSS and VmHWM in /proc/PID/status; the live heap by the trace of Go's collector (rows_memory.go)
+//
+// Never by the controller's own word, but for one line of its log that says when it begins to mirror.
+//
+// The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
+// ServiceAccount: what it does is authenticated, authorized, queued and audited as what the controller does. Ours
+// and the limit's take turns, each row is a number of rounds, and the table has medians.
+//
+// # Where to find what
+//
+//	sizes.go     flags, and the two sets of sizes
+//	scene.go     the cluster, target namespaces, sources, copies
+//	process.go   the controller as a process
+//	row.go       a row of the table and its verdict
+//	output.go    the table as text and as Markdown; svg.go the plot
+//	rows_*.go    the rows, one file for each group
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the benchmark, or one of the programs that it compares the controller with.
+func run(ctx context.Context, args []string) error {
+	if len(args) > 1 {
+		switch role, kubeconfig := args[0], args[1]; role {
+		case plainRole:
+			return servePlain(ctx, kubeconfig, os.Stdin, os.Stdout)
+		case informerRole:
+			return syncInformer(ctx, kubeconfig, os.Stdout)
+		}
+	}
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return measure(ctx, o)
+}
+
+// groups are all rows, in the order of the table. Those that rest on the same copies follow each other.
+func groups(s sizes) []group {
+	return []group{
+		newFanOut(s), newLarge(s), newVanished(s), newColdStart(s),
+		newNewNamespace(s), newManySources(s), newDuring(s),
+		newHeal(s), newCPUHeal(s), newCPUNamespace(s),
+		newRestart(s), newIdle(s), newMemory(s),
+	}
+}
+
+// group is a number of rows that are measured together.
+type group interface {
+	rows() []*row
+	// measure fills the rows. It fails if something does not happen, not if it takes long.
+	measure(context.Context, *bench) error
+}
+
+// measure starts the cluster, measures the groups that have a row that is asked for, and reports what was measured,
+// also if a group failed.
+func measure(ctx context.Context, o options) (err error) {
+	b, err := newBench(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.cluster.Stop()) }()
+	var rows []*row
+	var errs []error
+	for _, g := range groups(o.sizes) {
+		asked := o.asked(g.rows())
+		if len(asked) == 0 || len(errs) > 0 {
+			continue
+		}
+		b.progress("measuring %s", asked[0].figure)
+		if err := g.measure(ctx, b); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", asked[0].figure, err))
+		}
+		rows = append(rows, asked...)
+	}
+	return errors.Join(append(errs, b.report(rows))...)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Names of the files in the folder that -out names.
+const (
+	tableFile = "bench.md"
+	plotFile  = "bench.svg"
+)
+
+// columns are the head of the table.
+var columns = []string{"figure", "ours", "limit", "ratio", "bar", "verdict", "rounds", "ratios", "note"}
+
+// cells are the line of a row under the columns.
+func (r *row) cells() []string {
+	verdict := r.verdict()
+	if verdict == unmeasured {
+		return []string{r.figure, "", "", "", "", verdict, "", "", r.note}
+	}
+	cells := []string{r.figure, r.unit(median(r.ours)), "", "", "", verdict, fmt.Sprint(len(r.ours)), r.spread(), r.note}
+	if len(r.limit) > 0 {
+		cells[2], cells[3] = r.unit(median(r.limit)), fmt.Sprintf("%.2f", r.ratio())
+	}
+	switch {
+	case r.exact:
+		cells[4] = "equal"
+	case r.bar > 0:
+		cells[4] = fmt.Sprintf("%.2f", r.allowed())
+	}
+	return cells
+}
+
+// report prints the table and writes it and the plot into the folder.
+func (b *bench) report(rows []*row) error {
+	printTable(os.Stdout, rows)
+	if err := os.MkdirAll(b.out, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(b.out, tableFile), []byte(b.markdown(rows)), 0o644),
+		os.WriteFile(filepath.Join(b.out, plotFile), []byte(plot(rows)), 0o644))
+}
+
+func printTable(out io.Writer, rows []*row) {
+	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r.cells(), "\t"))
+	}
+	_ = w.Flush() // standard output is all there is to tell it on
+}
+
+// markdown is the table with the date, the machine and the sizes over it.
+func (b *bench) markdown(rows []*row) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s. %s, load before the run %s. Sizes: %s.\n\n", time.Now().Format(time.DateOnly), machine(), b.loadBefore, b.given)
+	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
+	line(columns)
+	line(strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ","))
+	for _, r := range rows {
+		line(r.cells())
+	}
+	fmt.Fprintf(&s, "\n![Share of what is allowed](%s)\n", plotFile)
+	return s.String()
+}
+
+// machine says what the run was on.
+func machine() string {
+	model := runtime.GOARCH
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(cpuinfo)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	return fmt.Sprintf("%d cores (%s), %s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version())
+}
+
+// load is how many processes wanted a core in the last minute.
+func load() string {
+	content, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(content), " ")
+	return first
+}

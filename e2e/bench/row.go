@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// row is one line of the table: a figure, what was measured of it on both sides, and how far apart the two may be.
+// Ours and the limit's samples of one index belong to the same round where there are rounds.
+type row struct {
+	figure      string
+	unit        unit
+	ours, limit []float64
+	// bar is how many times the limit ours may be at most; 0: the row is for information, and may have no limit.
+	bar float64
+	// slack is what ours may be above that.
+	slack float64
+	// exact rows are met only if ours is the limit in each round.
+	exact bool
+	// off is set if ours differs from the limit in more than its number.
+	off bool
+	// note is what there is to say besides.
+	note string
+}
+
+// unit is how a sample is printed.
+type unit func(float64) string
+
+// asTime prints samples of time.
+func asTime(v float64) string {
+	if v < 0.1 {
+		return fmt.Sprintf("%.2f ms", v*1e3)
+	}
+	return fmt.Sprintf("%.0f ms", v*1e3)
+}
+
+// asCPU prints samples of CPU time.
+func asCPU(v float64) string { return fmt.Sprintf("%.0f µs", v*1e6) }
+
+// asBytes prints samples of memory.
+func asBytes(v float64) string {
+	if v < 1<<20 {
+		return fmt.Sprintf("%.2f KiB", v/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", v/(1<<20))
+}
+
+// asSize prints a number of bytes in the name of a figure.
+func asSize(n int) string {
+	if n%(1<<10) == 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// asShare prints shares of one.
+func asShare(v float64) string { return fmt.Sprintf("%.2f%%", v*100) }
+
+// asCount prints numbers of things.
+func asCount(v float64) string { return thousands(int(v)) }
+
+// thousands prints a number as people do: 20,000.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// add notes one sample of each side.
+func (r *row) add(ours, limit float64) {
+	r.ours, r.limit = append(r.ours, ours), append(r.limit, limit)
+}
+
+// addTimes notes one sample of each side.
+func (r *row) addTimes(ours, limit time.Duration) { r.add(ours.Seconds(), limit.Seconds()) }
+
+// ratio is that of the medians.
+func (r *row) ratio() float64 {
+	ours, limit := median(r.ours), median(r.limit)
+	if ours == limit {
+		return 1 // also of 0 requests where none was to be made
+	}
+	return ours / limit
+}
+
+// allowed is the ratio at which the bar lies.
+func (r *row) allowed() float64 { return r.bar + r.slack/median(r.limit) }
+
+// spread is where the middle half of the ratios of single rounds lies; empty where rows are not made of rounds, and
+// where there are too few of them.
+func (r *row) spread() string {
+	if len(r.ours) < 3 || len(r.ours) != len(r.limit) || r.exact {
+		return ""
+	}
+	var ratios []float64
+	for i, ours := range r.ours {
+		ratios = append(ratios, ours/r.limit[i])
+	}
+	slices.Sort(ratios)
+	n := len(ratios)
+	return fmt.Sprintf("%.2f-%.2f", ratios[n/4], ratios[n-1-n/4])
+}
+
+// Verdicts.
+const (
+	met         = "met"
+	missed      = "MISSED"
+	information = "-"
+	unmeasured  = "not measured"
+)
+
+// verdict says whether the bar is met.
+func (r *row) verdict() string {
+	switch {
+	case len(r.ours) == 0 || len(r.limit) == 0 && (r.exact || r.bar > 0):
+		return unmeasured
+	case r.exact && (r.off || !slices.Equal(r.ours, r.limit)):
+		return missed
+	case r.exact:
+		return met
+	case r.bar == 0:
+		return information
+	case r.ratio() <= r.allowed():
+		return met
+	}
+	return missed
+}
+
+// say adds to what there is to say about the row, once.
+func (r *row) say(format string, args ...any) {
+	said := fmt.Sprintf(format, args...)
+	switch {
+	case strings.Contains(r.note, said):
+	case r.note == "":
+		r.note = said
+	default:
+		r.note += "; " + said
+	}
+}
+
+// median returns the middle of the values, NaN of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[half]
+	}
+	return (sorted[half-1] + sorted[half]) / 2
+}

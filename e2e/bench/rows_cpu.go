@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// What the CPU figures compare the larger scene with.
+const (
+	smallTargets = 100
+	smallSources = 10
+)
+
+// cpuHeal is the controller's CPU time for one healed copy, with one source in many namespaces; the limit is the
+// same with few. Copies are edited one after the other, each again only after all others.
+type cpuHeal struct {
+	targets, heals, rounds, payload int
+	cpu                             *row
+}
+
+func newCPUHeal(s sizes) group {
+	return &cpuHeal{
+		targets: s.moreHeal, heals: s.heals, rounds: s.few, payload: s.payload,
+		cpu: &row{figure: fmt.Sprintf("CPU of a heal, %s against %d namespaces", thousands(s.moreHeal), smallTargets), unit: asCPU, bar: 1.3},
+	}
+}
+
+func (g *cpuHeal) rows() []*row { return []*row{g.cpu} }
+
+func (g *cpuHeal) measure(ctx context.Context, b *bench) error {
+	for range g.rounds {
+		limit, err := g.cost(ctx, b, smallTargets)
+		if err != nil {
+			return err
+		}
+		ours, err := g.cost(ctx, b, g.targets)
+		if err != nil {
+			return err
+		}
+		g.cpu.addTimes(ours, limit)
+	}
+	return nil
+}
+
+// cost returns the CPU time of a heal in so many namespaces.
+func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Duration, err error) {
+	if err := b.fill(ctx, scene{1, targets, g.payload}); err != nil {
+		return 0, err
+	}
+	w, err := b.watch(ctx, mirrorSelector)
+	if err != nil {
+		return 0, err
+	}
+	defer w.stop()
+	names := b.pool.names(targets)
+	err = b.with(ctx, b.pool.prefixes(targets), func(c *controller) error {
+		time.Sleep(time.Second) // what it does at the start is done
+		all, err := cpuDuring([]int{c.Pid()}, func() error {
+			for i := range g.heals {
+				if _, err := b.repair(ctx, w, edit, names[i%targets], sourceNames(1)[0]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		each = all / time.Duration(g.heals)
+		return err
+	})
+	return each, err
+}
+
+// cpuNamespace is the controller's CPU time for one copy in a new namespace, with many sources; the limit is the
+// same with few. Namespaces are created one after the other, as many as it takes for the same number of copies.
+type cpuNamespace struct {
+	sources, copies, rounds, payload int
+	cpu                              *row
+	made                             int // namespaces
+}
+
+func newCPUNamespace(s sizes) group {
+	return &cpuNamespace{
+		sources: s.moreFresh, copies: max(2*s.heals, s.moreFresh), rounds: s.few, payload: s.payload,
+		cpu: &row{figure: fmt.Sprintf("CPU a copy of a new namespace, %s against %d sources", thousands(s.moreFresh), smallSources), unit: asCPU, bar: 1.3},
+	}
+}
+
+func (g *cpuNamespace) rows() []*row { return []*row{g.cpu} }
+
+func (g *cpuNamespace) measure(ctx context.Context, b *bench) error {
+	for range g.rounds {
+		limit, err := g.cost(ctx, b, smallSources)
+		if err != nil {
+			return err
+		}
+		ours, err := g.cost(ctx, b, g.sources)
+		if err != nil {
+			return err
+		}
+		g.cpu.addTimes(ours, limit)
+	}
+	return nil
+}
+
+// cost returns the CPU time of a copy with so many sources.
+func (g *cpuNamespace) cost(ctx context.Context, b *bench, sources int) (each time.Duration, err error) {
+	const prefix = "growing-"
+	if err := b.lay(ctx, scene{sources: sources, payload: g.payload}); err != nil {
+		return 0, err
+	}
+	w, err := b.watch(ctx, mirrorSelector)
+	if err != nil {
+		return 0, err
+	}
+	defer w.stop()
+	// The namespaces of earlier rounds are no targets.
+	g.made++
+	prefixOfRound := fmt.Sprintf("%s%d-", prefix, g.made)
+	namespaces := g.copies / sources
+	err = b.with(ctx, []string{prefixOfRound}, func(c *controller) error {
+		time.Sleep(time.Second)
+		all, err := cpuDuring([]int{c.Pid()}, func() error {
+			for i := range namespaces {
+				name := fmt.Sprintf("%s%d", prefixOfRound, i)
+				b.touched[name] = true
+				if _, err := w.timed(ctx, sources, in(name, holds("", "1")), func() error { return b.createNamespace(ctx, name) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		each = all / time.Duration(namespaces*sources)
+		return err
+	})
+	return each, err
+}

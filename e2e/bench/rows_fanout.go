@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fanOut is one source to many namespaces. Ours is from just before the write of the source to the last copy seen
+// from outside; the limit is that many writes by the plain program. Each round creates, updates and deletes, on both
+// sides, and each side begins in every other round.
+type fanOut struct {
+	targets, rounds, payload int
+	phases                   []*phase
+	// cpu is the CPU time that a created copy takes in the program that makes it, cpuAll in that program, the API
+	// server and etcd; nil: not asked for.
+	cpu, cpuAll *row
+}
+
+// phase is a change of the source, and what it costs to have it in all copies.
+type phase struct {
+	op       string // of the plain program
+	version  string // of the data, afterwards
+	reads    int    // requests besides one write a copy
+	time     *row   // nil: the phase only makes room for the next round
+	requests *row
+}
+
+func newFanOut(s sizes) group {
+	f := &fanOut{targets: s.fanOut, rounds: s.rounds, payload: s.payload}
+	f.phases = []*phase{
+		f.phase("create", opCreate, "1", 0, 1.15),
+		f.phase("update", opUpdate, "2", 0, 1.25),
+		// The source is unlabelled: whether it is really gone is asked for once.
+		f.phase("delete", opDelete, "", 1, 1.15),
+	}
+	return f
+}
+
+// newLarge is a fan-out so large that CPU time can be read from it.
+func newLarge(s sizes) group {
+	f := &fanOut{targets: s.large, rounds: s.few, payload: s.payload}
+	f.phases = []*phase{
+		f.phase("create", opCreate, "1", 0, 1.15),
+		{op: opDelete, reads: 1, requests: &row{}},
+	}
+	f.cpu = &row{figure: "CPU a write", unit: asCPU, bar: 2.5}
+	f.cpuAll = &row{figure: "CPU a write, with API server and etcd", unit: asCPU}
+	return f
+}
+
+func (f *fanOut) phase(name, op, version string, reads int, bar float64) *phase {
+	figure := fmt.Sprintf("fan-out to %s, %s", thousands(f.targets), name)
+	return &phase{
+		op: op, version: version, reads: reads,
+		time:     &row{figure: figure, unit: asTime, bar: bar},
+		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
+	}
+}
+
+func (f *fanOut) rows() []*row {
+	var times, requests []*row
+	for _, p := range f.phases {
+		if p.time != nil {
+			times, requests = append(times, p.time), append(requests, p.requests)
+		}
+	}
+	if f.cpu != nil {
+		times = append(times, f.cpu, f.cpuAll)
+	}
+	return append(times, requests...)
+}
+
+func (f *fanOut) measure(ctx context.Context, b *bench) error {
+	if err := b.lay(ctx, scene{targets: f.targets}); err != nil {
+		return err
+	}
+	namespaces, err := b.targetNames(ctx, f.targets)
+	if err != nil {
+		return err
+	}
+	return b.with(ctx, b.pool.prefixes(f.targets), func(c *controller) error {
+		for i := range f.rounds {
+			name := fmt.Sprintf("fan-out-%d", i)
+			err := alternately(i,
+				func() error { return f.ours(ctx, b, c, name) },
+				func() error { return f.limit(ctx, b, name, namespaces) })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// alternately runs both functions, the second first in every other round.
+func alternately(round int, ours, limit func() error) error {
+	order := []func() error{ours, limit}
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	for _, f := range order {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours is a round of the controller.
+func (f *fanOut) ours(ctx context.Context, b *bench, c *controller, name string) error {
+	w, err := b.watch(ctx, mirrorSelector)
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	for _, p := range f.phases {
+		look := holds(name, p.version)
+		if p.op == opDelete {
+			look = gone(name)
+		}
+		err := b.audit.during(ctx, p.requests, want{f.targets, p.reads}, func() error {
+			u, err := b.used(c.Pid(), func() (time.Duration, error) {
+				return w.timed(ctx, f.targets, look, func() error { return f.change(ctx, b, name, p) })
+			})
+			if err == nil {
+				f.enter(p, u, func(r *row) *[]float64 { return &r.ours })
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.op, err)
+		}
+	}
+	return b.admin.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// change makes the change of the phase in the source.
+func (f *fanOut) change(ctx context.Context, b *bench, name string, p *phase) (err error) {
+	maps := b.admin.CoreV1().ConfigMaps(home)
+	cm := newSource(name, p.version, f.payload, p.op != opDelete)
+	if p.op == opCreate {
+		_, err = maps.Create(ctx, cm, metav1.CreateOptions{})
+	} else {
+		_, err = maps.Update(ctx, cm, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// limit is a round of the plain program.
+func (f *fanOut) limit(ctx context.Context, b *bench, name string, namespaces []string) error {
+	w, err := b.watch(ctx, plainSelector)
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	for _, p := range f.phases {
+		o := order{Op: p.op, Names: []string{name}, Namespaces: namespaces, Payload: f.payload, Version: p.version}
+		u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return b.limit(ctx, w, o) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.op, err)
+		}
+		f.enter(p, u, func(r *row) *[]float64 { return &r.limit })
+	}
+	return nil
+}
+
+// enter notes what a phase took on one side of the rows.
+func (f *fanOut) enter(p *phase, u use, side func(*row) *[]float64) {
+	note := func(r *row, v float64) { *side(r) = append(*side(r), v) }
+	if p.time != nil {
+		note(p.time, u.took.Seconds())
+	}
+	if p.op == opCreate && f.cpu != nil {
+		note(f.cpu, u.cpu.Seconds()/float64(f.targets))
+		note(f.cpuAll, (u.cpu+u.server).Seconds()/float64(f.targets))
+	}
+}
+
+// use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
+type use struct{ took, cpu, server time.Duration }
+
+// used returns what f takes, which says itself how much time, with the program of a process.
+func (b *bench) used(pid int, f func() (time.Duration, error)) (u use, err error) {
+	u.server, err = cpuDuring(b.servers, func() error {
+		u.cpu, err = cpuDuring([]int{pid}, func() error {
+			u.took, err = f()
+			return err
+		})
+		return err
+	})
+	return u, err
+}
+
+// vanished is a source that is deleted: what it takes to delete its copies, which is one live look at the source and
+// one write a copy. There is no limit to its time, for the controller waits a second on purpose.
+type vanished struct {
+	targets, payload int
+	requests         *row
+}
+
+func newVanished(s sizes) group {
+	figure := fmt.Sprintf("requests, source with %s copies deleted", thousands(s.samples))
+	return &vanished{targets: s.samples, payload: s.payload, requests: &row{figure: figure, unit: asCount, exact: true}}
+}
+
+func (g *vanished) rows() []*row { return []*row{g.requests} }
+
+func (g *vanished) measure(ctx context.Context, b *bench) error {
+	if err := b.fill(ctx, scene{1, g.targets, g.payload}); err != nil {
+		return err
+	}
+	w, err := b.watch(ctx, mirrorSelector)
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	b.filled = false // from here on
+	return b.with(ctx, b.pool.prefixes(g.targets), func(*controller) error {
+		return b.audit.during(ctx, g.requests, want{writes: g.targets, reads: 1}, func() error {
+			name := sourceNames(1)[0]
+			_, err := w.timed(ctx, g.targets, gone(name), func() error {
+				return b.admin.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{})
+			})
+			return err
+		})
+	})
+}
+
+// coldStart is many sources to many namespaces, from the start of the controller's process to the last copy seen;
+// the limit is that many creates by the plain program.
+type coldStart struct {
+	scene
+	rounds         int
+	time, requests *row
+}
+
+func newColdStart(s sizes) group {
+	figure := fmt.Sprintf("cold start, %s sources to %s namespaces", thousands(s.sources), thousands(s.targets))
+	return &coldStart{
+		scene: scene{s.sources, s.targets, s.payload}, rounds: s.few,
+		time:     &row{figure: figure, unit: asTime, bar: 1.2},
+		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
+	}
+}
+
+func (g *coldStart) rows() []*row { return []*row{g.time, g.requests} }
+
+func (g *coldStart) measure(ctx context.Context, b *bench) error {
+	if err := b.lay(ctx, g.scene); err != nil {
+		return err
+	}
+	for i := range g.rounds {
+		var ours, limit time.Duration
+		err := alternately(i,
+			func() (err error) { ours, err = g.ours(ctx, b); return err },
+			func() (err error) { limit, err = g.limit(ctx, b); return err })
+		if err != nil {
+			return err
+		}
+		g.time.addTimes(ours, limit)
+	}
+	return nil
+}
+
+// ours is a round of the controller; afterwards the copies are gone again.
+func (g *coldStart) ours(ctx context.Context, b *bench) (took time.Duration, err error) {
+	w, err := b.watch(ctx, mirrorSelector)
+	if err != nil {
+		return 0, err
+	}
+	defer w.stop()
+	copies := g.sources * g.targets
+	err = b.audit.during(ctx, g.requests, want{writes: copies}, func() error {
+		var c *controller
+		took, err = w.timed(ctx, copies, holds("", "1"), func() (err error) {
+			c, err = b.start(b.pool.prefixes(g.targets))
+			return err
+		})
+		if c != nil {
+			err = c.stopAfter(ctx, err)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return took, b.clearCopies(ctx)
+}
+
+// limit is a round of the plain program; afterwards what it made is gone again.
+func (g *coldStart) limit(ctx context.Context, b *bench) (time.Duration, error) {
+	w, err := b.watch(ctx, plainSelector)
+	if err != nil {
+		return 0, err
+	}
+	defer w.stop()
+	namespaces, err := b.targetNames(ctx, g.targets)
+	if err != nil {
+		return 0, err
+	}
+	o := order{Op: opCreate, Names: sourceNames(g.sources), Namespaces: namespaces, Payload: g.payload, Version: "1"}
+	took, err := b.limit(ctx, w, o)
+	if err != nil {
+		return 0, err
+	}
+	return took, b.clear(ctx, plainLabel)
+}

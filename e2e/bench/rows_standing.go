@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// restart is a controller that starts with all copies in line: from the start of its process until it mirrors, and
+// what it writes, which is nothing. The limit is the time in which a bare informer in a plain program has the same
+// ConfigMaps, without the start of its process.
+type restart struct {
+	scene
+	rounds         int
+	time, requests *row
+}
+
+// restartSlack is what a process may take besides.
+const restartSlack = 300 * time.Millisecond
+
+func newRestart(s sizes) group {
+	figure := fmt.Sprintf("restart, %s copies in line", thousands(s.standing*s.targets))
+	return &restart{
+		scene: s.standingScene(), rounds: s.rounds,
+		time:     &row{figure: figure, unit: asTime, bar: 1.3, slack: restartSlack.Seconds(), note: `ready by the log line "` + readyLine + `"`},
+		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
+	}
+}
+
+// standingScene is that of the rows that begin with copies in line.
+func (s sizes) standingScene() scene { return scene{s.standing, s.targets, s.thin} }
+
+func (g *restart) rows() []*row { return []*row{g.time, g.requests} }
+
+func (g *restart) measure(ctx context.Context, b *bench) error {
+	if err := b.fill(ctx, g.scene); err != nil {
+		return err
+	}
+	for i := range g.rounds {
+		var ours, limit time.Duration
+		err := alternately(i,
+			func() (err error) { ours, err = g.ours(ctx, b); return err },
+			func() (err error) { limit, err = b.informerSync(ctx); return err })
+		if err != nil {
+			return err
+		}
+		g.time.addTimes(ours, limit)
+	}
+	return nil
+}
+
+func (g *restart) ours(ctx context.Context, b *bench) (ready time.Duration, err error) {
+	err = b.audit.during(ctx, g.requests, want{}, func() error {
+		return b.with(ctx, b.pool.prefixes(g.targets), func(c *controller) error {
+			ready, err = c.waitReady(ctx)
+			time.Sleep(time.Second) // for writes, if there are any
+			return err
+		})
+	})
+	return ready, err
+}
+
+// idle is a controller with nothing to do: the share of a core that it uses, and its requests, which are none but
+// watches and the lease.
+type idle struct {
+	scene
+	span          time.Duration
+	cpu, requests *row
+}
+
+// idleShare is the share of a core that it may use.
+const idleShare = 0.003
+
+func newIdle(s sizes) group {
+	figure := fmt.Sprintf("idle for %s, %s copies", s.idle, thousands(s.standing*s.targets))
+	return &idle{
+		scene: s.standingScene(), span: s.idle,
+		cpu:      &row{figure: figure + ", share of a core", unit: asShare, bar: 1},
+		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
+	}
+}
+
+func (g *idle) rows() []*row { return []*row{g.cpu, g.requests} }
+
+func (g *idle) measure(ctx context.Context, b *bench) error {
+	if err := b.fill(ctx, g.scene); err != nil {
+		return err
+	}
+	return b.with(ctx, b.pool.prefixes(g.targets), func(c *controller) error {
+		time.Sleep(5 * time.Second) // what it does at the start is done
+		return b.audit.during(ctx, g.requests, want{}, func() error {
+			used, err := cpuDuring([]int{c.Pid()}, func() error {
+				select {
+				case <-time.After(g.span):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			g.cpu.add(used.Seconds()/g.span.Seconds(), idleShare)
+			return err
+		})
+	})
+}

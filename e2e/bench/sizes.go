@@ -1,0 +1,125 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// sizes say how much of everything is measured. The defaults make a run of ten minutes on two idle cores.
+type sizes struct {
+	rounds    int           // interleaved rounds of a comparison
+	few       int           // rounds of those comparisons that move the most objects
+	fanOut    int           // target namespaces of a fan-out
+	large     int           // target namespaces of a large fan-out
+	sources   int           // sources of a cold start
+	standing  int           // sources of the rows that begin with copies in line
+	targets   int           // target namespaces of both
+	samples   int           // new namespaces, and healed copies
+	crowd     int           // sources that a new namespace gets copies of
+	payload   int           // bytes of data of a source
+	fat       int           // bytes of data of a large source
+	thin      int           // bytes of data of a small source
+	starts    int           // processes that a figure of memory is the median of
+	heals     int           // healed copies, and half of the created ones, of which a figure of CPU is the mean
+	moreHeal  int           // target namespaces while the CPU time of a heal is measured, against smallTargets
+	moreFresh int           // sources while the CPU time of a new namespace is measured, against smallSources
+	settle    time.Duration // how long a process is left alone before its memory is read
+	idle      time.Duration // how long an idle controller is watched
+}
+
+// options are the sizes, and what the flags say besides.
+type options struct {
+	sizes
+	controller, manifests, out string
+	only                       *regexp.Regexp
+	full                       bool
+	given                      string // the sizes, as flags
+}
+
+// fullSizes are the flags of the table in the issue, where they differ from the defaults.
+var fullSizes = map[string]string{
+	"few": "7", "large": "5000", "sources": "100", "starts": "5",
+	"more-heal": "5000", "settle": "30s", "idle": "2m",
+}
+
+// parse reads the flags. -full stands for all of fullSizes that are not given.
+func parse(args []string) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
+	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&o.out, "out", "e2e/bench/out", "folder for the table and the plot")
+	fs.BoolVar(&o.full, "full", false, "use the sizes of the table in the issue; takes an hour")
+	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
+	o.sizes.bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.full {
+		given := map[string]bool{}
+		fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		for name, value := range fullSizes {
+			if given[name] {
+				continue
+			}
+			if err := fs.Set(name, value); err != nil {
+				return o, err
+			}
+		}
+	}
+	o.given = describe(fs)
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-run: %w", err)
+	}
+	return o, nil
+}
+
+func (s *sizes) bind(fs *flag.FlagSet) {
+	fs.IntVar(&s.rounds, "rounds", 7, "interleaved `rounds` of a comparison")
+	fs.IntVar(&s.few, "few", 3, "interleaved `rounds` of the comparisons that move the most objects")
+	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
+	fs.IntVar(&s.large, "large", 3000, "target `namespaces` of a large fan-out")
+	fs.IntVar(&s.sources, "sources", 40, "`sources` of a cold start, each to -targets namespaces")
+	fs.IntVar(&s.standing, "standing", 100, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
+	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -sources and of -standing")
+	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of healed copies")
+	fs.IntVar(&s.crowd, "crowd", 200, "`sources` that a new namespace gets copies of")
+	fs.IntVar(&s.payload, "payload", 1024, "`bytes` of data of a source")
+	fs.IntVar(&s.fat, "fat", 10240, "`bytes` of data of a source in the rows about memory and payload")
+	fs.IntVar(&s.thin, "thin", 100, "`bytes` of data of the sources that these are compared with")
+	fs.IntVar(&s.starts, "starts", 3, "`processes` that a figure of memory is the median of")
+	fs.IntVar(&s.heals, "heals", 500, "`number` of healed copies, and half that of created ones, of which a figure of CPU is the mean")
+	fs.IntVar(&s.moreHeal, "more-heal", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a heal is measured, against %d", smallTargets))
+	fs.IntVar(&s.moreFresh, "more-fresh", 500, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
+	fs.DurationVar(&s.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
+	fs.DurationVar(&s.idle, "idle", 30*time.Second, "how `long` an idle controller is watched")
+}
+
+// asked returns those of the rows that -run matches.
+func (o options) asked(rows []*row) []*row {
+	var out []*row
+	for _, r := range rows {
+		if o.only.MatchString(r.figure) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// describe lists the flags that are sizes, and their values.
+func describe(fs *flag.FlagSet) string {
+	var list []string
+	named := flag.NewFlagSet("", flag.ContinueOnError)
+	new(sizes).bind(named)
+	named.VisitAll(func(f *flag.Flag) {
+		list = append(list, fmt.Sprintf("%s %s", f.Name, fs.Lookup(f.Name).Value))
+	})
+	return strings.Join(list, ", ")
+}

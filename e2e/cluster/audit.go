@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// AuditLog is what the API server notes about requests of ServiceAccounts outside kube-system and of
+// Options.AuditUsers: each once, watches when they have begun, everything else when it is done.
+//
+// The server writes the line of a request before it ends its answer. Whoever has read the answer of its own
+// request finds the line in the log, without waiting. For requests of another process that does not hold: their
+// effect can be seen a moment before their line. WaitFor is for those.
+type AuditLog struct{ path string }
+
+// Mark is a position in the log: the number of bytes before it.
+type Mark int64
+
+// Event is a request as the audit log has it. Namespace, name and resource are empty where the request has
+// none: requests for no object, and names in lists and watches.
+type Event struct {
+	Stage string `json:"stage"` // ResponseStarted for watches, ResponseComplete for everything else
+	Verb  string `json:"verb"`  // as RBAC knows it: get, list, watch, create, update, patch, delete, deletecollection
+	User  struct {
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
+	} `json:"user"`
+	Object struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+		APIGroup    string `json:"apiGroup"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"` // of HTTP
+	} `json:"responseStatus"`
+	RequestURI string    `json:"requestURI"` // path and query
+	UserAgent  string    `json:"userAgent"`
+	Received   time.Time `json:"requestReceivedTimestamp"`
+	Done       time.Time `json:"stageTimestamp"` // for watches: begun
+}
+
+// String is the event in a line for people.
+func (e Event) String() string {
+	return fmt.Sprintf("%s %s %s -> %d", e.User.Username, e.Verb, e.RequestURI, e.Response.Code)
+}
+
+// Mark returns the end of the log: Since returns what comes after it.
+func (l *AuditLog) Mark() (Mark, error) {
+	lines, err := l.lines(0)
+	return Mark(len(lines)), err
+}
+
+// Since returns the requests noted after the mark, in the order in which they were, and the mark to go on from.
+// A line that is being written is left for the next call.
+func (l *AuditLog) Since(mark Mark) ([]Event, Mark, error) {
+	lines, err := l.lines(mark)
+	if err != nil {
+		return nil, mark, err
+	}
+	var events []Event
+	for line := range bytes.Lines(lines) {
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, mark, fmt.Errorf("read the audit log: %w", err)
+		}
+		events = append(events, e)
+	}
+	return events, mark + Mark(len(lines)), nil
+}
+
+// lines returns the whole lines after the mark.
+func (l *AuditLog) lines(mark Mark) ([]byte, error) {
+	file, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the server creates it with the first line
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(int64(mark), io.SeekStart); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(file)
+	return content[:bytes.LastIndexByte(content, '\n')+1], err
+}
+
+// WaitFor waits until a request after the mark is one that is looked for, and returns all after the mark
+// up to the end of the log at that moment.
+func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bool) ([]Event, error) {
+	var all []Event
+	err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
+		more, next, err := l.Since(mark)
+		if err != nil {
+			return false, err
+		}
+		mark, all = next, append(all, more...)
+		for _, e := range more {
+			if looked(e) {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return all, fmt.Errorf("wait for a request in the audit log, with %d others seen: %w", len(all), err)
+	}
+	return all, nil
+}

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// The programs of a cluster, by the names they are built under.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Kubectl           = "kubectl"
+)
+
+// programs are built in this order: by far the longest is the API server, and the others share its packages.
+var programs = []struct{ name, pkg string }{
+	{Etcd, "go.etcd.io/etcd/server/v3"},
+	{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{Kubectl, "k8s.io/kubernetes/cmd/kubectl"},
+}
+
+// Build makes sure that the programs are built, and returns the folder they are in, one for each set of
+// versions in the user's cache folder. The first time takes minutes and is told to o.Progress; after that
+// it takes a moment and says nothing. Processes that call it at the same time build once: the
+// others wait.
+func Build(ctx context.Context, o Options) (string, error) {
+	m, err := findModule(ctx, o.kubernetes())
+	if err != nil {
+		return "", err
+	}
+	key, err := m.key(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache folder for the control plane: %w", err)
+	}
+	dir := filepath.Join(cache, "mirror-controller", key)
+	if complete(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, dir+".lock", o.progress())
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if complete(dir) {
+		return dir, nil
+	}
+	return dir, m.build(ctx, dir, o.progress())
+}
+
+// key names everything that decides what the programs are: versions, compiler, platform, and by their
+// hash the modules they are built from.
+func (m module) key(ctx context.Context) (string, error) {
+	version, err := goOutput(ctx, m.dir, "env", "GOVERSION")
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(m.dir, name))
+		if err != nil {
+			return "", err
+		}
+		hash.Write(content)
+	}
+	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s-%x", m.kubernetes, m.etcd,
+		strings.TrimSpace(string(version)), runtime.GOOS, runtime.GOARCH, hash.Sum(nil)[:4]), nil
+}
+
+// complete reports whether dir holds every program.
+func complete(dir string) bool {
+	for _, p := range programs {
+		if info, err := os.Stat(filepath.Join(dir, p.name)); err != nil || info.Size() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// build fills a folder beside dir and renames it, so that nobody ever sees half of it. The caller holds
+// the lock: folders of builds that were broken off are nobody's, and are removed.
+func (m module) build(ctx context.Context, dir string, progress io.Writer) error {
+	if err := removeAll(dir + ".building-*"); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".building-*.d")
+	if err != nil {
+		return err
+	}
+	r, err := startReaper(tmp)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(tmp))
+	}
+	// Compilers do not go on when this process is killed, and half a build is removed.
+	defer func() { _ = r.reap() }()
+	start := time.Now()
+	fmt.Fprintf(progress, "Building a Kubernetes %s control plane from its Go modules into the cache folder. The first time takes about six minutes on two cores, and a download of its sources; later runs build nothing.\n", m.kubernetes)
+	for i, p := range programs {
+		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(programs), p.name)
+		began := time.Now()
+		if err := m.buildOne(ctx, p.pkg, tmp, p.name, progress); err != nil {
+			return fmt.Errorf("build %s: %w", p.name, err)
+		}
+		fmt.Fprintf(progress, "          %s is built, in %s\n", p.name, seconds(began))
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "The control plane is built, in %s.\n", seconds(start))
+	return nil
+}
+
+// buildOne builds one program into the folder tmp, says twice a minute that it still does, and puts what
+// the compiler said into the error. Changed flags build everything anew: the Go build cache knows results by them.
+func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name), pkg)
+	cmd.Dir = m.dir
+	cmd.Env = append(os.Environ(), markName+"="+tmp,
+		"CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The compilers are the go command's children: end them with it.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	stop := every(30*time.Second, func(d time.Duration) {
+		fmt.Fprintf(progress, "          still building, %s so far\n", d.Round(time.Second))
+	})
+	err := cmd.Run()
+	stop()
+	if err != nil {
+		return errors.Join(ctx.Err(), fmt.Errorf("%w\n%s", err, lastLines(said.String(), 20)))
+	}
+	return nil
+}
+
+// ldflags stamps the version: without it the programs call themselves v0.0.0-master.
+func (m module) ldflags() string {
+	n := numbers(strings.TrimPrefix(m.kubernetes, "v"))
+	const version = " -X k8s.io/component-base/version."
+	return fmt.Sprintf("-s -w"+version+"gitVersion=%s"+version+"gitMajor=%d"+version+"gitMinor=%d", m.kubernetes, n[0], n[1])
+}
+
+// lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it
+// does. The file stays: removing it would let two others lock two files of one name.
+func lock(ctx context.Context, file string, progress io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	told := false
+	err = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+			if !told {
+				fmt.Fprintln(progress, "Waiting for another process, which is building the control plane.")
+				told = true
+			}
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("wait for the build of the control plane: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// every calls f each period, with the time since the first call of every, until the returned function is called.
+func every(period time.Duration, f func(time.Duration)) (stop func()) {
+	start, ticker, done := time.Now(), time.NewTicker(period), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				f(time.Since(start))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(done)
+	}
+}
+
+// removeAll removes every file and folder that matches the pattern.
+func removeAll(pattern string) error {
+	found, err := filepath.Glob(pattern)
+	for _, path := range found {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// seconds says how long ago start was.
+func seconds(start time.Time) time.Duration { return time.Since(start).Round(100 * time.Millisecond) }
+
+// lastLines returns the last n lines of a text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,22 @@
+// Command build builds the control plane where it is not built yet, and says what it does meanwhile: go
+// test keeps what is written until a test has ended, and this takes minutes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if _, err := cluster.Build(ctx, cluster.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,19 @@
+// Package cluster runs a Kubernetes control plane for tests, for the demo and for measurements: etcd,
+// kube-apiserver and kube-controller-manager, the real programs, with no container and no node.
+//
+//	c, err := cluster.Start(ctx, cluster.Options{})
+//	if err != nil { … }
+//	defer c.Stop()
+//	client, err := kubernetes.NewForConfig(c.Admin())
+//
+// The programs are built from the pinned Go modules in e2e/kubernetes, once for each version, into the
+// user's cache folder. Everything else lives in one temporary folder, listens on loopback, on ports that
+// were free, and is gone after Stop.
+//
+// It is gone, too, when the process that called Start panics, is killed or runs into the time limit of
+// go test. A reaper, a shell in a session of its own, reads from a pipe that only this process can write
+// to. When the pipe ends, for whatever reason, the reaper kills what carries this cluster's mark in its
+// environment, and removes the folder. Stop takes the same path, so it is the one that is always tested.
+//
+// The package needs /bin/sh and process groups: Linux or macOS.
+package cluster

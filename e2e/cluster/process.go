@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// wrapperScript starts a program of the control plane under the mark that the reaper looks for, and
+// notes its process id, which envtest keeps to itself. exec keeps the id: signals reach the program.
+const wrapperScript = `#!/bin/sh
+export %s=%s
+echo $$ >%s
+exec %s "$@"
+`
+
+// wrap writes a wrapper of the named program and returns its path.
+func (c *Cluster) wrap(name string) (string, error) {
+	file := filepath.Join(c.dir, "bin", name)
+	text := fmt.Sprintf(wrapperScript, markName, quote(c.dir), quote(c.pidFile(name)), quote(c.Bin(name)))
+	return file, os.WriteFile(file, []byte(text), 0o755)
+}
+
+// quote makes one word of s for the shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func (c *Cluster) pidFile(name string) string { return filepath.Join(c.dir, "bin", name+".pid") }
+
+// Signal sends a signal to Etcd, APIServer or ControllerManager: SIGSTOP and SIGCONT for one that hangs,
+// SIGKILL for one that crashes. An API server that was killed is started again by StartAPIServer.
+func (c *Cluster) Signal(name string, sig syscall.Signal) error {
+	content, err := os.ReadFile(c.pidFile(name))
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", name, err)
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return fmt.Errorf("signal %s: %w", name, err)
+	}
+	return nil
+}
+
+// Command is exec.CommandContext for a process that must not outlive the cluster: the reaper kills it, and what
+// it started. It runs in a process group of its own, so that Ctrl-C is for the caller to pass on, and gets
+// SIGTERM when ctx ends, SIGKILL ten seconds later.
+//
+// Its environment names no kubeconfig that exists: neither the person's who runs this nor the admin's is
+// used by accident. Append to Env; whoever replaces it takes the process out of the reaper's reach.
+func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(),
+		markName+"="+c.dir,
+		"KUBECONFIG="+filepath.Join(c.dir, "no-kubeconfig"),
+		"KUBECACHEDIR="+filepath.Join(c.dir, "kubectl-cache"),
+		"KUBERC=off",
+	)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopTimeout
+	return cmd
+}
+
+// KubectlCommand is a Command of kubectl as the admin.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return c.Command(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.adminKubeconfig}, args...)...)
+}
+
+// child is a process that we started, and wait for from the start: done is closed, and err set, when it has ended.
+type child struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+func startChild(cmd *exec.Cmd) (*child, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &child{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// stop asks the process to end and kills it when it does not within the stop timeout. A nil child is stopped.
+func (p *child) stop() error {
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.done:
+		return nil // it ended before, for reasons of its own
+	default:
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopTimeout):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	return fmt.Errorf("%s did not stop within %s and was killed", filepath.Base(p.cmd.Path), stopTimeout)
+}

@@ -1,0 +1,83 @@
+// Command demo starts a control plane and the controller on this machine, and shows in plain words what the
+// controller does, step by step. It exits with 0 if every step happened, and leaves nothing behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+func main() {
+	binary := flag.String("controller", "bin/mirror-controller", "the controller's binary")
+	manifests := flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *binary, *manifests, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
+	start := time.Now()
+	fmt.Fprintln(out, "Starting etcd, kube-apiserver and kube-controller-manager on loopback; your kubeconfig is not used.")
+	c, err := cluster.Start(ctx, cluster.Options{Progress: out})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, c.Stop())
+		if err == nil {
+			fmt.Fprintln(out, "\nEverything is stopped, nothing is left behind.")
+		}
+	}()
+	fmt.Fprintf(out, "They are up after %s.\n", since(start))
+	installed, err := shipped.Install(ctx, c, manifests, binary)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	seen, err := outside.Observe(ctx, client)
+	if err != nil {
+		return err
+	}
+	controller, err := installed.Start(shipped.RunOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The manifests of %s are applied, and the controller runs with the token of its ServiceAccount\nand the arguments of its Deployment: %v\n", manifests, installed.Args)
+	s := &story{client: client, seen: seen, controller: controller, out: out}
+	if s.prefix, err = prefixOf(installed.Args); err != nil {
+		return err
+	}
+	if err := s.tell(ctx); err != nil {
+		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
+	}
+	return s.stop(ctx)
+}
+
+// since is the time since start, as people read it.
+func since(start time.Time) time.Duration {
+	if d := time.Since(start); d > time.Second {
+		return d.Round(100 * time.Millisecond)
+	} else {
+		return d.Round(time.Millisecond)
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+const (
+	// patience is how long a step may take before it counts as not happened. It takes milliseconds.
+	patience = 30 * time.Second
+	// teams is how many target namespaces the story begins with.
+	teams = 36
+	home  = "platform"
+	name  = "settings"
+)
+
+// story is the demo: what is done, what happens, how long it takes.
+type story struct {
+	client     kubernetes.Interface
+	seen       *outside.Observer
+	controller *shipped.Process
+	out        io.Writer
+	prefix     string
+	targets    []string
+	mine       *corev1.ConfigMap // somebody else's ConfigMap, in the way
+	step       int
+}
+
+// prefixOf returns the namespace prefix among the arguments of the Deployment.
+func prefixOf(args []string) (string, error) {
+	for _, arg := range args {
+		if prefix, ok := strings.CutPrefix(arg, "--namespace-prefix="); ok {
+			return prefix, nil
+		}
+	}
+	return "", fmt.Errorf("no --namespace-prefix among the Deployment's arguments %v", args)
+}
+
+// tell plays the steps, and stops at the first that does not happen.
+func (s *story) tell(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	for _, act := range []func(context.Context) error{
+		s.create, s.edit, s.healEdited, s.healDeleted, s.newNamespace, s.foreign, s.deleteSource,
+	} {
+		if err := act(ctx); err != nil {
+			return fmt.Errorf("step %d did not happen: %w", s.step, err)
+		}
+	}
+	return nil
+}
+
+// prepare creates the namespaces, and in one of them a ConfigMap that is not ours.
+func (s *story) prepare(ctx context.Context) error {
+	for i := range teams {
+		s.targets = append(s.targets, fmt.Sprintf("%s%02d", s.prefix, i+1))
+	}
+	taken := s.prefix + "taken"
+	for _, ns := range append([]string{home, taken, "other"}, s.targets...) {
+		if err := s.createNamespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "mine, hands off"}}
+	var err error
+	s.mine, err = s.client.CoreV1().ConfigMaps(taken).Create(ctx, mine, metav1.CreateOptions{})
+	fmt.Fprintf(s.out, "There are the namespaces %s (the source's), other, and %s to %s; and %s, where somebody\nalready has a ConfigMap named %s.\n",
+		home, s.targets[0], s.targets[teams-1], taken, name)
+	return err
+}
+
+func (s *story) create(ctx context.Context) error {
+	_, err := s.client.CoreV1().ConfigMaps(home).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "blue"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return s.act(ctx, fmt.Sprintf("A ConfigMap is to be mirrored: kubectl -n %s label configmap %s mirror=true", home, name),
+		fmt.Sprintf("%d namespaces have a copy", teams),
+		func() error {
+			return s.change(ctx, home, func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "true"} })
+		},
+		func() error { return s.everywhere("blue") })
+}
+
+func (s *story) edit(ctx context.Context) error {
+	return s.act(ctx, "The source is edited: colour becomes green", fmt.Sprintf("all %d copies are green", teams),
+		func() error { return s.paint(ctx, home, "green") },
+		func() error { return s.everywhere("green") })
+}
+
+func (s *story) healEdited(ctx context.Context) error {
+	return s.act(ctx, "Somebody edits the copy in "+s.targets[0]+": colour becomes red", "it is green again",
+		func() error { return s.paint(ctx, s.targets[0], "red") },
+		func() error { return s.everywhere("green") })
+}
+
+func (s *story) healDeleted(ctx context.Context) error {
+	before := s.seen.ConfigMap(s.targets[1], name).UID
+	return s.act(ctx, "Somebody deletes the copy in "+s.targets[1], "it is there again",
+		func() error {
+			return s.client.CoreV1().ConfigMaps(s.targets[1]).Delete(ctx, name, metav1.DeleteOptions{})
+		},
+		func() error {
+			if cm := s.seen.ConfigMap(s.targets[1], name); cm != nil && cm.UID == before {
+				return errors.New("it is not deleted yet")
+			}
+			return s.everywhere("green")
+		})
+}
+
+func (s *story) newNamespace(ctx context.Context) error {
+	ns := s.prefix + "new"
+	s.targets = append(s.targets, ns)
+	return s.act(ctx, "A namespace is created: "+ns, "it has its copy",
+		func() error { return s.createNamespace(ctx, ns) },
+		func() error { return s.everywhere("green") })
+}
+
+// foreign shows that what is not ours was left alone by all that went before.
+func (s *story) foreign(ctx context.Context) error {
+	at := s.mine.Namespace
+	return s.act(ctx, fmt.Sprintf("And the ConfigMap that was in %s before, and the namespace other?", at),
+		"both untouched, and an event on the source tells its owner about the first",
+		func() error { return nil },
+		func() error {
+			now, err := s.client.CoreV1().ConfigMaps(at).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if now.UID != s.mine.UID || now.ResourceVersion != s.mine.ResourceVersion {
+				return fmt.Errorf("the ConfigMap in %s was touched", at)
+			}
+			if s.seen.ConfigMap("other", name) != nil {
+				return errors.New("there is a copy in the namespace other")
+			}
+			for _, e := range s.seen.EventsOn(home, name) {
+				if e.Reason == "Foreign" && strings.Contains(e.Note, at) {
+					return nil
+				}
+			}
+			return errors.New("no event on the source")
+		})
+}
+
+func (s *story) deleteSource(ctx context.Context) error {
+	return s.act(ctx, "The source is deleted", "the copies are gone, after the second in which it could have come back",
+		func() error { return s.client.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{}) },
+		func() error {
+			for _, ns := range s.targets {
+				if s.seen.ConfigMap(ns, name) != nil {
+					return fmt.Errorf("there is a copy in %s", ns)
+				}
+			}
+			return nil
+		})
+}
+
+// stop ends the controller as Kubernetes would.
+func (s *story) stop(ctx context.Context) error {
+	start := time.Now()
+	if err := s.controller.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the controller: %w", err)
+	}
+	fmt.Fprintf(s.out, "\nThe controller was asked to stop and did, with exit code 0, after %s.\n", since(start))
+	return nil
+}
+
+// act does one step, waits for what has to follow, and says both.
+func (s *story) act(ctx context.Context, done, happened string, do, check func() error) error {
+	s.step++
+	fmt.Fprintf(s.out, "\n%d. %s\n", s.step, done)
+	start := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	if err := s.seen.Eventually(ctx, patience, check); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "   -> %s (%s)\n", happened, since(start))
+	return nil
+}
+
+// everywhere returns nil if every target has a copy of that colour.
+func (s *story) everywhere(colour string) error {
+	for _, ns := range s.targets {
+		cm := s.seen.ConfigMap(ns, name)
+		if cm == nil {
+			return fmt.Errorf("no copy in %s", ns)
+		}
+		if !maps.Equal(cm.Data, map[string]string{"colour": colour}) {
+			return fmt.Errorf("the copy in %s is %v", ns, cm.Data)
+		}
+	}
+	return nil
+}
+
+func (s *story) paint(ctx context.Context, ns, colour string) error {
+	return s.change(ctx, ns, func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"colour": colour} })
+}
+
+func (s *story) change(ctx context.Context, ns string, edit func(*corev1.ConfigMap)) error {
+	var changed *corev1.ConfigMap
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cm, err := s.client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(cm)
+		changed, err = s.client.CoreV1().ConfigMaps(ns).Update(ctx, cm, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Or the state before the change would pass for the state after the repair.
+	return s.seen.Eventually(ctx, patience, func() error {
+		if !s.seen.HasSeen(changed) {
+			return errors.New("the watch has not shown the change")
+		}
+		return nil
+	})
+}
+
+func (s *story) createNamespace(ctx context.Context, ns string) error {
+	_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	return err
+}

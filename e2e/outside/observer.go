@@ -1,0 +1,120 @@
+// Package outside watches a cluster from outside, so that tests, the demo and people see what is there and
+// do not have to take the controller's word for it.
+package outside
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Observer is a watch on all ConfigMaps, namespaces and events of a cluster.
+type Observer struct {
+	configMaps, namespaces, events cache.Store
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each event
+}
+
+// Observe starts to watch until ctx ends, and returns when what is there has been seen.
+func Observe(ctx context.Context, client kubernetes.Interface) (*Observer, error) {
+	o := &Observer{changed: make(chan struct{})}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	watch := func(i cache.SharedIndexInformer) cache.Store {
+		// Both fail only for an informer that runs already, or was stopped.
+		_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			if ctx.Err() == nil {
+				cache.DefaultWatchErrorHandler(ctx, r, err)
+			}
+		})
+		_, _ = i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { o.wake() },
+			UpdateFunc: func(any, any) { o.wake() },
+			DeleteFunc: func(any) { o.wake() },
+		})
+		return i.GetStore()
+	}
+	o.configMaps = watch(factory.Core().V1().ConfigMaps().Informer())
+	o.namespaces = watch(factory.Core().V1().Namespaces().Informer())
+	o.events = watch(factory.Events().V1().Events().Informer())
+	factory.StartWithContext(ctx)
+	return o, factory.WaitForCacheSyncWithContext(ctx).AsError()
+}
+
+func (o *Observer) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// next is closed at the next event.
+func (o *Observer) next() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changed
+}
+
+// Eventually waits until the condition returns nil, and asks it again at each event. When patience or ctx
+// ends before, the error is that of the condition.
+func (o *Observer) Eventually(ctx context.Context, patience time.Duration, condition func() error) error {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		next := o.next()
+		err := condition()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-timeout.C:
+			return fmt.Errorf("not within %s: %w", patience, err)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// ConfigMap returns the ConfigMap as the watch has shown it; nil if there is none.
+func (o *Observer) ConfigMap(namespace, name string) *corev1.ConfigMap {
+	return stored[*corev1.ConfigMap](o.configMaps, namespace+"/"+name)
+}
+
+// HasSeen reports whether the watch has shown the ConfigMap in this state or in a later one, its end included:
+// what is asked of the observer then is no answer from before.
+func (o *Observer) HasSeen(cm *corev1.ConfigMap) bool {
+	synced, err := resourceversion.CompareResourceVersion(o.configMaps.LastStoreSyncResourceVersion(), cm.ResourceVersion)
+	return err == nil && synced >= 0
+}
+
+// Namespace returns the namespace as the watch has shown it; nil if there is none.
+func (o *Observer) Namespace(name string) *corev1.Namespace {
+	return stored[*corev1.Namespace](o.namespaces, name)
+}
+
+// EventsOn returns the events on a ConfigMap.
+func (o *Observer) EventsOn(namespace, name string) []*eventsv1.Event {
+	var out []*eventsv1.Event
+	for _, obj := range o.events.List() {
+		e := obj.(*eventsv1.Event)
+		if e.Regarding.Kind == "ConfigMap" && e.Regarding.Namespace == namespace && e.Regarding.Name == name {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func stored[T any](s cache.Store, key string) T {
+	obj, _, _ := s.GetByKey(key)
+	typed, _ := obj.(T)
+	return typed
+}

@@ -1,0 +1,97 @@
+// Command playground starts a control plane and the controller on this machine, says how to reach them, and
+// runs until Ctrl-C. It leaves nothing behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// stopPatience is how long the controller has for its writes in flight when Ctrl-C comes.
+const stopPatience = 40 * time.Second
+
+func main() {
+	binary := flag.String("controller", "bin/mirror-controller", "the controller's binary")
+	manifests := flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *binary, *manifests, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
+	c, err := cluster.Start(ctx, cluster.Options{Progress: out})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	installed, err := shipped.Install(ctx, c, manifests, binary)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"platform", "team-a", "team-b", "other"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	controller, err := installed.Start(shipped.RunOptions{Log: out})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, invitation, c.AdminKubeconfig(), filepath.Dir(c.Kubectl()), installed.Args)
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "\nStopping.")
+	case <-controller.Done():
+		return errors.New("the controller has ended by itself")
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	return controller.Stop(stopCtx)
+}
+
+const invitation = `
+A control plane and the controller are running. In another terminal:
+
+  export KUBECONFIG=%s
+  export PATH=%s:$PATH      # a kubectl of the right version, if you have none
+
+The controller has the arguments of its Deployment, %v, and there are the namespaces
+platform, team-a, team-b and other. Things to try:
+
+  kubectl -n platform create configmap settings --from-literal=colour=blue
+  kubectl -n platform label configmap settings mirror=true
+  kubectl get configmaps -A -l mirror
+  kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}'    # put right at once
+  kubectl -n team-a get configmap settings -o yaml
+  kubectl create namespace team-c                                             # gets its copy
+  kubectl label namespace team-b mirror=false                                 # wants none
+  kubectl -n platform events --for configmap/settings
+  kubectl -n platform delete configmap settings                               # the copies go
+
+What the controller logs follows. Ctrl-C stops everything and leaves nothing behind.
+
+`

@@ -1,0 +1,176 @@
+package shipped
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+// Installation is the controller installed in a cluster: what it takes to run its binary there as its Pod would.
+type Installation struct {
+	Manifests Manifests
+	// Args are the arguments of the container in the Deployment.
+	Args []string
+	// Kubeconfig is a file with a token of the ServiceAccount of the Deployment.
+	Kubeconfig string
+	// User is the name of that ServiceAccount, as RBAC and the audit log have it.
+	User string
+
+	cluster *cluster.Cluster
+	binary  string
+}
+
+// Install applies the manifests that dir renders to the cluster. binary is the path of the controller.
+func Install(ctx context.Context, c *cluster.Cluster, dir, binary string) (*Installation, error) {
+	if _, err := os.Stat(binary); err != nil {
+		return nil, fmt.Errorf("the controller is not built (make build builds it): %w", err)
+	}
+	manifests, err := Render(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := manifests.Apply(ctx, c.Admin()); err != nil {
+		return nil, err
+	}
+	deployment, err := manifests.Deployment()
+	if err != nil {
+		return nil, err
+	}
+	namespace, account := deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account)
+	if err != nil {
+		return nil, fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, account, err)
+	}
+	return &Installation{
+		Manifests:  manifests,
+		Args:       deployment.Spec.Template.Spec.Containers[0].Args,
+		Kubeconfig: kubeconfig,
+		User:       cluster.ServiceAccountUser(namespace, account),
+		cluster:    c,
+		binary:     binary,
+	}, nil
+}
+
+// Process is a running controller.
+type Process struct {
+	cmd  *exec.Cmd
+	log  *log
+	done chan struct{}
+	err  error
+}
+
+// RunOptions say how to run the controller, besides what the Deployment says.
+type RunOptions struct {
+	// Args come behind those of the Deployment, or replace them if Replace is set.
+	Args    []string
+	Replace bool
+	// Env are variables on top of the environment, as "NAME=value".
+	Env []string
+	// Kubeconfig replaces the one of the installation.
+	Kubeconfig string
+	// Binary replaces the one of the installation.
+	Binary string
+	// Log gets all that the controller prints, besides what Process.Log keeps.
+	Log io.Writer
+}
+
+// Start runs the controller. Whoever starts it stops it, but it does not outlive the cluster.
+func (i *Installation) Start(o RunOptions) (*Process, error) {
+	kubeconfig, binary := i.Kubeconfig, i.binary
+	if o.Kubeconfig != "" {
+		kubeconfig = o.Kubeconfig
+	}
+	if o.Binary != "" {
+		binary = o.Binary
+	}
+	args := o.Args
+	if !o.Replace {
+		args = append(append([]string(nil), i.Args...), args...)
+	}
+	p := &Process{log: &log{also: o.Log}, done: make(chan struct{})}
+	p.cmd = i.cluster.Command(context.Background(), binary, append(args, "--kubeconfig="+kubeconfig)...)
+	p.cmd.Env = append(p.cmd.Env, o.Env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Stop asks the controller to stop and waits until it has. It returns an error if the exit code is not 0.
+func (p *Process) Stop(ctx context.Context) error {
+	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which Wait tells
+	return p.Wait(ctx)
+}
+
+// Kill ends the controller at once and waits until it is gone.
+func (p *Process) Kill() {
+	_ = p.Signal(syscall.SIGKILL) // fails if it has ended by itself
+	<-p.done
+}
+
+// Signal sends a signal to the controller.
+func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Pid returns the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the controller has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits until the controller has ended and returns an error if its exit code is not 0.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("the controller did not end: %w", ctx.Err())
+	}
+}
+
+// ExitCode returns the exit code of a controller that has ended, -1 if a signal ended it.
+func (p *Process) ExitCode() int {
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// Log returns what the controller has printed so far.
+func (p *Process) Log() string { return p.log.String() }
+
+// log is a buffer that may be read while it is written.
+type log struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	also io.Writer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf.Write(p)
+	if l.also != nil {
+		_, _ = l.also.Write(p)
+	}
+	return len(p), nil
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

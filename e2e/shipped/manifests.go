@@ -1,0 +1,107 @@
+// Package shipped installs and runs the controller as its users do: the manifests of deploy/ applied with
+// strict validation, the binary with the arguments of its Deployment and the token of its ServiceAccount.
+package shipped
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Manifests are the objects that a kustomization renders, in its order.
+type Manifests []*unstructured.Unstructured
+
+// Render returns what `kubectl kustomize dir` prints.
+func Render(dir string) (Manifests, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", dir, err)
+	}
+	var out Manifests
+	for _, r := range resources.Resources() {
+		object, err := r.Map()
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", dir, err)
+		}
+		out = append(out, &unstructured.Unstructured{Object: object})
+	}
+	return out, nil
+}
+
+// Apply creates the objects, with strict field validation: a field that the API does not know is an error.
+// Objects that are there already are left as they are.
+func (m Manifests) Apply(ctx context.Context, cfg *rest.Config) error {
+	cfg = rest.CopyConfig(cfg)
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	for _, object := range m {
+		gvk := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return err
+		}
+		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).
+			Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Deployment returns the one Deployment among the objects.
+func (m Manifests) Deployment() (*appsv1.Deployment, error) {
+	found, err := ofKind[appsv1.Deployment](m, "Deployment")
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%d Deployments in the manifests, want 1", len(found))
+	}
+	return &found[0], nil
+}
+
+// ClusterRoles returns the ClusterRoles among the objects.
+func (m Manifests) ClusterRoles() ([]rbacv1.ClusterRole, error) {
+	return ofKind[rbacv1.ClusterRole](m, "ClusterRole")
+}
+
+// Roles returns the Roles among the objects.
+func (m Manifests) Roles() ([]rbacv1.Role, error) { return ofKind[rbacv1.Role](m, "Role") }
+
+// ofKind returns the objects of a kind, with their types.
+func ofKind[T any](m Manifests, kind string) ([]T, error) {
+	var out []T
+	var errs []error
+	for _, object := range m {
+		if object.GetKind() != kind {
+			continue
+		}
+		var typed T
+		errs = append(errs, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed))
+		out = append(out, typed)
+	}
+	return out, errors.Join(errs...)
+}

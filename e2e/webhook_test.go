@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// webhook is an admission webhook that judges what the controllers write to the ConfigMaps of one namespace. The
+// API server asks it between the judgement of a controller and the write itself: who holds its answer back can
+// change the object in between.
+type webhook struct {
+	w *world
+
+	mu    sync.Mutex
+	judge func(*admissionv1.AdmissionRequest) error
+}
+
+// probeName begins the names of the ConfigMaps by which a test finds out that a webhook or a policy is in
+// force; these refuse them to everybody.
+const probeName = "admission-probe"
+
+// startWebhook puts a webhook before a namespace until the test ends, and returns when it is asked. It refuses
+// what judge returns an error for, with its status if it has one. A nil judge refuses nothing.
+func (w *world) startWebhook(namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
+	w.Helper()
+	h := &webhook{w: w, judge: judge}
+	server := httptest.NewTLSServer(h)
+	w.Cleanup(server.Close)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	sideEffects, timeout := admissionregistrationv1.SideEffectClassNone, int32(30)
+	name := strings.ToLower(fmt.Sprintf("%s.%s.example.com", namespace, w.instance))
+	hooks := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := hooks.Create(w.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    name,
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
+			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
+			NamespaceSelector:       onlyNamespace(namespace),
+			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "whose", Expression: w.controllersAndProbes()}},
+			SideEffects:             &sideEffects,
+			TimeoutSeconds:          &timeout,
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { w.cleanUp(hooks.Delete(w.background(), name, metav1.DeleteOptions{})) })
+	w.untilProbesAre(refusedProbes, namespace)
+	return h
+}
+
+// writesOfConfigMaps and onlyNamespace confine webhooks and policies, controllersAndProbes is the CEL expression
+// that does so.
+var writesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
+	Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
+	Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+}
+
+func onlyNamespace(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}
+}
+
+func (w *world) controllersAndProbes() string {
+	return fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)", w.installed.User, probeName)
+}
+
+// Whether a namespace takes probes.
+const (
+	acceptedProbes = true
+	refusedProbes  = false
+)
+
+// untilProbesAre waits until the API server accepts or refuses the ConfigMaps named probeName in a namespace.
+func (w *world) untilProbesAre(accepted bool, namespace string) {
+	w.Helper()
+	w.until("admission of "+namespace, func() error {
+		_, err := w.admin.CoreV1().ConfigMaps(namespace).Create(w.ctx, configMap(namespace, probeName),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case accepted:
+			return err
+		case err == nil:
+			return errors.New("not in force yet")
+		}
+		return nil
+	})
+}
+
+// allow lets everything through from now on.
+func (h *webhook) allow() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.judge = nil
+}
+
+// holdNext has the next request with the operation wait in the middle: reached is closed when it is there, and
+// it goes on when proceed is called.
+func (h *webhook) holdNext(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
+	arrived, released := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.judge = func(r *admissionv1.AdmissionRequest) error {
+		if r.Operation == operation {
+			first := false
+			once.Do(func() { first = true })
+			if first {
+				close(arrived)
+				<-released
+			}
+		}
+		return nil
+	}
+	var proceeded sync.Once
+	proceed = func() { proceeded.Do(func() { close(released) }) }
+	h.w.Cleanup(proceed)
+	return arrived, proceed
+}
+
+func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+		http.Error(answer, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	if err := h.verdict(review.Request); err != nil {
+		review.Response.Allowed = false
+		review.Response.Result = &metav1.Status{Message: err.Error(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+		if status, ok := err.(apierrors.APIStatus); ok {
+			review.Response.Result = new(status.Status())
+		}
+	}
+	review.Request = nil
+	answer.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	_ = json.NewEncoder(answer).Encode(review) // fails if the API server has gone away
+}
+
+func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
+	if strings.HasPrefix(r.Name, probeName) {
+		return errors.New("a probe")
+	}
+	h.mu.Lock()
+	judge := h.judge
+	h.mu.Unlock()
+	if judge == nil {
+		return nil
+	}
+	return judge(r)
+}
