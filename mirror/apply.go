@@ -30,6 +30,7 @@ const echoPatience = time.Second
 type writer struct {
 	client kubernetes.Interface
 	rules  *rules
+	valid  func() bool // asked right before each call: whether we lead; set before the first
 
 	mu sync.Mutex
 	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet.
@@ -38,8 +39,11 @@ type writer struct {
 	written map[cache.ObjectName]string
 }
 
+// errNotLeading is why a write was not sent: another process may lead by now.
+var errNotLeading = errors.New("the leadership was not renewed in time")
+
 func newWriter(client kubernetes.Interface, r *rules) *writer {
-	return &writer{client: client, rules: r, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
+	return &writer{client: client, rules: r, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
 }
 
 // apply carries out a change. Nothing is written if the object is no longer the one that was judged:
@@ -78,17 +82,26 @@ func (w *writer) create(ctx context.Context, c change) error {
 	want := w.rules.desired(c.source, c.namespace, c.have)
 	// Of what stood there before, a new object keeps the metadata that is not ours.
 	want.ObjectMeta = metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name, Labels: want.Labels, Annotations: want.Annotations}
+	if !w.valid() {
+		return errNotLeading
+	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	return w.wrote(made, err)
 }
 
 func (w *writer) update(ctx context.Context, c change) error {
 	want := w.rules.desired(c.source, c.namespace, c.have)
+	if !w.valid() {
+		return errNotLeading
+	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
 	return w.wrote(made, err)
 }
 
 func (w *writer) delete(ctx context.Context, have *corev1.ConfigMap) error {
+	if !w.valid() {
+		return errNotLeading
+	}
 	// Only what the watch shows will be shown to be gone.
 	if w.rules.seen(have) {
 		w.expectDeletion(have.UID, true)

@@ -163,9 +163,30 @@ func (c *Controller) watchNamespaces(client kubernetes.Interface) error {
 	return err
 }
 
-// Run watches and mirrors until ctx ends. Then it begins no more writes, waits for those in flight, and
-// returns nil. Run can be called once.
-func (c *Controller) Run(ctx context.Context) error {
+// Leadership says when a controller may write. Of several that share their work, one at a time leads.
+type Leadership struct {
+	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
+	// leadership, and ends the writes in flight at once.
+	Begun <-chan context.Context
+	// Valid is asked right before each write; none is sent while it does not hold.
+	Valid func() bool
+}
+
+// Alone is the leadership of a controller that shares its work with no other: it begins at once and is not lost,
+// also not by the end of ctx, which is how such a controller is stopped.
+func Alone(ctx context.Context) Leadership {
+	begun := make(chan context.Context, 1)
+	begun <- context.WithoutCancel(ctx)
+	return Leadership{Begun: begun, Valid: func() bool { return true }}
+}
+
+// ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
+var ErrLeadershipLost = errors.New("leadership lost")
+
+// Run watches, and mirrors as long as it leads, until ctx ends. Then it begins no more writes, waits for those in
+// flight, and returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight,
+// which are cancelled, have ended. Run can be called once.
+func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -179,11 +200,17 @@ func (c *Controller) Run(ctx context.Context) error {
 	for _, h := range c.handlers {
 		checkers = append(checkers, h.HasSyncedChecker())
 	}
-	if cache.WaitFor(ctx, "", checkers...) {
-		c.synced.Store(true)
-		c.lead(ctx)
+	if !cache.WaitFor(ctx, "", checkers...) {
+		return nil
 	}
-	return nil
+	c.synced.Store(true)
+	c.writer.valid = leadership.Valid
+	select {
+	case <-ctx.Done():
+		return nil
+	case term := <-leadership.Begun:
+		return c.lead(ctx, term)
+	}
 }
 
 // informerPatience bounds the wait for informers to end. In the backoff after a 429, client-go does not listen
@@ -207,14 +234,17 @@ func (c *Controller) waitForInformers() {
 // Synced reports whether the caches have taken in all that was there when the controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// lead decides and writes until ctx ends and the last write in flight with it.
-func (c *Controller) lead(ctx context.Context) {
+// lead decides and writes until ctx or term ends and the last write in flight with it.
+func (c *Controller) lead(ctx, term context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(term, stop)()
 	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
 	var workers sync.WaitGroup
 	for range c.opts.ConcurrentSources {
-		workers.Go(func() { c.work(ctx) })
+		workers.Go(func() { c.work(ctx, term) })
 	}
 	workers.Go(c.wakeRetries)
 	workers.Go(func() { c.tick(ctx) })
@@ -224,7 +254,11 @@ func (c *Controller) lead(ctx context.Context) {
 	c.retries.queue.ShutDown()
 	workers.Wait()
 	c.writes.Wait()
+	if term.Err() != nil {
+		return ErrLeadershipLost
+	}
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
+	return nil
 }
 
 // takeOver judges the copies outside the flags and starts a round for every name.
@@ -265,19 +299,19 @@ func (c *Controller) tick(ctx context.Context) {
 	}
 }
 
-func (c *Controller) work(ctx context.Context) {
-	for c.workOnNext(ctx) {
+func (c *Controller) work(ctx, term context.Context) {
+	for c.workOnNext(ctx, term) {
 	}
 }
 
-func (c *Controller) workOnNext(ctx context.Context) bool {
+func (c *Controller) workOnNext(ctx, term context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer c.queue.Done(name)
 	if ctx.Err() == nil {
-		c.reconcile(ctx, name)
+		c.reconcile(ctx, term, name)
 	}
 	return true
 }
@@ -350,7 +384,9 @@ func (c *Controller) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	}
 	if source {
 		c.forgetSource(key)
-		c.looks.vanished(key)
+		if c.active.Load() {
+			c.looks.vanished(key) // who takes over later begins with a look of his own
+		}
 		c.markAll(key.Name)
 	}
 	c.mark(key.Name, key.Namespace, mark{vanished: copied})

@@ -19,8 +19,9 @@ const sliceSize = 64
 
 // reconcile takes the next slice of targets of a name, compares them with what the sources of that name want,
 // and starts the writes that bring them in line. It reads only the caches and does not wait for the writes,
-// only for a free slot to start each in, so that the next slice follows without a gap.
-func (c *Controller) reconcile(ctx context.Context, name string) {
+// only for a free slot to start each in, so that the next slice follows without a gap. It begins nothing more when
+// ctx ends; what it began ends with term at the latest.
+func (c *Controller) reconcile(ctx, term context.Context, name string) {
 	v := c.view(name)
 	if c.ledger.open(name, v.sources) {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
@@ -48,7 +49,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) {
 		case release != nil:
 			c.writes.Go(func() {
 				defer release()
-				c.carryOut(ctx, name, jobs[i])
+				c.carryOut(ctx, term, name, jobs[i])
 			})
 		case crowded:
 			c.settle(ctx, v, targets[i], result{change: ch, again: crowdedPatience, untold: true})
@@ -77,10 +78,12 @@ type result struct {
 
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
 // slot, and what it writes is what is wanted now.
-func (c *Controller) carryOut(ctx context.Context, name string, j job) {
-	// What has begun is brought to its end, for which a stop waits; but not for longer than one request may take.
+func (c *Controller) carryOut(ctx, term context.Context, name string, j job) {
+	// What has begun is brought to its end, for which a stop waits; but not for longer than one request may take, nor
+	// beyond the term.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
+	defer context.AfterFunc(term, cancel)()
 	v, t := c.view(name), c.target(name, j)
 	c.settle(ctx, v, t, c.bring(ctx, v, t))
 }

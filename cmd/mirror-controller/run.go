@@ -79,7 +79,7 @@ func control(ctx context.Context, config *rest.Config, opts *mirror.Options) err
 	if err != nil {
 		return err
 	}
-	return controller.Run(ctx)
+	return controller.Run(ctx, mirror.Alone(ctx))
 }
 
 // untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when stop is called. Signals after the
