@@ -364,6 +364,31 @@ func TestC17Brake(t *testing.T) {
 	w.waitInLine(source, typo)
 }
 
+// TestC17BrakeCountsWhatWouldGo: copies that another source takes over are not deleted, and so not counted.
+func TestC17BrakeCountsWhatWouldGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(12)
+	second := w.createNamespace("second-"+w.instance, nil).Name
+	first := w.createSource(w.home, "settings")
+	p := w.start("--source-namespace=" + w.home)
+	w.waitInLine(first, targets...)
+	copies := w.copies("settings", targets...)
+	w.stop(p)
+	successor := w.createSource(second, "settings", withData(map[string]string{"key": "second"}))
+	w.start("--source-namespace=" + second)
+	w.waitInLine(successor, targets...)
+	w.sameObjects(copies)
+	w.waitEvent(second, "settings", "Mirrored") // events are written in order, and that of the brake would come first
+	for _, namespace := range []string{w.home, second} {
+		for _, event := range w.seen.EventsOn(namespace, "settings") {
+			if event.Reason == "PruneBlocked" {
+				t.Errorf("on %s: %s", namespace, event.Note)
+			}
+		}
+	}
+}
+
 // TestC18Reinstalled takes the controller away, once by force, and installs it again: the copies are kept,
 // recognised, and not written; what changed meanwhile is caught up with.
 func TestC18Reinstalled(t *testing.T) {

@@ -147,6 +147,31 @@ func TestC44SharedInstance(t *testing.T) {
 	w.stop(second)
 }
 
+// TestC44SharedInstanceBySourceNamespace is the same with controllers that differ in where sources may be.
+func TestC44SharedInstanceBySourceNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(12)
+	away := w.createNamespace("away-"+w.instance, nil).Name
+	w.start("--source-namespace=" + w.home)
+	ours := w.createSource(w.home, "ours")
+	theirs := w.createSource(away, "theirs")
+	w.waitInLine(ours, targets...)
+	w.start("--source-namespace=" + away)
+	w.waitInLine(theirs, targets...)
+	w.waitEvent(w.home, "ours", "Foreign")
+	w.waitEvent(away, "theirs", "Foreign")
+	ours = w.edit(w.home, "ours", withData(map[string]string{"key": "two"}))
+	theirs = w.edit(away, "theirs", withData(map[string]string{"key": "two"}))
+	w.waitInLine(ours, targets...)
+	w.waitInLine(theirs, targets...)
+	for _, e := range append(writesTo(w.requests(), "ours"), writesTo(w.requests(), "theirs")...) {
+		if e.Verb == "delete" {
+			t.Errorf("one deleted a copy of the other: %v", e)
+		}
+	}
+}
+
 // TestRestartWhileSourceGone covers C14 for many copies at once: source deleted while nobody watches.
 func TestC14ManyAfterRestart(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ import (
 // Names of the indexes on the ConfigMaps that carry the mirror label.
 const (
 	byName     = "name"   // every one of them, by its name
-	bySource   = "source" // those that are sources, by their name
+	bySource   = "source" // those that ask to be mirrored, by their name
 	queueLabel = "mirror" // the name label of the queue's metrics
 )
 
@@ -122,7 +122,7 @@ func (c *Controller) watchConfigMaps(client kubernetes.Interface) error {
 	err := c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
 		byName: func(cm *corev1.ConfigMap) ([]string, error) { return []string{cm.Name}, nil },
 		bySource: func(cm *corev1.ConfigMap) ([]string, error) {
-			if !c.rules.isSource(cm) {
+			if !c.rules.asksToBeMirrored(cm) {
 				return nil, nil
 			}
 			return []string{cm.Name}, nil
@@ -440,13 +440,17 @@ func (c *Controller) markAll(name string) {
 
 // view returns the sources of a name, by precedence, as the cache has them now.
 func (c *Controller) view(name string) view {
+	v := view{name: name, prunable: c.isPrunable}
 	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(bySource, name)
-	sources := make([]*source, 0, len(found))
 	for _, cm := range found {
-		sources = append(sources, c.readSource(cm))
+		if s := c.readSource(cm); s.outside {
+			v.outsiders = append(v.outsiders, s)
+		} else {
+			v.sources = append(v.sources, s)
+		}
 	}
-	sortSources(sources)
-	return view{name: name, sources: sources, prunable: c.isPrunable, outside: c.isOutside}
+	sortSources(v.sources)
+	return v
 }
 
 // readSource reads a source, or returns what was read from that very object before.
@@ -511,7 +515,8 @@ func (c *Controller) open(namespace string) bool {
 func (c *Controller) targetsOf(name string) []string {
 	set := map[string]bool{}
 	indexer := c.configMaps.GetTypedIndexer()
-	if sources, _ := indexer.ByTypedIndex(bySource, name); len(sources) > 0 {
+	sources, _ := indexer.ByTypedIndex(bySource, name)
+	if slices.ContainsFunc(sources, c.rules.isSource) {
 		for _, namespace := range c.namespaces.GetIndexer().ListKeys() {
 			if c.rules.allowsTarget(namespace) {
 				set[namespace] = true
@@ -523,12 +528,6 @@ func (c *Controller) targetsOf(name string) []string {
 		set[cm.Namespace] = true
 	}
 	return slices.Collect(maps.Keys(set))
-}
-
-// isOutside reports whether an object that asks to be mirrored is none of our sources by the flags.
-func (c *Controller) isOutside(key cache.ObjectName) bool {
-	cm := c.cachedConfigMap(key)
-	return cm != nil && c.rules.asksToBeMirrored(cm) && !c.rules.allowsSource(key.Namespace)
 }
 
 func (c *Controller) isPrunable(cm *corev1.ConfigMap) bool { return c.prunable[cm.UID] }
@@ -554,8 +553,8 @@ func (c *Controller) judgeStrangers(ctx context.Context) {
 	}
 }
 
-// strangers returns the copies of ours that the flags do not allow while their source asks to be mirrored,
-// and how many copies there are.
+// strangers returns the copies that would go because the flags do not allow them although their source asks to be
+// mirrored, and how many copies of ours there are.
 func (c *Controller) strangers() (strangers []*corev1.ConfigMap, copies int) {
 	for _, obj := range c.configMaps.GetIndexer().List() {
 		cm := obj.(*corev1.ConfigMap)
@@ -564,9 +563,12 @@ func (c *Controller) strangers() (strangers []*corev1.ConfigMap, copies int) {
 			continue
 		}
 		copies++
-		source := c.cachedConfigMap(owner)
-		asks := source != nil && c.rules.asksToBeMirrored(source)
-		if asks && !(c.rules.allowsSource(owner.Namespace) && c.rules.allowsTarget(cm.Namespace)) {
+		if c.rules.allowsSource(owner.Namespace) && c.rules.allowsTarget(cm.Namespace) {
+			continue
+		}
+		v := c.view(cm.Name)
+		v.prunable = func(*corev1.ConfigMap) bool { return true }
+		if c.rules.decide(v, c.target(cm.Name, job{namespace: cm.Namespace})).byFlags() {
 			strangers = append(strangers, cm)
 		}
 	}

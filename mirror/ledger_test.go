@@ -228,6 +228,11 @@ func TestStatements(t *testing.T) {
 			{nothing, nil},
 			{then(outcomeNone, "x"), []string{mirrored + "1 copy in line"}},
 		},
+		"C44 copies of what the flags do not let be a source": {
+			{both(func(d *desk) { d.rules = testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} }) },
+				open(malformed), then(outcomeStranger, "x")), []string{foreign + "|outside the controller's source namespaces, in namespace x."}},
+			{then(outcomeNone, "x"), nil},
+		},
 		"C36 a fight": {
 			{begin(outcomeFight, "a"), []string{fighting + "|in namespace a."}},
 			{then(outcomeFight, "a"), nil},

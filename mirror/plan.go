@@ -55,10 +55,10 @@ type view struct {
 	name string
 	// sources are all sources of the name, by precedence.
 	sources []*source
+	// outsiders are those that ask to be mirrored and are no sources under the flags, in any order.
+	outsiders []*source
 	// prunable reports whether a copy outside the flags was judged at take-over and may go.
 	prunable func(*corev1.ConfigMap) bool
-	// outside reports whether a source of this key is there but is none under the flags.
-	outside func(cache.ObjectName) bool
 }
 
 // target is one namespace, and what stands there under the name.
@@ -88,6 +88,9 @@ type change struct {
 	// outcome is how the winner, or else the owner, stands there if nothing is to be done.
 	outcome outcome
 }
+
+// byFlags reports whether a copy is to be deleted because of the flags alone: its source is there and asks for it.
+func (c change) byFlags() bool { return c.op == opDelete && c.premise == (premise{}) }
 
 // plan returns what is to be done at each target to bring it in line with the sources of the name, in the
 // order of the targets. It does no I/O and modifies none of its arguments.
@@ -197,7 +200,7 @@ func (r *rules) decideUnwanted(c change, v view, t target) change {
 	// Where the name of the target is right for a source, only the labels of the namespace speak against it.
 	byLabels := slices.ContainsFunc(v.sources, func(s *source) bool { return s.claimsName(r, t.namespace) })
 	switch {
-	case s == nil && !v.outside(c.owner):
+	case s == nil && find(v.outsiders, c.owner) == nil:
 		c.op, c.premise = opDelete, premise{source: true, namespace: byLabels}
 	case s == nil || !r.allowsTarget(t.namespace):
 		if v.prunable(t.have) {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 // testRules mirror into team-*, but not into team-x*.
@@ -79,11 +78,13 @@ func viewOf(r *rules, name string, sources ...*corev1.ConfigMap) view {
 	v := view{
 		name:     name,
 		prunable: func(*corev1.ConfigMap) bool { return false },
-		outside:  func(cache.ObjectName) bool { return false },
 	}
 	for _, cm := range sources {
-		if r.isSource(cm) {
+		switch {
+		case r.isSource(cm):
 			v.sources = append(v.sources, r.readSource(cm))
+		case r.asksToBeMirrored(cm):
+			v.outsiders = append(v.outsiders, r.readSource(cm))
 		}
 	}
 	sortSources(v.sources)
@@ -91,9 +92,10 @@ func viewOf(r *rules, name string, sources ...*corev1.ConfigMap) view {
 }
 
 func TestDecide(t *testing.T) {
-	r := testRules()
+	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"platform", "team-a", "team-b"} })
 	other := testRules(func(o *Options) { o.Instance = "other" })
 	src := sourceCM("platform", "settings")
+	elsewhere := sourceCM("elsewhere", "settings", createdAt(1))
 	tenant := sourceCM("team-b", "settings", createdAt(1), data("key", "theirs"))
 	frozen := sourceCM("platform", "settings", annotation(PrefixAnnotation, "Team"))
 	foreign := func(o ...cmOption) *corev1.ConfigMap {
@@ -179,7 +181,14 @@ func TestDecide(t *testing.T) {
 			prunable: true, op: opDelete},
 		"C44 outside the flags, not judged": {sources: cms(src), at: "other", ns: namespace("other"), have: copyCM(r, src, "other"),
 			outcome: outcomeStranger},
-		"excluded namespace": {sources: cms(src), at: "team-x1", ns: namespace("team-x1")},
+		"C14 outside the source namespaces, judged": {sources: cms(elsewhere), ns: a, have: copyCM(r, elsewhere, "team-a"),
+			prunable: true, op: opDelete},
+		"C44 outside the source namespaces, not judged": {sources: cms(elsewhere), ns: a, have: copyCM(r, elsewhere, "team-a"),
+			outcome: outcomeStranger},
+		"outside the source namespaces, another takes over": {sources: cms(elsewhere, src), ns: a,
+			have: copyCM(r, elsewhere, "team-a"), op: opUpdate},
+		"outside the source namespaces, nothing there": {sources: cms(elsewhere), ns: a},
+		"excluded namespace":                           {sources: cms(src), at: "team-x1", ns: namespace("team-x1")},
 		"outside the flags, source gone": {at: "other", ns: namespace("other"), have: copyCM(r, src, "other"),
 			op: opDelete, premise: premise{source: true}},
 		"C22 immutable, other data": {sources: cms(src), ns: a, op: opRecreate,

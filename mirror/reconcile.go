@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ const sliceSize = 64
 // ctx ends; what it began ends with term at the latest.
 func (c *Controller) reconcile(ctx, term context.Context, name string) {
 	v := c.view(name)
-	if c.ledger.open(name, v.sources) {
+	if c.ledger.open(name, v.all()) {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
 		// before all targets were compared with it.
 		c.backlog.markAll(name)
@@ -252,7 +253,7 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 
 // enter notes in the ledger how every source of the name stands at the target.
 func (c *Controller) enter(v view, t target, res result) {
-	for _, s := range v.sources {
+	for _, s := range v.all() {
 		st := standing{}
 		switch {
 		case res.change.source == s:
@@ -311,6 +312,14 @@ func (c *Controller) report(ctx context.Context, name string) {
 		klog.FromContext(ctx).Info(s.note, "source", klog.KObj(s.source), "outcome", s.reason)
 		c.recorder.Eventf(s.source, nil, s.kind, s.reason, eventAction, "%s", s.note)
 	}
+}
+
+// all returns the sources of the name and those outside the flags.
+func (v view) all() []*source {
+	if len(v.outsiders) == 0 {
+		return v.sources
+	}
+	return slices.Concat(v.sources, v.outsiders)
 }
 
 // copyIn returns the key of the copy in a target.

@@ -59,7 +59,7 @@ func (a *account) statements() []statement {
 	say := func(kind, reason, note string) {
 		out = append(out, statement{a.source.cm, kind, reason, clip(note)})
 	}
-	if reserved := a.source.reserved; reserved != a.told.reserved {
+	if reserved := a.source.reserved && !a.source.outside; reserved != a.told.reserved {
 		a.told.reserved = reserved
 		if reserved {
 			say(corev1.EventTypeWarning, ReasonReservedName, sayReserved(a))
@@ -67,7 +67,7 @@ func (a *account) statements() []statement {
 	}
 	if frozen := errorText(a.source.frozen); frozen != a.told.frozen {
 		a.told.frozen = frozen
-		if frozen != "" {
+		if frozen != "" && !a.source.outside {
 			say(corev1.EventTypeWarning, ReasonInvalidSelector, sayFrozen(a))
 		}
 	}
@@ -160,8 +160,12 @@ func sayPruneBlocked(strangers, copies int) string {
 }
 
 func sayStranger(a *account, targets []string) string {
-	return fmt.Sprintf("Left alone copies of this ConfigMap outside the controller's namespaces, in %s. "+
-		"Either another controller has the same --instance, or a flag was changed.", namespaces(targets))
+	what := "copies of this ConfigMap outside the controller's namespaces"
+	if a.source.outside {
+		what = "copies of this ConfigMap, which is outside the controller's source namespaces"
+	}
+	return fmt.Sprintf("Left alone %s, in %s. "+
+		"Either another controller has the same --instance, or a flag was changed.", what, namespaces(targets))
 }
 
 func sayReserved(a *account) string {

@@ -17,6 +17,9 @@ type source struct {
 	cm  *corev1.ConfigMap
 	key cache.ObjectName
 
+	// outside is set if the flags do not let it be a source. It has no targets, but may have copies, by the hand of
+	// another controller or of an earlier start.
+	outside bool
 	// reserved is set if the name is one that another controller writes into every namespace: no target.
 	reserved bool
 	// frozen is why the source's own narrowing cannot be read; until it is mended nothing is done for it.
@@ -34,11 +37,12 @@ type source struct {
 	copied      string            // value of the copied annotation of a copy; empty: none
 }
 
-// readSource reads a ConfigMap for which isSource holds. It keeps cm, and modifies nothing in it.
+// readSource reads a ConfigMap for which asksToBeMirrored holds. It keeps cm, and modifies nothing in it.
 func (r *rules) readSource(cm *corev1.ConfigMap) *source {
 	s := &source{
 		cm:          cm,
 		key:         cache.MetaObjectToName(cm),
+		outside:     !r.allowsSource(cm.Namespace),
 		reserved:    reservedNames[cm.Name],
 		platform:    !r.allowsTarget(cm.Namespace),
 		payload:     payloadDigest(cm),
@@ -85,7 +89,7 @@ func (s *source) claims(r *rules, ns *corev1.Namespace) bool {
 
 // claimsName is the part of claims that depends on the name of the namespace alone.
 func (s *source) claimsName(r *rules, namespace string) bool {
-	return !s.reserved && s.frozen == nil && namespace != s.key.Namespace && r.allowsTarget(namespace) &&
+	return !s.outside && !s.reserved && s.frozen == nil && namespace != s.key.Namespace && r.allowsTarget(namespace) &&
 		(s.prefixes == nil || hasAnyPrefix(namespace, s.prefixes))
 }
 
