@@ -32,6 +32,8 @@ type writer struct {
 	rules  *rules
 	valid  func() bool // asked right before each call: whether we lead; set before the first
 
+	measures *measures
+
 	mu sync.Mutex
 	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet.
 	deleting map[types.UID]bool
@@ -42,8 +44,8 @@ type writer struct {
 // errNotLeading is why a write was not sent: another process may lead by now.
 var errNotLeading = errors.New("the leadership was not renewed in time")
 
-func newWriter(client kubernetes.Interface, r *rules) *writer {
-	return &writer{client: client, rules: r, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
+func newWriter(client kubernetes.Interface, r *rules, m *measures) *writer {
+	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
 }
 
 // apply carries out a change. Nothing is written if the object is no longer the one that was judged:
@@ -86,7 +88,7 @@ func (w *writer) create(ctx context.Context, c change) error {
 		return errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
-	return w.wrote(made, err)
+	return w.wrote(opCreate, made, err)
 }
 
 func (w *writer) update(ctx context.Context, c change) error {
@@ -95,7 +97,7 @@ func (w *writer) update(ctx context.Context, c change) error {
 		return errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
-	return w.wrote(made, err)
+	return w.wrote(opUpdate, made, err)
 }
 
 func (w *writer) delete(ctx context.Context, have *corev1.ConfigMap) error {
@@ -114,9 +116,9 @@ func (w *writer) delete(ctx context.Context, have *corev1.ConfigMap) error {
 		w.expectDeletion(have.UID, false)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil
+		err = nil
 	}
-	return err
+	return w.measures.sent(opDelete, err)
 }
 
 func (w *writer) expectDeletion(uid types.UID, expected bool) {
@@ -139,13 +141,13 @@ func (w *writer) deleted(uid types.UID) bool {
 }
 
 // wrote remembers what the API server made of a write, and returns err.
-func (w *writer) wrote(made *corev1.ConfigMap, err error) error {
+func (w *writer) wrote(operation op, made *corev1.ConfigMap, err error) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.written[cache.MetaObjectToName(made)] = made.ResourceVersion
 	}
-	return err
+	return w.measures.sent(operation, err)
 }
 
 // ahead reports whether the change was judged by a cache that does not show our own last write to that target

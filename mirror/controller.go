@@ -52,6 +52,9 @@ type Controller struct {
 	fights  *fights
 	ledger  *ledger
 
+	measures  *measures
+	latencies *latencies
+
 	slots  chan struct{}  // one for each write in flight
 	slow   chan struct{}  // one for each of them at a target that refuses, which may take its time to do so
 	writes sync.WaitGroup // the writes in flight
@@ -74,12 +77,12 @@ type Controller struct {
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Options) (*Controller, error) {
-	r := newRules(opts)
+	r, m := newRules(opts), newMeasures()
 	c := &Controller{
 		opts:     opts,
 		rules:    r,
 		recorder: recorder,
-		writer:   newWriter(client, r),
+		writer:   newWriter(client, r, m),
 		looks:    newLooks(client, requestTimeout),
 		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: queueLabel}),
 		backlog:  newBacklog(),
@@ -89,6 +92,9 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		slots:    make(chan struct{}, opts.ConcurrentWrites),
 		slow:     make(chan struct{}, max(1, opts.ConcurrentWrites/4)),
 		parsed:   map[cache.ObjectName]*source{},
+
+		measures:  m,
+		latencies: newLatencies(),
 
 		unreachable: rate.Sometimes{Interval: time.Minute},
 		undeleted:   rate.Sometimes{Interval: time.Minute},
@@ -132,7 +138,7 @@ func (c *Controller) watchConfigMaps(client kubernetes.Interface) error {
 		return err
 	}
 	handler, err := c.configMaps.AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
-		AddFunc:    func(cm *corev1.ConfigMap) { c.configMapChanged(cm) },
+		AddFunc:    c.configMapSeen,
 		UpdateFunc: c.configMapUpdated,
 		DeleteFunc: c.configMapDeleted,
 	})
@@ -155,7 +161,7 @@ func (c *Controller) watchNamespaces(client kubernetes.Interface) error {
 		return err
 	}
 	handler, err := c.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
-		AddFunc:    func(ns *corev1.Namespace) { c.namespaceChanged(ns.Name) },
+		AddFunc:    func(ns *corev1.Namespace) { c.namespaceSeen(ns.Name) },
 		UpdateFunc: c.namespaceUpdated,
 		DeleteFunc: func(ns coreinformers.DeletedNamespace) { c.namespaceGone(ns.GetName()) },
 	})
@@ -311,7 +317,8 @@ func (c *Controller) workOnNext(ctx, term context.Context) bool {
 	}
 	defer c.queue.Done(name)
 	if ctx.Err() == nil {
-		c.reconcile(ctx, term, name)
+		done := c.measures.working()
+		done(c.reconcile(ctx, term, name))
 	}
 	return true
 }
@@ -357,13 +364,21 @@ func (c *Controller) configMapUpdated(old, new *corev1.ConfigMap) {
 		return // a relist, and nothing new in it
 	}
 	c.configMapChanged(old)
-	c.configMapChanged(new)
+	c.configMapSeen(new)
 	if old.UID != new.UID {
 		c.writer.deleted(old.UID) // its deletion has no event of its own
 	}
 	if !c.rules.isSource(new) {
 		c.forgetSource(cache.MetaObjectToName(new))
 	}
+}
+
+// configMapSeen is configMapChanged for the present state of one.
+func (c *Controller) configMapSeen(cm *corev1.ConfigMap) {
+	if c.active.Load() && c.rules.isSource(cm) {
+		c.latencies.sourceChanged(cache.MetaObjectToName(cm))
+	}
+	c.configMapChanged(cm)
 }
 
 func (c *Controller) configMapChanged(cm *corev1.ConfigMap) {
@@ -393,17 +408,27 @@ func (c *Controller) configMapDeleted(d coreinformers.DeletedConfigMap) {
 }
 
 func (c *Controller) namespaceUpdated(old, new *corev1.Namespace) {
-	if old.UID != new.UID {
+	switch {
+	case old.UID != new.UID:
 		c.namespaceGone(old.Name)
-	}
-	if old.UID != new.UID || terminating(old) != terminating(new) || !maps.Equal(old.Labels, new.Labels) {
+		c.namespaceSeen(new.Name)
+	case terminating(old) != terminating(new) || !maps.Equal(old.Labels, new.Labels):
 		c.namespaceChanged(new.Name)
 	}
+}
+
+// namespaceSeen is namespaceChanged for a new one.
+func (c *Controller) namespaceSeen(namespace string) {
+	if c.active.Load() && c.rules.allowsTarget(namespace) {
+		c.latencies.namespaceSeen(namespace, c.configMaps.GetTypedIndexer().ListIndexFuncValues(bySource))
+	}
+	c.namespaceChanged(namespace)
 }
 
 func (c *Controller) namespaceGone(namespace string) {
 	c.retries.forgetNamespace(namespace)
 	c.fights.forgetNamespace(namespace)
+	c.latencies.forgetNamespace(namespace)
 	c.namespaceChanged(namespace)
 }
 
@@ -543,6 +568,7 @@ func (c *Controller) judgeStrangers(ctx context.Context) {
 	case c.opts.PruneLimit.exceeded(len(strangers), copies):
 		logger.Error(nil, "Not deleting the copies that lie outside the flags, for they are too many: is a flag wrong? "+
 			"If they are to go, start once with --prune-limit=100%")
+		c.measures.blocked.Set(float64(len(strangers)))
 		c.tellBlocked(strangers, copies)
 		return
 	case len(strangers) > 0:

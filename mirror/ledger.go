@@ -108,6 +108,38 @@ func (l *ledger) enter(key cache.ObjectName, namespace string, s standing) {
 	}
 }
 
+// copies returns how many of the targets of all sources stand in one of these ways.
+func (l *ledger) copies(outcomes ...outcome) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range outcomes {
+		n += l.total[o]
+	}
+	return n
+}
+
+// sources returns how many sources there are under the flags.
+func (l *ledger) sources() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, accounts := range l.names {
+		for _, a := range accounts {
+			if !a.source.outside {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// pending reports whether something is to be done or waited for at a target of the source.
+func (l *ledger) pending(key cache.ObjectName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.names[key.Name][key]
+	return a != nil && a.count[outcomePending] > 0
+}
+
 // statements returns what is to be said about the sources of a name, now that there is nothing left to do for
 // them at the moment, and takes note that it was said.
 func (l *ledger) statements(name string) []statement {

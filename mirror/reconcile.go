@@ -21,8 +21,9 @@ const sliceSize = 64
 // reconcile takes the next slice of targets of a name, compares them with what the sources of that name want,
 // and starts the writes that bring them in line. It reads only the caches and does not wait for the writes,
 // only for a free slot to start each in, so that the next slice follows without a gap. It begins nothing more when
-// ctx ends; what it began ends with term at the latest.
-func (c *Controller) reconcile(ctx, term context.Context, name string) {
+// ctx ends; what it began ends with term at the latest. It returns whether there is more to take at once, for which the
+// name is in the queue again.
+func (c *Controller) reconcile(ctx, term context.Context, name string) (more bool) {
 	v := c.view(name)
 	if c.ledger.open(name, v.all()) {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
@@ -55,9 +56,10 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) {
 		case crowded:
 			c.settle(ctx, v, targets[i], result{change: ch, again: crowdedPatience, untold: true})
 		default:
-			return // we are stopping
+			return false // we are stopping
 		}
 	}
+	return more
 }
 
 // crowdedPatience is the time before the next try at a target that refuses, where others of its kind have all
@@ -168,6 +170,9 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 	if err := c.writer.apply(ctx, ch); err != nil {
 		return failed(ch, err)
 	}
+	if cause := c.rules.repairCause(ch, t.vanished); cause != "" {
+		c.measures.repairs.WithLabelValues(cause).Inc()
+	}
 	c.fights.wrote(at, contentOf(ch))
 	if ch.op == opDelete {
 		return result{change: ch}
@@ -242,6 +247,9 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 	if !res.untold {
 		c.enter(v, t, res)
 	}
+	if fill := c.latencies.settled(v, t.namespace, res); fill > 0 {
+		c.measures.fill.Observe(fill.Seconds())
+	}
 	due, idle := c.backlog.done(v.name, t.namespace)
 	if due {
 		c.queue.Add(v.name)
@@ -308,6 +316,9 @@ func (c *Controller) logResult(ctx context.Context, at cache.ObjectName, res res
 
 // report tells people what is new about the sources of a name.
 func (c *Controller) report(ctx context.Context, name string) {
+	for _, took := range c.latencies.idle(name, c.ledger.pending) {
+		c.measures.propagation.Observe(took.Seconds())
+	}
 	for _, s := range c.ledger.statements(name) {
 		klog.FromContext(ctx).Info(s.note, "source", klog.KObj(s.source), "outcome", s.reason)
 		c.recorder.Eventf(s.source, nil, s.kind, s.reason, eventAction, "%s", s.note)
