@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -75,6 +76,34 @@ func TestC11LookedAtAgain(t *testing.T) {
 	if tries > 20 {
 		t.Errorf("%d requests for one object that was in the way for a few seconds", tries)
 	}
+}
+
+// TestC11EditsKeepThePace edits the source again and again: that takes no object out of the way, and is no reason to
+// try again before the time.
+func TestC11EditsKeepThePace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	mine := w.create(a, "settings")
+	w.start()
+	source := w.createSource(w.home, "settings")
+	w.waitEvent(w.home, "settings", "Foreign")
+	for i := range 50 {
+		source = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
+		w.waitInLine(source, b)
+	}
+	tries := 0
+	for _, e := range w.requests() {
+		if e.Verb == "create" && e.Object.Namespace == a && e.Object.Name == "settings" {
+			tries++
+		}
+	}
+	if tries > 15 {
+		t.Errorf("%d creates where an object is in the way, for 50 edits of the source", tries)
+	}
+	w.untouched(mine)
+	w.delete(a, "settings")
+	w.waitInLine(source, a)
 }
 
 // TestC12Adopted has owners hand over what is in the way: it becomes the copy, in one write, without the keys

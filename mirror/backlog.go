@@ -41,6 +41,7 @@ type mark struct {
 type job struct {
 	namespace string
 	mark
+	round bool // it is due with all others of the name, and not for something that happened there
 }
 
 func newBacklog() *backlog { return &backlog{names: map[string]*pending{}} }
@@ -136,7 +137,7 @@ func (p *pending) takeMarked(jobs []job, limit int) []job {
 			rest = append(rest, namespace)
 			continue
 		}
-		jobs = append(jobs, job{namespace, p.due[namespace]})
+		jobs = append(jobs, job{namespace: namespace, mark: p.due[namespace]})
 		delete(p.due, namespace)
 		p.busy[namespace] = true
 	}
@@ -160,7 +161,7 @@ func (p *pending) takeRound(jobs []job, limit int) []job {
 			p.marked = append(p.marked, namespace)
 			p.due[namespace] = mark{}
 		default:
-			jobs = append(jobs, job{namespace: namespace})
+			jobs = append(jobs, job{namespace: namespace, round: true})
 			p.busy[namespace] = true
 		}
 		p.lastSeen = namespace

@@ -339,7 +339,7 @@ func (c *Controller) wakeRetries() {
 // never hold up the others.
 func (c *Controller) acquire(ctx context.Context, at cache.ObjectName) (release func(), crowded bool) {
 	release = func() { <-c.slots }
-	if c.retries.isRefused(at) {
+	if c.retries.is(at, refused) {
 		select {
 		case c.slow <- struct{}{}:
 			release = func() { <-c.slots; <-c.slow }

@@ -52,8 +52,9 @@ type sourceLook struct {
 	behind     time.Duration
 }
 
+// namespaceLook is guarded by the mutex of looks.
 type namespaceLook struct {
-	mu       sync.Mutex
+	asking   time.Time         // when the look that goes on began; zero: none does
 	rv       string            // of the cached namespace that was doubted
 	live     *corev1.Namespace // nil: gone
 	askedAt  time.Time
@@ -166,42 +167,59 @@ func (l *looks) get(ctx context.Context, key cache.ObjectName) (*corev1.ConfigMa
 }
 
 // namespace returns the namespace as the API server has it, or nil if it is gone. The answer is kept for all
-// who doubt the same state of the cache.
-func (l *looks) namespace(ctx context.Context, cached *corev1.Namespace) (*corev1.Namespace, error) {
-	e := l.namespaceEntry(cached.Name)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.rv == cached.ResourceVersion && time.Since(e.askedAt) < lookLifetime {
-		return e.live, nil
+// who doubt the same state of the cache. A wait above zero means, as for a source, that somebody else is asking.
+func (l *looks) namespace(ctx context.Context, cached *corev1.Namespace) (live *corev1.Namespace, wait time.Duration, err error) {
+	e, live, wait, err := l.beginNamespace(cached)
+	if e == nil {
+		return live, wait, err
 	}
-	if e.err != nil && time.Since(e.failedAt) < lookRetry {
-		return nil, e.err
+	live, err = l.getNamespace(ctx, cached.Name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.asking = time.Time{}
+	if e.err, e.failedAt = err, time.Now(); err != nil {
+		return nil, 0, err
 	}
+	e.live, e.rv, e.askedAt = live, cached.ResourceVersion, time.Now()
+	return live, 0, nil
+}
+
+// beginNamespace returns the look that the caller has to make now, or nil with what is known, or with how long to wait.
+func (l *looks) beginNamespace(cached *corev1.Namespace) (e *namespaceLook, live *corev1.Namespace, wait time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e = l.namespaces[cached.Name]
+	if e == nil {
+		e = &namespaceLook{}
+		l.namespaces[cached.Name] = e
+	}
+	now := time.Now()
+	switch {
+	case e.rv == cached.ResourceVersion && now.Sub(e.askedAt) < lookLifetime:
+		return nil, e.live, 0, nil
+	case !e.asking.IsZero():
+		return nil, nil, max(lookAnew, now.Sub(e.asking)), nil
+	case e.err != nil && now.Sub(e.failedAt) < lookRetry:
+		return nil, nil, 0, e.err
+	}
+	e.asking = now
+	return e, nil, 0, nil
+}
+
+func (l *looks) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	ns, err := l.client.CoreV1().Namespaces().Get(ctx, cached.Name, metav1.GetOptions{})
+	ns, err := l.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		ns, err = nil, nil
+		return nil, nil
 	}
-	if e.err, e.failedAt = err, time.Now(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	e.live, e.rv, e.askedAt = ns, cached.ResourceVersion, time.Now()
 	return ns, nil
 }
 
-func (l *looks) namespaceEntry(name string) *namespaceLook {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.namespaces[name]
-	if e == nil {
-		e = &namespaceLook{}
-		l.namespaces[name] = e
-	}
-	return e
-}
-
-// sweep forgets answers that nobody may use any more.
+// sweep forgets answers that nobody may use any more, but no look that goes on.
 func (l *looks) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,12 +230,8 @@ func (l *looks) sweep() {
 		}
 	}
 	for name, e := range l.namespaces {
-		// An entry that somebody is asking for is in use.
-		if e.mu.TryLock() {
-			if e.askedAt.Before(old) && e.failedAt.Before(old) {
-				delete(l.namespaces, name)
-			}
-			e.mu.Unlock()
+		if e.asking.IsZero() && e.askedAt.Before(old) && e.failedAt.Before(old) {
+			delete(l.namespaces, name)
 		}
 	}
 }

@@ -365,10 +365,10 @@ func TestC34LookThatFailsSlowly(t *testing.T) {
 			t.Error("got no error, want one")
 		}
 		wantLook(t, "right after it", l, s, "", nil, time.Second, 1)
-		if _, err := l.namespace(t.Context(), at("team-a", "5")); err == nil {
+		if _, _, err := l.namespace(t.Context(), at("team-a", "5")); err == nil {
 			t.Error("got no error, want one")
 		}
-		if _, err := l.namespace(t.Context(), at("team-a", "5")); err == nil || len(s.gets) != 2 {
+		if _, _, err := l.namespace(t.Context(), at("team-a", "5")); err == nil || len(s.gets) != 2 {
 			t.Errorf("got %v and %d GETs right after it, want the same error and 2 GETs", err, len(s.gets))
 		}
 	})
@@ -410,7 +410,7 @@ func TestC33LooksGiveUpWhenNothingComesBack(t *testing.T) {
 			t.Errorf("source: got an end after %v, want 7s", waited)
 		}
 		start = time.Now()
-		if _, err := l.namespace(t.Context(), namespace("team-a")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := l.namespace(t.Context(), namespace("team-a")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("namespace: got error %v, want that its time is over", err)
 		}
 		if waited := time.Since(start); waited != 7*time.Second {
@@ -428,7 +428,7 @@ func at(name, rv string) *corev1.Namespace {
 
 func wantNamespace(t *testing.T, what string, l *looks, s *script, cached, live *corev1.Namespace, gets int) {
 	t.Helper()
-	got, err := l.namespace(t.Context(), cached)
+	got, _, err := l.namespace(t.Context(), cached)
 	if err != nil {
 		t.Errorf("%s: got error %v, want none", what, err)
 	}
@@ -465,8 +465,13 @@ func TestLookAtANamespaceInParallel(t *testing.T) {
 		for range 100 {
 			callers.Go(func() {
 				runtime.Gosched()
-				if ns, err := l.namespace(t.Context(), at("team-a", "5")); ns == nil || err != nil {
-					t.Errorf("got %v, %v, want the namespace", ns, err)
+				ns, wait, err := l.namespace(t.Context(), at("team-a", "5"))
+				for wait == lookAnew && err == nil {
+					time.Sleep(wait)
+					ns, wait, err = l.namespace(t.Context(), at("team-a", "5"))
+				}
+				if ns == nil || wait != 0 || err != nil {
+					t.Errorf("got %v, %v, %v, want the namespace", ns, wait, err)
 				}
 			})
 		}
@@ -487,11 +492,11 @@ func TestLookAtANamespaceThatIsGone(t *testing.T) {
 func TestLookAtANamespaceThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, s *script, l *looks) {
 		s.err = apierrors.NewInternalError(errors.New("etcd is away"))
-		if ns, err := l.namespace(t.Context(), at("team-a", "5")); ns != nil || !apierrors.IsInternalError(err) {
+		if ns, _, err := l.namespace(t.Context(), at("team-a", "5")); ns != nil || !apierrors.IsInternalError(err) {
 			t.Errorf("got %v, %v, want what the API server said", ns, err)
 		}
 		s.err, s.ns = nil, namespace("team-a")
-		if _, err := l.namespace(t.Context(), at("team-a", "5")); !apierrors.IsInternalError(err) || len(s.gets) != 1 {
+		if _, _, err := l.namespace(t.Context(), at("team-a", "5")); !apierrors.IsInternalError(err) || len(s.gets) != 1 {
 			t.Errorf("right after an error: got %v and %d GETs, want the error again without another GET", err, len(s.gets))
 		}
 		time.Sleep(lookRetry)
@@ -561,7 +566,7 @@ func TestSweepForgetsALookThatFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *script, l *looks) {
 		s.err = errors.New("away")
 		_, _, _ = l.source(t.Context(), testRules(), sourceKey, "")
-		_, _ = l.namespace(t.Context(), at("team-a", "5"))
+		_, _, _ = l.namespace(t.Context(), at("team-a", "5"))
 		l.sweep()
 		if len(l.sources) != 1 || len(l.namespaces) != 1 {
 			t.Errorf("got %v and %v kept right after it, want both", l.sources, l.namespaces)
@@ -583,6 +588,43 @@ func TestSweepLeavesALookThatIsWaitedForAlone(t *testing.T) {
 	})
 }
 
+// TestALookUnderWayIsNotWaitedFor: who asks beside it is told to come back, later and later, and keeps no slot.
+func TestALookUnderWayIsNotWaitedFor(t *testing.T) {
+	for what, ask := range map[string]func(*testing.T, *looks) (wait time.Duration, err error){
+		"source": func(t *testing.T, l *looks) (time.Duration, error) {
+			_, wait, err := l.source(t.Context(), testRules(), sourceKey, "")
+			return wait, err
+		},
+		"namespace": func(t *testing.T, l *looks) (time.Duration, error) {
+			_, wait, err := l.namespace(t.Context(), at("team-a", "5"))
+			return wait, err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *script, l *looks) {
+				s.cm, s.ns, s.slow = sourceCM("platform", "settings", without("mirror")), namespace("team-a"), time.Minute
+				began := time.Now()
+				go func() { _, _ = ask(t, l) }()
+				synctest.Wait()
+				for _, want := range []time.Duration{lookAnew, lookAnew, 2 * lookAnew, 4 * lookAnew} {
+					if wait, err := ask(t, l); wait != want || err != nil {
+						t.Errorf("%v after it began: got a wait of %v, error %v, want %v", time.Since(began), wait, err, want)
+					}
+					time.Sleep(want)
+				}
+				if len(s.gets) != 1 {
+					t.Errorf("got %d GETs, want 1", len(s.gets))
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if wait, err := ask(t, l); wait != 0 || err != nil {
+					t.Errorf("after its end: got a wait of %v, error %v, want the answer", wait, err)
+				}
+			})
+		})
+	}
+}
+
 func TestSweepLeavesALookInFlightAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *script, l *looks) {
 		s.cm, s.ns = sourceCM("platform", "settings", without("mirror")), namespace("team-a")
@@ -591,7 +633,7 @@ func TestSweepLeavesALookInFlightAlone(t *testing.T) {
 		time.Sleep(lookLifetime + 1)
 		for _, ask := range []func(){
 			func() { _, _, _ = l.source(t.Context(), testRules(), sourceKey, "") },
-			func() { _, _ = l.namespace(t.Context(), at("team-a", "5")) },
+			func() { _, _, _ = l.namespace(t.Context(), at("team-a", "5")) },
 		} {
 			s.slow = time.Second
 			go ask()

@@ -46,6 +46,11 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 			c.settle(ctx, v, targets[i], result{change: ch, outcome: ch.outcome})
 			continue
 		}
+		if ch.op == opCreate && jobs[i].round && c.retries.is(v.copyIn(targets[i]), obstructed) {
+			// No change of the source takes the object away that is in the way: the try that is set stays the next.
+			c.settle(ctx, v, targets[i], result{change: ch, outcome: outcomeForeign, paced: true})
+			continue
+		}
 		release, crowded := c.acquire(ctx, v.copyIn(targets[i]))
 		switch {
 		case release != nil:
@@ -75,6 +80,8 @@ type result struct {
 	err     error // why there is trouble; nil where the trouble says it all
 	// again asks for another look after this time although there is no trouble.
 	again time.Duration
+	// paced is set if the target is in trouble and waits for the try that is set already.
+	paced bool
 	// untold is set if it is not known how the target stands: what was known before goes on to hold.
 	untold bool
 }
@@ -207,8 +214,8 @@ func (c *Controller) premiseHolds(ctx context.Context, v view, t target, ch chan
 	}
 	namespace := t.object
 	if ch.premise.namespace {
-		if namespace, err = c.looks.namespace(ctx, t.object); err != nil {
-			return false, 0, err
+		if namespace, again, err = c.looks.namespace(ctx, t.object); err != nil || again > 0 {
+			return false, again, err
 		}
 		if namespace == nil || terminating(namespace) {
 			return false, 0, nil
@@ -236,6 +243,7 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 	// The event of a copy's disappearance may have passed for one of a deletion of ours that then failed.
 	m := mark{vanished: t.vanished || res.err != nil && res.change.have != nil}
 	switch {
+	case res.paced:
 	case res.again > 0:
 		c.retries.after(at, m, res.again)
 	case res.trouble != noTrouble:

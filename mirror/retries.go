@@ -159,12 +159,12 @@ func (r *retries) vanished(target cache.ObjectName) bool {
 	return known != nil && known.mark.vanished
 }
 
-// isRefused reports whether the API server refuses what is wanted at the target.
-func (r *retries) isRefused(target cache.ObjectName) bool {
+// is reports whether the target is in this trouble.
+func (r *retries) is(target cache.ObjectName, t trouble) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.targets[target]
-	return known != nil && known.trouble == refused
+	return known != nil && known.trouble == t
 }
 
 // hardened returns the trouble as which the next failure of a target counts. What the API server answers with

@@ -220,21 +220,21 @@ func TestC43TheMarkIsNotLostBeforeTheTroubleIsOver(t *testing.T) {
 	})
 }
 
-func TestIsRefused(t *testing.T) {
+func TestInWhichTrouble(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
 		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed} {
 			r.add(inA, mark{}, trouble)
-			if got, want := r.isRefused(inA), trouble == refused; got != want {
+			if got, want := r.is(inA, refused), trouble == refused; got != want {
 				t.Errorf("%v: got %v, want %v", trouble, got, want)
 			}
 		}
 		r.add(inA, mark{}, refused)
 		r.after(inA, mark{}, time.Second)
-		if !r.isRefused(inA) || r.isRefused(inB) {
-			t.Errorf("got %v in team-a, %v in team-b, want true, false", r.isRefused(inA), r.isRefused(inB))
+		if !r.is(inA, refused) || r.is(inB, refused) {
+			t.Errorf("got %v in team-a, %v in team-b, want true, false", r.is(inA, refused), r.is(inB, refused))
 		}
 		r.settled(inA)
-		if r.isRefused(inA) {
+		if r.is(inA, refused) {
 			t.Error("got it refused after it was settled")
 		}
 	})
