@@ -122,7 +122,7 @@ func (c *Controller) watchConfigMaps(client kubernetes.Interface) error {
 		}))
 	c.factories = append(c.factories, factory)
 	c.configMaps = factory.Core().V1().ConfigMaps().TypedInformer()
-	if err := c.configMaps.SetWatchErrorHandlerWithContext(c.watchErrorHandler("ConfigMaps")); err != nil {
+	if err := c.configMaps.SetWatchErrorHandlerWithContext(c.watchErrorHandler(configMapsResource)); err != nil {
 		return err
 	}
 	err := c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
@@ -157,7 +157,7 @@ func (c *Controller) watchNamespaces(client kubernetes.Interface) error {
 		}))
 	c.factories = append(c.factories, factory)
 	c.namespaces = factory.Core().V1().Namespaces().TypedInformer()
-	if err := c.namespaces.SetWatchErrorHandlerWithContext(c.watchErrorHandler("namespaces")); err != nil {
+	if err := c.namespaces.SetWatchErrorHandlerWithContext(c.watchErrorHandler(namespacesResource)); err != nil {
 		return err
 	}
 	handler, err := c.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
@@ -625,17 +625,21 @@ func (c *Controller) watchErrorHandler(resource string) cache.WatchErrorHandlerW
 		logger := klog.FromContext(ctx)
 		switch {
 		case ctx.Err() != nil: // we are stopping
+			return
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), isEndOfWatch(err):
 			logger.V(4).Info("Watch ended, beginning anew", "resource", resource, "reason", err)
-		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+			return
+		}
+		c.measures.watchErrors.WithLabelValues(resource).Inc()
+		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			c.unreachable.Do(func() {
 				logger.Error(err, "Cannot reach the API server, trying again until it works")
 			})
-		default:
-			refused.Do(func() {
-				logger.Error(err, "Cannot watch, trying again until it works", "resource", resource)
-			})
+			return
 		}
+		refused.Do(func() {
+			logger.Error(err, "Cannot watch, trying again until it works", "resource", resource)
+		})
 	}
 }
 

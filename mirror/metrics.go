@@ -16,9 +16,16 @@ var (
 	writeResults = []string{"success", "conflict", "terminating", "refused", "error"}
 	// repairCauses are what others had done to a copy that was put right. See repairCause.
 	repairCauses = []string{causeDeleted, causeEdited, causeUnlabelled, causeMetadata}
+	watched      = []string{configMapsResource, namespacesResource}
 	// reconcileResults are those of controller-runtime that can happen here: requeue, there is more to do for that
 	// name at once; error, a write failed.
 	reconcileResults = []string{"success", "requeue", "error"}
+)
+
+// What is watched.
+const (
+	configMapsResource = "configmaps"
+	namespacesResource = "namespaces"
 )
 
 // Causes of a repair.
@@ -60,6 +67,7 @@ type measures struct {
 	maxWorkers       *metrics.GaugeVec
 	activeWorkers    *metrics.GaugeVec
 
+	watchErrors *metrics.CounterVec
 	writes      *metrics.CounterVec
 	repairs     *metrics.CounterVec
 	propagation *metrics.Histogram
@@ -94,6 +102,8 @@ func newMeasures() *measures {
 		maxWorkers:    gauge("controller_runtime_max_concurrent_reconciles", "Names of sources that can be worked on at a time.", "controller"),
 		activeWorkers: gauge("controller_runtime_active_workers", "Names of sources that are being worked on.", "controller"),
 
+		watchErrors: counter("mirror_watch_errors_total",
+			"Lists and watches that were refused or failed. While that goes on, what is mirrored is out of date.", "resource"),
 		writes:  counter("mirror_writes_total", "Writes of copies that were sent to the API server.", "operation", "result"),
 		repairs: counter("mirror_repairs_total", "Copies that others had changed and that were put right, by what had been done to them.", "cause"),
 		propagation: latency("mirror_propagation_seconds",
@@ -116,7 +126,7 @@ type Registry interface {
 func (c *Controller) RegisterMetrics(registry Registry) {
 	m := c.measures
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.terminalErrors, m.panics, m.timeouts, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.writes, m.repairs, m.propagation, m.fill, m.blocked)
+		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill, m.blocked)
 	counted := func(name, help string, labels map[string]string, count func() int) {
 		registry.RawMustRegister(metrics.NewGaugeFunc(
 			&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
@@ -141,6 +151,9 @@ func (m *measures) begin(workers int) {
 	}
 	for _, cause := range repairCauses {
 		m.repairs.WithLabelValues(cause)
+	}
+	for _, resource := range watched {
+		m.watchErrors.WithLabelValues(resource)
 	}
 	for _, result := range reconcileResults {
 		m.reconciles.WithLabelValues(queueLabel, result)

@@ -1,8 +1,10 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -194,5 +196,23 @@ func TestRepairCause(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestWatchErrorsAreCounted(t *testing.T) {
+	c, registry := metered(t)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	handler := c.watchErrorHandler(namespacesResource)
+	handler(t.Context(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("no watch")))
+	handler(t.Context(), nil, errors.New("away"))
+	handler(t.Context(), nil, apierrors.NewResourceExpired("too old"))
+	handler(t.Context(), nil, io.EOF)
+	handler(stopped, nil, errors.New("away"))
+	got := scrape(t, registry)
+	for _, want := range []string{`mirror_watch_errors_total{resource="namespaces"} 2`, `mirror_watch_errors_total{resource="configmaps"} 0`} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("got\n%s\nwant in it %s", got, want)
+		}
 	}
 }
