@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ const (
 	eventTimeout = 10 * time.Second
 	// eventFlush is how long a stopping process waits for its last events.
 	eventFlush = 3 * time.Second
+	// eventTries is how often the API server may fail at an event, in some 30 seconds.
+	eventTries = 6
 	// eventComplaint is how often the log says, at most, that events cannot be written.
 	eventComplaint = time.Minute
 )
@@ -64,10 +67,11 @@ func (r *eventRecorder) Eventf(regarding, related runtime.Object, eventtype, rea
 	r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
 }
 
-// write writes the event, again and again while the API server cannot be reached or cannot answer.
+// write writes the event, again and again while the API server cannot be reached or has no time, and eventTries times
+// if it fails at this event: others wait behind it.
 func (r *eventRecorder) write(ctx context.Context, event *eventsv1.Event) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
-	for {
+	for failures := 0; ; {
 		err := r.create(ctx, event)
 		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return
@@ -76,7 +80,12 @@ func (r *eventRecorder) write(ctx context.Context, event *eventsv1.Event) {
 			r.complained = now
 			klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", klog.KRef(event.Regarding.Namespace, event.Regarding.Name))
 		}
-		if refused(err) {
+		if code := answered(err); code >= 500 {
+			failures++
+		} else if code > 0 {
+			return // the event itself was refused: another attempt is of no use
+		}
+		if failures == eventTries {
 			return
 		}
 		select {
@@ -93,10 +102,14 @@ func (r *eventRecorder) create(ctx context.Context, event *eventsv1.Event) error
 	return err
 }
 
-// refused reports whether the API server has judged the event itself, so that another attempt is of no use.
-func refused(err error) bool {
-	status, ok := err.(apierrors.APIStatus)
-	return ok && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
+// answered returns the HTTP status with which the API server answered the request; 0 if it did not, or only said that
+// it has no time.
+func answered(err error) int {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) {
+		return 0
+	}
+	return int(status.Status().Code)
 }
 
 // shutDown waits a moment until what was recorded has been written, and ends the recorder.

@@ -181,3 +181,42 @@ func TestRefusedEventIsNotTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// What the API server fails at for ever, such as an event that a broken webhook judges, must not hold up the others.
+func TestEventAtWhichTheServerFailsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(attempt int) error {
+			if attempt > eventTries {
+				return nil
+			}
+			return apierrors.NewInternalError(errors.New("failed calling webhook"))
+		}}
+		recorder, _ := record(t, store)
+		say(recorder, "one")
+		synctest.Wait()
+		say(recorder, "two")
+		time.Sleep(time.Minute)
+		recorder.shutDown()
+		if want := []string{"two"}; !slices.Equal(store.notes, want) || store.attempts != eventTries+1 {
+			t.Errorf("written: %q in %d attempts, want %q in %d", store.notes, store.attempts, want, eventTries+1)
+		}
+	})
+}
+
+func TestServerWithoutTimeGetsEventsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(attempt int) error {
+			if attempt > 2*eventTries {
+				return nil
+			}
+			return apierrors.NewServiceUnavailable("etcd is away")
+		}}
+		recorder, _ := record(t, store)
+		say(recorder, "one")
+		time.Sleep(time.Hour)
+		recorder.shutDown()
+		if want := []string{"one"}; !slices.Equal(store.notes, want) {
+			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+	})
+}
