@@ -19,8 +19,9 @@ import (
 const fieldManager = "mirror-controller"
 
 // requestTimeout bounds every request but the watches, so that a connection on which nothing comes back does
-// not hold a write slot for ever. The API server gives up on a request after a minute at the latest.
-const requestTimeout = 30 * time.Second
+// not hold a write slot for ever. An admission webhook may take 30 seconds, and what the API server has to say of it
+// then is to be heard.
+const requestTimeout = 35 * time.Second
 
 // echoPatience is how long a target waits for the watch to show our own last write there, before it is looked
 // at again all the same. As a rule the event that shows it comes within milliseconds and is the next look.

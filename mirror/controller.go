@@ -193,6 +193,8 @@ var ErrLeadershipLost = errors.New("leadership lost")
 // flight, and returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight,
 // which are cancelled, have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
+	defer c.retries.queue.ShutDown()
+	defer c.queue.ShutDown()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -281,9 +283,12 @@ func (c *Controller) lookAtAll() {
 	}
 }
 
+// sweepPeriod is the time between two sweeps of what is no longer needed.
+const sweepPeriod = 30 * time.Second
+
 // tick starts the periodic rounds and throws away what is no longer needed.
 func (c *Controller) tick(ctx context.Context) {
-	sweep := time.NewTicker(lookLifetime)
+	sweep := time.NewTicker(sweepPeriod)
 	defer sweep.Stop()
 	var resync <-chan time.Time
 	if c.opts.ResyncPeriod > 0 {
@@ -297,6 +302,7 @@ func (c *Controller) tick(ctx context.Context) {
 			return
 		case <-sweep.C:
 			c.looks.sweep()
+			c.sweepParsed()
 			c.writer.sweep(c.cacheVersion())
 			c.fights.sweep()
 		case <-resync:
@@ -335,11 +341,11 @@ func (c *Controller) wakeRetries() {
 }
 
 // acquire waits for a slot for the writes at a target, and returns what gives it back: nil if ctx ends before,
-// or if the slots that targets which refuse may have are all taken (crowded), so that one bad target, or many,
+// or if the slots that targets which refuse, or hang, may have are all taken (crowded), so that one bad target, or many,
 // never hold up the others.
 func (c *Controller) acquire(ctx context.Context, at cache.ObjectName) (release func(), crowded bool) {
 	release = func() { <-c.slots }
-	if c.retries.is(at, refused) {
+	if c.retries.holdsUp(at) {
 		select {
 		case c.slow <- struct{}{}:
 			release = func() { <-c.slots; <-c.slow }
@@ -492,6 +498,17 @@ func (c *Controller) readSource(cm *corev1.ConfigMap) *source {
 	defer c.parsedMu.Unlock()
 	c.parsed[key] = s
 	return s
+}
+
+// sweepParsed forgets what was read of sources that have gone meanwhile.
+func (c *Controller) sweepParsed() {
+	c.parsedMu.Lock()
+	defer c.parsedMu.Unlock()
+	for key, s := range c.parsed {
+		if c.cachedConfigMap(key) != s.cm {
+			delete(c.parsed, key)
+		}
+	}
 }
 
 func (c *Controller) forgetSource(key cache.ObjectName) {

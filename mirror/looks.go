@@ -16,13 +16,14 @@ const (
 	// recreationGrace is how long the copies outlive their deleted source: tools that replace an object by
 	// deleting it and creating it anew do so within a second.
 	recreationGrace = time.Second
-	// lookLifetime is how long an answer serves the deletions that rest on it. A fan-out of deletions to
-	// thousands of namespaces takes seconds; whatever takes longer asks again.
-	lookLifetime = 30 * time.Second
+	// lookLifetime is how long an answer serves the deletions that rest on it: a fan-out of deletions to thousands of
+	// namespaces takes a second or two. No event would end it earlier while our watch is silent.
+	lookLifetime = 5 * time.Second
 	// lookAnew is the time before a look is tried again that somebody else has under way, or whose answer an event
 	// has made void: about one round trip, as deletions that rest on a look wait for this.
 	lookAnew = 2 * time.Millisecond
-	// lookRetry is the time between two looks at a source if the API server does not answer.
+	// lookRetry is the time before the first repetition of a look that failed. It doubles, to the longest pace of the
+	// trouble that the error stands for.
 	lookRetry = time.Second
 	// behindFirst and behindMax bound the time between two live looks at a source that the API server has
 	// and the cache does not; it doubles in between.
@@ -50,17 +51,38 @@ type sourceLook struct {
 	live       *corev1.ConfigMap // without payload; nil: gone
 	notBefore  time.Time         // the next look
 	behind     time.Duration
+	failure
 }
 
 // namespaceLook is guarded by the mutex of looks.
 type namespaceLook struct {
-	asking   time.Time         // when the look that goes on began; zero: none does
-	rv       string            // of the cached namespace that was doubted
-	live     *corev1.Namespace // nil: gone
-	askedAt  time.Time
-	err      error     // of the last look; nil if it was answered
-	failedAt time.Time // when it was not
+	asking  time.Time         // when the look that goes on began; zero: none does
+	rv      string            // of the cached namespace that was doubted
+	live    *corev1.Namespace // nil: gone
+	askedAt time.Time
+	failure
 }
+
+// failure is that of the last look, and for how long it stands for the next.
+type failure struct {
+	err   error // nil: it was answered
+	pause time.Duration
+	until time.Time
+}
+
+// note notes what came of a look.
+func (f *failure) note(err error, now time.Time) {
+	if err == nil {
+		*f = failure{}
+		return
+	}
+	longest := paces[troubleOf(opDelete, err)].max
+	f.err, f.pause = err, min(max(lookRetry, 2*f.pause), longest)
+	f.until = now.Add(f.pause)
+}
+
+// stands reports whether the failure is still the answer.
+func (f *failure) stands(now time.Time) bool { return f.err != nil && now.Before(f.until) }
 
 func newLooks(client kubernetes.Interface, timeout time.Duration) *looks {
 	return &looks{
@@ -87,18 +109,18 @@ func (l *looks) vanished(key cache.ObjectName) {
 // source returns the source as the API server has it, without its payload, or nil if it is gone. A wait above
 // zero means that there is no answer yet and when to ask again: somebody else is asking (who waited for that here
 // would keep a slot that others can use), the second in which a deleted source may come back is not over, or the
-// cache, which has the source at resourceVersion cached (empty: not at all), is behind.
+// cache, which has the source at resourceVersion cached (empty: not at all), is behind. The error of a look that
+// failed is also that of those who ask soon after.
 func (l *looks) source(ctx context.Context, r *rules, key cache.ObjectName, cached string) (live *corev1.ConfigMap, wait time.Duration, err error) {
-	e, live, wait := l.begin(key)
+	e, live, wait, err := l.begin(key)
 	if e == nil {
-		return live, wait, nil
+		return live, wait, err
 	}
 	live, err = l.get(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.asking = time.Time{}
-	if err != nil {
-		e.notBefore = time.Now().Add(lookRetry)
+	if e.note(err, time.Now()); err != nil {
 		return nil, 0, err
 	}
 	if l.sources[key] != e {
@@ -110,7 +132,7 @@ func (l *looks) source(ctx context.Context, r *rules, key cache.ObjectName, cach
 }
 
 // begin returns the look that the caller has to make now, or nil with what is known, or with how long to wait.
-func (l *looks) begin(key cache.ObjectName) (e *sourceLook, live *corev1.ConfigMap, wait time.Duration) {
+func (l *looks) begin(key cache.ObjectName) (e *sourceLook, live *corev1.ConfigMap, wait time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e = l.sources[key]
@@ -121,14 +143,16 @@ func (l *looks) begin(key cache.ObjectName) (e *sourceLook, live *corev1.ConfigM
 	now := time.Now()
 	switch {
 	case !e.settledAt.IsZero() && now.Sub(e.settledAt) < lookLifetime:
-		return nil, e.live, 0
+		return nil, e.live, 0, nil
 	case !e.asking.IsZero():
-		return nil, nil, max(lookAnew, now.Sub(e.asking))
+		return nil, nil, max(lookAnew, now.Sub(e.asking)), nil
+	case e.stands(now):
+		return nil, nil, 0, e.err
 	case e.notBefore.After(now):
-		return nil, nil, e.notBefore.Sub(now)
+		return nil, nil, e.notBefore.Sub(now), nil
 	}
 	e.asking = now
-	return e, nil, 0
+	return e, nil, 0, nil
 }
 
 // judge settles the look by what the API server said, or returns how long to wait for that.
@@ -177,7 +201,7 @@ func (l *looks) namespace(ctx context.Context, cached *corev1.Namespace) (live *
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.asking = time.Time{}
-	if e.err, e.failedAt = err, time.Now(); err != nil {
+	if e.note(err, time.Now()); err != nil {
 		return nil, 0, err
 	}
 	e.live, e.rv, e.askedAt = live, cached.ResourceVersion, time.Now()
@@ -199,7 +223,7 @@ func (l *looks) beginNamespace(cached *corev1.Namespace) (e *namespaceLook, live
 		return nil, e.live, 0, nil
 	case !e.asking.IsZero():
 		return nil, nil, max(lookAnew, now.Sub(e.asking)), nil
-	case e.err != nil && now.Sub(e.failedAt) < lookRetry:
+	case e.stands(now):
 		return nil, nil, 0, e.err
 	}
 	e.asking = now
@@ -225,12 +249,12 @@ func (l *looks) sweep() {
 	defer l.mu.Unlock()
 	old := time.Now().Add(-lookLifetime)
 	for key, e := range l.sources {
-		if e.asking.IsZero() && e.settledAt.Before(old) && e.vanishedAt.Before(old) && e.notBefore.Before(old) {
+		if e.asking.IsZero() && e.settledAt.Before(old) && e.vanishedAt.Before(old) && e.notBefore.Before(old) && e.until.Before(old) {
 			delete(l.sources, key)
 		}
 	}
 	for name, e := range l.namespaces {
-		if e.asking.IsZero() && e.askedAt.Before(old) && e.failedAt.Before(old) {
+		if e.asking.IsZero() && e.askedAt.Before(old) && e.until.Before(old) {
 			delete(l.namespaces, name)
 		}
 	}

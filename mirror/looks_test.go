@@ -140,8 +140,11 @@ func TestC15LookAtADeletedSource(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		wantLook(t, "at 1 s", l, s, "", nil, 0, 2)
 		wantLook(t, "once it is settled", l, s, "", nil, 0, 2)
-		time.Sleep(10 * time.Second)
-		wantLook(t, "at 11 s", l, s, "", nil, 0, 2)
+		time.Sleep(lookLifetime - 1)
+		wantLook(t, "as long as that is worth something", l, s, "", nil, 0, 2)
+		s.cm = sourceCM("platform", "settings", without("mirror"))
+		time.Sleep(time.Nanosecond)
+		wantLook(t, "C41 created anew while the watch was silent", l, s, "", s.cm, 0, 3)
 	})
 }
 
@@ -236,25 +239,65 @@ func TestC44LookOutsideTheSourceNamespaces(t *testing.T) {
 	})
 }
 
+// wantFailure asks for the source, and wants the error of the script, and so many GETs altogether.
+func wantFailure(t *testing.T, what string, l *looks, s *script, gets int) {
+	t.Helper()
+	live, wait, err := l.source(t.Context(), testRules(), sourceKey, "")
+	if err == nil || wait != 0 || live != nil {
+		t.Errorf("%s: got %v, a wait of %v and error %v, want an error", what, live, wait, err)
+	}
+	if len(s.gets) != gets {
+		t.Errorf("%s: got %d GETs so far, want %d", what, len(s.gets), gets)
+	}
+}
+
 func TestC34LookThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, s *script, l *looks) {
 		s.err = apierrors.NewInternalError(errors.New("etcd is away"))
 		l.vanished(sourceKey)
 		time.Sleep(5 * time.Second)
-		if _, wait, err := l.source(t.Context(), testRules(), sourceKey, ""); !apierrors.IsInternalError(err) || wait != 0 {
-			t.Errorf("got a wait of %v and error %v, want what the API server said", wait, err)
-		}
-		wantLook(t, "within the second", l, s, "", nil, time.Second, 1)
-		time.Sleep(time.Second - 1)
-		wantLook(t, "right before it is over", l, s, "", nil, 1, 1)
+		wantFailure(t, "first", l, s, 1)
+		wantFailure(t, "right after it", l, s, 1)
+		time.Sleep(lookRetry - 1)
+		wantFailure(t, "right before the second is over", l, s, 1)
 		time.Sleep(time.Nanosecond)
-		if _, _, err := l.source(t.Context(), testRules(), sourceKey, ""); err == nil {
-			t.Error("got no error, want one again")
-		}
+		wantFailure(t, "after it", l, s, 2)
+		time.Sleep(2*lookRetry - 1)
+		wantFailure(t, "right before the next pause is over", l, s, 2)
 		s.err = nil
-		time.Sleep(time.Second)
+		time.Sleep(time.Nanosecond)
 		wantLook(t, "once it answers", l, s, "", nil, 0, 3)
 	})
+}
+
+// TestC30LooksThatFailSlowDown: to once a minute where they are refused, and as writes do where the API server is away.
+func TestC30LooksThatFailSlowDown(t *testing.T) {
+	for what, tc := range map[string]struct {
+		err  error
+		most int // in the second hour
+	}{
+		"refused": {apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("no get")), 60},
+		"away":    {errors.New("connection refused"), 240},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *script, l *looks) {
+				s.err = tc.err
+				ask := func() {
+					for range 3600 {
+						_, _, _ = l.source(t.Context(), testRules(), sourceKey, "")
+						_, _, _ = l.namespace(t.Context(), at("team-a", "5"))
+						time.Sleep(time.Second)
+					}
+				}
+				ask()
+				before := len(s.gets)
+				ask()
+				if got := len(s.gets) - before; got > 2*tc.most || got < tc.most {
+					t.Errorf("got %d GETs, want %d of each", got, tc.most)
+				}
+			})
+		})
+	}
 }
 
 func TestC37LookThatIsForbiddenIsNoAnswer(t *testing.T) {
@@ -364,7 +407,7 @@ func TestC34LookThatFailsSlowly(t *testing.T) {
 		if _, _, err := l.source(t.Context(), testRules(), sourceKey, ""); err == nil {
 			t.Error("got no error, want one")
 		}
-		wantLook(t, "right after it", l, s, "", nil, time.Second, 1)
+		wantFailure(t, "right after it", l, s, 1)
 		if _, _, err := l.namespace(t.Context(), at("team-a", "5")); err == nil {
 			t.Error("got no error, want one")
 		}
@@ -522,7 +565,7 @@ func TestSweepForgetsWhatIsOver(t *testing.T) {
 		s.cm, s.ns = sourceCM("platform", "settings", without("mirror")), namespace("team-a")
 		wantLook(t, "an old one", l, s, "", s.cm, 0, 1)
 		wantNamespace(t, "an old one", l, s, at("team-a", "5"), s.ns, 2)
-		time.Sleep(20 * time.Second)
+		time.Sleep(lookLifetime - time.Second)
 		fresh := cache.ObjectName{Namespace: "platform", Name: "fresh"}
 		if _, _, err := l.source(t.Context(), testRules(), fresh, ""); err != nil {
 			t.Error(err)
@@ -530,12 +573,12 @@ func TestSweepForgetsWhatIsOver(t *testing.T) {
 		wantNamespace(t, "a fresh one", l, s, at("team-b", "5"), s.ns, 4)
 		l.sweep()
 		if len(l.sources) != 2 || len(l.namespaces) != 2 {
-			t.Errorf("after 20 s: got %d sources and %d namespaces, want all of them, 2 and 2", len(l.sources), len(l.namespaces))
+			t.Errorf("before that: got %d sources and %d namespaces, want all of them, 2 and 2", len(l.sources), len(l.namespaces))
 		}
-		time.Sleep(11 * time.Second)
+		time.Sleep(2 * time.Second)
 		l.sweep()
 		if len(l.sources) != 1 || l.sources[fresh] == nil || len(l.namespaces) != 1 || l.namespaces["team-b"] == nil {
-			t.Errorf("after 31 s: got %v and %v, want the fresh ones", l.sources, l.namespaces)
+			t.Errorf("after it: got %v and %v, want the fresh ones", l.sources, l.namespaces)
 		}
 		wantNamespace(t, "a fresh one once more", l, s, at("team-b", "5"), s.ns, 4)
 		time.Sleep(lookLifetime)

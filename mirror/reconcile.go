@@ -80,6 +80,8 @@ type result struct {
 	err     error // why there is trouble; nil where the trouble says it all
 	// again asks for another look after this time although there is no trouble.
 	again time.Duration
+	// alone is set if the API server did not answer, and does answer to others.
+	alone bool
 	// paced is set if the target is in trouble and waits for the try that is set already.
 	paced bool
 	// untold is set if it is not known how the target stands: what was known before goes on to hold.
@@ -89,9 +91,9 @@ type result struct {
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
 // slot, and what it writes is what is wanted now.
 func (c *Controller) carryOut(ctx, term context.Context, name string, j job) {
-	// What has begun is brought to its end, for which a stop waits; but not for longer than one request may take, nor
-	// beyond the term.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	// What has begun is brought to its end, for which a stop waits, but not beyond the term. Each request has a time
+	// limit of its own, and after a stop none is begun but the second of a recreation.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
 	v, t := c.view(name), c.target(name, j)
@@ -174,8 +176,14 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 	case !holds:
 		return result{change: ch, outcome: outcomePending, trouble: behind}
 	}
+	began := time.Now()
 	if err := c.writer.apply(ctx, ch); err != nil {
-		return failed(ch, err)
+		if time.Since(began) >= longTime {
+			c.retries.tookLong(at)
+		}
+		res := failed(ch, err)
+		res.alone = errors.Is(err, context.DeadlineExceeded) && c.answers(ctx, at)
+		return res
 	}
 	if cause := c.rules.repairCause(ch, t.vanished); cause != "" {
 		c.measures.repairs.WithLabelValues(cause).Inc()
@@ -185,6 +193,18 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 		return result{change: ch}
 	}
 	return result{change: ch, outcome: outcomeSynced, wrote: true}
+}
+
+// longTime is what a request takes at most, as a rule, even on a busy day.
+const longTime = 2 * time.Second
+
+// answers reports whether the API server answers for a target where it did not answer to a write.
+func (c *Controller) answers(ctx context.Context, at cache.ObjectName) bool {
+	if !c.active.Load() {
+		return false
+	}
+	_, err := c.writer.read(ctx, at)
+	return err == nil || answered(err)
 }
 
 // failed is the result of a change that the API server refused or did not answer.
@@ -227,7 +247,7 @@ func (c *Controller) premiseHolds(ctx context.Context, v view, t target, ch chan
 // settle notes the result for a target and sees to it that a target in trouble is tried again.
 func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 	at := v.copyIn(t)
-	if hard := c.retries.hardened(at, res.trouble, answered(res.err)); hard != res.trouble {
+	if hard := c.retries.hardened(at, res.trouble, res.alone || answered(res.err)); hard != res.trouble {
 		res.trouble, res.outcome = hard, outcomeFailed
 	}
 	if res.outcome == outcomeSynced {

@@ -53,6 +53,9 @@ type retries struct {
 // troubled is what is known of a target in trouble.
 type troubled struct {
 	trouble trouble
+	since   time.Time // when it began
+	// slow is set if the API server took its time to refuse, or did not answer at all.
+	slow bool
 	// mark is why the target was looked at; it is not lost until the trouble is over.
 	mark mark
 	// lookedAt is when the object in the way was last read.
@@ -80,7 +83,7 @@ func (r *retries) add(target cache.ObjectName, m mark, t trouble) {
 	known := r.know(target, m)
 	if known.trouble != t {
 		r.forgetPace(target, known.trouble)
-		known.trouble = t
+		known.trouble, known.since = t, time.Now()
 	}
 	r.queue.AddAfter(target, r.limiters[t].When(target))
 }
@@ -167,6 +170,21 @@ func (r *retries) is(target cache.ObjectName, t trouble) bool {
 	return known != nil && known.trouble == t
 }
 
+// tookLong notes that the API server took its time over a target.
+func (r *retries) tookLong(target cache.ObjectName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.know(target, mark{}).slow = true
+}
+
+// holdsUp reports whether the next try at the target is likely to be in vain, or to take long.
+func (r *retries) holdsUp(target cache.ObjectName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.targets[target]
+	return known != nil && (known.slow || known.trouble == refused)
+}
+
 // hardened returns the trouble as which the next failure of a target counts. What the API server answers with
 // an error of its own again and again, such as a webhook that it cannot call, is a refusal in the end: it is
 // told, and slows down as one.
@@ -177,15 +195,15 @@ func (r *retries) hardened(target cache.ObjectName, t trouble, answered bool) tr
 	if t != transient || !answered || known == nil {
 		return t
 	}
-	if known.trouble == refused || known.trouble == transient && r.limiters[transient].NumRequeues(target) >= transientTries {
+	if known.trouble == refused || known.trouble == transient && time.Since(known.since) >= transientPatience {
 		return refused
 	}
 	return t
 }
 
-// transientTries is after how many errors in a row, some 10 seconds, the API server's answer is no passing
-// trouble any more.
-const transientTries = 8
+// transientPatience is how long the API server may fail at a target before that is no passing trouble any more: eight
+// tries, if it does so at once.
+const transientPatience = 10 * time.Second
 
 // worthALook reports whether the object should be read that is, or may be, where a create was refused, and takes
 // note of it if so. The first collisions are; later on the create alone, once a minute, tells whether the object is gone,

@@ -1,0 +1,249 @@
+package mirror
+
+// One bad target, or many, never hold up the others: a controller on an API server that hangs at some of them.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// hanger is an API server that does not answer to some requests.
+type hanger struct {
+	kubernetes.Interface
+	when func(verb, resource, namespace string) bool
+	hung atomic.Int32
+}
+
+func (h *hanger) IsWatchListSemanticsUnSupported() bool { return true } // as of the fake clientset
+
+func (h *hanger) CoreV1() typedcorev1.CoreV1Interface { return hangerCore{h.Interface.CoreV1(), h} }
+
+func (h *hanger) hang(ctx context.Context, verb, resource, namespace string) error {
+	if !h.when(verb, resource, namespace) {
+		return nil
+	}
+	h.hung.Add(1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+type hangerCore struct {
+	typedcorev1.CoreV1Interface
+	hanger *hanger
+}
+
+func (c hangerCore) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
+	return hangerConfigMaps{c.CoreV1Interface.ConfigMaps(namespace), c.hanger, namespace}
+}
+
+func (c hangerCore) Namespaces() typedcorev1.NamespaceInterface {
+	return hangerNamespaces{c.CoreV1Interface.Namespaces(), c.hanger}
+}
+
+type hangerConfigMaps struct {
+	typedcorev1.ConfigMapInterface
+	hanger    *hanger
+	namespace string
+}
+
+func (c hangerConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o metav1.CreateOptions) (*corev1.ConfigMap, error) {
+	if err := c.hanger.hang(ctx, "create", "configmaps", c.namespace); err != nil {
+		return nil, err
+	}
+	return c.ConfigMapInterface.Create(ctx, cm, o)
+}
+
+func (c hangerConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
+	if err := c.hanger.hang(ctx, "get", "configmaps", c.namespace); err != nil {
+		return nil, err
+	}
+	return c.ConfigMapInterface.Get(ctx, name, o)
+}
+
+type hangerNamespaces struct {
+	typedcorev1.NamespaceInterface
+	hanger *hanger
+}
+
+func (c hangerNamespaces) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Namespace, error) {
+	if err := c.hanger.hang(ctx, "get", "namespaces", name); err != nil {
+		return nil, err
+	}
+	return c.NamespaceInterface.Get(ctx, name, o)
+}
+
+// diary keeps the reasons of events.
+type diary struct {
+	mu      sync.Mutex
+	reasons []string
+}
+
+func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reasons = append(d.reasons, reason)
+}
+
+func (d *diary) count(reason string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.reasons {
+		if r == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// crowd runs a controller with 32 slots in a bubble, on an API server that has these objects and hangs when hangs
+// says so. f may wait as long as it likes.
+func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, objects []runtime.Object, f func(*testing.T, *hanger, *diary)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOptions()
+		o.NamespacePrefixes, o.ResyncPeriod, o.ConcurrentWrites = []string{"team-"}, 0, 32
+		h, d := &hanger{Interface: fake.NewClientset(objects...), when: hangs}, &diary{}
+		c, err := New(h, d, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+		f(t, h, d)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// inNamespaces returns n namespaces whose names begin with prefix.
+func inNamespaces(n int, prefix string) []runtime.Object {
+	var out []runtime.Object
+	for i := range n {
+		out = append(out, namespace(fmt.Sprintf("%s%03d", prefix, i)))
+	}
+	return out
+}
+
+// fills creates a namespace and returns how long it takes until n copies are there.
+func fills(t *testing.T, h *hanger, name string, n int) time.Duration {
+	t.Helper()
+	if _, err := h.Interface.CoreV1().Namespaces().Create(t.Context(), namespace(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for time.Since(began) < 10*time.Minute {
+		synctest.Wait()
+		copies, err := h.Interface.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(copies.Items) == n {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// TestC30HangingTargetIsReported: writes there come to no end, but reads do: it is that target.
+func TestC30HangingTargetIsReported(t *testing.T) {
+	hangs := func(verb, _, namespace string) bool { return verb == "create" && namespace == "team-bad" }
+	objects := []runtime.Object{namespace("platform"), namespace("team-bad"), namespace("team-good"), sourceCM("platform", "settings")}
+	crowd(t, hangs, objects, func(t *testing.T, h *hanger, d *diary) {
+		time.Sleep(5 * time.Minute)
+		if d.count(ReasonWriteFailed) != 1 {
+			t.Errorf("got events %q in five minutes, want one about the target that hangs", d.reasons)
+		}
+		before := h.hung.Load()
+		time.Sleep(time.Hour)
+		if tries := h.hung.Load() - before; tries > 60 {
+			t.Errorf("got %d tries in an hour, want one a minute at most", tries)
+		}
+	})
+}
+
+// TestC34HangingServerIsNoRefusal: where nothing is answered, no target is to blame.
+func TestC34HangingServerIsNoRefusal(t *testing.T) {
+	hangs := func(string, string, string) bool { return true }
+	objects := []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}
+	crowd(t, hangs, objects, func(t *testing.T, h *hanger, d *diary) {
+		time.Sleep(time.Hour)
+		if h.hung.Load() < 50 || d.count(ReasonWriteFailed) > 0 {
+			t.Errorf("got %d tries and events %q, want it to be tried, and no word of a refusal", h.hung.Load(), d.reasons)
+		}
+	})
+}
+
+func TestC30HangingTargetsHoldUpNobody(t *testing.T) {
+	hangs := func(verb, _, namespace string) bool {
+		return verb == "create" && strings.HasPrefix(namespace, "team-bad-")
+	}
+	objects := append(inNamespaces(100, "team-bad-"), namespace("platform"), sourceCM("platform", "settings"))
+	crowd(t, hangs, objects, func(t *testing.T, h *hanger, _ *diary) {
+		time.Sleep(10 * time.Minute) // until all of them are known
+		for i := range 20 {
+			if took := fills(t, h, fmt.Sprintf("team-good-%d", i), 1); took > time.Second {
+				t.Errorf("a new namespace waited %v for its copy", took)
+			}
+			time.Sleep(7 * time.Second)
+		}
+	})
+}
+
+func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
+	const sources = 40 // more than slots
+	hangs := func(verb, resource, namespace string) bool {
+		return verb == "get" && resource == "namespaces" && namespace == "team-a"
+	}
+	objects := []runtime.Object{namespace("platform")}
+	for i := range sources {
+		objects = append(objects, sourceCM("platform", fmt.Sprintf("settings-%d", i)))
+	}
+	crowd(t, hangs, objects, func(t *testing.T, h *hanger, _ *diary) {
+		fills(t, h, "team-a", sources)
+		out := namespace("team-a", DefaultLabel, OptOutValue)
+		out.ResourceVersion = "2"
+		if _, err := h.Interface.CoreV1().Namespaces().Update(t.Context(), out, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if h.hung.Load() != 1 {
+			t.Fatalf("got %d looks at the namespace, want one that hangs", h.hung.Load())
+		}
+		if took := fills(t, h, "team-c", sources); took > time.Second {
+			t.Errorf("a new namespace waited %v for its copies, because another cannot be looked at", took)
+		}
+	})
+}
+
+// TestSweepForgetsWhatWasReadOfSourcesThatAreGone: their payload with it. A write that began before the end of a source
+// may read it once more.
+func TestSweepForgetsWhatWasReadOfSourcesThatAreGone(t *testing.T) {
+	c, _ := metered(t)
+	gone, there := sourceCM("platform", "gone"), sourceCM("platform", "there")
+	if err := c.configMaps.GetIndexer().Add(there); err != nil {
+		t.Fatal(err)
+	}
+	c.readSource(gone)
+	kept := c.readSource(there)
+	c.sweepParsed()
+	if len(c.parsed) != 1 || c.readSource(there) != kept {
+		t.Errorf("got %v, want what was read of the source that is there, and nothing else", c.parsed)
+	}
+}
