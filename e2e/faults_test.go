@@ -36,8 +36,14 @@ type proxied struct {
 
 func newProxied(t *testing.T, w *world) *proxied {
 	t.Helper()
+	return newProxiedAs(t, w, w.installed.Kubeconfig)
+}
+
+// newProxiedAs is newProxied for a controller with a kubeconfig of its own.
+func newProxiedAs(t *testing.T, w *world, kubeconfig string) *proxied {
+	t.Helper()
 	p, err := faultproxy.Start(faultproxy.Options{
-		Kubeconfig: w.installed.Kubeconfig,
+		Kubeconfig: kubeconfig,
 		Dir:        t.TempDir(),
 		Rand:       rand.New(rand.NewPCG(42, 42)),
 	})
@@ -244,6 +250,7 @@ func (w *world) sibling() *world {
 	w.Helper()
 	s := newWorldAt(w.T, w.site)
 	s.prefix = w.prefix
+	s.takeAccount()
 	return s
 }
 
@@ -563,7 +570,7 @@ func TestC34Restart(t *testing.T) {
 	w := newProxied(t, newWorldAt(t, s))
 	targets := w.createMany(200)
 	foreign := w.create(targets[0], "settings")
-	p := w.run(nil)
+	p := w.run(nil, "--health-probe-bind-address=127.0.0.1:0")
 	w.settle(targets[1])
 	hold := w.proxy.Inject(faultproxy.Rule{
 		Verbs: []string{"create"}, Resources: []string{"configmaps"}, Skip: 80,
@@ -575,6 +582,11 @@ func TestC34Restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold.Stop() // and nobody is there
+	for _, path := range []string{"/livez", "/readyz"} {
+		if err := w.probe(p, path); err != nil {
+			t.Errorf("while the API server is away: %v", err)
+		}
+	}
 	if err := s.cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -475,6 +475,7 @@ func TestC10TwoInstances(t *testing.T) {
 	oneA, twoA, twoB := w.ns("one-a"), w.ns("two-a"), w.ns("two-b")
 	other := *w
 	other.instance += "-other"
+	other.takeAccount()
 	one := w.startExactly("--namespace-prefix=" + w.ns("one-"))
 	two := other.startExactly("--namespace-prefix=" + w.ns("two-"))
 	source := w.createSource(w.home, "settings")

@@ -286,54 +286,18 @@ func refuseByWebhook(w *world, namespace string) (run shipped.RunOptions, lift f
 // refuseByRights runs the controller as an account that may write in all namespaces of the world but one.
 func refuseByRights(w *world, namespace string) (run shipped.RunOptions, lift func()) {
 	w.Helper()
-	const account = "confined"
-	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: w.home, Name: account}
-	_, err := w.admin.CoreV1().ServiceAccounts(w.home).Create(w.ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	everywhere := "confined-" + w.home
-	_, err = w.admin.RbacV1().ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: everywhere},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		},
-	}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: everywhere},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere},
-			Subjects:   []rbacv1.Subject{subject},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	account := w.newAccount("confined", []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	})
 	grant := func(namespace string) {
-		_, err := w.admin.RbacV1().Roles(namespace).Create(w.ctx, &rbacv1.Role{
-			ObjectMeta: metav1.ObjectMeta{Name: account},
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update", "delete"}},
-			},
-		}, metav1.CreateOptions{})
-		if err == nil {
-			_, err = w.admin.RbacV1().RoleBindings(namespace).Create(w.ctx, &rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: account},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-				Subjects:   []rbacv1.Subject{subject},
-			}, metav1.CreateOptions{})
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.grant(account, namespace, []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update", "delete"}},
+		})
 	}
 	grant(w.ns("good-1"))
 	grant(w.ns("good-2"))
-	if run.Kubeconfig, err = w.cluster.ServiceAccountKubeconfig(w.ctx, w.home, account); err != nil {
-		w.Fatal(err)
-	}
+	run.Kubeconfig = account.kubeconfig
 	return run, func() { grant(namespace) }
 }
 

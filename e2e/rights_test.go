@@ -1,28 +1,42 @@
 package e2e
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
+// shippedLease is held by the test whose controller has the lease of the Deployment: there is one.
+var shippedLease sync.Mutex
+
+// takeShippedLease has the lease of the Deployment for the controllers of the test, until they have stopped.
+func takeShippedLease(t *testing.T) {
+	shippedLease.Lock()
+	t.Cleanup(shippedLease.Unlock)
+}
+
 // TestRights lets the controller do everything it can do, once as it is and once without WatchList, whose
-// fallback lists, and compares the requests in the API server's audit log with the ClusterRole: no right too
+// fallback lists, and compares the requests in the API server's audit log with the roles: no right too
 // many, and none too few.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	used := map[string]bool{}
+	granted, err := grantedRights(shared.installed.Manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[right]bool{}
+	takeShippedLease(t)
 	for _, env := range []string{"KUBE_FEATURE_WatchListClient=true", "KUBE_FEATURE_WatchListClient=false"} {
 		w := newWorld(t, "a", "b")
-		p := w.startWith(shipped.RunOptions{Env: []string{env}})
+		w.cleanUp(w.admin.CoordinationV1().Leases(w.installed.Namespace).Delete(w.ctx, leaseName, metav1.DeleteOptions{}))
+		p := w.startWith(shipped.RunOptions{Env: []string{env}, Args: []string{"--leader-elect"}})
 		w.doEverything()
 		w.stop(p)
 		for _, e := range w.requests() {
@@ -32,26 +46,21 @@ func TestRights(t *testing.T) {
 			if e.Response.Code == 403 {
 				t.Errorf("a right is missing: %v", e)
 			}
-			used[right(e)] = true
+			covered := false
+			for _, r := range granted {
+				if r.covers(e) {
+					used[r], covered = true, true
+				}
+			}
+			if !covered {
+				t.Errorf("used, and not granted: %v", e)
+			}
 		}
 	}
-	granted, err := grantedRights(shared.installed.Manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for r := range granted {
+	for _, r := range granted {
 		if !used[r] {
-			t.Errorf("granted, and never used: %s", r)
+			t.Errorf("granted, and never used: %+v", r)
 		}
-	}
-	for r := range used {
-		if !granted[r] {
-			t.Errorf("used, and not granted: %s", r)
-		}
-	}
-	if t.Failed() {
-		t.Logf("granted: %v", slices.Sorted(maps.Keys(granted)))
-		t.Logf("used: %v", slices.Sorted(maps.Keys(used)))
 	}
 }
 
@@ -73,53 +82,61 @@ func (w *world) doEverything() {
 	w.waitGone("settings", w.ns("a"))
 }
 
-// right is what RBAC asks for a request.
-func right(e cluster.Event) string {
-	group := e.Object.APIGroup
-	if group == "" {
-		group = "core"
-	}
+// right is what a rule of a role allows. No namespace and no name means all of them.
+type right struct{ namespace, group, resource, verb, name string }
+
+// covers reports whether the right is one to make that request.
+func (r right) covers(e cluster.Event) bool {
 	resource := e.Object.Resource
 	if e.Object.Subresource != "" {
 		resource += "/" + e.Object.Subresource
 	}
-	return strings.Join([]string{group, resource, e.Verb}, " ")
+	return r.group == e.Object.APIGroup && r.resource == resource && r.verb == e.Verb &&
+		(r.namespace == "" || r.namespace == e.Object.Namespace) && (r.name == "" || r.name == e.Object.Name)
 }
 
-// grantedRights returns the rights of all roles in the manifests, in the form of right.
-func grantedRights(m shipped.Manifests) (map[string]bool, error) {
-	var rules []rbacv1.PolicyRule
+// grantedRights returns the rights of all roles in the manifests.
+func grantedRights(m shipped.Manifests) ([]right, error) {
 	clusterRoles, err := m.ClusterRoles()
 	if err != nil {
 		return nil, err
-	}
-	for _, r := range clusterRoles {
-		rules = append(rules, r.Rules...)
 	}
 	roles, err := m.Roles()
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range roles {
-		rules = append(rules, r.Rules...)
+	var out []right
+	for _, r := range clusterRoles {
+		out = append(out, rightsOf("", r.Rules)...)
 	}
-	out := map[string]bool{}
+	for _, r := range roles {
+		out = append(out, rightsOf(r.Namespace, r.Rules)...)
+	}
+	return out, nil
+}
+
+// rightsOf returns the rights of the rules. A rule for URLs is one that no request uses.
+func rightsOf(namespace string, rules []rbacv1.PolicyRule) []right {
+	var out []right
 	for _, rule := range rules {
-		if len(rule.NonResourceURLs) > 0 {
-			return nil, fmt.Errorf("a rule for URLs: %v", rule)
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, url := range rule.NonResourceURLs {
+			out = append(out, right{resource: url})
 		}
 		for _, group := range rule.APIGroups {
-			if group == "" {
-				group = "core"
-			}
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					out[strings.Join([]string{group, resource, verb}, " ")] = true
+					for _, name := range names {
+						out = append(out, right{namespace, group, resource, verb, name})
+					}
 				}
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // TestShippedArguments runs the controller with exactly the arguments of the Deployment: they are good, and
@@ -135,8 +152,9 @@ func TestShippedArguments(t *testing.T) {
 	}
 	w.label, w.instance = mirror.DefaultLabel, "default"
 	target := prefix + w.instance + "-shipped"
+	takeShippedLease(t)
 	w.createNamespace(target, nil)
-	p, err := w.installed.Start(shipped.RunOptions{})
+	p, err := shared.installed.Start(shipped.RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

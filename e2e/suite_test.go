@@ -79,6 +79,8 @@ func (s *site) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	// Until the tests have ended: the cluster goes first.
-	s.seen, err = outside.Observe(context.WithoutCancel(ctx), s.admin)
-	return err
+	if s.seen, err = outside.Observe(context.WithoutCancel(ctx), s.admin); err != nil {
+		return err
+	}
+	return s.confine(ctx)
 }

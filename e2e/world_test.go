@@ -22,8 +22,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// patience is how long a test waits for what takes milliseconds as a rule: it tells slow from never.
-const patience = time.Minute
+// patience is how long a test waits for what takes milliseconds as a rule, and a minute where a target is tried again
+// once a minute: it tells slow from never.
+const patience = 3 * time.Minute
 
 var worlds atomic.Int32
 
@@ -54,6 +55,7 @@ func newWorldAt(t *testing.T, s *site, targets ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, site: s, ctx: t.Context(), prefix: id + "-", home: "home-" + id, label: "mirror-" + id, instance: id, mark: mark}
+	w.takeAccount()
 	w.createNamespace(w.home, nil)
 	for _, name := range targets {
 		w.createNamespace(w.ns(name), nil)
@@ -69,6 +71,10 @@ func (w *world) args() []string {
 	return []string{"--namespace-prefix=" + w.prefix, "--mirror-label=" + w.label, "--instance=" + w.instance}
 }
 
+// alone are arguments for a controller that is by itself: of many at a time on one machine, few are about leases
+// or probes. A test that is gives its own arguments, which come last.
+var alone = []string{"--leader-elect=false", "--health-probe-bind-address=0"}
+
 // start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
 // exit code 0, if the test did not end it before.
 func (w *world) start(args ...string) *shipped.Process {
@@ -82,7 +88,7 @@ func (w *world) startWith(o shipped.RunOptions) *shipped.Process {
 	shippedArgs := slices.DeleteFunc(slices.Clone(w.installed.Args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
-	o.Replace, o.Args = true, slices.Concat(shippedArgs, w.args(), o.Args)
+	o.Replace, o.Args = true, slices.Concat(shippedArgs, alone, w.args(), o.Args)
 	// The detector makes the controller panic if it changes an object of its cache.
 	o.Env = append(o.Env, "KUBE_CACHE_MUTATION_DETECTOR=true")
 	p, err := w.installed.Start(o)
@@ -484,7 +490,7 @@ func lastLines(s string, n int) string {
 func (w *world) startExactly(args ...string) *shipped.Process {
 	w.Helper()
 	p, err := w.installed.Start(shipped.RunOptions{
-		Args:    append([]string{"--mirror-label=" + w.label, "--instance=" + w.instance}, args...),
+		Args:    slices.Concat(alone, []string{"--mirror-label=" + w.label, "--instance=" + w.instance}, args),
 		Replace: true,
 		Env:     []string{"KUBE_CACHE_MUTATION_DETECTOR=true"},
 	})

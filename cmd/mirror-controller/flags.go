@@ -120,10 +120,18 @@ func rightFor(f *pflag.Flag) string {
 	return "must be a " + f.Value.Type()
 }
 
+// notHere are flags that other controllers have, and why there is none of that name.
+var notHere = map[string]string{
+	"leader-elect-resource-lock": "the lock is always a Lease, leave it out",
+}
+
 // noSuchFlag is the mistake of a flag that fs does not have. It is taken for one in the flag that was meant.
 func noSuchFlag(fs *pflag.FlagSet, arg string) mistake {
 	flag, value, hasValue := strings.Cut(arg, "=")
 	bare := strings.TrimLeft(flag, "-")
+	if right := notHere[bare]; right != "" {
+		return mistake{line: flag + ": no such flag: " + right}
+	}
 	meant, least := "", len(bare)/3+1
 	fs.VisitAll(func(f *pflag.Flag) {
 		if d := distance(bare, f.Name); d < least {

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
 
 func TestWrongFlags(t *testing.T) {
 	outsideOfAnyCluster(t)
+	if _, err := os.Stat(podNamespaceFile); err == nil {
+		t.Skip("this is a pod, and what is said outside of one cannot be seen")
+	}
 	const prefixRequired = "--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"
 	const notAPrefix = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
 	const prefix = "--namespace-prefix=team-" // what a case needs that is not about prefixes
@@ -82,6 +86,35 @@ func TestWrongFlags(t *testing.T) {
 		{"empty log format", []string{prefix, "--logging-format="}, []string{`--logging-format="": must be text or json`}},
 		{"negative verbosity", []string{prefix, "-v=-1"}, []string{`-v="-1": must be a whole number, 0 or more`}},
 		{"verbosity without a value", []string{prefix, "-v"}, []string{"-v: needs a value, as in -v=VALUE"}},
+		{"leader election outside a pod", []string{prefix, "--leader-elect", "--kubeconfig=/no/such/file"}, []string{
+			"--leader-elect-resource-namespace: required with --leader-elect outside a pod: give the namespace of the Lease",
+			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`}},
+		{"lease shorter than a second", []string{prefix, "--leader-elect-lease-duration=900ms", "--leader-elect-renew-deadline=800ms"}, []string{
+			`--leader-elect-lease-duration="900ms": must be 1s or more, in whole seconds as a Lease counts, such as 15s`}},
+		{"lease with a part of a second", []string{prefix, "--leader-elect-lease-duration=12.5s"}, []string{
+			`--leader-elect-lease-duration="12.5s": must be 1s or more, in whole seconds as a Lease counts, such as 15s`}},
+		{"deadline as long as the lease", []string{prefix, "--leader-elect-renew-deadline=15s"}, []string{
+			`--leader-elect-renew-deadline="15s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`}},
+		{"no deadline", []string{prefix, "--leader-elect-renew-deadline=0s", "--leader-elect-retry-period=0s"}, []string{
+			`--leader-elect-renew-deadline="0s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`,
+			`--leader-elect-retry-period="0s": must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms`}},
+		{"retry period too long", []string{prefix, "--leader-elect-retry-period=8.4s"}, []string{
+			`--leader-elect-retry-period="8.4s": must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms`}},
+		{"wrong name of a lease", []string{prefix, "--leader-elect-resource-name=My_Lease"}, []string{
+			`--leader-elect-resource-name="My_Lease": must be the name of a Lease: lower-case letters, digits, '-' and '.'`}},
+		{"wrong namespace of a lease", []string{prefix, "--leader-elect-resource-namespace=My_NS"}, []string{
+			`--leader-elect-resource-namespace="My_NS": must be the name of a namespace`}},
+		{"kind of lock", []string{prefix, "--leader-elect-resource-lock=endpoints"}, []string{
+			"--leader-elect-resource-lock: no such flag: the lock is always a Lease, leave it out"}},
+		{"kind of lock behind it", []string{prefix, "--leader-elect-resource-lock", "leases", "--leader-elect-retry-period=soon"}, []string{
+			"--leader-elect-resource-lock: no such flag: the lock is always a Lease, leave it out",
+			`--leader-elect-retry-period="soon": must be a duration, such as 30s or 10m`}},
+		{"port alone", []string{prefix, "--health-probe-bind-address=8081"}, []string{
+			`--health-probe-bind-address="8081": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
+		{"port too high", []string{prefix, "--health-probe-bind-address=:65536"}, []string{
+			`--health-probe-bind-address=":65536": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
+		{"empty address", []string{prefix, "--health-probe-bind-address="}, []string{
+			`--health-probe-bind-address="": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
 		{"version beside a wrong flag", []string{"--version", "--colour"}, []string{"--colour: no such flag: --help lists them", prefixRequired}},
 
 		{"all at once", []string{"--colour=red", "-x", "--resync-period=soon", "--instance=", "--concurrent-writes=0", "-v=loud",

@@ -15,18 +15,26 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// options are the flags of the process: those of the controller, and how it reaches the API server and logs.
+// options are the flags of the process: those of the controller, how it reaches the API server, whether it shares its
+// work, where it answers probes, how it logs.
 type options struct {
 	*mirror.Options
 	kubeconfig, context string
 	qps                 float32
 	burst               int
+	election            electionOptions
+	healthAddress       string
 	logging             *logsapi.LoggingConfiguration
 	version, help       bool
 }
 
 func newOptions() *options {
-	return &options{Options: mirror.NewOptions(), logging: logsapi.NewLoggingConfiguration()}
+	return &options{
+		Options:       mirror.NewOptions(),
+		election:      newElectionOptions(),
+		healthAddress: ":8081",
+		logging:       logsapi.NewLoggingConfiguration(),
+	}
 }
 
 // bind returns flags that set the options, in the sections of the help text.
@@ -44,6 +52,12 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 		"Requests a second that the controller allows itself. 0: no limit of its own, the API server's priority and fairness decides.")
 	api.IntVar(&o.burst, "kube-api-burst", o.burst,
 		"Requests that may go out at once before --kube-api-qps slows them down. 0: as many as in a second.")
+
+	o.election.bind(sections.FlagSet("Leader election flags"))
+
+	serving := sections.FlagSet("Serving flags")
+	serving.StringVar(&o.healthAddress, "health-probe-bind-address", o.healthAddress,
+		"Address at which /healthz, /livez and /readyz are served, each with ?verbose. 0: nowhere.")
 
 	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
 
@@ -92,6 +106,10 @@ func (o *options) complete(unparsed []mistake) (*rest.Config, []mistake) {
 		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (as many as in a second) or more, such as 100"))
 	case o.burst > 0 && o.qps == 0:
 		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither"))
+	}
+	wrong = append(wrong, o.election.complete()...)
+	if problem := checkAddress(o.healthAddress); problem != "" {
+		wrong = append(wrong, wrongValue("--health-probe-bind-address", o.healthAddress, problem))
 	}
 	if !knownLogFormat(o.logging.Format) {
 		wrong = append(wrong, wrongValue("--logging-format", o.logging.Format, "must be text or json"))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The logging and the effect of signals belong to a process. What has to do with them is tested in one of its own:
@@ -38,7 +43,8 @@ type process struct {
 func start(t *testing.T, server string, args ...string) *process {
 	t.Helper()
 	kubeconfig := writeKubeconfig(t, "one", map[string]string{"one": server})
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "--namespace-prefix=team-", "--kubeconfig="+kubeconfig)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
+		"--namespace-prefix=team-", "--kubeconfig=" + kubeconfig, "--health-probe-bind-address=127.0.0.1:0"}, args...)...)
 	cmd.Env = append(os.Environ(), beTheProgram+"=1",
 		"GORACE=atexit_sleep_ms=0") // else a program built with -race lingers for a second
 	stderr, err := cmd.StderrPipe()
@@ -105,6 +111,9 @@ type apiServer struct {
 	gets   chan *http.Request
 	writes chan *http.Request
 	held   chan struct{}
+
+	leaseLock sync.Mutex
+	lease     []byte
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -140,6 +149,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list("ConfigMapList", `{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`)
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":
 		list("NamespaceList", `{"name": "team-a", "uid": "2", "resourceVersion": "1"}`)
+	case strings.Contains(r.URL.Path, "/leases"):
+		s.serveLease(w, r)
 	case r.Method == http.MethodPost:
 		body, _ := io.ReadAll(r.Body)
 		s.writes <- r
@@ -154,6 +165,21 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
 	}
+}
+
+// serveLease keeps the one lease that there is as it was last written.
+func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
+	s.leaseLock.Lock()
+	defer s.leaseLock.Unlock()
+	if r.Method != http.MethodGet {
+		s.lease, _ = io.ReadAll(r.Body)
+	}
+	if s.lease == nil {
+		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	w.Write(s.lease)
 }
 
 func TestFirstSignalWaitsForWritesInFlight(t *testing.T) {
@@ -187,6 +213,78 @@ func TestSecondSignalKills(t *testing.T) {
 	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("ended with status %#x, want death by SIGTERM", status)
 	}
+}
+
+func TestPortInUse(t *testing.T) {
+	server := newAPIServer(t)
+	address := strings.TrimPrefix(server.URL, "http://")
+	p := start(t, server.URL, "--health-probe-bind-address="+address)
+	if line := p.awaitLine("Failed"); !strings.Contains(line, "serve health: listen tcp "+address+": bind: address already in use") {
+		t.Errorf("it says %s", line)
+	}
+	if status := p.end(); !status.Exited() || status.ExitStatus() != 1 {
+		t.Errorf("ended with status %#x, want exit code 1", status)
+	}
+}
+
+// TestHealth shows that the process is ready while it mirrors, and not any more while it waits for its last writes.
+func TestHealth(t *testing.T) {
+	server := newAPIServer(t)
+	p := start(t, server.URL)
+	_, address, _ := strings.Cut(p.awaitLine("Serving health"), "address=")
+	url := "http://" + strings.Trim(address, `"`)
+	get := func(path string) (code int) {
+		t.Helper()
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	expect := func(path string, want int) {
+		t.Helper()
+		if code := get(path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	<-server.writes
+	expect("/readyz", 200)
+	expect("/livez", 200)
+	p.signal(syscall.SIGTERM)
+	for deadline := time.Now().Add(20 * time.Second); get("/readyz/shutdown") == 200; {
+		if time.Now().After(deadline) {
+			t.Fatal("ready although it was asked to stop")
+		}
+	}
+	expect("/readyz", 500)
+	expect("/readyz/caches", 200)
+	expect("/livez", 200)
+	server.answer()
+	p.end()
+}
+
+// TestNothingIsLeft shows that all that control has started has ended when it returns.
+func TestNothingIsLeft(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	server := newAPIServer(t)
+	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", map[string]string{"one": server.URL}))
+	noError(t, err)
+	opts := newOptions()
+	opts.NamespacePrefixes = []string{"team-"}
+	opts.healthAddress = "127.0.0.1:0"
+	opts.election.enabled, opts.election.namespace = true, "mirror-system"
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- control(ctx, config, opts) }()
+	<-server.writes
+	stop()
+	server.answer()
+	noError(t, <-ended)
+	// What keeps connections open for the next request ends with the server.
+	server.CloseClientConnections()
+	server.Close()
+	goleak.VerifyNone(t, before)
 }
 
 func TestNoServer(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
@@ -56,15 +58,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	logger.Info("Starting", "version", version(), "server", config.Host)
-	if err := control(ctx, config, opts.Options); err != nil {
+	if err := control(ctx, config, opts); err != nil {
 		logger.Error(err, "Failed")
 		return exitFailed
 	}
 	return exitDone
 }
 
+// stuckTolerance is for how long after the end of its lease a leader may exist before it is taken for stuck.
+const stuckTolerance = 20 * time.Second
+
 // control mirrors until ctx ends. What it started has ended when it returns.
-func control(ctx context.Context, config *rest.Config, opts *mirror.Options) error {
+func control(ctx context.Context, config *rest.Config, opts *options) error {
+	refused := newRefusals()
+	config.Wrap(refused.wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -75,11 +82,28 @@ func control(ctx context.Context, config *rest.Config, opts *mirror.Options) err
 	}
 	// Everything has been told only after the last write has ended.
 	defer recorder.shutDown()
-	controller, err := mirror.New(client, recorder, opts)
+	controller, err := mirror.New(client, recorder, opts.Options)
 	if err != nil {
 		return err
 	}
-	return controller.Run(ctx, mirror.Alone(ctx))
+	watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
+	stopServing, err := serve(ctx, "health", opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced, refused))
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+	if !opts.election.enabled {
+		return controller.Run(ctx, mirror.Alone(ctx))
+	}
+	lock, err := opts.election.lock(config)
+	if err != nil {
+		return err
+	}
+	election, err := opts.election.newElection(lock, watchdog)
+	if err != nil {
+		return err
+	}
+	return election.run(ctx, controller.Synced, controller.Run)
 }
 
 // untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when stop is called. Signals after the

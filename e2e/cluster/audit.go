@@ -42,7 +42,8 @@ type Event struct {
 		APIGroup    string `json:"apiGroup"`
 	} `json:"objectRef"`
 	Response struct {
-		Code int `json:"code"` // of HTTP
+		Code    int    `json:"code"` // of HTTP
+		Message string `json:"message"`
 	} `json:"responseStatus"`
 	RequestURI string    `json:"requestURI"` // path and query
 	UserAgent  string    `json:"userAgent"`

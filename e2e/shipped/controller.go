@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -23,6 +24,8 @@ type Installation struct {
 	Kubeconfig string
 	// User is the name of that ServiceAccount, as RBAC and the audit log have it.
 	User string
+	// Namespace is that of the Deployment, and of its Lease.
+	Namespace string
 
 	cluster *cluster.Cluster
 	binary  string
@@ -54,9 +57,27 @@ func Install(ctx context.Context, c *cluster.Cluster, dir, binary string) (*Inst
 		Args:       deployment.Spec.Template.Spec.Containers[0].Args,
 		Kubeconfig: kubeconfig,
 		User:       cluster.ServiceAccountUser(namespace, account),
+		Namespace:  namespace,
 		cluster:    c,
 		binary:     binary,
 	}, nil
+}
+
+// As returns the installation with another ServiceAccount, which must exist, in place of that of the Deployment.
+func (i *Installation) As(ctx context.Context, namespace, account string) (*Installation, error) {
+	kubeconfig, err := i.cluster.ServiceAccountKubeconfig(ctx, namespace, account)
+	if err != nil {
+		return nil, err
+	}
+	other := *i
+	other.Kubeconfig, other.User = kubeconfig, cluster.ServiceAccountUser(namespace, account)
+	return &other, nil
+}
+
+// local are the arguments that do for a process on this machine what a Pod does by itself: it tells the namespace
+// of the lease, and has ports of its own. Which one was free is in the log.
+func (i *Installation) local() []string {
+	return []string{"--leader-elect-resource-namespace=" + i.Namespace, "--health-probe-bind-address=127.0.0.1:0"}
 }
 
 // Process is a running controller.
@@ -69,7 +90,7 @@ type Process struct {
 
 // RunOptions say how to run the controller, besides what the Deployment says.
 type RunOptions struct {
-	// Args come behind those of the Deployment, or replace them if Replace is set.
+	// Args come behind those of the Deployment, or replace them if Replace is set. Of equal flags the last counts.
 	Args    []string
 	Replace bool
 	// Env are variables on top of the environment, as "NAME=value".
@@ -91,10 +112,11 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 	if o.Binary != "" {
 		binary = o.Binary
 	}
-	args := o.Args
+	var args []string
 	if !o.Replace {
-		args = append(append([]string(nil), i.Args...), args...)
+		args = i.Args
 	}
+	args = slices.Concat(args, i.local(), o.Args)
 	p := &Process{log: &log{also: o.Log}, done: make(chan struct{})}
 	p.cmd = i.cluster.Command(context.Background(), binary, append(args, "--kubeconfig="+kubeconfig)...)
 	p.cmd.Env = append(p.cmd.Env, o.Env...)

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// electionOptions are the flags of the leader election.
+type electionOptions struct {
+	enabled                                   bool
+	leaseDuration, renewDeadline, retryPeriod time.Duration
+	name, namespace                           string // of the Lease
+}
+
+// newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
+// The retry period is a quarter of theirs, for a standby looks at the lease every 1 to 2.2 of it: when a leader has
+// given the lease back, another goes on after 1.1 s at the latest, and within the 2 s that are promised there is time
+// left for the requests. It costs two small requests a second, of the leader and of each standby.
+func newElectionOptions() electionOptions {
+	return electionOptions{
+		leaseDuration: 15 * time.Second,
+		renewDeadline: 10 * time.Second,
+		retryPeriod:   500 * time.Millisecond,
+		name:          name,
+	}
+}
+
+func (o *electionOptions) bind(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.enabled, "leader-elect", o.enabled,
+		"Write only while holding a Lease, so that several can run and one of them writes.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", o.leaseDuration,
+		"Time after which a Lease that was not renewed may be taken by another. In whole seconds.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
+		"Time without renewal after which the leader writes no more and exits. Less than the lease duration.")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
+		"Time between two renewals. The others look at the Lease every 1 to 2.2 of it, which is how long it takes them "+
+			"to go on when the leader stops.")
+	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
+		"Name of the Lease. Those that share their work share it.")
+	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
+		"Namespace of the Lease. Default: that of the pod.")
+}
+
+// podNamespaceFile is where the kubelet tells a pod its namespace.
+var podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// complete fills in the namespace of the lease, and returns all that is wrong with the options.
+func (o *electionOptions) complete() []mistake {
+	var wrong []mistake
+	bad := func(flag string, value any, right string) {
+		wrong = append(wrong, wrongValue(flag, fmt.Sprint(value), right))
+	}
+	if o.leaseDuration < time.Second || o.leaseDuration%time.Second != 0 {
+		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds as a Lease counts, such as 15s")
+	}
+	if o.renewDeadline <= 0 || o.renewDeadline >= o.leaseDuration {
+		bad("--leader-elect-renew-deadline", o.renewDeadline, "must be more than 0 and less than --leader-elect-lease-duration, such as 10s")
+	}
+	if o.retryPeriod <= 0 || time.Duration(leaderelection.JitterFactor*float64(o.retryPeriod)) >= o.renewDeadline {
+		bad("--leader-elect-retry-period", o.retryPeriod, "must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms")
+	}
+	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
+		bad("--leader-elect-resource-name", o.name, "must be the name of a Lease: lower-case letters, digits, '-' and '.'")
+	}
+	if o.namespace == "" && o.enabled {
+		content, _ := os.ReadFile(podNamespaceFile) // outside a pod there is none
+		if o.namespace = strings.TrimSpace(string(content)); o.namespace == "" {
+			const flag = "--leader-elect-resource-namespace"
+			wrong = append(wrong, mistake{flag, flag + ": required with --leader-elect outside a pod: give the namespace of the Lease"})
+		}
+	} else if o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0 {
+		bad("--leader-elect-resource-namespace", o.namespace, "must be the name of a namespace")
+	}
+	return wrong
+}
+
+// lock returns the lock that the options describe, under an identity that no other process has.
+func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
+	client, err := coordinationv1.NewForConfig(o.leaseConfig(config))
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	return &timedLock{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.name},
+			Client:     client,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		},
+		deadline: o.renewDeadline,
+	}, nil
+}
+
+// leaseConfig returns the configuration of a client for the lease alone, so that no burst of writes holds up a
+// renewal: neither the throttle nor the connection is shared, for transports with different protocols are not. On
+// HTTP/1.1 a request that was not answered in time ends its connection, and the next tries a new one; an HTTP/2
+// connection that a firewall has forgotten would be kept for longer than the lease.
+func (o *electionOptions) leaseConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.UserAgent += " leader-election"
+	config.NextProtos = []string{"http/1.1"}
+	config.QPS, config.Burst = -1, 0
+	config.Timeout = o.renewDeadline / 2 // one request that hangs does not cost the lease
+	return config
+}
+
+// election stands for a lease, and keeps it once it has it.
+type election struct {
+	lock    *timedLock
+	elector *leaderelection.LeaderElector
+	begun   chan context.Context
+}
+
+func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.HealthzAdaptor) (*election, error) {
+	e := &election{lock: lock, begun: make(chan context.Context, 1)}
+	var err error
+	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          lock,
+		LeaseDuration: o.leaseDuration,
+		RenewDeadline: o.renewDeadline,
+		RetryPeriod:   o.retryPeriod,
+		Name:          o.name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { e.begun <- term },
+			OnStoppedLeading: func() {}, // the end of the term tells it
+			OnNewLeader: func(identity string) {
+				if identity != "" && identity != lock.Identity() {
+					klog.Background().Info("Standing by", "leader", identity)
+				}
+			},
+		},
+		// Not ReleaseOnCancel: it gives the lease back also when a renewal has failed, and before the term ends, while
+		// writes are in flight. See run.
+	})
+	if err != nil {
+		return nil, err
+	}
+	watchdog.SetLeaderElection(e.elector)
+	return e, nil
+}
+
+// readyPeriod is how often it is asked whether the caches are full, by which the first term can be late.
+const readyPeriod = 50 * time.Millisecond
+
+// run does the work under the leadership that the election brings, and returns its error. It stands for election when
+// ready says so: who cannot fill its caches would hold the lease for nothing. The end of ctx ends the work, and the end
+// of the work, when no write is in flight any more, ends the election: then the lease is given back. A lease that was
+// lost is not, for it is not known what became of the last writes; it is left to expire.
+func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
+	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
+	e.lock.lost = resign
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := wait.PollUntilContextCancel(electing, readyPeriod, true, func(context.Context) (bool, error) { return ready(), nil })
+		if err == nil {
+			e.elector.Run(electing)
+		}
+	}()
+	err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid})
+	resign()
+	<-ended
+	if err != nil {
+		return fmt.Errorf("lease %s: %w", e.lock.Describe(), err)
+	}
+	e.giveBack(context.WithoutCancel(ctx))
+	return nil
+}
+
+// giveBack ends the lease if it is ours, so that another need not wait until it expires; unless that would take so long
+// that it is of no use.
+func (e *election) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.lock.deadline/2)
+	defer cancel()
+	if err := e.lock.release(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot give the lease back, it has to expire", "lease", e.lock.Describe())
+	}
+}
+
+// release makes the lease nobody's if it is ours.
+func (l *timedLock) release(ctx context.Context) error {
+	if !l.held {
+		return nil
+	}
+	for {
+		record, _, err := l.Get(ctx)
+		if err != nil || record.HolderIdentity != l.Identity() {
+			return err
+		}
+		record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
+		err = l.Update(ctx, *record)
+		if !apierrors.IsConflict(err) { // with a renewal that was on its way when the elector ended
+			return err
+		}
+	}
+}

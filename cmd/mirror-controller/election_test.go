@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// replica is a process that stands for election, with a worker in the place of the controller.
+type replica struct {
+	t        *testing.T
+	lock     *timedLock
+	fake     *fakeLock
+	watchdog *leaderelection.HealthzAdaptor
+	stop     context.CancelFunc
+	ready    atomic.Bool
+	inFlight time.Duration // how long the last write takes
+
+	valid func() bool
+	began time.Time // of its term
+	ended time.Time // of its last write
+	err   chan error
+}
+
+// pass lets time pass, and all that happens in it.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
+	r := &replica{t: t, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), err: make(chan error, 1)}
+	r.ready.Store(true)
+	r.lock, r.fake = newTimedLock(lease, identity)
+	return r
+}
+
+// start runs the replica until its stop is called.
+func (r *replica) start() *replica {
+	ctx, stop := context.WithCancel(r.t.Context())
+	r.stop = stop
+	options := newElectionOptions()
+	election, err := options.newElection(r.lock, r.watchdog)
+	noError(r.t, err)
+	go func() { r.err <- election.run(ctx, r.ready.Load, r.work) }()
+	synctest.Wait()
+	return r
+}
+
+// work does what a controller does with its leadership.
+func (r *replica) work(ctx context.Context, leadership mirror.Leadership) error {
+	r.valid = leadership.Valid
+	select {
+	case <-ctx.Done():
+		return nil
+	case term := <-leadership.Begun:
+		r.began = time.Now()
+		select {
+		case <-term.Done():
+			r.ended = time.Now()
+			return mirror.ErrLeadershipLost
+		case <-ctx.Done():
+			time.Sleep(r.inFlight)
+			r.ended = time.Now()
+			return nil
+		}
+	}
+}
+
+// end stops the replica and returns its error.
+func (r *replica) end() error {
+	r.stop()
+	return <-r.err
+}
+
+// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, for when a standby looks is left to chance.
+func TestLeaseIsGivenBackBehindTheLastWrite(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, handOver)
+	}
+}
+
+func handOver(t *testing.T) {
+	lease := &fakeLease{}
+	first, second := newReplica(t, lease, "first"), newReplica(t, lease, "second")
+	first.inFlight = 25 * time.Second // longer than the lease: it has to be renewed meanwhile
+	first.start()
+	second.start()
+	pass(time.Minute)
+	if first.began.IsZero() || !second.began.IsZero() || !first.valid() || second.valid() {
+		t.Fatal("not the first leads, and only the first")
+	}
+	stopped := time.Now()
+	noError(t, first.end())
+	pass(2 * time.Second)
+	if got := first.ended.Sub(stopped); got != first.inFlight {
+		t.Errorf("the work ended after %v, want %v", got, first.inFlight)
+	}
+	if wait := second.began.Sub(first.ended); second.began.IsZero() || wait < 0 || wait > 1100*time.Millisecond {
+		t.Errorf("the second began %v after the last write of the first, want 0 to 1.1s", wait)
+	}
+	noError(t, second.end())
+	if lease.holder() != "" {
+		t.Errorf("at the end %q has the lease, want that it is given back", lease.holder())
+	}
+}
+
+func TestStandbyStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		leader, standby := newReplica(t, lease, "leader").start(), newReplica(t, lease, "standby").start()
+		pass(time.Minute)
+		asked := time.Now()
+		noError(t, standby.end())
+		if took := time.Since(asked); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if lease.holder() != "leader" || slices.Contains(lease.writes, "") || slices.Contains(lease.writes, "standby") {
+			t.Error("it has touched the lease")
+		}
+		noError(t, leader.end())
+	})
+}
+
+// Who has not filled its caches would hold the lease and do nothing.
+func TestStandsForElectionWhenReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, &fakeLease{}, "us")
+		r.ready.Store(false)
+		r.start()
+		pass(time.Hour)
+		if n := r.fake.requests.Load(); n != 0 {
+			t.Errorf("%d requests before it is ready", n)
+		}
+		r.ready.Store(true)
+		pass(time.Second)
+		if r.began.IsZero() {
+			t.Error("it does not lead when it is ready")
+		}
+		noError(t, r.end())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, &fakeLease{}, "us")
+		r.ready.Store(false)
+		noError(t, r.start().end())
+		if n := r.fake.requests.Load(); n != 0 {
+			t.Errorf("%d requests of one that was never ready", n)
+		}
+	})
+}
+
+// TestLostLease shows what a leader does that cannot renew its lease any more: from the deadline on it writes nothing,
+// its term ends before another can have the lease, and the lease is left to expire, for its last writes may be late.
+func TestLostLease(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		hinder hinder
+	}{
+		{"requests fail", noAnswer},
+		{"renewals fail, and giving back would not", func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+			if record.HolderIdentity != "" {
+				return errors.New("no answer")
+			}
+			return nil
+		}},
+		{"requests hang", func(ctx context.Context, _ resourcelock.LeaderElectionRecord) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // as that of the client
+			defer cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lease := &fakeLease{}
+				first, second := newReplica(t, lease, "first").start(), newReplica(t, lease, "second").start()
+				pass(time.Minute)
+				last := time.Now() // a multiple of the retry period after it was first renewed
+				first.fake.hinder(way.hinder)
+				pass(10*time.Second - 1)
+				if !first.valid() {
+					t.Error("not valid before the deadline")
+				}
+				pass(1)
+				if first.valid() {
+					t.Error("valid at the deadline")
+				}
+				if err := <-first.err; !errors.Is(err, mirror.ErrLeadershipLost) || !strings.Contains(err.Error(), "system/lease") {
+					t.Errorf("error %v, want one that names the lease", err)
+				}
+				if took := first.ended.Sub(last); took < 10*time.Second || took > 11*time.Second {
+					t.Errorf("the term ended %v after the last renewal", took)
+				}
+				if lease.holder() != "first" {
+					t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
+				}
+				pass(10 * time.Second)
+				if wait := second.began.Sub(last); second.began.IsZero() || wait < 15*time.Second || wait > 17*time.Second {
+					t.Errorf("the second began %v after the last renewal of the first, want about 15s", wait)
+				}
+				noError(t, second.end())
+			})
+		})
+	}
+}
+
+// TestTakenLease shows a leader that finds that another has the lease, as after a pause: it ends, also if it could have
+// the lease again, for the other has written meanwhile.
+func TestTakenLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "us").start()
+		pass(time.Minute)
+		lease.take("another")
+		taken := time.Now()
+		if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(taken); took > time.Second || r.valid() {
+			t.Errorf("valid %v, ended %v after", r.valid(), took)
+		}
+		if lease.holder() != "another" {
+			t.Errorf("%q has the lease", lease.holder())
+		}
+	})
+}
+
+// A renewal that was on its way when the elector was ended arrives before the lease is given back.
+func TestGivingBackMeetsARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "us").start()
+		pass(time.Minute)
+		late := false
+		r.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
+			if !late {
+				late = true
+				seen := lease.version
+				return lease.write(ours(r.lock), &seen)
+			}
+			return nil
+		})
+		noError(t, r.end())
+		if lease.holder() != "" {
+			t.Errorf("%q has the lease", lease.holder())
+		}
+	})
+}
+
+// A leader that is stuck, so that its elector neither renews nor gives up, fails its liveness. A standby does not.
+func TestStuckLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		leader, standby := newReplica(t, lease, "leader").start(), newReplica(t, lease, "standby").start()
+		pass(time.Minute)
+		free := make(chan struct{})
+		stuck := func(context.Context, resourcelock.LeaderElectionRecord) error { <-free; return errors.New("too late") }
+		leader.fake.hinder(stuck)
+		standby.fake.hinder(stuck)
+		pass(30 * time.Second)
+		if err := leader.watchdog.Check(nil); err != nil {
+			t.Errorf("within the tolerance: %v", err)
+		}
+		pass(10 * time.Second)
+		if leader.watchdog.Check(nil) == nil {
+			t.Error("a leader that has been stuck for 40 s passes")
+		}
+		if err := standby.watchdog.Check(nil); err != nil {
+			t.Errorf("a standby: %v", err)
+		}
+		close(free)
+		<-leader.err
+		noError(t, standby.end())
+	})
+}
+
+func TestNamespaceOfTheLease(t *testing.T) {
+	defer func(before string) { podNamespaceFile = before }(podNamespaceFile)
+	podNamespaceFile = writeFile(t, "namespace", "mirror-system\n")
+	o := newElectionOptions()
+	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "" {
+		t.Errorf("without --leader-elect: namespace %q, %v", o.namespace, wrong)
+	}
+	o.enabled = true
+	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "mirror-system" {
+		t.Errorf("in a pod: namespace %q, %v", o.namespace, wrong)
+	}
+	o.namespace = "other"
+	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "other" {
+		t.Errorf("told otherwise: namespace %q, %v", o.namespace, wrong)
+	}
+	podNamespaceFile = filepath.Join(t.TempDir(), "none")
+	o.namespace = ""
+	if wrong := o.complete(); len(wrong) != 1 || wrong[0].flag != "--leader-elect-resource-namespace" {
+		t.Errorf("outside a pod: %v", wrong)
+	}
+}
+
+// TestLeaseClient shows that the lease has a connection of its own, and another after a request that was not answered.
+func TestLeaseClient(t *testing.T) {
+	asked := make(chan *http.Request, 10)
+	hang := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		select {
+		case <-hang:
+			<-r.Context().Done()
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{}
+	server.StartTLS()
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, UserAgent: "us", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1, Burst: 1}
+
+	o := newElectionOptions()
+	o.renewDeadline = 200 * time.Millisecond
+	lock, err := o.lock(config)
+	noError(t, err)
+	other, err := o.lock(config)
+	noError(t, err)
+	client := kubernetes.NewForConfigOrDie(config)
+	request := func(ask func()) *http.Request {
+		ask()
+		return <-asked
+	}
+	askLease := func() { _, _, _ = lock.Get(t.Context()) }
+	write := request(func() { _, _ = client.CoreV1().ConfigMaps("a").Get(t.Context(), "a", metav1.GetOptions{}) })
+	renewal := request(askLease)
+	if write.RemoteAddr == renewal.RemoteAddr {
+		t.Error("both go over one connection")
+	}
+	if write.ProtoMajor != 2 || renewal.ProtoMajor != 1 {
+		t.Errorf("writes by %s, lease by %s", write.Proto, renewal.Proto)
+	}
+	if agent := renewal.UserAgent(); agent != "us leader-election" {
+		t.Errorf("User-Agent %q", agent)
+	}
+	if again := request(askLease); again.RemoteAddr != renewal.RemoteAddr {
+		t.Error("a new connection without need")
+	}
+	hang <- struct{}{}
+	if hung := request(askLease); hung.RemoteAddr != renewal.RemoteAddr {
+		t.Error("a new connection without need")
+	}
+	if after := request(askLease); after.RemoteAddr == renewal.RemoteAddr {
+		t.Error("the connection on which no answer came is used again")
+	}
+	host, _, _ := strings.Cut(lock.Identity(), "_")
+	if host == "" || lock.Identity() == other.Identity() {
+		t.Errorf("identities %q and %q", lock.Identity(), other.Identity())
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// healthHandler answers the probes of a kubelet, and whoever wants to know more, by ?verbose and by a path for each
+// check.
+//
+// Liveness fails for a leader that is stuck: that has not renewed its lease for so long that it should have ended.
+// Readiness fails until the caches are full, while a watch is refused, and from the end of ctx on, when the process has
+// been asked to stop. A standby is alive and ready, and whether the API server can be reached makes no difference.
+func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool, refused *refusals) http.Handler {
+	caches := healthz.NamedCheck("caches", func(*http.Request) error {
+		if !synced() {
+			return errors.New("have not taken in yet what is there")
+		}
+		return nil
+	})
+	alive := []healthz.HealthChecker{healthz.PingHealthz, watchdog}
+	ready := append(refused.checks(), caches, healthz.NewShutdownHealthz(ctx.Done()))
+	mux := http.NewServeMux()
+	healthz.InstallHandler(mux, alive...)
+	healthz.InstallLivezHandler(mux, alive...)
+	healthz.InstallReadyzHandler(mux, ready...)
+	return mux
+}

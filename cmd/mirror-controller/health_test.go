@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// ask returns the answer of a handler.
+func ask(t *testing.T, handler http.Handler, path string) (code int, text string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// answerTo has the refusals see an answer of the API server.
+func answerTo(r *refusals, method, path string, code int) {
+	request := httptest.NewRequest(method, path, nil)
+	transport := r.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+		if code == 0 {
+			return nil, errors.New("connection refused")
+		}
+		return &http.Response{StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), Body: http.NoBody}, nil
+	}))
+	_, _ = transport.RoundTrip(request)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+const (
+	watchConfigMaps = "/api/v1/configmaps?allowWatchBookmarks=true&labelSelector=x&watch=true"
+	listConfigMaps  = "/api/v1/configmaps?labelSelector=x&limit=500"
+	watchNamespaces = "/api/v1/namespaces?allowWatchBookmarks=true&watch=true"
+	listNamespaces  = "/api/v1/namespaces?limit=500"
+)
+
+func TestReadiness(t *testing.T) {
+	type answers []struct {
+		path string
+		code int
+	}
+	for _, test := range []struct {
+		name     string
+		unsynced bool
+		stopping bool
+		answers  answers
+		want     string // the checks that fail
+	}{
+		{name: "all is well", answers: answers{{watchConfigMaps, 200}, {watchNamespaces, 200}}},
+		{name: "caches are not full", unsynced: true, want: "caches"},
+		{name: "stopping", stopping: true, want: "shutdown"},
+		{name: "watch refused", answers: answers{{listConfigMaps, 200}, {watchConfigMaps, 403}}, want: "watch-configmaps"},
+		{name: "list refused", answers: answers{{listNamespaces, 403}}, want: "list-namespaces"},
+		{name: "no credentials", answers: answers{{watchNamespaces, 401}}, want: "watch-namespaces"},
+		{name: "everything refused", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 403}, {watchNamespaces, 403}, {listNamespaces, 403}},
+			want: "list-configmaps watch-configmaps list-namespaces watch-namespaces"},
+		{name: "granted", answers: answers{{watchConfigMaps, 403}, {watchConfigMaps, 200}}},
+		{name: "a list does not make a watch", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 200}}, want: "watch-configmaps"},
+		{name: "who watches need not list", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 403}, {watchConfigMaps, 200}}},
+		{name: "one resource says nothing of the other", answers: answers{{listNamespaces, 403}, {watchNamespaces, 403}, {watchConfigMaps, 200}},
+			want: "list-namespaces watch-namespaces"},
+		{name: "the API server is away", answers: answers{{watchConfigMaps, 200}, {watchConfigMaps, 0}, {listConfigMaps, 503}, {watchNamespaces, 500}, {watchNamespaces, 429}}},
+		{name: "refused, then away", answers: answers{{watchConfigMaps, 403}, {watchConfigMaps, 0}, {watchConfigMaps, 503}}, want: "watch-configmaps"},
+		{name: "expired", answers: answers{{watchConfigMaps, 200}, {watchConfigMaps, 410}}},
+		{name: "behind a gateway", answers: answers{{"/k8s/clusters/c1" + watchConfigMaps, 403}}, want: "watch-configmaps"},
+		{name: "refusals of single objects", answers: answers{
+			{"/api/v1/namespaces/team-a", 403}, {"/api/v1/namespaces/team-a/configmaps/settings", 403}, {"/api/v1/namespaces/team-a/configmaps", 403}}},
+		{name: "refusals of other resources", answers: answers{{"/apis/events.k8s.io/v1/events", 403}, {"/api/v1/secrets", 403}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			refused := newRefusals()
+			handler := healthHandler(ctx, leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), func() bool { return !test.unsynced }, refused)
+			for _, a := range test.answers {
+				answerTo(refused, http.MethodGet, a.path, a.code)
+			}
+			if test.stopping {
+				stop()
+			}
+			code, text := ask(t, handler, "/readyz?verbose")
+			var failed []string
+			for line := range strings.Lines(text) {
+				if check, ok := strings.CutPrefix(line, "[-]"); ok {
+					check, _, _ = strings.Cut(check, " ")
+					failed = append(failed, check)
+					if code, reason := ask(t, handler, "/readyz/"+check); code != 500 || len(reason) < 30 {
+						t.Errorf("/readyz/%s: %d, %s", check, code, reason)
+					}
+				}
+			}
+			if got := strings.Join(failed, " "); got != test.want || (code == 200) != (test.want == "") {
+				t.Errorf("/readyz: %d, %q, want %q\n%s", code, got, test.want, text)
+			}
+			for _, path := range []string{"/healthz", "/livez"} {
+				if code, text := ask(t, handler, path+"?verbose"); code != 200 || !strings.Contains(text, "[+]leaderElection ok") {
+					t.Errorf("%s: %d\n%s", path, code, text)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedWritesAreNoRefusedWatches(t *testing.T) {
+	refused := newRefusals()
+	answerTo(refused, http.MethodPost, "/api/v1/namespaces", 403)
+	if len(refused.refused) > 0 {
+		t.Error(refused.refused)
+	}
+}
+
+func TestServe(t *testing.T) {
+	handler := http.NotFoundHandler()
+	stop, err := serve(t.Context(), "health", "0", handler)
+	noError(t, err)
+	stop()
+
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	address := held.Addr().String()
+	if _, err := serve(t.Context(), "health", address, handler); err == nil || !strings.Contains(err.Error(), "serve health: listen tcp "+address) {
+		t.Errorf("error %v, want one that names the address", err)
+	}
+	noError(t, held.Close())
+	stop, err = serve(t.Context(), "health", address, handler)
+	noError(t, err)
+	if _, err := http.Get("http://" + address); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Error("it still listens")
+	}
+}

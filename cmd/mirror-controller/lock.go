@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// timedLock is a lock that knows how old its last renewal is, counted from the moment in which it was asked for. The
+// elector counts from when the answer has come in, and would trust in a lease that was granted to a process that was
+// then stopped for a minute. But for valid, its methods are called by one goroutine at a time.
+type timedLock struct {
+	resourcelock.Interface
+	deadline time.Duration // the age from which on a renewal is worth nothing
+	lost     func()        // called when somebody else has the lease that was ours
+
+	held    bool                   // the lease was ours when last seen
+	renewed atomic.Pointer[moment] // when the last renewal was asked for; nil: the lease is not ours
+}
+
+// valid reports whether the lease is ours for certain. It is asked before each write.
+func (l *timedLock) valid() bool {
+	renewed := l.renewed.Load()
+	return renewed != nil && now().since(*renewed) < l.deadline
+}
+
+func (l *timedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	switch {
+	case apierrors.IsNotFound(err): // the elector will create it again
+		l.renewed.Store(nil)
+	case err == nil && record.HolderIdentity != l.Identity():
+		l.renewed.Store(nil)
+		if l.held {
+			// The elector would go on trying to have it again, and go on with the old term then.
+			l.held = false
+			l.lost()
+		}
+	}
+	return record, raw, err
+}
+
+func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(record, func() error { return l.Interface.Create(ctx, record) })
+}
+
+func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
+}
+
+// write sends a record that makes the lease ours, or no longer ours.
+func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
+	ours := record.HolderIdentity == l.Identity()
+	if !ours {
+		l.renewed.Store(nil) // the answer may be lost
+	}
+	asked := now()
+	err := send()
+	if err != nil {
+		return err
+	}
+	l.held = ours
+	if ours {
+		l.renewed.Store(&asked)
+	}
+	return nil
+}
+
+// moment is a point in time by two clocks, for neither tells all: the wall clock can be set back, and the monotonic
+// one stands still while a virtual machine is suspended.
+type moment struct {
+	wall    time.Time     // without a monotonic reading
+	running time.Duration // since the process began
+}
+
+var began = time.Now()
+
+func now() moment {
+	t := time.Now()
+	return moment{wall: t.Round(0), running: t.Sub(began)}
+}
+
+// since returns how long ago the earlier moment was, by the clock that says more.
+func (m moment) since(earlier moment) time.Duration {
+	return max(m.running-earlier.running, m.wall.Sub(earlier.wall))
+}

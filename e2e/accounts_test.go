@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+// account is a ServiceAccount of a test, for a controller with other rights than the shipped one, or one that is to
+// be told from another in the audit log.
+type account struct {
+	subject    rbacv1.Subject
+	role       string // the ClusterRole that it has for itself
+	user       string // its name, as RBAC and the audit log have it
+	kubeconfig string
+}
+
+// newAccount creates a ServiceAccount in the world's home, with rules that hold for the whole cluster.
+func (w *world) newAccount(name string, rules []rbacv1.PolicyRule) *account {
+	w.Helper()
+	a := &account{
+		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: w.home, Name: name},
+		role:    name + "-" + w.home,
+		user:    cluster.ServiceAccountUser(w.home, name),
+	}
+	_, err := w.admin.CoreV1().ServiceAccounts(w.home).Create(w.ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = w.admin.RbacV1().ClusterRoles().Create(w.ctx,
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.role}, Rules: rules}, metav1.CreateOptions{})
+	}
+	if err == nil {
+		_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: a.role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: a.role},
+			Subjects:   []rbacv1.Subject{a.subject},
+		}, metav1.CreateOptions{})
+	}
+	if err == nil {
+		a.kubeconfig, err = w.cluster.ServiceAccountKubeconfig(w.ctx, w.home, name)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return a
+}
+
+// setRules replaces the rules that hold for the whole cluster.
+func (w *world) setRules(a *account, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	_, err := w.admin.RbacV1().ClusterRoles().Update(w.ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.role}, Rules: rules}, metav1.UpdateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// grant gives the account rules in one namespace.
+func (w *world) grant(a *account, namespace string, rules []rbacv1.PolicyRule) {
+	w.Helper()
+	name := a.subject.Name
+	_, err := w.admin.RbacV1().Roles(namespace).Create(w.ctx,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = w.admin.RbacV1().RoleBindings(namespace).Create(w.ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{a.subject},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// shippedRules returns the rules that the manifests give the controller in the whole cluster, and in its own namespace.
+func (w *world) shippedRules() (everywhere, atHome []rbacv1.PolicyRule) {
+	w.Helper()
+	clusterRoles, err := w.installed.Manifests.ClusterRoles()
+	if err != nil {
+		w.Fatal(err)
+	}
+	roles, err := w.installed.Manifests.Roles()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, r := range clusterRoles {
+		everywhere = append(everywhere, r.Rules...)
+	}
+	for _, r := range roles {
+		atHome = append(atHome, r.Rules...)
+	}
+	return everywhere, atHome
+}

@@ -1,0 +1,345 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// leaseName is the name of the lease if no flag says otherwise. The shipped roles know no other.
+const leaseName = "mirror-controller"
+
+// A short lease, for tests that have to wait until it expires.
+const shortLease = 4 * time.Second
+
+var shortLeaseArgs = []string{
+	"--leader-elect-lease-duration=" + shortLease.String(),
+	"--leader-elect-renew-deadline=3s",
+}
+
+// candidate is one of the controllers that share the work of a world.
+type candidate struct {
+	*shipped.Process
+	*account
+}
+
+// newCandidate creates the account of a candidate: with the shipped rights, those on the lease in the world's home.
+func (w *world) newCandidate(name string) *candidate {
+	w.Helper()
+	everywhere, atHome := w.shippedRules()
+	a := w.newAccount(name, everywhere)
+	w.grant(a, w.home, atHome)
+	return &candidate{account: a}
+}
+
+// stand starts the candidate, and returns when its caches are full.
+func (w *world) stand(c *candidate, kubeconfig string, args ...string) {
+	w.Helper()
+	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.home, "--health-probe-bind-address=127.0.0.1:0"}, args...)
+	c.Process = w.startWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig})
+	w.until(c.user+" is ready", func() error { return w.probe(c.Process, "/readyz") })
+}
+
+// leading is in the log of a controller that writes.
+const leading = "\"Mirroring\""
+
+// leads waits until the candidate has the lease.
+func (w *world) leads(c *candidate) {
+	w.Helper()
+	w.until(c.user+" leads", func() error {
+		if !strings.Contains(c.Log(), leading) {
+			return errors.New("its log does not say so")
+		}
+		return nil
+	})
+}
+
+// waitRenewal waits until the candidate has renewed its lease after the mark.
+func (w *world) waitRenewal(c *candidate, mark cluster.Mark) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	go func() {
+		defer cancel() // who has ended does not renew
+		select {
+		case <-c.Done():
+		case <-ctx.Done():
+		}
+	}()
+	_, err := w.cluster.Audit().WaitFor(ctx, mark, func(e cluster.Event) bool {
+		return e.User.Username == c.user && e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300
+	})
+	if err != nil {
+		w.Fatalf("the next renewal by %s: %v", c.user, err)
+	}
+}
+
+// probe asks a controller about its health, as a kubelet would: an error holds its answer.
+func (w *world) probe(p *shipped.Process, path string) error {
+	code, text, err := w.ask(p, path)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s: %d: %s", path, code, text)
+	}
+	return err
+}
+
+var servingHealth = regexp.MustCompile(`"Serving health" address="([^"]+)"`)
+
+// ask returns what a controller answers at the address that it logged.
+func (w *world) ask(p *shipped.Process, path string) (code int, text string, err error) {
+	address := servingHealth.FindStringSubmatch(p.Log())
+	if address == nil {
+		return 0, "", errors.New("it has not logged that it serves health")
+	}
+	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+address[1]+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// pair starts two candidates: the first leads, the second stands by with full caches.
+func (w *world) pair(firstArgs, secondArgs []string) (first, second *candidate) {
+	w.Helper()
+	first = w.newCandidate("first")
+	return first, w.pairWith(first, first.kubeconfig, firstArgs, secondArgs)
+}
+
+// proxiedPair is pair with a proxy between the first and the API server.
+func (w *world) proxiedPair(firstArgs, secondArgs []string) (first, second *candidate, proxy *faultproxy.Proxy) {
+	w.Helper()
+	first = w.newCandidate("first")
+	proxy = newProxiedAs(w.T, w, first.kubeconfig).proxy
+	second = w.pairWith(first, proxy.Kubeconfig(), firstArgs, secondArgs)
+	w.Cleanup(proxy.Heal) // before the first is stopped
+	return first, second, proxy
+}
+
+func (w *world) pairWith(first *candidate, kubeconfig string, firstArgs, secondArgs []string) (second *candidate) {
+	w.Helper()
+	w.stand(first, kubeconfig, firstArgs...)
+	w.leads(first)
+	second = w.newCandidate("second")
+	w.stand(second, second.kubeconfig, secondArgs...)
+	return second
+}
+
+// fanOut creates the source settings, and returns when some of its copies are there, and most are not.
+func (w *world) fanOut(targets []string) *corev1.ConfigMap {
+	w.Helper()
+	src := w.createSource(w.home, "settings")
+	w.eventually("the middle of the fan-out", func() error {
+		if n := w.count(targets, "settings"); n < len(targets)/20 {
+			return fmt.Errorf("%d copies", n)
+		}
+		return nil
+	})
+	return src
+}
+
+// record is what the audit log has of one of the candidates.
+type record struct {
+	writes []cluster.Event // to the source's copies
+	lease  []cluster.Event // updates of the lease
+	all    []cluster.Event
+}
+
+// records returns what the audit log has of the candidates.
+func (w *world) records(candidates ...*candidate) []record {
+	w.Helper()
+	out := make([]record, len(candidates))
+	for _, e := range w.requests() {
+		for i, c := range candidates {
+			if e.User.Username != c.user {
+				continue
+			}
+			out[i].all = append(out[i].all, e)
+			if e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300 {
+				out[i].lease = append(out[i].lease, e)
+			}
+			out[i].writes = append(out[i].writes, writesTo([]cluster.Event{e}, "settings")...)
+		}
+	}
+	for i, r := range out {
+		if len(r.writes) == 0 {
+			w.Fatalf("no writes of %s in the audit log", candidates[i].user)
+		}
+	}
+	return out
+}
+
+// When the first, or the last, of some requests came in or was done.
+func firstReceived(events []cluster.Event) time.Time {
+	return slices.MinFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) }).Received
+}
+func lastReceived(events []cluster.Event) time.Time {
+	return slices.MaxFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) }).Received
+}
+func lastDone(events []cluster.Event) time.Time {
+	return slices.MaxFunc(events, func(a, b cluster.Event) int { return a.Done.Compare(b.Done) }).Done
+}
+
+// inTurn fails the test if the second wrote before the last write of the first was done, and returns the time between.
+func (w *world) inTurn(first, second record) time.Duration {
+	w.Helper()
+	gap := firstReceived(second.writes).Sub(lastDone(first.writes))
+	if gap < 0 {
+		w.Errorf("two writers: the second began %v before the first had ended", -gap)
+	}
+	return gap
+}
+
+// exits waits until the candidate ends by itself, as one that has lost its lease.
+func (w *world) exits(c *candidate) {
+	w.Helper()
+	w.wait(c.user+" ends", c.Done())
+	if code := c.ExitCode(); code != 1 || !strings.Contains(c.Log(), "leadership lost") {
+		w.Errorf("%s ended with exit code %d, want 1 and a word about the lease", c.user, code)
+	}
+}
+
+// The two tests that promise times are not run beside others.
+
+// TestC35Killed kills the leader in the middle of a fan-out to a thousand namespaces: another brings it to its end, no
+// later than the lease duration and five seconds after.
+func TestC35Killed(t *testing.T) {
+	s, err := newSite(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorldAt(t, s)
+	targets := w.createMany(1000)
+	first, second := w.pair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	src := w.fanOut(targets)
+	first.Kill()
+	made := w.count(targets, "settings")
+	w.waitInLine(src, targets...)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	w.inTurn(r[0], r[1])
+	// The leader was alive when it sent its last request.
+	took := lastDone(r[1].writes).Sub(lastReceived(r[0].all))
+	t.Logf("killed with %d of %d copies made; all were there %v later, by a lease of %v", made, len(targets), took, shortLease)
+	if limit := shortLease + 5*time.Second; took > limit {
+		t.Errorf("that is more than %v", limit)
+	}
+}
+
+// TestC35Stopped stops the leader in the middle of a fan-out: it gives its lease back behind its last write, and the
+// other goes on within two seconds.
+func TestC35Stopped(t *testing.T) {
+	w := newWorld(t)
+	targets := w.createMany(300)
+	first, second := w.pair([]string{"--concurrent-writes=4"}, nil)
+	src := w.fanOut(targets)
+	w.stop(first.Process)
+	made := w.count(targets, "settings")
+	w.waitInLine(src, targets...)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	gap := w.inTurn(r[0], r[1])
+	t.Logf("stopped with %d of %d copies made; the next write came %v after the last one", made, len(targets), gap)
+	if gap > 2*time.Second {
+		t.Error("that is more than two seconds")
+	}
+	release := r[0].lease[len(r[0].lease)-1]
+	if last := lastDone(r[0].writes); release.Received.Before(last) {
+		t.Errorf("the lease was given back %v before the last write was done", last.Sub(release.Received))
+	}
+	for _, e := range r[0].writes {
+		if e.Response.Code >= 300 {
+			t.Errorf("a write in flight was cut off or refused: %v", e)
+		}
+	}
+}
+
+// TestC35Paused stops the process of the leader for longer than its lease, in the middle of a fan-out. When it goes on,
+// neither its watches nor its lease tell it at once what has happened: its own clock has to. It sends at most what was
+// past the check before, and ends.
+func TestC35Paused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(300)
+	const concurrent = 4
+	first, second, proxy := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
+	src := w.fanOut(targets)
+	w.pause(first.Process)
+	hold := faultproxy.Fault{Kind: faultproxy.Hold}
+	proxy.Inject(faultproxy.Rule{Verbs: []string{"list", "watch"}, Fault: hold})
+	proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
+	proxy.CutWatches()
+	w.waitInLine(src, targets...)
+	w.resume(first.Process)
+	w.exits(first)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	began, late := firstReceived(r[1].writes), 0
+	for _, e := range r[0].writes {
+		if e.Received.After(began) {
+			late++
+		}
+		if e.Verb != "create" { // which fails if there is any object: each request is conditional
+			t.Errorf("a fan-out has %v", e)
+		}
+	}
+	t.Logf("%d late requests", late)
+	if late > concurrent {
+		t.Errorf("more than were in flight: %d", concurrent)
+	}
+}
+
+// TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
+// does not begin before.
+func TestC35CutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(300)
+	first, second, proxy := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	src := w.fanOut(targets)
+	proxy.Silence()
+	w.exits(first)
+	w.waitInLine(src, targets...)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	w.inTurn(r[0], r[1])
+}
+
+// TestC35LostConnections makes all connections of the leader half-open, as a firewall does that has forgotten them: it
+// keeps its lease by a new one.
+func TestC35LostConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	first, second, proxy := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
+	for range 3 {
+		mark := w.auditMark()
+		proxy.LoseConnections()
+		w.waitRenewal(first, mark)
+	}
+	if strings.Contains(second.Log(), leading) {
+		t.Error("the other has taken over")
+	}
+}

@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// without returns the rules without the verbs on a resource of the core.
+func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbacv1.PolicyRule {
+	var out []rbacv1.PolicyRule
+	for _, rule := range rules {
+		rule.Verbs = slices.Clone(rule.Verbs)
+		if slices.Contains(rule.Resources, resource) {
+			rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
+		}
+		out = append(out, rule)
+	}
+	return out
+}
+
+// startConfined runs a controller of the account that answers probes.
+func (w *world) startConfined(a *account, o shipped.RunOptions) *shipped.Process {
+	w.Helper()
+	o.Kubeconfig = a.kubeconfig
+	o.Args = append(o.Args, "--health-probe-bind-address=127.0.0.1:0")
+	return w.startWith(o)
+}
+
+// waitReadiness waits until exactly these checks of a controller's readiness fail, by what ?verbose says.
+func (w *world) waitReadiness(p *shipped.Process, failing ...string) {
+	w.Helper()
+	slices.Sort(failing)
+	w.until("readiness", func() error {
+		_, text, err := w.ask(p, "/readyz?verbose")
+		if err != nil {
+			return err
+		}
+		var got []string
+		for line := range strings.Lines(text) {
+			if check, failed := strings.CutPrefix(line, "[-]"); failed {
+				got = append(got, strings.Fields(check)[0])
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, failing) {
+			return fmt.Errorf("failing %q, want %q", got, failing)
+		}
+		return nil
+	})
+}
+
+// waitLog waits until the controller has logged the text.
+func (w *world) waitLog(p *shipped.Process, text string) {
+	w.Helper()
+	w.until("the log names what is missing", func() error {
+		if !strings.Contains(p.Log(), text) {
+			return errors.New("it does not say " + text)
+		}
+		return nil
+	})
+}
+
+// TestC37Watches takes a right on a watch from the controller: the log and /readyz say which, it is not ready, and it
+// mirrors when the right is granted.
+func TestC37Watches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		resource string
+		verbs    []string
+		env      []string
+		says     string
+		failing  []string
+	}{
+		// Who may not watch is asked whether he may list.
+		{"configmaps", []string{"list", "watch"}, nil, "cannot list resource", []string{"list-configmaps", "watch-configmaps", "caches"}},
+		{"configmaps", []string{"watch"}, nil, "cannot watch resource", []string{"watch-configmaps"}},
+		{"configmaps", []string{"list"}, listing, "cannot list resource", []string{"list-configmaps", "caches"}},
+		{"namespaces", []string{"list", "watch"}, nil, "cannot list resource", []string{"list-namespaces", "watch-namespaces", "caches"}},
+		{"namespaces", []string{"watch"}, nil, "cannot watch resource", []string{"watch-namespaces"}},
+	} {
+		t.Run(strings.Join(append(c.verbs, c.resource), " "), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "a", "b")
+			rules, _ := w.shippedRules()
+			account := w.newAccount("confined", without(rules, c.resource, c.verbs...))
+			p := w.startConfined(account, shipped.RunOptions{Env: c.env})
+			w.waitReadiness(p, c.failing...)
+			w.waitLog(p, fmt.Sprintf(`%s \"%s\"`, c.says, c.resource))
+			src := w.createSource(w.home, "settings")
+			w.setRules(account, rules)
+			w.waitReadiness(p)
+			w.waitInLine(src, w.ns("a"), w.ns("b"))
+			w.settle(w.ns("a"), w.ns("b"))
+		})
+	}
+}
+
+// TestC37RevokedWatch takes the right to watch from a controller that watches, and ends its watch.
+func TestC37RevokedWatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	rules, _ := w.shippedRules()
+	account := w.newAccount("confined", rules)
+	cut := newProxiedAs(t, w, account.kubeconfig)
+	through := *account
+	through.kubeconfig = cut.proxy.Kubeconfig()
+	p := w.startConfined(&through, shipped.RunOptions{})
+	w.waitReadiness(p)
+	w.setRules(account, without(rules, "configmaps", "list", "watch"))
+	// The API server may not have heard of it when the watch is begun anew.
+	w.until("the watch is refused", func() error {
+		cut.proxy.EndWatches("configmaps")
+		_, text, err := w.ask(p, "/readyz/watch-configmaps")
+		if err == nil && text == "ok" {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	w.waitReadiness(p, "list-configmaps", "watch-configmaps")
+	src := w.createSource(w.home, "settings")
+	w.setRules(account, rules)
+	w.waitReadiness(p)
+	w.waitInLine(src, w.ns("a"))
+}
+
+// TestC37Writes takes a right to write from the controller: an event, or the log where the source is gone, says which.
+// It is ready, for its caches are right, and brings all in line when the right is granted.
+func TestC37Writes(t *testing.T) {
+	t.Parallel()
+	for verb, change := range map[string]func(w *world){
+		"create": func(w *world) {},
+		"update": func(w *world) { w.edit(w.home, "settings", withData(map[string]string{"key": "two"})) },
+		"delete": func(w *world) { w.delete(w.home, "settings") },
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "a", "b")
+			a, b := w.ns("a"), w.ns("b")
+			rules, _ := w.shippedRules()
+			account := w.newAccount("confined", without(rules, "configmaps", verb))
+			p := w.startConfined(account, shipped.RunOptions{})
+			src := w.createSource(w.home, "settings")
+			if verb != "create" {
+				w.waitInLine(src, a, b)
+			}
+			change(w)
+			if verb == "delete" {
+				w.waitLog(p, `cannot delete resource \"configmaps\"`)
+			} else if note, want := w.waitEvent(w.home, "settings", mirror.ReasonWriteFailed),
+				fmt.Sprintf(`cannot %s resource "configmaps"`, verb); !strings.Contains(note, want) {
+				t.Errorf("the event says %q, and not %q", note, want)
+			}
+			w.waitReadiness(p)
+			w.setRules(account, rules)
+			if src = w.live(w.home, "settings"); src == nil {
+				w.waitGone("settings", a, b)
+			} else {
+				w.waitInLine(src, a, b)
+			}
+		})
+	}
+}
