@@ -108,9 +108,16 @@ func (d *diary) count(reason string) (n int) {
 	return n
 }
 
+// scene is a controller that runs, the API server that it runs on, and the events that it tells.
+type scene struct {
+	*hanger
+	*diary
+	controller *Controller
+}
+
 // crowd runs a controller with 32 slots in a bubble, on an API server that has these objects and hangs when hangs
 // says so. f may wait as long as it likes.
-func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, objects []runtime.Object, f func(*testing.T, *hanger, *diary)) {
+func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, objects []runtime.Object, f func(*testing.T, scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOptions()
@@ -123,7 +130,7 @@ func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, obje
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-		f(t, h, d)
+		f(t, scene{h, d, c})
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -141,7 +148,7 @@ func inNamespaces(n int, prefix string) []runtime.Object {
 }
 
 // fills creates a namespace and returns how long it takes until n copies are there.
-func fills(t *testing.T, h *hanger, name string, n int) time.Duration {
+func fills(t *testing.T, h scene, name string, n int) time.Duration {
 	t.Helper()
 	if _, err := h.Interface.CoreV1().Namespaces().Create(t.Context(), namespace(name), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -165,10 +172,10 @@ func fills(t *testing.T, h *hanger, name string, n int) time.Duration {
 func TestC30HangingTargetIsReported(t *testing.T) {
 	hangs := func(verb, _, namespace string) bool { return verb == "create" && namespace == "team-bad" }
 	objects := []runtime.Object{namespace("platform"), namespace("team-bad"), namespace("team-good"), sourceCM("platform", "settings")}
-	crowd(t, hangs, objects, func(t *testing.T, h *hanger, d *diary) {
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		time.Sleep(5 * time.Minute)
-		if d.count(ReasonWriteFailed) != 1 {
-			t.Errorf("got events %q in five minutes, want one about the target that hangs", d.reasons)
+		if h.count(ReasonWriteFailed) != 1 {
+			t.Errorf("got events %q in five minutes, want one about the target that hangs", h.reasons)
 		}
 		before := h.hung.Load()
 		time.Sleep(time.Hour)
@@ -182,10 +189,10 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 func TestC34HangingServerIsNoRefusal(t *testing.T) {
 	hangs := func(string, string, string) bool { return true }
 	objects := []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}
-	crowd(t, hangs, objects, func(t *testing.T, h *hanger, d *diary) {
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		time.Sleep(time.Hour)
-		if h.hung.Load() < 50 || d.count(ReasonWriteFailed) > 0 {
-			t.Errorf("got %d tries and events %q, want it to be tried, and no word of a refusal", h.hung.Load(), d.reasons)
+		if h.hung.Load() < 50 || h.count(ReasonWriteFailed) > 0 {
+			t.Errorf("got %d tries and events %q, want it to be tried, and no word of a refusal", h.hung.Load(), h.reasons)
 		}
 	})
 }
@@ -195,8 +202,8 @@ func TestC30HangingTargetsHoldUpNobody(t *testing.T) {
 		return verb == "create" && strings.HasPrefix(namespace, "team-bad-")
 	}
 	objects := append(inNamespaces(100, "team-bad-"), namespace("platform"), sourceCM("platform", "settings"))
-	crowd(t, hangs, objects, func(t *testing.T, h *hanger, _ *diary) {
-		time.Sleep(10 * time.Minute) // until all of them are known
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
+		time.Sleep(4*requestTimeout + time.Second) // until each of them was tried once
 		for i := range 20 {
 			if took := fills(t, h, fmt.Sprintf("team-good-%d", i), 1); took > time.Second {
 				t.Errorf("a new namespace waited %v for its copy", took)
@@ -215,7 +222,7 @@ func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 	for i := range sources {
 		objects = append(objects, sourceCM("platform", fmt.Sprintf("settings-%d", i)))
 	}
-	crowd(t, hangs, objects, func(t *testing.T, h *hanger, _ *diary) {
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		fills(t, h, "team-a", sources)
 		out := namespace("team-a", DefaultLabel, OptOutValue)
 		out.ResourceVersion = "2"
@@ -230,6 +237,80 @@ func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 			t.Errorf("a new namespace waited %v for its copies, because another cannot be looked at", took)
 		}
 	})
+}
+
+// TestC29FightsEndWithTheirNamespace: who fought in the old one is not in the new one.
+func TestC29FightsEndWithTheirNamespace(t *testing.T) {
+	crowd(t, nothing, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
+		synctest.Wait()
+		spoil(t, s, "team-a", 40, 100*time.Millisecond)
+		if s.count(ReasonFight) == 0 {
+			t.Fatal("got no fight")
+		}
+		remove(t, s, "team-a")
+		if took := fills(t, s, "team-a", 1); took > 0 {
+			t.Errorf("the new namespace waited %v for its copy", took)
+		}
+	})
+}
+
+// TestNothingIsKeptOfWhatIsOver: whatever was remembered of sources, copies and namespaces goes with them, or the
+// process grows over the weeks.
+func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
+	objects := append(inNamespaces(10, "team-"), namespace("platform"), sourceCM("platform", "settings"))
+	crowd(t, nothing, objects, func(t *testing.T, s scene) {
+		synctest.Wait()
+		spoil(t, s, "team-000", 3, time.Minute)
+		fills(t, s, "team-new", 1)
+		remove(t, s, "team-new")
+		if err := s.CoreV1().ConfigMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		c := s.controller
+		for what, kept := range map[string]int{
+			"backlog": len(c.backlog.names), "retries": len(c.retries.targets), "fights": len(c.fights.at), "ledger": len(c.ledger.names),
+			"looks at sources": len(c.looks.sources), "looks at namespaces": len(c.looks.namespaces), "sources": len(c.parsed),
+			"deletions": len(c.writer.deleting), "latencies of sources": len(c.latencies.sources),
+			"latencies of namespaces": len(c.latencies.namespaces),
+		} {
+			if kept > 0 {
+				t.Errorf("%s: got %d things kept, want none", what, kept)
+			}
+		}
+	})
+}
+
+func nothing(string, string, string) bool { return false }
+
+// spoil edits the copy in a namespace n times, with this time between.
+func spoil(t *testing.T, s scene, namespace string, n int, pause time.Duration) {
+	t.Helper()
+	copies := s.CoreV1().ConfigMaps(namespace)
+	for range n {
+		cm, err := copies.Get(t.Context(), "settings", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cm.Data = map[string]string{"key": "spoilt"}
+		cm.ResourceVersion += "0" // as an API server would count
+		if _, err := copies.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// remove deletes a namespace and what is in it.
+func remove(t *testing.T, s scene, name string) {
+	t.Helper()
+	if err := s.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CoreV1().ConfigMaps(name).Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
 }
 
 // TestSweepForgetsWhatWasReadOfSourcesThatAreGone: their payload with it. A write that began before the end of a source
