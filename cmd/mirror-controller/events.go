@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -10,10 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/tools/reference"
 	"k8s.io/klog/v2"
 )
 
@@ -28,43 +33,102 @@ const (
 	eventComplaint = time.Minute
 )
 
-// eventRecorder writes each event as an object of its own, one after the other.
+// eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. What is
+// recorded while others wait is not lost, however many there are; of what is said for the same reason about the same
+// object the last is written, for it says how things stand.
 //
-// It does not use the broadcaster's own StartRecordingToSink, which takes events that differ only in their note for
-// one and keeps the first note: of the foreign ConfigMaps in two namespaces it would report one. Package mirror
-// reports only outcomes that changed, so there are no series to sum up. One after the other, events cannot crowd
-// out the writes that they report.
+// It does not use client-go's broadcaster, which drops what comes when a thousand events wait, and whose sink takes
+// events that differ only in their note for one and keeps the first note: of the foreign ConfigMaps in two namespaces
+// it would report one. Package mirror reports only outcomes that changed, so there are no series to sum up.
 type eventRecorder struct {
-	events.EventRecorder
-	client      typedeventsv1.EventsV1Interface
-	broadcaster events.EventBroadcaster
-	cancel      context.CancelFunc
-	unwritten   sync.WaitGroup
-	complained  time.Time
+	client     typedeventsv1.EventsV1Interface
+	instance   string
+	cancel     context.CancelFunc
+	ended      chan struct{}
+	complained time.Time
+
+	mu      sync.Mutex
+	changed *sync.Cond // waiting or closed changed
+	waiting []eventKey
+	events  map[eventKey]*eventsv1.Event // each of waiting has one
+	closed  bool
+}
+
+// eventKey is what events are said about, and why.
+type eventKey struct {
+	regarding types.UID
+	reason    string
 }
 
 // startEvents returns a recorder that writes with client until it is shut down; the end of ctx does not stop it,
 // because there is something to tell even then.
 func startEvents(ctx context.Context, client typedeventsv1.EventsV1Interface) (*eventRecorder, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	broadcaster := events.NewBroadcaster(nil)
-	r := &eventRecorder{
-		EventRecorder: broadcaster.NewRecorder(scheme.Scheme, name),
-		client:        client,
-		broadcaster:   broadcaster,
-		cancel:        cancel,
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
 	}
-	_, err := broadcaster.StartEventWatcher(func(obj runtime.Object) {
-		defer r.unwritten.Done()
-		r.write(ctx, obj.(*eventsv1.Event))
-	})
-	return r, err
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &eventRecorder{
+		client:   client,
+		instance: name + "-" + host,
+		cancel:   cancel,
+		ended:    make(chan struct{}),
+		events:   map[eventKey]*eventsv1.Event{},
+	}
+	r.changed = sync.NewCond(&r.mu)
+	go func() {
+		defer close(r.ended)
+		for event := r.next(); event != nil && ctx.Err() == nil; event = r.next() {
+			r.write(ctx, event)
+		}
+	}()
+	return r, nil
 }
 
 // Eventf hands an event over to be written. It does not block.
-func (r *eventRecorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
-	r.unwritten.Add(1)
-	r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
+func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
+	object, err := reference.GetReference(scheme.Scheme, regarding)
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("record event %s: %w", reason, err))
+		return
+	}
+	now := metav1.NowMicro()
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: object.Namespace, Name: util.GenerateEventName(object.Name, now.UnixNano())},
+		EventTime:           now,
+		ReportingController: name,
+		ReportingInstance:   r.instance,
+		Action:              action,
+		Reason:              reason,
+		Regarding:           *object,
+		Note:                fmt.Sprintf(note, args...),
+		Type:                eventtype,
+	}
+	key := eventKey{object.UID, reason}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events[key] == nil {
+		r.waiting = append(r.waiting, key)
+	}
+	r.events[key] = event
+	r.changed.Signal()
+}
+
+// next waits for the next event to write; nil if there is none and the recorder was shut down.
+func (r *eventRecorder) next() *eventsv1.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.waiting) == 0 && !r.closed {
+		r.changed.Wait()
+	}
+	if len(r.waiting) == 0 {
+		return nil
+	}
+	key := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	event := r.events[key]
+	delete(r.events, key)
+	return event
 }
 
 // write writes the event, again and again while the API server cannot be reached or has no time, and eventTries times
@@ -114,15 +178,14 @@ func answered(err error) int {
 
 // shutDown waits a moment until what was recorded has been written, and ends the recorder.
 func (r *eventRecorder) shutDown() {
-	written := make(chan struct{})
-	go func() {
-		r.unwritten.Wait()
-		close(written)
-	}()
+	r.mu.Lock()
+	r.closed = true
+	r.changed.Signal()
+	r.mu.Unlock()
 	select {
-	case <-written:
+	case <-r.ended:
 	case <-time.After(eventFlush):
 	}
 	r.cancel()
-	r.broadcaster.Shutdown()
+	<-r.ended
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -28,6 +30,7 @@ type eventStore struct {
 
 	mu       sync.Mutex
 	attempts int
+	names    []string
 	notes    []string
 }
 
@@ -48,6 +51,7 @@ func (s *eventStore) Create(ctx context.Context, event *eventsv1.Event, _ metav1
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.names = append(s.names, event.Name)
 	s.notes = append(s.notes, event.Note)
 	return event, nil
 }
@@ -82,8 +86,11 @@ func record(t *testing.T, store *eventStore) (*eventRecorder, *buffer) {
 	return recorder, &log
 }
 
-func say(recorder *eventRecorder, note string) {
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "settings", ResourceVersion: "1"}}
+func say(recorder *eventRecorder, note string) { sayOf(recorder, "settings", note) }
+
+// sayOf records an event about the source of this name.
+func sayOf(recorder *eventRecorder, name, note string) {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
 	recorder.Eventf(source, nil, corev1.EventTypeWarning, "Foreign", "Mirror", "%s", note)
 }
 
@@ -108,8 +115,8 @@ func TestLastEventsAreWrittenBeforeTheEnd(t *testing.T) {
 		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}
 		recorder, _ := record(t, store)
 		const n = 10
-		for range n {
-			say(recorder, "at the end")
+		for i := range n {
+			sayOf(recorder, fmt.Sprint(i), "at the end")
 		}
 		recorder.shutDown()
 		if len(store.notes) != n {
@@ -128,8 +135,8 @@ func TestUnreachableServerGetsEventsLater(t *testing.T) {
 			return nil
 		}}
 		recorder, log := record(t, store)
-		say(recorder, "one")
-		say(recorder, "two")
+		sayOf(recorder, "one", "one")
+		sayOf(recorder, "two", "two")
 		time.Sleep(12 * time.Minute)
 		recorder.shutDown()
 		if len(store.notes) != 2 {
@@ -217,6 +224,60 @@ func TestServerWithoutTimeGetsEventsLater(t *testing.T) {
 		recorder.shutDown()
 		if want := []string{"one"}; !slices.Equal(store.notes, want) {
 			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+	})
+}
+
+// TestEventsAreNotDropped: client-go's broadcaster keeps a thousand. They are written in the order of recording.
+func TestEventsAreNotDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(int) error { time.Sleep(time.Millisecond); return nil }}
+		recorder, _ := record(t, store)
+		var want []string
+		for i := range 3000 {
+			want = append(want, fmt.Sprint(i))
+			sayOf(recorder, want[i], want[i])
+		}
+		time.Sleep(time.Minute)
+		recorder.shutDown()
+		if !slices.Equal(store.notes, want) {
+			t.Errorf("%d events were written, or in another order, want all of 3000", len(store.notes))
+		}
+	})
+}
+
+// While the API server is away, what is said about a source is replaced by what is said later for the same reason.
+func TestLastEventOfAReasonIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(attempt int) error {
+			if attempt > 3 {
+				return nil
+			}
+			return errors.New("connection refused")
+		}}
+		recorder, _ := record(t, store)
+		say(recorder, "in a")
+		synctest.Wait() // it is being written
+		say(recorder, "in a and b")
+		sayOf(recorder, "other", "in a")
+		say(recorder, "in a, b and c")
+		time.Sleep(time.Minute)
+		recorder.shutDown()
+		if want := []string{"in a", "in a, b and c", "in a"}; !slices.Equal(store.notes, want) {
+			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+	})
+}
+
+// An event has a name of its own, also where that of the source leaves no room for anything behind it.
+func TestEventsOnASourceWithALongName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{}
+		recorder, _ := record(t, store)
+		sayOf(recorder, strings.Repeat("a", 253), "one")
+		recorder.shutDown()
+		if len(store.names) != 1 || len(store.names[0]) > 253 || len(store.notes) != 1 {
+			t.Errorf("written: %q by the names %q, want one event with a name of at most 253 characters", store.notes, store.names)
 		}
 	})
 }
