@@ -96,13 +96,16 @@ func (w *world) probe(p *shipped.Process, path string) error {
 	return err
 }
 
-var servingHealth = regexp.MustCompile(`"Serving health" address="([^"]+)"`)
-
-// ask returns what a controller answers at the address that it logged.
+// ask returns what a controller answers about its health.
 func (w *world) ask(p *shipped.Process, path string) (code int, text string, err error) {
-	address := servingHealth.FindStringSubmatch(p.Log())
+	return w.askFor("health", p, path)
+}
+
+// askFor returns what a controller answers at the address that it logged for what it serves.
+func (w *world) askFor(what string, p *shipped.Process, path string) (code int, text string, err error) {
+	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
 	if address == nil {
-		return 0, "", errors.New("it has not logged that it serves health")
+		return 0, "", fmt.Errorf("it has not logged that it serves %s", what)
 	}
 	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+address[1]+path, nil)
 	if err != nil {

@@ -73,7 +73,7 @@ func (w *world) args() []string {
 
 // alone are arguments for a controller that is by itself: of many at a time on one machine, few are about leases
 // or probes. A test that is gives its own arguments, which come last.
-var alone = []string{"--leader-elect=false", "--health-probe-bind-address=0"}
+var alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
 
 // start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
 // exit code 0, if the test did not end it before.

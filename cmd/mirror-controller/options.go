@@ -24,16 +24,18 @@ type options struct {
 	burst               int
 	election            electionOptions
 	healthAddress       string
+	metricsAddress      string
 	logging             *logsapi.LoggingConfiguration
 	version, help       bool
 }
 
 func newOptions() *options {
 	return &options{
-		Options:       mirror.NewOptions(),
-		election:      newElectionOptions(),
-		healthAddress: ":8081",
-		logging:       logsapi.NewLoggingConfiguration(),
+		Options:        mirror.NewOptions(),
+		election:       newElectionOptions(),
+		healthAddress:  ":8081",
+		metricsAddress: ":8080",
+		logging:        logsapi.NewLoggingConfiguration(),
 	}
 }
 
@@ -56,6 +58,8 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 	o.election.bind(sections.FlagSet("Leader election flags"))
 
 	serving := sections.FlagSet("Serving flags")
+	serving.StringVar(&o.metricsAddress, "metrics-bind-address", o.metricsAddress,
+		"Address at which /metrics is served. 0: nowhere.")
 	serving.StringVar(&o.healthAddress, "health-probe-bind-address", o.healthAddress,
 		"Address at which /healthz, /livez and /readyz are served, each with ?verbose. 0: nowhere.")
 
@@ -110,6 +114,9 @@ func (o *options) complete(unparsed []mistake) (*rest.Config, []mistake) {
 	wrong = append(wrong, o.election.complete()...)
 	if problem := checkAddress(o.healthAddress); problem != "" {
 		wrong = append(wrong, wrongValue("--health-probe-bind-address", o.healthAddress, problem))
+	}
+	if problem := checkAddress(o.metricsAddress); problem != "" {
+		wrong = append(wrong, wrongValue("--metrics-bind-address", o.metricsAddress, problem))
 	}
 	if !knownLogFormat(o.logging.Format) {
 		wrong = append(wrong, wrongValue("--logging-format", o.logging.Format, "must be text or json"))

@@ -44,7 +44,8 @@ func start(t *testing.T, server string, args ...string) *process {
 	t.Helper()
 	kubeconfig := writeKubeconfig(t, "one", map[string]string{"one": server})
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
-		"--namespace-prefix=team-", "--kubeconfig=" + kubeconfig, "--health-probe-bind-address=127.0.0.1:0"}, args...)...)
+		"--namespace-prefix=team-", "--kubeconfig=" + kubeconfig, "--health-probe-bind-address=127.0.0.1:0",
+		"--metrics-bind-address=127.0.0.1:0"}, args...)...)
 	cmd.Env = append(os.Environ(), beTheProgram+"=1",
 		"GORACE=atexit_sleep_ms=0") // else a program built with -race lingers for a second
 	stderr, err := cmd.StderrPipe()
@@ -272,7 +273,7 @@ func TestNothingIsLeft(t *testing.T) {
 	noError(t, err)
 	opts := newOptions()
 	opts.NamespacePrefixes = []string{"team-"}
-	opts.healthAddress = "127.0.0.1:0"
+	opts.healthAddress, opts.metricsAddress = "127.0.0.1:0", "127.0.0.1:0"
 	opts.election.enabled, opts.election.namespace = true, "mirror-system"
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -92,6 +92,11 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 		return err
 	}
 	defer stopServing()
+	stopMetrics, err := serve(ctx, "metrics", opts.metricsAddress, metricsHandler(controller))
+	if err != nil {
+		return err
+	}
+	defer stopMetrics()
 	if !opts.election.enabled {
 		return controller.Run(ctx, mirror.Alone(ctx))
 	}

@@ -77,7 +77,8 @@ func (i *Installation) As(ctx context.Context, namespace, account string) (*Inst
 // local are the arguments that do for a process on this machine what a Pod does by itself: it tells the namespace
 // of the lease, and has ports of its own. Which one was free is in the log.
 func (i *Installation) local() []string {
-	return []string{"--leader-elect-resource-namespace=" + i.Namespace, "--health-probe-bind-address=127.0.0.1:0"}
+	return []string{"--leader-elect-resource-namespace=" + i.Namespace, "--health-probe-bind-address=127.0.0.1:0",
+		"--metrics-bind-address=127.0.0.1:0"}
 }
 
 // Process is a running controller.
