@@ -267,6 +267,7 @@ func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait() // what is read below is no longer written
 		c := s.controller
 		for what, kept := range map[string]int{
 			"backlog": len(c.backlog.names), "retries": len(c.retries.targets), "fights": len(c.fights.at), "ledger": len(c.ledger.names),
