@@ -79,7 +79,7 @@ func (p *process) awaitLine(text string) string {
 				return line
 			}
 			before = append(before, line)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			p.t.Fatalf("the log does not say %q:\n%s", text, strings.Join(before, "\n"))
 		}
 	}
@@ -95,7 +95,7 @@ func (p *process) signal(sig syscall.Signal) {
 // end waits until the process has ended, and returns how. If it takes too long that is by SIGKILL.
 func (p *process) end() syscall.WaitStatus {
 	p.t.Helper()
-	defer time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() }).Stop()
+	defer time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() }).Stop()
 	for range p.lines {
 	}
 	var exit *exec.ExitError
@@ -253,7 +253,7 @@ func TestHealth(t *testing.T) {
 	expect("/readyz", 200)
 	expect("/livez", 200)
 	p.signal(syscall.SIGTERM)
-	for deadline := time.Now().Add(20 * time.Second); get("/readyz/shutdown") == 200; {
+	for deadline := time.Now().Add(time.Minute); get("/readyz/shutdown") == 200; {
 		if time.Now().After(deadline) {
 			t.Fatal("ready although it was asked to stop")
 		}
