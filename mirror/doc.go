@@ -36,6 +36,8 @@
 //	reconcile.go  a slice of targets: plan, write, settle
 //	controller.go informers, handlers, workers
 //	ledger.go     how every source stands at each target
+//	latency.go    how long changes take to arrive, for the metrics
+//	metrics.go    what is counted
 //	report.go     what is said about it, in events on the source               pure
 //
 // # One key for all sources of a name
@@ -65,9 +67,13 @@
 //
 // What preconditions cannot guard is the premise of a deletion: that the source is gone, or that the
 // namespace, whose watch is not ordered with the other one, no longer qualifies, for this source or for a
-// namesake. It is asked for live, once for all deletions that rest on it. A source that is not there at all is asked for a second time when the
-// second is over in which whoever deleted it may create it anew. (The first answer tells a source that lost its
-// label, whose copies go at once, from one that was deleted; the watch shows both in the same way.)
+// namesake. It is asked for live, once for all deletions that rest on it within a few seconds. A source that is
+// not there at all is asked for a second time when the second is over in which whoever deleted it may create it
+// anew. (The first answer tells a source that lost its label, whose copies go at once, from one that was deleted;
+// the watch shows both in the same way.)
+//
+// Of several processes one leads. It is asked right before each write whether its leadership still holds; what was
+// past that question when the process was stopped for a while arrives late, and is conditional.
 //
 // Decisions come from the present state alone; the ledger, the retries and the answers of live looks can be
 // lost at any moment. A process that takes over begins with a round over everything.
