@@ -31,13 +31,16 @@ type Options struct {
 	CopyLabels, CopyAnnotations []string
 	// PruneLimit is the share of all copies that a change of flags may delete; see [Percent].
 	PruneLimit Percent
-	// ResyncPeriod is the time between two looks at everything from the caches; 0 means never.
+	// ResyncPeriod is the time between two looks at everything from the caches, at least 100 ms; 0 means never.
 	ResyncPeriod time.Duration
 	// ConcurrentSources is how many sources are compared with their copies at the same time.
 	ConcurrentSources int
 	// ConcurrentWrites bounds the writes in flight of the whole process.
 	ConcurrentWrites int
 }
+
+// minResyncPeriod is the shortest time between two looks at everything: a period of nanoseconds would be a hot loop.
+const minResyncPeriod = 100 * time.Millisecond
 
 // NewOptions returns the defaults. Without a prefix they do not validate.
 func NewOptions() *Options {
@@ -129,8 +132,8 @@ func (o *Options) Validate() error {
 	}
 	patterns("copy-label", o.CopyLabels)
 	patterns("copy-annotation", o.CopyAnnotations)
-	if o.ResyncPeriod < 0 {
-		bad("resync-period", o.ResyncPeriod, "must be 0 (never) or more, such as 10m")
+	if o.ResyncPeriod != 0 && o.ResyncPeriod < minResyncPeriod {
+		bad("resync-period", o.ResyncPeriod, fmt.Sprintf("must be 0 (never), or %v or more, such as 10m", minResyncPeriod))
 	}
 	if o.ConcurrentSources < 1 {
 		bad("concurrent-sources", o.ConcurrentSources, "must be 1 or more")

@@ -117,7 +117,9 @@ func TestValidateTellsWhatIsWrong(t *testing.T) {
 		"copied annotation, no name": {copyAnnotation("example.com/"), `--copy-annotation="example.com/": ` + badKey},
 
 		"resync period below zero": {func(o *Options) { o.ResyncPeriod = -time.Second },
-			"--resync-period=-1s: must be 0 (never) or more, such as 10m"},
+			"--resync-period=-1s: must be 0 (never), or 100ms or more, such as 10m"},
+		"resync period that is a hot loop": {func(o *Options) { o.ResyncPeriod = minResyncPeriod - 1 },
+			"--resync-period=99.999999ms: must be 0 (never), or 100ms or more, such as 10m"},
 		"no source at a time": {func(o *Options) { o.ConcurrentSources = 0 }, "--concurrent-sources=0: must be 1 or more"},
 		"no write at a time":  {func(o *Options) { o.ConcurrentWrites = -3 }, "--concurrent-writes=-3: must be 1 or more"},
 	} {

@@ -70,7 +70,7 @@ func TestWrongFlags(t *testing.T) {
 		{"not a number", []string{prefix, "--concurrent-writes=many"}, []string{`--concurrent-writes="many": must be a whole number`}},
 		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be a whole number`}},
 		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be a duration, such as 30s or 10m`}},
-		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never) or more, such as 10m"}},
+		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never), or 100ms or more, such as 10m"}},
 		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be true or false`}},
 		{"value of a boolean behind it", []string{"--all-namespaces", "true"}, []string{
 			`"true": unexpected argument: there are only flags, written --flag=value`}},

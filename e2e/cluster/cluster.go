@@ -95,7 +95,11 @@ func startFrom(ctx context.Context, bin string, o Options) (*Cluster, error) {
 	keep := context.AfterFunc(ctx, func() { _ = r.reap() })
 	err = c.start(ctx)
 	if !keep() || err != nil {
-		err = errors.Join(ctx.Err(), err, c.logTails())
+		if ctx.Err() != nil { // what failed then was killed
+			err = ctx.Err()
+		} else {
+			err = errors.Join(err, c.logTails())
+		}
 		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, c.Stop()))
 	}
 	return c, nil
