@@ -43,10 +43,39 @@ func (c *Cluster) Signal(name string, sig syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
-	if err := syscall.Kill(pid, sig); err != nil {
+	if err := Kill(pid, sig); err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
 	return nil
+}
+
+// Kill sends a signal to a process. With SIGSTOP it returns when all threads stand still: the kernel stops one after
+// the other, and on a busy machine one of them may still answer a request or send one.
+func Kill(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(pid, sig); err != nil || sig != syscall.SIGSTOP {
+		return err
+	}
+	for !stands(pid) {
+		time.Sleep(time.Millisecond) // nothing tells who is not the parent
+	}
+	return nil
+}
+
+// stands reports whether no thread of a process runs any more. Where there is no /proc it cannot be told.
+func stands(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range threads {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// The state comes behind the name, which is in parentheses and may hold any character.
+		_, state, _ := strings.Cut(string(content[strings.LastIndexByte(string(content), ')'):]), " ")
+		if !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
+			return false
+		}
+	}
+	return true
 }
 
 // Command is exec.CommandContext for a process that must not outlive the cluster: the reaper kills it, and what

@@ -145,7 +145,14 @@ func (p *Process) Kill() {
 }
 
 // Signal sends a signal to the controller.
-func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+func (p *Process) Signal(sig syscall.Signal) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone // and its number may be that of another by now
+	default:
+		return cluster.Kill(p.Pid(), sig)
+	}
+}
 
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
