@@ -738,3 +738,21 @@ func checkBacklog(t *testing.T, targets, limit int) {
 	wantEmpty(t, b)
 	queue.ShutDown()
 }
+
+func TestBacklogRoundGoesOnWhereItStopped(t *testing.T) {
+	b := newBacklog()
+	b.markAll("s")
+	list, _ := listing("a", "b", "c", "d")
+	jobs, _ := b.take("s", 2, list)
+	wantJobs(t, "the first round", jobs, "a", "b")
+	finish(b, "s", jobs)
+	b.markAll("s")
+	list, _ = listing("a", "aa", "b", "c", "d") // one has come in front
+	jobs, more := b.take("s", 5, list)
+	wantJobs(t, "the second round", jobs, "c", "d", "a", "aa", "b")
+	if more {
+		t.Error("got more to take at once, want none: the slice was full and the round at its end")
+	}
+	finish(b, "s", jobs)
+	wantEmpty(t, b)
+}

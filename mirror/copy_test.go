@@ -31,7 +31,7 @@ func managed(cm *corev1.ConfigMap) {
 // TestInLine damages one thing at a time of a copy that is in line.
 func TestInLine(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app*"}, []string{"note*"} })
-	src := sourceCM("platform", "settings", binaryData("bin", 1, 2), label("app", "web"), annotation("note", "n"))
+	src := sourceCM("platform", "settings", binaryData("bin", 1, 2), label("app", "web"), label("app-empty", ""), annotation("note", "n"))
 	s := r.readSource(src)
 	for name, tc := range map[string]struct {
 		edit cmOption
@@ -71,6 +71,7 @@ func TestInLine(t *testing.T) {
 		"adopt of another value left over": {annotation("mirror-controller.github.io/adopt", ""), false},
 		"copied label removed":             {without("app"), false},
 		"copied label edited":              {label("app", "db"), false},
+		"copied label, empty, removed":     {without("app-empty"), false},
 		"copied annotation removed":        {without("note"), false},
 		"copied annotation edited":         {annotation("note", ""), false},
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // hanger is an API server that does not answer to some requests.
@@ -130,11 +131,13 @@ func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, obje
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+		defer func() { // also if f fails
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
 		f(t, scene{h, d, c})
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -241,17 +244,26 @@ func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 
 // TestC29FightsEndWithTheirNamespace: who fought in the old one is not in the new one.
 func TestC29FightsEndWithTheirNamespace(t *testing.T) {
-	crowd(t, nothing, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
-		synctest.Wait()
-		spoil(t, s, "team-a", 40, 100*time.Millisecond)
-		if s.count(ReasonFight) == 0 {
+	at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
+	old := namespace("team-a")
+	anew := old.DeepCopy()
+	anew.UID = "another"
+	for what, event := range map[string]func(*Controller){
+		"deleted":   func(c *Controller) { c.namespaceGone(old.Name) },
+		"recreated": func(c *Controller) { c.namespaceUpdated(old, anew) },
+	} {
+		c, _ := metered(t)
+		for range 2 * freeRepairs {
+			c.fights.wrote(at, "content")
+		}
+		if c.fights.hold(at, "content") == 0 {
 			t.Fatal("got no fight")
 		}
-		remove(t, s, "team-a")
-		if took := fills(t, s, "team-a", 1); took > 0 {
-			t.Errorf("the new namespace waited %v for its copy", took)
+		event(c)
+		if hold := c.fights.hold(at, "content"); hold > 0 {
+			t.Errorf("%s: got %v to wait in the new namespace, want nothing", what, hold)
 		}
-	})
+	}
 }
 
 // TestNothingIsKeptOfWhatIsOver: whatever was remembered of sources, copies and namespaces goes with them, or the

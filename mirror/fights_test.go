@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,67 @@ func TestC36FightIsOver(t *testing.T) {
 		f.wrote(at, "blue")
 		if f.hold(at, "blue") != 0 {
 			t.Error("the next damage is held")
+		}
+	})
+}
+
+// TestC36FightThatNobodySweptIsOver: that the next damage is a first one does not hang on the sweep.
+func TestC36FightThatNobodySweptIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFights()
+		for range freeRepairs + 2 {
+			f.wrote(inA, "blue")
+		}
+		time.Sleep(f.calmIn(inA) + time.Nanosecond)
+		f.wrote(inA, "blue")
+		if hold := f.hold(inA, "blue"); hold != 0 {
+			t.Errorf("the next damage is held for %v", hold)
+		}
+	})
+}
+
+func TestC36ContentTellsWhatIsFoughtAbout(t *testing.T) {
+	r := testRules()
+	contents := map[string]string{}
+	for name, c := range map[string]change{
+		"no source":       {},
+		"a source":        {source: r.readSource(sourceCM("platform", "settings"))},
+		"another source":  {source: r.readSource(sourceCM("base", "settings"))},
+		"another content": {source: r.readSource(sourceCM("platform", "settings", data("key", "new")))},
+	} {
+		if other, taken := contents[contentOf(c)]; taken {
+			t.Errorf("%s and %s count as one content", name, other)
+		}
+		contents[contentOf(c)] = name
+	}
+}
+
+func TestC36ChangesOfTheSourceAreNoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFights()
+		for i := range 3 * freeRepairs {
+			f.wrote(inA, fmt.Sprint(i))
+		}
+		if calm := f.calmIn(inA); calm != 0 {
+			t.Errorf("got a fight for %v more, want none", calm)
+		}
+	})
+}
+
+func TestC36FewRepairsAreNoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFights()
+		for i := range freeRepairs + 1 { // the first write repairs nothing
+			f.wrote(inA, "blue")
+			if got, want := f.calmIn(inA) > 0, i >= freeRepairs; got != want {
+				t.Errorf("write %d: got a fight %v, want %v", i+1, got, want)
+			}
+		}
+		f.wrote(inB, "blue")
+		time.Sleep(calm + time.Nanosecond)
+		f.sweep()
+		if f.calmIn(inA) == 0 || len(f.at) != 1 {
+			t.Errorf("got %v left by the sweep, want the fight in team-a alone", f.at)
 		}
 	})
 }

@@ -101,9 +101,24 @@ func TestFillIsFromTheNamespaceToItsLastCopy(t *testing.T) {
 func TestFillOfANamespaceThatIsGone(t *testing.T) {
 	clock(t, func(l *latencies, v view) {
 		l.namespaceSeen("team-a", []string{"settings"})
+		time.Sleep(time.Second)
 		l.forgetNamespace("team-a")
 		if fill := l.settled(v, "team-a", wroteFor(v)); fill != 0 {
 			t.Errorf("got a fill of %v, want none", fill)
+		}
+	})
+}
+
+func TestFillIsOfTheSourcesThatWereThere(t *testing.T) {
+	clock(t, func(l *latencies, v view) {
+		later := viewOf(testRules(), "later", sourceCM("platform", "later"))
+		l.namespaceSeen("team-a", []string{"settings"})
+		time.Sleep(time.Second)
+		if fill := l.settled(later, "team-a", wroteFor(later)); fill != 0 {
+			t.Errorf("got a fill of %v by a source that is younger than the namespace, want none", fill)
+		}
+		if fill := l.settled(v, "team-a", result{outcome: outcomeSynced}); fill != 0 {
+			t.Errorf("got a fill of %v, want none: for the sources that were there nothing was written", fill)
 		}
 	})
 }

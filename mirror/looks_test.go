@@ -690,3 +690,23 @@ func TestSweepLeavesALookInFlightAlone(t *testing.T) {
 		wantNamespace(t, "after the sweep", l, s, at("team-a", "5"), s.ns, 4)
 	})
 }
+
+func TestC34AnAnswerEndsTheSlowingDownOfLooks(t *testing.T) {
+	var f failure
+	now := time.Now()
+	away := errors.New("away")
+	for _, want := range []time.Duration{lookRetry, 2 * lookRetry, 4 * lookRetry} {
+		f.note(away, now)
+		if !f.stands(now.Add(want-1)) || f.stands(now.Add(want)) {
+			t.Errorf("got the failure until %v, want it to stand for %v", f.until.Sub(now), want)
+		}
+	}
+	f.note(nil, now)
+	if f.stands(now) {
+		t.Error("got a failure that stands after an answer")
+	}
+	f.note(away, now)
+	if f.stands(now.Add(lookRetry)) {
+		t.Errorf("got the first failure after an answer until %v, want it to stand for %v", f.until.Sub(now), lookRetry)
+	}
+}

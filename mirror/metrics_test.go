@@ -124,6 +124,31 @@ func TestWritesAreCounted(t *testing.T) {
 	}
 }
 
+func TestSlicesAreCounted(t *testing.T) {
+	c, registry := metered(t)
+	want := func(when string, lines ...string) {
+		t.Helper()
+		got := scrape(t, registry)
+		for _, line := range lines {
+			if !strings.Contains(got, line+"\n") {
+				t.Errorf("%s: got\n%s\nwant in it %s", when, got, line)
+			}
+		}
+	}
+	first, second := c.measures.working(), c.measures.working()
+	want("two at work", `controller_runtime_active_workers{controller="mirror"} 2`,
+		`controller_runtime_reconcile_time_seconds_count{controller="mirror"} 0`)
+	first(false)
+	want("one is done", `controller_runtime_active_workers{controller="mirror"} 1`,
+		`controller_runtime_reconcile_time_seconds_count{controller="mirror"} 1`,
+		`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
+		`controller_runtime_reconcile_total{controller="mirror",result="requeue"} 0`)
+	second(true)
+	want("the other is not", `controller_runtime_active_workers{controller="mirror"} 0`,
+		`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
+		`controller_runtime_reconcile_total{controller="mirror",result="requeue"} 1`)
+}
+
 // TestCopiesAreCountedByState enters one more copy for each outcome than for the one before.
 func TestCopiesAreCountedByState(t *testing.T) {
 	c, registry := metered(t)
@@ -176,6 +201,7 @@ func TestRepairCause(t *testing.T) {
 		"new copy":                       {source: src},
 		"deleted by somebody":            {source: src, vanished: true, want: causeDeleted},
 		"data edited":                    {source: src, have: copyCM(r, src, "team-a", editData("key", "edited")), want: causeEdited},
+		"deleted, and made by somebody":  {source: src, have: copyCM(r, src, "team-a", editData("key", "edited")), vanished: true, want: causeEdited},
 		"made immutable":                 {source: src, have: copyCM(r, src, "team-a", immutable), want: causeEdited},
 		"label removed":                  {source: src, have: copyCM(r, src, "team-a", without(DefaultLabel)), want: causeUnlabelled},
 		"labelled true":                  {source: src, have: copyCM(r, src, "team-a", label(DefaultLabel, SourceValue)), want: causeUnlabelled},
@@ -196,6 +222,9 @@ func TestRepairCause(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+	if got := r.repairCause(change{op: opDelete, have: copyCM(r, src, "team-a")}, false); got != "" {
+		t.Errorf("a deletion: got %q, want that it repairs nothing", got)
 	}
 }
 

@@ -164,6 +164,8 @@ func TestDecide(t *testing.T) {
 		"adopt is not true":     {sources: cms(src), ns: a, have: foreign(annotation(AdoptAnnotation, "yes")), outcome: outcomeForeign},
 		"adopted, unwanted":     {ns: a, have: foreign(annotation(AdoptAnnotation, "true"))},
 		"C12 adopted immutable": {sources: cms(src), ns: a, have: foreign(annotation(AdoptAnnotation, "true"), immutable), op: opRecreate},
+		"C12 adopted immutable, the same content": {sources: cms(sourceCM("platform", "settings", immutable)), ns: a, op: opUpdate,
+			have: foreign(annotation(AdoptAnnotation, "true"), editData("key", "value"), immutable)},
 		"a source is not adopted": {sources: cms(src), ns: a, outcome: outcomeForeign,
 			have: foreign(annotation(AdoptAnnotation, "true"), label(DefaultLabel, SourceValue))},
 		"C04 target is a source itself":              {sources: cms(src, tenant), at: "team-b", ns: namespace("team-b"), have: tenant, outcome: outcomeForeign},
@@ -243,6 +245,17 @@ func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
 // editData changes the data of a copy, which shares its map with the source no longer.
 func editData(k, v string) cmOption {
 	return func(cm *corev1.ConfigMap) { cm.Data[k] = v }
+}
+
+// TestC17ByFlags tells the deletions that the brake counts from all other changes.
+func TestC17ByFlags(t *testing.T) {
+	for _, p := range []premise{{}, {source: true}, {namespace: true}, {source: true, namespace: true}} {
+		for o := opNone; o <= opLook; o++ {
+			if got, want := (change{op: o, premise: p}).byFlags(), o == opDelete && !p.source && !p.namespace; got != want {
+				t.Errorf("%v behind %+v: got byFlags %v, want %v", o, p, got, want)
+			}
+		}
+	}
 }
 
 // TestC41NamesakeClaims: where another source of the name would claim the target but for the labels of a namespace

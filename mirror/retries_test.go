@@ -144,6 +144,14 @@ func TestSettledBeginsAnew(t *testing.T) {
 	})
 }
 
+func TestSettledTargetIsHandedOutWithoutAMark(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		r.add(inA, mark{vanished: true}, obstructed)
+		r.settled(inA)
+		wantNext(t, r, "settled before its time", inA, mark{}, time.Second)
+	})
+}
+
 func TestC29ForgetNamespaceBeginsAnew(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
 		otherInA := cache.ObjectName{Namespace: "team-a", Name: "other"}
@@ -276,6 +284,56 @@ func TestC30Hardened(t *testing.T) {
 	})
 }
 
+func TestC30AnotherTroubleDoesNotHarden(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		for _, other := range []trouble{behind, closing, obstructed} {
+			for range 10 { // for minutes
+				r.add(inA, mark{}, other)
+				r.next()
+			}
+			if got := r.hardened(inA, transient, true); got != transient {
+				t.Errorf("the first error after being %v: got %v, want transient", other, got)
+			}
+		}
+	})
+}
+
+func TestC30HardenedAtItsTime(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		r.add(inA, mark{}, transient)
+		time.Sleep(transientPatience - time.Nanosecond)
+		if got := r.hardened(inA, transient, true); got != transient {
+			t.Errorf("just before: got %v, want transient", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := r.hardened(inA, transient, true); got != refused {
+			t.Errorf("in time: got %v, want refused", got)
+		}
+	})
+}
+
+func TestC30WhatHoldsUp(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		if r.holdsUp(inA) {
+			t.Error("got a target that holds up of which nothing is known")
+		}
+		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed} {
+			r.add(inA, mark{}, trouble)
+			if got, want := r.holdsUp(inA), trouble == refused; got != want {
+				t.Errorf("%v: got %v, want %v", trouble, got, want)
+			}
+		}
+		r.tookLong(inA)
+		if !r.holdsUp(inA) || r.holdsUp(inB) {
+			t.Errorf("got %v in team-a, where the API server took long, and %v in team-b, want true, false", r.holdsUp(inA), r.holdsUp(inB))
+		}
+		r.settled(inA)
+		if r.holdsUp(inA) {
+			t.Error("got a target that holds up after it was settled")
+		}
+	})
+}
+
 func TestAfter(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
 		// It does not count as trouble: the delays do not grow, neither its own nor those of a trouble.
@@ -379,6 +437,11 @@ func TestC11WorthALookAfterAnotherTrouble(t *testing.T) {
 		if !r.worthALook(inB, 0) {
 			t.Error("got no look for a target without trouble, want one")
 		}
+		r.after(inB, mark{}, time.Second)
+		r.next()
+		if !r.worthALook(inB, 0) {
+			t.Error("got no look for a target that was put away without trouble, want one")
+		}
 		r.add(inA, mark{}, transient)
 		r.next()
 		if !r.worthALook(inA, 0) {
@@ -398,6 +461,18 @@ func TestC11WorthALookAfterAnotherTrouble(t *testing.T) {
 		r.forgetNamespace("team-a")
 		if !r.worthALook(inA, 0) {
 			t.Error("C29: got no look in a namespace that is new, want one")
+		}
+	})
+}
+
+func TestC30WorthALookWhereTheCreateIsRefused(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		for i := range 20 {
+			if got, want := r.worthALook(inA, 0), i <= rampTries; got != want {
+				t.Errorf("refusal %d: got a look %v, want %v", i+1, got, want)
+			}
+			r.add(inA, mark{}, refused)
+			r.next()
 		}
 	})
 }

@@ -125,6 +125,7 @@ func TestClaims(t *testing.T) {
 		"C01 its own, all namespaces":     {all, sourceCM("default", "s"), namespace("default"), false, false},
 		"all namespaces":                  {all, sourceCM("default", "s"), namespace("other"), true, true},
 		"outside the flags":               {nil, sourceCM("platform", "s"), namespace("other"), false, false},
+		"outside the source namespaces":   {fromPlatform(), sourceCM("base", "s"), namespace("team-a"), false, false},
 		"excluded by the flags":           {nil, sourceCM("platform", "s"), namespace("team-x1"), false, false},
 		"C09 teamster":                    {nil, sourceCM("platform", "s"), namespace("teamster"), false, false},
 		"C28 terminating":                 {nil, sourceCM("platform", "s"), dying, false, true},

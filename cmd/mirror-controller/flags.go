@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 )
@@ -129,6 +131,9 @@ var notHere = map[string]string{
 func noSuchFlag(fs *pflag.FlagSet, arg string) mistake {
 	flag, value, hasValue := strings.Cut(arg, "=")
 	bare := strings.TrimLeft(flag, "-")
+	if strings.ContainsFunc(flag, unicode.IsControl) {
+		flag = strconv.Quote(flag) // what is said of it is one line
+	}
 	if right := notHere[bare]; right != "" {
 		return mistake{line: flag + ": no such flag: " + right}
 	}
