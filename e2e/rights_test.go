@@ -161,6 +161,7 @@ func TestShippedArguments(t *testing.T) {
 	w.stopAtEnd(p)
 	src := w.createSource(w.home, "shipped")
 	w.waitInLine(src, target)
+	w.expectMetricsOfMonitoring(p)
 	w.edit(w.home, "shipped", withoutLabel(w.label))
 	w.waitGone("shipped", target)
 }

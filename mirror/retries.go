@@ -65,7 +65,7 @@ type troubled struct {
 func newRetries() *retries {
 	r := &retries{
 		queue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: "mirror_retries"}),
+			workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: "mirror-retries"}),
 		limiters: map[trouble]workqueue.TypedRateLimiter[cache.ObjectName]{},
 		targets:  map[cache.ObjectName]*troubled{},
 	}

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// The components of deploy that are not policies.
+
+// TestComponentsAreAccepted hands all components together to the API server, which validates them strictly. It does not
+// know the kinds of the Prometheus operator.
+func TestComponentsAreAccepted(t *testing.T) {
+	t.Parallel()
+	m, err := renderWith(t, "", "", "admission", "protect-copies", "high-availability", "network-policy", "monitoring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := slices.DeleteFunc(slices.Clone(m), func(o *unstructured.Unstructured) bool {
+		return strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/")
+	})
+	if operators := len(m) - len(known); operators != 2 {
+		t.Errorf("%d objects for the Prometheus operator, want a ServiceMonitor and a PrometheusRule", operators)
+	}
+	var all bytes.Buffer
+	for _, o := range known {
+		if err := json.NewEncoder(&all).Encode(o.Object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl := shared.cluster.KubectlCommand(t.Context(), "apply", "--dry-run=server", "--validate=strict", "--filename=-")
+	kubectl.Stdin = &all
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	deployment, err := m.Deployment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *deployment.Spec.Replicas != 2 {
+		t.Errorf("%d replicas with high availability, want 2", *deployment.Spec.Replicas)
+	}
+	ports := map[string]bool{}
+	for _, p := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		ports[p.Name] = true
+	}
+	if !ports["metrics"] || !ports["health"] {
+		t.Errorf("the Deployment has the ports %v, and Service and NetworkPolicy name metrics and health", ports)
+	}
+}
+
+// metricName finds the names of metrics in an expression, and in what a dashboard is made of.
+var metricName = regexp.MustCompile(`\b(?:mirror|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+`)
+
+// expectMetricsOfMonitoring compares the metrics that alerts and dashboard name with what a running controller has.
+func (w *world) expectMetricsOfMonitoring(p *shipped.Process) {
+	w.Helper()
+	got, err := w.scrape(p)
+	if err != nil {
+		w.Fatal(err)
+	}
+	have := map[string]bool{}
+	for series := range got {
+		name, _, _ := strings.Cut(series, "{")
+		have[name] = true
+	}
+	named := map[string]bool{}
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		content, err := os.ReadFile(deployed("components/monitoring/" + file))
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, name := range metricName.FindAllString(string(content), -1) {
+			named[name] = true
+		}
+	}
+	if len(named) < 10 {
+		w.Errorf("only %v are named, is that all?", slices.Sorted(maps.Keys(named)))
+	}
+	for name := range named {
+		if !have[name] {
+			w.Errorf("%s is named in deploy/components/monitoring, and the controller does not have it", name)
+		}
+	}
+}
