@@ -26,7 +26,7 @@ import (
 // once a minute: it tells slow from never.
 const patience = 3 * time.Minute
 
-var worlds atomic.Int32
+var worlds, marks atomic.Int32
 
 // world is the part of the cluster that one test has for itself: namespaces with a prefix of its own, and
 // controllers with a mirror label and an instance of their own, so that tests run side by side.
@@ -595,14 +595,13 @@ func (w *world) passes(n int, target string) {
 // a mark in the world's home, which wakes the next.
 func (w *world) until(what string, try func() error) {
 	w.Helper()
-	tries := 0
 	w.eventually(what, func() error {
 		err := try()
 		if err == nil {
 			return nil
 		}
-		clock := configMap(w.home, "clock", withAnnotation("tries", fmt.Sprint(tries)))
-		tries++
+		// A mark that is like the one before would be no change, and wake nobody.
+		clock := configMap(w.home, "clock", withAnnotation("tries", fmt.Sprint(marks.Add(1))))
 		_, clockErr := w.admin.CoreV1().ConfigMaps(w.home).Update(w.ctx, clock, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(clockErr) {
 			_, clockErr = w.admin.CoreV1().ConfigMaps(w.home).Create(w.ctx, clock, metav1.CreateOptions{})

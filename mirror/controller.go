@@ -273,6 +273,11 @@ func (c *Controller) lead(ctx, term context.Context) error {
 func (c *Controller) takeOver(ctx context.Context) {
 	c.judgeStrangers(ctx)
 	c.active.Store(true)
+	for _, obj := range c.configMaps.GetIndexer().List() {
+		if cm := obj.(*corev1.ConfigMap); c.rules.isSource(cm) {
+			c.latencies.sourceChanged(cache.MetaObjectToName(cm)) // perhaps it has, while nobody led
+		}
+	}
 	c.lookAtAll()
 }
 
