@@ -11,6 +11,10 @@ KUBERNETES ?=
 E2E_ARGS ?=
 # Arguments for the benchmark program, see `bin/bench -help`.
 BENCH_ARGS ?=
+# How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
+STORM_ROUNDS ?= 20
+STORM_SEED ?= 1
+STORM_ARGS ?=
 
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
@@ -52,6 +56,7 @@ compiler:
 e2e: build cluster ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
 	cd e2e && $(ALONE) go test -timeout 20m ./cluster ./faultproxy $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 20m . $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 20m ./storm/model $(E2E_ARGS)
 
 .PHONY: demo
 demo: build cluster ## Show what the controller does, on a control plane that is started for it and stopped again
@@ -67,6 +72,11 @@ run: build cluster ## Start a control plane and the controller and keep them unt
 bench: build cluster ## Measure the controller against plain writes
 	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/bench ./bench
 	@$(ALONE) bin/bench $(SHIPPED) $(BENCH_ARGS)
+
+.PHONY: storm
+storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model
+	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/storm ./storm
+	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
 .PHONY: lint
 lint: vet ## gofmt, vet, staticcheck, tidy modules

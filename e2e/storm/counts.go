@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// counts are of what happened in a run.
+type counts struct {
+	mu         sync.Mutex
+	operations map[string]int
+	misses     map[string]int
+	faults     map[string]int
+	effects    map[string]int // of faults, by the proxies
+	writes     map[string]int // of the controller, by verb
+	unsure     int            // operations of which it is not known what became of them
+	brakes     int            // moments in which the brake had to block
+	idleAsks   int
+	rounds     int
+	slowest    time.Duration
+}
+
+func newCounts() *counts {
+	return &counts{operations: map[string]int{}, misses: map[string]int{}, faults: map[string]int{}, effects: map[string]int{}, writes: map[string]int{}}
+}
+
+func (c *counts) in(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+func (c *counts) operation(kind string, err error) {
+	c.in(func() {
+		switch {
+		case errors.Is(err, errMiss):
+			c.misses[kind]++
+		case errors.Is(err, errUnsure):
+			c.unsure++
+		default:
+			c.operations[kind]++
+		}
+	})
+}
+
+func (c *counts) fault(kind string)            { c.in(func() { c.faults[kind]++ }) }
+func (c *counts) write(verb string)            { c.in(func() { c.writes[verb]++ }) }
+func (c *counts) brake()                       { c.in(func() { c.brakes++ }) }
+func (c *counts) idle()                        { c.in(func() { c.idleAsks++ }) }
+func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
+func (c *counts) converged(took time.Duration) { c.in(func() { c.slowest = max(c.slowest, took) }) }
+
+// print writes a summary.
+func (c *counts) print(w io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(w, "%d rounds, %d operations (and %d that found nothing to act on, %d without an answer), %d faults with %d effects on requests and watches\n",
+		c.rounds, sum(c.operations), sum(c.misses), c.unsure, sum(c.faults), sum(c.effects))
+	for _, list := range []struct {
+		what string
+		of   map[string]int
+	}{{"operations", c.operations}, {"found nothing", c.misses}, {"faults", c.faults}, {"effects", c.effects}, {"writes of the controller", c.writes}} {
+		fmt.Fprintf(w, "%s:", list.what)
+		for _, k := range slices.Sorted(maps.Keys(list.of)) {
+			fmt.Fprintf(w, " %s %d,", k, list.of[k])
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d\n",
+		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes)
+}
+
+func sum(m map[string]int) int {
+	n := 0
+	for _, v := range m {
+		n += v
+	}
+	return n
+}

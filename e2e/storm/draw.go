@@ -1,0 +1,401 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+)
+
+// The places where things happen. There are so few of them that what happens meets what happened before.
+var (
+	// homes are namespaces that the prefixes do not allow as targets, in most of the flags.
+	homes = []string{"home", "shared", "other"}
+	// targets are those that they do allow, in most of the flags, and two that one could take for such.
+	targets = []string{"team-a", "team-b", "team-c", "team-ab", "dev-x", "dev-y", "teamster", "devel"}
+	// names are those of the ConfigMaps, the favoured ones first. The last is a reserved one.
+	names = []string{
+		"settings", "ca", "proxy", "banner", "a.b.c", "flags", "routes", "limits", "motd", "cold", "colder", "coldest",
+		"istio-ca-root-cert",
+	}
+)
+
+// drawer draws from a seed what is to happen.
+type drawer struct{ *rand.Rand }
+
+// drawRound returns the rounds of a number: the storm, and a calm one before it now and then. They follow from the
+// seed and the number alone.
+func drawRound(seed uint64, number, operations int) []round {
+	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
+	var out []round
+	switch {
+	case number == 0:
+		out = append(out, round{calm: true, steps: d.beginning()})
+	case d.IntN(8) == 0:
+		// A storm of takeovers behind a brake that holds would be judged by nobody knows which moment: it is lifted.
+		braked := d.flags(50)
+		lifted := newStep(braked.kind, braked.on).with(profileArg, braked.args.Get(profileArg)).with(limitArg, "100")
+		out = append(out, round{calm: true, steps: []step{braked}}, round{calm: true, steps: []step{lifted}})
+	}
+	return append(out, round{steps: d.storm(operations)})
+}
+
+// beginning lays out the cluster.
+func (d drawer) beginning() []step {
+	var out []step
+	for _, ns := range slices.Concat(homes, targets) {
+		out = append(out, newStep("create-namespace", ns))
+	}
+	for range 15 {
+		out = append(out, d.createSource())
+	}
+	return out
+}
+
+// storm draws about so many operations, and faults among them.
+func (d drawer) storm(operations int) []step {
+	var out []step
+	for len(out) < operations {
+		if d.IntN(25) == 0 {
+			out = append(out, d.collision()...)
+		}
+		s := pick(d, operationTable)(d)
+		s.gap = d.gap()
+		out = append(out, s)
+		if d.IntN(6) == 0 {
+			out = append(out, pick(d, faultTable)(d))
+		}
+	}
+	return out
+}
+
+// collision draws a change of a source whose writes are held up on their way, and what users do to its copies in the
+// meantime: what was decided is about objects that are others by the time it arrives.
+func (d drawer) collision() []step {
+	name := favoured(d, names[:len(names)-1])
+	source := favoured(d, homes) + "/" + name
+	hold := newStep(nameOf(faultproxy.Delay), "*").with(shareArg, "0.8").with(delayArg, "1s").with(forArg, "3s")
+	for _, verb := range writes {
+		hold = hold.with(verbArg, verb)
+	}
+	change := one(d, []step{
+		newStep("unlabel-source", source).with(dropLabel, model.Label),
+		newStep("narrow-source", source).with(annotationArg+model.PrefixAnnotation, "nowhere-"),
+		d.content(newStep("edit-source", source)),
+		newStep("delete-source", source),
+	})
+	out := []step{hold, change}
+	for range 4 {
+		target := one(d, targets) + "/" + name
+		s := one(d, []step{
+			d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("release-copy", target)),
+			newStep("release-copy", target).with(dropAnnotation, model.InstanceAnnotation), d.content(newStep("edit-copy", target)),
+		})
+		s.gap = time.Duration(d.IntN(600)) * time.Millisecond
+		out = append(out, s)
+	}
+	return out
+}
+
+// usurp draws an object without our marks.
+func (d drawer) usurp(s step) step {
+	for _, k := range []string{model.SourceAnnotation, model.CopyAnnotation, model.InstanceAnnotation, model.ChecksumAnnotation, model.CopiedAnnotation} {
+		s = s.with(dropAnnotation, k)
+	}
+	return d.content(s)
+}
+
+// gap draws the time before a step: mostly none, now and then more than the second that deletions wait for.
+func (d drawer) gap() time.Duration {
+	switch n := d.IntN(20); {
+	case n < 10:
+		return 0
+	case n < 16:
+		return time.Duration(d.IntN(300)) * time.Millisecond
+	case n < 19:
+		return time.Duration(d.IntN(800)) * time.Millisecond
+	}
+	return 1500 * time.Millisecond
+}
+
+// row is an entry of a table to draw from.
+type row struct {
+	weight int
+	draw   func(drawer) step
+}
+
+func pick(d drawer, table []row) func(drawer) step {
+	sum := 0
+	for _, r := range table {
+		sum += r.weight
+	}
+	n := d.IntN(sum)
+	for _, r := range table {
+		if n -= r.weight; n < 0 {
+			return r.draw
+		}
+	}
+	panic("the weights have a sum")
+}
+
+// operationTable are the operations and how often each is drawn. A copy or a foreign object is not always found
+// where it is looked for: the counts tell how often.
+var operationTable = []row{
+	{24, drawer.createSource},
+	{12, func(d drawer) step { return d.content(newStep("edit-source", d.sourceKey())) }},
+	{4, func(d drawer) step { return newStep("freeze-source", d.sourceKey()).with(immutableArg, "") }},
+	{6, func(d drawer) step { return d.pause(d.content(newStep("replace-source", d.sourceKey()))) }},
+	{4, func(d drawer) step { return d.pause(newStep("replace-source", d.sourceKey())) }},
+	{4, func(d drawer) step { return newStep("delete-source", d.sourceKey()) }},
+	{5, func(d drawer) step {
+		return newStep("label-source", d.sourceKey()).with(labelArg+model.Label, model.Source)
+	}},
+	{4, func(d drawer) step {
+		return newStep("label-source", d.targetKey()).with(labelArg+model.Label, model.Source)
+	}},
+	{4, func(d drawer) step { return newStep("unlabel-source", d.sourceKey()).with(dropLabel, model.Label) }},
+	{8, drawer.narrowSource},
+	{4, func(d drawer) step {
+		return newStep("narrow-source", d.sourceKey()).with(annotationArg+model.SelectorAnnotation, "tier in (gold")
+	}},
+	{6, func(d drawer) step {
+		return newStep("mend-source", d.sourceKey()).with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation)
+	}},
+	{9, drawer.markSource},
+
+	{14, drawer.editCopy},
+	{9, func(d drawer) step { return newStep("delete-copy", d.targetKey()) }},
+	{3, func(d drawer) step { return d.pause(d.content(newStep("replace-copy", d.targetKey()))) }},
+	{9, func(d drawer) step { return newStep("strip-label", d.targetKey()).with(dropLabel, model.Label) }},
+	{4, func(d drawer) step {
+		return newStep("pose-source", d.targetKey()).with(labelArg+model.Label, model.Source)
+	}},
+	{5, drawer.releaseCopy},
+	{3, func(d drawer) step {
+		return newStep("promote-copy", d.targetKey()).with(labelArg+model.Label, model.Source).with(dropAnnotation, model.CopyAnnotation)
+	}},
+	{6, drawer.freezeCopy},
+	{4, func(d drawer) step { return newStep("finalize", d.anyKey()).with(finalizerArg, "on") }},
+	{8, func(d drawer) step { return newStep("unfinalize", d.anyKey()).with(finalizerArg, "off") }},
+	{6, drawer.forge},
+
+	{8, drawer.createForeign},
+	{4, func(d drawer) step { return d.content(newStep("edit-foreign", d.targetKey())) }},
+	{11, drawer.adopt},
+	{14, func(d drawer) step { return newStep("delete-foreign", d.targetKey()) }},
+
+	{7, func(d drawer) step { return d.tier(newStep("create-namespace", one(d, targets))) }},
+	{2, func(d drawer) step { return newStep("create-namespace", one(d, homes)) }},
+	{2, func(d drawer) step { return newStep("delete-namespace", one(d, targets)) }},
+	{1, func(d drawer) step { return newStep("recreate-namespace", one(d, homes)) }},
+	{4, func(d drawer) step { return d.tier(newStep("recreate-namespace", one(d, targets))) }},
+	{5, func(d drawer) step {
+		return newStep("label-namespace", one(d, targets)).with(labelArg+model.Label, model.OptOut)
+	}},
+	{9, func(d drawer) step { return newStep("label-namespace", one(d, targets)).with(labelArg+model.Label, "") }},
+	{7, func(d drawer) step { return d.tier(newStep("label-namespace", one(d, targets))) }},
+}
+
+func newStep(kind, on string) step { return step{kind: kind, on: on, args: url.Values{}} }
+
+func (s step) with(arg, value string) step {
+	s.args.Add(arg, value)
+	return s
+}
+
+// one draws from a list, each entry as likely as the others.
+func one[T any](d drawer, of []T) T { return of[d.IntN(len(of))] }
+
+// favoured draws from a list, the first entries more often than the last.
+func favoured[T any](d drawer, of []T) T { return of[min(d.IntN(len(of)), d.IntN(len(of)))] }
+
+// sourceKey draws where a source may be: as a rule not in a target.
+func (d drawer) sourceKey() string {
+	if d.IntN(4) == 0 {
+		return d.targetKey()
+	}
+	return favoured(d, homes) + "/" + favoured(d, names)
+}
+
+func (d drawer) targetKey() string { return one(d, targets) + "/" + favoured(d, names) }
+
+func (d drawer) anyKey() string {
+	if d.IntN(3) == 0 {
+		return d.sourceKey()
+	}
+	return d.targetKey()
+}
+
+// content draws what is in a ConfigMap.
+func (d drawer) content(s step) step {
+	shape := "small"
+	switch n := d.IntN(100); {
+	case n < 40:
+	case n < 50:
+		shape = "empty"
+	case n < 60:
+		shape = "blank"
+	case n < 68:
+		shape = "many"
+	case n < 80:
+		shape = "binary"
+	case n < 90:
+		shape = "both"
+	case n < 97:
+		shape = "large"
+	default:
+		shape = "huge"
+	}
+	return s.with(contentArg, fmt.Sprintf("%s:%d", shape, d.IntN(1000)))
+}
+
+// pause draws the time between a deletion and a creation: often less than the second in which copies stay.
+func (d drawer) pause(s step) step {
+	return s.with(pauseArg, one(d, []time.Duration{0, 0, 100 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}).String())
+}
+
+func (d drawer) createSource() step {
+	s := d.content(newStep("create-source", d.sourceKey())).with(labelArg+model.Label, model.Source)
+	if d.IntN(4) == 0 {
+		s = s.with(immutableArg, "")
+	}
+	if d.IntN(6) == 0 {
+		s = s.with(finalizerArg, "on")
+	}
+	return s
+}
+
+// narrowSource narrows a source, or widens it again. Some of the narrowings are malformed.
+func (d drawer) narrowSource() step {
+	s := newStep("narrow-source", d.sourceKey())
+	prefixes := []string{"team-", "team-a", " team-a , dev-", "dev-x", "nowhere-", "", "team-,,dev-", "team-, "}
+	selectors := []string{"tier=gold", "tier in (gold,silver)", "!tier", "", "tier!=silver", "tier in (gold", "=gold", "tier=gold,"}
+	switch d.IntN(7) {
+	case 0:
+		return s.with(annotationArg+model.PrefixAnnotation, one(d, prefixes))
+	case 1:
+		return s.with(annotationArg+model.SelectorAnnotation, one(d, selectors))
+	case 2:
+		return s.with(annotationArg+model.PrefixAnnotation, one(d, prefixes[:5])).
+			with(annotationArg+model.SelectorAnnotation, one(d, selectors[:5]))
+	}
+	return s.with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation)
+}
+
+// Keys of labels and annotations of sources, some that are copied and some that are not, whatever the flags say.
+var (
+	markLabels      = []string{"team", "team", "app.kubernetes.io/component", "app.kubernetes.io/instance", "helm.sh/chart", "cost"}
+	markAnnotations = []string{"example.com/note", "example.com/owner", "argocd.argoproj.io/tracking-id", "kustomize.toolkit.fluxcd.io/reconcile"}
+)
+
+func (d drawer) markSource() step {
+	s := newStep("mark-source", d.sourceKey())
+	label, annotation := one(d, markLabels), one(d, markAnnotations)
+	if d.IntN(2) == 0 {
+		return s.with(dropLabel, label).with(dropAnnotation, annotation)
+	}
+	return s.with(labelArg+label, "v"+strconv.Itoa(d.IntN(9))).with(annotationArg+annotation, "v"+strconv.Itoa(d.IntN(9)))
+}
+
+// editCopy draws a drift: of the content, of a mark, or of metadata that is nobody's business.
+func (d drawer) editCopy() step {
+	s := newStep("edit-copy", d.targetKey())
+	switch d.IntN(8) {
+	case 0:
+		return s.with(extraArg, "extra")
+	case 1:
+		return s.with(extraArg, "key1") // which is binary in some
+	case 2:
+		return s.with(cutArg, "")
+	case 3:
+		return s.with(labelArg+model.ManagedBy, "somebody")
+	case 4:
+		return s.with(annotationArg+model.ChecksumAnnotation, "sha256:none")
+	case 5:
+		return s.with(labelArg+"cost", "mine").with(annotationArg+"other.example.com/x", "y")
+	}
+	return d.content(s)
+}
+
+func (d drawer) freezeCopy() step {
+	s := newStep("freeze-copy", d.targetKey()).with(immutableArg, "")
+	if d.IntN(2) == 0 {
+		return d.content(s)
+	}
+	return s
+}
+
+// releaseCopy takes marks from a copy, so that it is not ours any more.
+func (d drawer) releaseCopy() step {
+	s := newStep("release-copy", d.targetKey())
+	marks := []string{model.SourceAnnotation, model.CopyAnnotation, model.InstanceAnnotation}
+	if d.IntN(2) == 0 {
+		return s.with(dropAnnotation, one(d, marks))
+	}
+	s = d.usurp(s)
+	if d.IntN(2) == 0 {
+		s = s.with(dropLabel, model.Label)
+	}
+	return s
+}
+
+// forge puts marks on whatever is there: true ones, those of a clone, of another instance, or of no copy at all.
+func (d drawer) forge() step {
+	s := newStep("forge", d.targetKey())
+	marks := map[string]string{
+		model.SourceAnnotation: one(d, homes) + "/" + nameValue, model.CopyAnnotation: selfValue, model.InstanceAnnotation: instance.Instance,
+	}
+	switch d.IntN(6) {
+	case 0, 1: // true
+	case 2:
+		marks[model.CopyAnnotation] = one(d, homes) + "/" + nameValue // a clone, or a backup restored elsewhere
+	case 3:
+		marks[model.InstanceAnnotation] = "another"
+	case 4:
+		marks[model.SourceAnnotation] = one(d, homes) + "/another"
+	case 5:
+		marks[model.SourceAnnotation] = selfValue
+	}
+	for _, k := range []string{model.SourceAnnotation, model.CopyAnnotation, model.InstanceAnnotation} {
+		s = s.with(annotationArg+k, marks[k])
+	}
+	if d.IntN(3) > 0 {
+		s = s.with(labelArg+model.Label, one(d, []string{model.CopyMark, model.CopyMark, model.Source}))
+	}
+	if d.IntN(2) == 0 {
+		s = d.content(s)
+	}
+	return s
+}
+
+func (d drawer) createForeign() step {
+	s := d.content(newStep("create-foreign", d.targetKey()))
+	switch d.IntN(5) {
+	case 0:
+		s = s.with(labelArg+model.Label, model.CopyMark)
+	case 1:
+		s = s.with(immutableArg, "")
+	case 2:
+		s = s.with(finalizerArg, "on")
+	}
+	return s
+}
+
+// adopt hands a foreign object over, as a rule in the way that is seen at once.
+func (d drawer) adopt() step {
+	s := newStep("adopt-foreign", d.targetKey()).with(annotationArg+model.AdoptAnnotation, "true")
+	if d.IntN(4) > 0 {
+		s = s.with(labelArg+model.Label, model.CopyMark)
+	}
+	return s
+}
+
+// tier draws the label by which selectors choose namespaces.
+func (d drawer) tier(s step) step {
+	return s.with(labelArg+"tier", one(d, []string{"gold", "silver", "bronze", ""}))
+}

@@ -1,0 +1,117 @@
+// Command storm has random operations of users and random faults happen to the controller, on a real API server, and
+// compares what comes of it with a model. `make storm` runs it.
+//
+// # What happens
+//
+// A round is a list of steps: some 50 operations of users on sources, copies, foreign objects and namespaces, and
+// faults between them: of requests and watches, by a proxy between each controller and the API server; of the API server
+// and etcd; of the controllers, which are killed, stopped, paused for longer than their lease, and started with other
+// flags. Two replicas elect a leader, if the controller can. The rounds follow from the seed. All of them happen on one
+// cluster, so that each begins with what the one before left behind. Where an operation finds nothing to act on, it acts
+// on something else that it can be done to, and the step says so from then on.
+//
+// # What is demanded
+//
+// When all steps have happened and no fault is at work any more, the cluster has to become what package model says,
+// within -patience, and then nothing may be written for the time -quiet (quiet.go). And in no moment may the controller
+// have done what it must not (judge.go). What users write is known by its resourceVersion, so that every other state
+// that the watch from outside has shown (history.go) is the controller's work:
+//
+//   - no foreign object and no source is ever changed or deleted, but for an adoption;
+//   - nothing is made or changed outside the flags, nor of a name or a kind that is none of its business;
+//   - a copy that was in line, and about which nothing changed, is not written;
+//   - a copy is not deleted while a source claims its place all the time, also if the source was replaced within the
+//     second;
+//   - each write that the audit log has did something.
+//
+// The audit log has writes and not what they met, so it is the watch that tells whose an object was, and the log that
+// tells of writes that the watch does not show.
+//
+// # When it fails
+//
+// It prints the seed, what was wrong, and the steps of the round behind what users had put into the cluster before.
+// Then it replays that on new clusters, with fewer and fewer steps, and prints the shortest list that still fails.
+// Such a list, in a file, is replayed by -replay. What happens at the same time is not always in the same order, so a
+// replay need not fail each time.
+//
+// # Where to find what
+//
+//	step.go      a step as a line of text
+//	draw.go      rounds from a seed
+//	ops.go       operations of users; users.go their requests, content.go what they put into ConfigMaps
+//	faults.go    faults; replicas.go the controllers and their flags
+//	storm.go     a round; quiet.go its end, judge.go the judgement on it, history.go what it rests on
+//	run.go       many rounds, and what is told of them; counts.go, shrink.go
+//	model/       the model
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "storm:", err)
+		os.Exit(1)
+	}
+}
+
+// run reads the arguments and runs the storm that they ask for.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var o settings
+	o.out = out
+	fs := flag.NewFlagSet("storm", flag.ContinueOnError)
+	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
+	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&o.verbosity, "v", "2", "the verbosity of the controller's log")
+	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
+	fs.DurationVar(&o.quiet, "quiet", 30*time.Second, "the time after each round in which nothing may be written")
+	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which the cluster has to be what the model says")
+	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
+	fs.IntVar(&o.operations, "operations", 50, "how many operations in a round")
+	fs.DurationVar(&o.shrink, "shrink", 20*time.Minute, "how long to look for the shortest list of steps that fails; 0: not at all")
+	fs.StringVar(&o.dump, "dump", "", "a folder for the whole logs of the controllers, if a round fails")
+	replay := fs.String("replay", "", "a file of steps that are to happen instead")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	rounds := o.plan
+	if *replay != "" {
+		rounds = func() ([]round, error) { return readFile(*replay) }
+	}
+	planned, err := rounds()
+	if err != nil {
+		return err
+	}
+	return rage(ctx, o, planned)
+}
+
+// plan draws the rounds.
+func (o *settings) plan() ([]round, error) {
+	var out []round
+	for n := range o.rounds {
+		out = append(out, drawRound(o.seed, n, o.operations)...)
+	}
+	return out, nil
+}
+
+func readFile(name string) ([]round, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readRounds(file)
+}
+
+func joinClose(err error, s *storm) error { return errors.Join(err, s.close()) }

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+)
+
+// profiles are the flags between which restarts change. All have the instance, and the default exclusion if no other.
+var profiles = []model.Flags{
+	{Prefixes: []string{"team-", "dev-"}, CopyLabels: copiedLabels, CopyAnnotations: copiedAnnotations},
+	{Prefixes: []string{"team-"}, CopyLabels: copiedLabels},
+	{Prefixes: []string{"team-a", "dev-"}},
+	{Prefixes: []string{"team-", "dev-"}, Excluded: []string{"team-b", "dev-*"}, CopyAnnotations: copiedAnnotations},
+	{Prefixes: []string{"team-", "dev-"}, SourceNamespaces: []string{"home", "team-a"}, CopyLabels: copiedLabels},
+	{Prefixes: []string{"team"}, CopyLabels: copiedLabels, CopyAnnotations: copiedAnnotations},
+	{Prefixes: []string{"dev-x", "dev-y"}},
+	{AllNamespaces: true, Excluded: []string{"kube-*", "mirror-*", "default"}},
+}
+
+// looking is the profile that has a short resync period, so that what no watch shows is found within the patience. The
+// others have the default: what only the periodic comparison puts right is then not put right in time.
+const looking = 5
+
+// What the flags list as copied, some of it in vain.
+var (
+	copiedLabels      = []string{"team", "app.kubernetes.io/*", "helm.sh/chart"}
+	copiedAnnotations = []string{"example.com/*", "argocd.argoproj.io/*", "kustomize.toolkit.fluxcd.io/*"}
+)
+
+// flagsOf returns the flags of a profile.
+func flagsOf(profile, pruneLimit int) model.Flags {
+	f := profiles[profile%len(profiles)]
+	f.Instance, f.PruneLimit = instance.Instance, pruneLimit
+	if f.Excluded == nil {
+		f.Excluded = []string{"kube-*"}
+	}
+	return f
+}
+
+// argsOf returns the arguments that set the flags.
+func argsOf(f model.Flags) []string {
+	args := []string{"--instance=" + f.Instance, fmt.Sprintf("--prune-limit=%d%%", f.PruneLimit)}
+	lists := []struct {
+		flag   string
+		values []string
+	}{
+		{"namespace-prefix", f.Prefixes}, {"exclude-namespace", f.Excluded}, {"source-namespace", f.SourceNamespaces},
+		{"copy-label", f.CopyLabels}, {"copy-annotation", f.CopyAnnotations},
+	}
+	for _, list := range lists {
+		for _, value := range list.values {
+			args = append(args, "--"+list.flag+"="+value)
+		}
+	}
+	if f.AllNamespaces {
+		args = append(args, "--all-namespaces")
+	}
+	return args
+}
+
+// electing are the arguments of replicas that elect a leader, with times short enough for pauses to outlast them.
+var electing = []string{
+	"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s",
+	"--leader-elect-retry-period=500ms",
+}
+
+// notServing turns ports off, which several on one machine would fight over, as far as the binary has them.
+var notServing = []string{"--metrics-bind-address=0"}
+
+// fleet are the replicas of the controller: two, if it can elect a leader.
+type fleet struct {
+	installed *shipped.Installation
+	replicas  []*replica
+	fixed     []string // arguments besides those of the flags
+	elects    bool
+
+	mu       sync.Mutex
+	flags    model.Flags
+	looks    bool          // with a short resync period
+	inForce  []model.Flags // all that were since the round began
+	started  int           // processes, in all
+	problems []string
+	broken   context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
+}
+
+// newFleet starts no controller yet. The arguments depend on which flags the binary has.
+func newFleet(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation, binary, verbosity string, seed uint64) (*fleet, error) {
+	help, err := c.Command(ctx, binary, "--help").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask the controller for its flags: %w", err)
+	}
+	f := &fleet{installed: installed, elects: strings.Contains(string(help), "--leader-elect ")}
+	f.fixed = append(f.fixed, "-v="+verbosity)
+	for _, arg := range notServing {
+		if flag, _, _ := strings.Cut(arg, "="); strings.Contains(string(help), flag) {
+			f.fixed = append(f.fixed, arg)
+		}
+	}
+	size := 1
+	if f.elects {
+		size = 2
+		f.fixed = append(f.fixed, electing...)
+	}
+	for i := range size {
+		r, err := newReplica(f, c.Dir(), i, seed)
+		if err != nil {
+			return nil, err
+		}
+		f.replicas = append(f.replicas, r)
+	}
+	return f, nil
+}
+
+// of returns the replicas that a step is about: one by its number, or all.
+func (f *fleet) of(on string) []*replica {
+	if i, err := strconv.Atoi(on); err == nil {
+		i %= len(f.replicas)
+		return f.replicas[i : i+1]
+	}
+	return f.replicas
+}
+
+// args are the arguments of the Deployment, without its prefix and its choice about the election, and ours.
+func (f *fleet) args() []string {
+	shippedArgs := slices.DeleteFunc(slices.Clone(f.installed.Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--namespace-prefix=")
+	})
+	args := slices.Concat(shippedArgs, f.fixed, argsOf(f.flags))
+	if f.looks {
+		args = append(args, "--resync-period=15s")
+	}
+	return args
+}
+
+// restart stops all replicas and starts them with other flags.
+func (f *fleet) restart(ctx context.Context, flags model.Flags, looks bool) error {
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+	}
+	for _, r := range f.replicas {
+		r.stop(ctx)
+	}
+	f.mu.Lock()
+	f.flags, f.looks, f.inForce = flags, looks, append(f.inForce, flags)
+	f.mu.Unlock()
+	for _, r := range f.replicas {
+		if err := r.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends all controllers and their proxies.
+func (f *fleet) close() {
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		r.kill()
+		r.mu.Unlock()
+		_ = r.proxy.Close() // the connections that it complains of are those that it ended
+	}
+}
+
+// heal ends all faults of the ways to the API server.
+func (f *fleet) heal() {
+	for _, r := range f.replicas {
+		r.proxy.Heal()
+	}
+}
+
+// begin begins a round: flags of before are out of force. broken is called when a controller turns out to be broken.
+func (f *fleet) begin(broken context.CancelCauseFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = broken
+	f.inForce = []model.Flags{f.flags}
+}
+
+// allows reports whether any of the flags that were in force since the round began allow copies there.
+func (f *fleet) allows(namespace string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.inForce, func(flags model.Flags) bool { return flags.AllowsTarget(namespace) })
+}
+
+func (f *fleet) problem(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.problems = append(f.problems, fmt.Sprintf(format, args...))
+	if f.broken != nil {
+		f.broken(errors.New("a controller is broken"))
+	}
+}
+
+// takeProblems returns what went wrong with the processes themselves, once.
+func (f *fleet) takeProblems() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.problems
+	f.problems = nil
+	return out
+}
+
+// oldest returns when the oldest of the running processes was started.
+func (f *fleet) oldest() time.Time {
+	var oldest time.Time
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		if oldest.IsZero() || r.since.Before(oldest) {
+			oldest = r.since
+		}
+		r.mu.Unlock()
+	}
+	return oldest
+}
+
+// starts returns how many processes were started in all.
+func (f *fleet) starts() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.started
+}
+
+// replica is one process of the controller after the other, behind a proxy of its own.
+type replica struct {
+	fleet *fleet
+	id    int
+	proxy *faultproxy.Proxy
+
+	mu      sync.Mutex // held by who signals, stops or starts the process
+	process *shipped.Process
+	since   time.Time
+	asked   *shipped.Process // to end
+	logs    []string         // of ended processes, the last ones
+}
+
+func newReplica(f *fleet, dir string, id int, seed uint64) (*replica, error) {
+	dir = filepath.Join(dir, fmt.Sprintf("replica-%d", id))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	p, err := faultproxy.Start(faultproxy.Options{
+		Kubeconfig: f.installed.Kubeconfig, Dir: dir, Rand: rand.New(rand.NewPCG(seed, uint64(id))),
+	})
+	return &replica{fleet: f, id: id, proxy: p}, err
+}
+
+// environment has the controller find out within seconds that nothing comes on a connection, instead of within a
+// minute, and has it panic if it changes an object of its cache.
+var environment = []string{
+	"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1", "KUBE_CACHE_MUTATION_DETECTOR=true",
+}
+
+// start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
+func (r *replica) start() error {
+	p, err := r.fleet.installed.Start(shipped.RunOptions{
+		Replace: true, Args: r.fleet.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(),
+	})
+	if err != nil {
+		return err
+	}
+	r.process, r.since = p, time.Now()
+	r.fleet.mu.Lock()
+	r.fleet.started++
+	r.fleet.mu.Unlock()
+	go r.watch(p)
+	return nil
+}
+
+// broken is what a controller prints that has a fault of its own.
+var broken = regexp.MustCompile(`(?m)^(panic|fatal error):|DATA RACE|Observed a panic`)
+
+// watch waits for the end of the process, which has to be one that was asked for, or a lost lease.
+func (r *replica) watch(p *shipped.Process) {
+	<-p.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs = append(r.logs, p.Log())
+	r.logs = r.logs[max(0, len(r.logs)-3):]
+	if found := broken.FindString(p.Log()); found != "" {
+		r.fleet.problem("replica %d printed %q:\n%s", r.id, found, tail(p.Log(), 40))
+	}
+	if r.asked == p || r.process != p {
+		return
+	}
+	if lost := p.ExitCode() == 1 && r.fleet.elects; !lost {
+		r.fleet.problem("replica %d ended by itself with exit code %d:\n%s", r.id, p.ExitCode(), tail(p.Log(), 20))
+		return
+	}
+	if err := r.start(); err != nil {
+		r.fleet.problem("replica %d: %v", r.id, err)
+	}
+}
+
+// stopPatience is how long a controller may take to stop under faults, before it is killed as a kubelet does.
+const stopPatience = 10 * time.Second
+
+// stop asks the process to stop. The mutex is held.
+func (r *replica) stop(ctx context.Context) {
+	if r.process == nil {
+		return
+	}
+	r.asked = r.process
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	err := r.process.Stop(ctx)
+	select {
+	case <-r.process.Done():
+		lost := r.process.ExitCode() == 1 && r.fleet.elects
+		young := r.process.ExitCode() == -1 // the signal came before it could listen
+		if err != nil && !lost && !young {
+			r.fleet.problem("replica %d stopped with exit code %d: %v\n%s", r.id, r.process.ExitCode(), err, tail(r.process.Log(), 20))
+		}
+	default:
+		r.process.Kill()
+	}
+}
+
+// kill kills the process. The mutex is held.
+func (r *replica) kill() {
+	if r.process != nil {
+		r.asked = r.process
+		r.process.Kill()
+	}
+}
+
+// pause stops the process where it stands until ctx or the time ends.
+func (r *replica) pause(ctx context.Context, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.process.Signal(syscall.SIGSTOP) // fails if it has just ended
+	_ = sleep(ctx, d)
+	_ = r.process.Signal(syscall.SIGCONT)
+}
+
+// log returns the last lines of the present process and of those before.
+func (r *replica) log(lines int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := strings.Join(r.logs, "--- the next process ---\n")
+	if r.process != nil {
+		all += "--- the present process ---\n" + r.process.Log()
+	}
+	return tail(all, lines)
+}
+
+func tail(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// present returns the flags in force.
+func (f *fleet) present() model.Flags {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flags
+}
+
+// changed reports whether the flags have changed since the round began.
+func (f *fleet) changed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.inForce) > 1
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+)
+
+// rage runs the rounds on one cluster. If one fails it tells what happened and looks for less that fails as well.
+func rage(ctx context.Context, o settings, rounds []round) error {
+	s, err := newStorm(ctx, o)
+	if err != nil {
+		return err
+	}
+	failed, err := s.weatherAll(ctx, rounds)
+	s.summary()
+	if err == nil || ctx.Err() != nil {
+		return joinClose(err, s)
+	}
+	err = fmt.Errorf("seed %d, round %d: %w", o.seed, failed+1, err)
+	// As it happened, for a replay has less to choose.
+	r := round{calm: rounds[failed].calm, steps: s.round.happened}
+	s.tell(r, err)
+	given := s.given
+	if err := s.close(); err != nil {
+		fmt.Fprintln(o.out, err)
+	}
+	if o.shrink > 0 {
+		shrink(ctx, o, given, r)
+	}
+	return err
+}
+
+// weatherAll runs the rounds, and returns the index of the first that fails, with its error.
+func (s *storm) weatherAll(ctx context.Context, rounds []round) (failed int, err error) {
+	began := time.Now()
+	for n, r := range rounds {
+		if !r.calm {
+			s.counts.round()
+			if s.given, err = s.take(ctx); err != nil {
+				return n, err
+			}
+		}
+		if err := s.weather(ctx, r); err != nil {
+			return n, err
+		}
+		if !r.calm {
+			fmt.Fprintf(s.out, "%8s  seed %d, round %d of %d: all is what the model says, and quiet\n",
+				time.Since(began).Round(time.Second), s.seed, n+1, len(rounds))
+		}
+	}
+	return 0, nil
+}
+
+// summary prints the counts.
+func (s *storm) summary() {
+	for _, r := range s.fleet.replicas {
+		for kind, n := range r.proxy.Counts() {
+			s.counts.effects[string(kind)] += n
+		}
+	}
+	s.counts.print(s.out)
+}
+
+// tell prints what is known of a round that failed, and keeps the logs if there is a folder for them.
+func (s *storm) tell(r round, err error) {
+	fmt.Fprintf(s.out, "\n%v\n\nThe steps of that round, behind what was there before:\n\n", err)
+	_ = writeRounds(s.out, []round{s.given, r}) // to somebody who does not listen
+	for _, r := range s.fleet.replicas {
+		log := r.log(1 << 30)
+		fmt.Fprintf(s.out, "\nReplica %d printed last:\n%s\n", r.id, tail(log, 40))
+		if s.dump != "" {
+			file := filepath.Join(s.dump, fmt.Sprintf("seed-%d-replica-%d.log", s.seed, r.id))
+			if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+				fmt.Fprintln(s.out, err)
+			}
+		}
+	}
+}
+
+// contentMark is the annotation on what users write that says which content it has, so that it can be written again.
+const contentMark = "storm.example.com/content"
+
+// take returns, as a calm round, what users have put into the cluster, so that a round can be replayed without those
+// before it. What it cannot tell is what a copy went through.
+func (s *storm) take(ctx context.Context) (round, error) {
+	now, err := s.live(ctx)
+	if err != nil {
+		return round{}, err
+	}
+	out := round{calm: true}
+	for _, name := range slices.Concat(homes, targets) {
+		if ns := now.Namespaces[name]; ns != nil && !model.Terminating(ns) {
+			st := newStep("create-namespace", name)
+			for _, k := range []string{model.Label, "tier"} {
+				if v, ok := ns.Labels[k]; ok {
+					st = st.with(labelArg+k, v)
+				}
+			}
+			out.steps = append(out.steps, st)
+		}
+	}
+	var theirs []*corev1.ConfigMap
+	for key, cm := range now.ConfigMaps {
+		if onStage(key) && !ours(cm) && cm.DeletionTimestamp == nil {
+			theirs = append(theirs, cm)
+		}
+	}
+	slices.SortFunc(theirs, func(a, b *corev1.ConfigMap) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+a.Name, b.Namespace+b.Name))
+	})
+	latest := map[string]time.Time{}
+	for _, cm := range theirs {
+		st := again(cm)
+		if known, ok := latest[cm.Name]; ok && known.Before(cm.CreationTimestamp.Time) {
+			st.gap = 1100 * time.Millisecond // who is older counts, in full seconds
+		}
+		latest[cm.Name] = cm.CreationTimestamp.Time
+		out.steps = append(out.steps, st)
+	}
+	// Behind the sources, so that copies that were there for other flags come to be there.
+	if profile := s.profile; profile != 0 {
+		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, "100"))
+	}
+	return out, nil
+}
+
+// again returns the step that creates an object as it is.
+func again(cm *corev1.ConfigMap) step {
+	st := newStep("create-foreign", model.KeyOf(cm).String()).with(contentArg, cmp.Or(cm.Annotations[contentMark], "small:0"))
+	if source(cm) {
+		st.kind = "create-source"
+	}
+	for k, v := range cm.Labels {
+		st = st.with(labelArg+k, v)
+	}
+	for k, v := range cm.Annotations {
+		if k != contentMark {
+			st = st.with(annotationArg+k, v)
+		}
+	}
+	if immutable(cm) {
+		st = st.with(immutableArg, "")
+	}
+	if len(cm.Finalizers) > 0 {
+		st = st.with(finalizerArg, "on")
+	}
+	return st
+}

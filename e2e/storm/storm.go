@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+)
+
+// settings say how a storm is made.
+type settings struct {
+	controller, manifests string
+	seed                  uint64
+	verbosity             string        // of the controller's log
+	quiet                 time.Duration // for which nothing may be written after a storm
+	patience              time.Duration // in which the cluster has to be what the model says
+	rounds, operations    int           // operations in each round
+	shrink                time.Duration // how long to look for a shorter list of steps that fails
+	dump                  string        // a folder for the logs of a round that failed; empty: none
+	out                   io.Writer
+}
+
+// storm is a cluster with the controller, and all that happens to it.
+type storm struct {
+	settings
+	cluster *cluster.Cluster
+	fleet   *fleet
+	users   *users
+	seen    *outside.Observer
+	history *history
+	counts  *counts
+	stop    context.CancelFunc // of the watches
+	plane   sync.Mutex         // held by who stops and starts the API server
+
+	// Of the moment of quiet before.
+	released map[types.UID]bool
+	settled  map[model.Key]bool // places with a copy that was in line
+
+	restarting sync.Mutex // held by who changes the flags
+
+	profile int   // of the flags
+	blocked bool  // by the brake
+	given   round // what had been there before the last round began
+	round   *course
+}
+
+// course is what has been found out about the round that is under way.
+type course struct {
+	happened []step // as they happened: on what they did
+	mark     cluster.Mark
+	start    map[model.Key]*corev1.ConfigMap // what was there at its beginning, without payload
+	closing  map[string]bool                 // namespaces that were being deleted then
+	starts   int                             // processes that had been started by then
+	healed   time.Time                       // when the last fault was over
+}
+
+// newStorm starts a cluster, installs the controller and runs it. When it fails it leaves nothing behind.
+func newStorm(ctx context.Context, o settings) (*storm, error) {
+	c, err := cluster.Start(ctx, cluster.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &storm{settings: o, cluster: c, counts: newCounts(), released: map[types.UID]bool{}, settled: map[model.Key]bool{}}
+	if err := s.setUp(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *storm) setUp(ctx context.Context) error {
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	installed, err := shipped.Install(ctx, s.cluster, s.manifests, s.controller)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(s.cluster.Admin())
+	if err != nil {
+		return err
+	}
+	s.users, s.history = newUsers(client), newHistory(client)
+	if s.seen, err = outside.Observe(watching, client); err != nil {
+		return err
+	}
+	go s.history.follow(watching)
+	if s.fleet, err = newFleet(ctx, s.cluster, installed, s.controller, s.verbosity, s.seed); err != nil {
+		return err
+	}
+	return s.restart(ctx, 0, 100)
+}
+
+// close ends everything.
+func (s *storm) close() error {
+	if s.fleet != nil {
+		s.fleet.close()
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	return s.cluster.Stop()
+}
+
+// restart starts all controllers anew with other flags.
+func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
+	s.restarting.Lock()
+	defer s.restarting.Unlock()
+	flags, blocked := flagsOf(profile, pruneLimit), false
+	if flags.PruneLimit < 100 { // and only when nothing else happens, so that it is known what the brake sees
+		now, err := s.live(ctx)
+		if err != nil {
+			return err
+		}
+		blocked = flags.Brake(now)
+	}
+	s.profile, s.blocked = profile, blocked
+	if blocked {
+		s.counts.brake()
+	}
+	return s.fleet.restart(ctx, flags, profile == looking)
+}
+
+// weather runs one round: it has the steps happen, waits for what the model says, and for quiet, and judges what
+// was done to whom. Its error is what was wrong.
+func (s *storm) weather(ctx context.Context, r round) error {
+	whole, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := s.begin(ctx, stop); err != nil {
+		return err
+	}
+	errs := []error{s.happen(whole, r)}
+	s.round.healed = time.Now()
+	quiet := s.quiet
+	if r.calm {
+		quiet = time.Second // the storm that follows has the long one
+	}
+	if whole.Err() == nil {
+		errs = append(errs, s.becomeQuiet(whole, quiet))
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, p := range slices.Concat(s.judge(), s.fleet.takeProblems()) {
+		errs = append(errs, errors.New(p))
+	}
+	return errors.Join(errs...)
+}
+
+// begin takes down where things stand.
+func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error {
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	mark, err := s.cluster.Audit().Mark()
+	if err != nil {
+		return err
+	}
+	s.users.forget()
+	s.history.takeRound()
+	s.fleet.begin(broken)
+	s.round = &course{mark: mark, start: s.history.present(), closing: map[string]bool{}, starts: s.fleet.starts()}
+	for name, ns := range s.observed().Namespaces {
+		s.round.closing[name] = model.Terminating(ns)
+	}
+	return nil
+}
+
+// lanes is how many operations may happen at the same time. Those on the same object follow each other.
+const lanes = 8
+
+// happen has the steps happen and returns when all faults are over.
+func (s *storm) happen(ctx context.Context, r round) error {
+	faulty, heal := context.WithCancel(ctx)
+	defer heal()
+	var operating, failing sync.WaitGroup
+	s.round.happened = slices.Clone(r.steps)
+	var queues [lanes]chan *step
+	problems := make(chan error, len(r.steps))
+	for i := range queues {
+		queues[i] = make(chan *step, len(r.steps))
+		operating.Go(func() {
+			for st := range queues[i] {
+				problems <- s.operate(ctx, st)
+			}
+		})
+	}
+	for i := range s.round.happened {
+		st := &s.round.happened[i]
+		if err := sleep(ctx, st.gap); err != nil {
+			break
+		}
+		do := faults[st.kind]
+		switch {
+		case do == nil && r.calm:
+			problems <- s.operate(ctx, st)
+		case do == nil:
+			queues[hash(st.on)%lanes] <- st
+		case r.calm:
+			problems <- s.fail(ctx, do, *st)
+		default:
+			failing.Go(func() { problems <- s.fail(faulty, do, *st) })
+		}
+	}
+	for i := range queues {
+		close(queues[i])
+	}
+	operating.Wait()
+	heal()
+	failing.Wait()
+	s.fleet.heal()
+	close(problems)
+	return joined(problems)
+}
+
+func joined(problems <-chan error) error {
+	var errs []error
+	for err := range problems {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func hash(text string) uint32 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, text) // does not fail
+	return h.Sum32()
+}
+
+// operate carries out an operation and counts it. That there was nothing to act on is no error; if something else
+// serves as well, it is done to that, and the step says so from then on.
+func (s *storm) operate(ctx context.Context, st *step) error {
+	op := operations[st.kind]
+	err := op.do(ctx, s, *st)
+	if errors.Is(err, errMiss) {
+		if other, ok := s.instead(op, *st); ok {
+			*st = other
+			err = op.do(ctx, s, other)
+		}
+	}
+	s.counts.operation(st.kind, err)
+	if err == nil || errors.Is(err, errMiss) || errors.Is(err, errUnsure) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", *st, err)
+}
+
+func (s *storm) fail(ctx context.Context, do fault, st step) error {
+	s.counts.fault(st.kind)
+	if err := do(ctx, s, st); err != nil {
+		return fmt.Errorf("%s: %w", st, err)
+	}
+	return nil
+}
+
+// withoutAPIServer stops the API server and starts it again. Users do nothing meanwhile, and not before the history
+// is told again, so that whatever it does not show was done by the controller.
+func (s *storm) withoutAPIServer(ctx context.Context, stop func() error) error {
+	ctx = context.WithoutCancel(ctx)
+	s.plane.Lock()
+	defer s.plane.Unlock()
+	s.users.api.Lock()
+	defer s.users.api.Unlock()
+	if err := stop(); err != nil {
+		return err
+	}
+	if err := s.cluster.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	return s.catchUp(ctx)
+}
+
+// compact has etcd forget what was. That it has done so already, by itself or for another fault, is no error.
+func (s *storm) compact(ctx context.Context) error {
+	err := s.cluster.Compact(context.WithoutCancel(ctx))
+	if err != nil && strings.Contains(err.Error(), "has been compacted") {
+		return nil
+	}
+	return err
+}
+
+// catchUp waits until the watches from outside have shown all that was done before.
+func (s *storm) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	barrier, err := s.barrier(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.history.await(ctx, barrier); err != nil {
+		return err
+	}
+	return s.seen.Eventually(ctx, s.patience, func() error {
+		if !s.seen.HasSeen(barrier) {
+			return errors.New("the watch from outside is behind")
+		}
+		return nil
+	})
+}
+
+// barrier writes a ConfigMap that has no other purpose, behind all writes before.
+func (s *storm) barrier(ctx context.Context) (*corev1.ConfigMap, error) {
+	api := s.users.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "barrier"}, Data: map[string]string{"time": time.Now().String()}}
+	made, err := api.Update(ctx, cm, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return api.Create(ctx, cm, metav1.CreateOptions{})
+	}
+	return made, err
+}
+
+// stage are all namespaces in which something may happen.
+var stage = slices.Concat(homes, targets, []string{metav1.NamespaceDefault, "mirror-system"})
+
+// observed returns the state of the stage as the watch from outside shows it.
+func (s *storm) observed() model.State {
+	now := model.State{Namespaces: map[string]*corev1.Namespace{}, ConfigMaps: map[model.Key]*corev1.ConfigMap{}}
+	for _, namespace := range stage {
+		if ns := s.seen.Namespace(namespace); ns != nil {
+			now.Namespaces[namespace] = ns
+		}
+		for _, name := range names {
+			if cm := s.seen.ConfigMap(namespace, name); cm != nil {
+				now.ConfigMaps[model.Key{Namespace: namespace, Name: name}] = cm
+			}
+		}
+	}
+	return now
+}
+
+// live returns the state of the whole cluster as the API server has it.
+func (s *storm) live(ctx context.Context) (model.State, error) {
+	now := model.State{Namespaces: map[string]*corev1.Namespace{}, ConfigMaps: map[model.Key]*corev1.ConfigMap{}}
+	namespaces, err := s.users.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return now, err
+	}
+	for i := range namespaces.Items {
+		now.Namespaces[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	configMaps, err := s.users.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return now, err
+	}
+	for i := range configMaps.Items {
+		now.ConfigMaps[model.KeyOf(&configMaps.Items[i])] = &configMaps.Items[i]
+	}
+	return now, nil
+}
