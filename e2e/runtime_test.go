@@ -30,6 +30,38 @@ func (w *world) createMany(n int) []string {
 	return all
 }
 
+// TestC36Fight changes a copy back each time it was put right: that is told and slows down, at that target alone, and when
+// the other side stops it is put right.
+func TestC36Fight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	p := w.start("--metrics-bind-address=127.0.0.1:0")
+	source := w.createSource(w.home, "settings")
+	w.waitInLine(source, a, b)
+	mark := w.auditMark()
+	spoilt := 0
+	for ; w.reasons(w.home, "settings")["Fight"] == 0; spoilt++ {
+		if spoilt == 40 {
+			t.Fatal("put right 40 times and no word of a fight")
+		}
+		w.edit(a, "settings", withData(map[string]string{"key": fmt.Sprintf("spoilt-%d", spoilt)}))
+		w.eventually("it is put right, or a fight is told", func() error {
+			if w.reasons(w.home, "settings")["Fight"] > 0 {
+				return nil
+			}
+			return w.inLine(source, a)
+		})
+	}
+	w.waitMetrics("the fight", p, map[string]float64{`mirror_fights`: 1})
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "changed"}))
+	w.waitInLine(source, b)
+	w.waitInLine(source, a)
+	if repairs := len(writesTo(w.requestsSince(mark), "settings")); repairs > spoilt+2 {
+		t.Errorf("%d writes for %d times that it was spoilt, and a change in two namespaces", repairs, spoilt)
+	}
+}
+
 // TestC38UpdatesInARow changes a source a hundred times in a row: the last state is everywhere in the end, and the
 // controller has looked at its targets once for each update at most, and once for each write of its own that it saw.
 func TestC38UpdatesInARow(t *testing.T) {
