@@ -69,14 +69,19 @@ var (
 	watches = []string{"watch", "list"}
 )
 
-// faultTable are the faults and how often each is drawn.
-var faultTable = []row{
+// wireTable are the faults on the way to the API server, and how often each is drawn.
+var wireTable = []row{
 	{30, drawer.requestFault},
 	{4, func(d drawer) step { return d.watchFault("end-watches") }},
 	{4, func(d drawer) step { return d.watchFault("cut-watches") }},
 	{4, func(d drawer) step { return d.watchFault("expire-watches") }},
 	{4, func(d drawer) step { return d.onReplica("break-connections") }},
 	{3, func(d drawer) step { return d.onReplica("lose-connections") }},
+	{4, func(d drawer) step { return newStep("compact", "-") }},
+}
+
+// faultTable are all faults.
+var faultTable = append([]row{
 	{5, func(d drawer) step { return d.lasting(d.onReplica("silence"), time.Second, 5*time.Second) }},
 	{7, func(d drawer) step { return d.onReplica("kill") }},
 	{4, func(d drawer) step { return d.onReplica("stop") }},
@@ -85,8 +90,7 @@ var faultTable = []row{
 	{2, func(d drawer) step { return newStep("restart-apiserver", "-") }},
 	{1, func(d drawer) step { return newStep("kill-apiserver", "-") }},
 	{2, func(d drawer) step { return d.lasting(newStep("pause-apiserver", "-"), time.Second, 4*time.Second) }},
-	{4, func(d drawer) step { return newStep("compact", "-") }},
-}
+}, wireTable...)
 
 // onReplica draws which replicas a fault hits.
 func (d drawer) onReplica(kind string) step { return newStep(kind, one(d, []string{"0", "1", "*"})) }

@@ -95,7 +95,7 @@ func (j *judgement) needed(t transition) {
 	if t.gap || j.fleet.changed() || j.disturbedNamespace(t.key.Namespace) {
 		return
 	}
-	if j.settled[t.key] && !j.usersTouched(t.key) {
+	if j.round.settled[t.key] && !j.usersTouched(t.key) {
 		j.problem(t, "written without need")
 	}
 	if owner, ok := j.frozenOwner(t); ok {
@@ -142,7 +142,7 @@ func (j *judgement) frozenOwner(t transition) (model.Key, bool) {
 // robbed returns the source from which a copy went to another, if it claimed the place all the time or was frozen,
 // and no other source of the name changed: then it still has precedence.
 func (j *judgement) robbed(t transition) (model.Key, bool) {
-	if t.appeared() || t.after == nil || !j.settled[t.key] || !ours(j.round.start[t.key]) || !ours(t.before) {
+	if t.appeared() || t.after == nil || !j.round.settled[t.key] || !ours(t.before) || j.round.start[t.key] == nil {
 		return model.Key{}, false
 	}
 	holder, _ := instance.Ours(j.round.start[t.key])

@@ -66,6 +66,7 @@ type course struct {
 	mark     cluster.Mark
 	start    map[model.Key]*corev1.ConfigMap // what was there at its beginning, without payload
 	closing  map[string]bool                 // namespaces that were being deleted then
+	settled  map[model.Key]bool              // places with a copy that was in line then
 	starts   int                             // processes that had been started by then
 	healed   time.Time                       // when the last fault was over
 }
@@ -173,7 +174,7 @@ func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error
 	s.users.forget()
 	s.history.takeRound()
 	s.fleet.begin(broken)
-	s.round = &course{mark: mark, start: s.history.present(), closing: map[string]bool{}, starts: s.fleet.starts()}
+	s.round = &course{mark: mark, start: s.history.present(), closing: map[string]bool{}, settled: s.settled, starts: s.fleet.starts()}
 	for name, ns := range s.observed().Namespaces {
 		s.round.closing[name] = model.Terminating(ns)
 	}
