@@ -36,11 +36,8 @@ func drawRound(seed uint64, number, operations int) []round {
 	switch {
 	case number == 0:
 		out = append(out, round{calm: true, steps: d.beginning()})
-	case d.IntN(8) == 0:
-		// A storm of takeovers behind a brake that holds would be judged by nobody knows which moment: it is lifted.
-		braked := d.flags(50)
-		lifted := newStep(braked.kind, braked.on).with(profileArg, braked.args.Get(profileArg)).with(limitArg, "100")
-		out = append(out, round{calm: true, steps: []step{braked}}, round{calm: true, steps: []step{lifted}})
+	case d.IntN(6) == 0:
+		out = append(out, d.brake()...)
 	}
 	return append(out, round{steps: d.storm(operations)})
 }
@@ -55,6 +52,22 @@ func (d drawer) beginning() []step {
 		out = append(out, d.createSource())
 	}
 	return out
+}
+
+// brake draws calm rounds that fill the cluster, change the flags so that many copies lie outside, behind the brake,
+// and lift the brake: what a storm of takeovers would do behind a brake that holds, nobody could say.
+func (d drawer) brake() []round {
+	fill := []step{newStep("flags", "-").with(profileArg, "0").with(limitArg, "100")}
+	for _, ns := range slices.Concat(homes, targets) {
+		fill = append(fill, newStep("create-namespace", ns), newStep("label-namespace", ns).with(labelArg+model.Label, ""))
+	}
+	for _, name := range names {
+		fill = append(fill, d.content(newStep("create-source", homes[0]+"/"+name)).with(labelArg+model.Label, model.Source))
+	}
+	profile := strconv.Itoa(1 + d.IntN(len(profiles)-1))
+	braked := newStep("flags", "-").with(profileArg, profile).with(limitArg, "50")
+	lifted := newStep("flags", "-").with(profileArg, profile).with(limitArg, "100")
+	return []round{{calm: true, steps: fill}, {calm: true, steps: []step{braked}}, {calm: true, steps: []step{lifted}}}
 }
 
 // storm draws about so many operations, and faults among them.

@@ -39,7 +39,7 @@ func TestStorm(t *testing.T) {
 func TestStepsAreText(t *testing.T) {
 	kinds := map[string]bool{}
 	var drawn []round
-	for n := range 60 {
+	for n := range 200 {
 		drawn = append(drawn, drawRound(7, n, 50)...)
 	}
 	var text bytes.Buffer
