@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -28,28 +29,26 @@ var (
 // drawer draws from a seed what is to happen.
 type drawer struct{ *rand.Rand }
 
-// drawRound returns the rounds of a number: the storm, and a calm one before it now and then. They follow from the
+// drawRound returns the rounds of a number: the storm, and calm ones before it now and then. They follow from the
 // seed and the number alone.
 func drawRound(seed uint64, number, operations int) []round {
 	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
 	var out []round
-	switch {
-	case number == 0:
-		out = append(out, round{calm: true, steps: d.beginning()})
-	case d.IntN(6) == 0:
-		out = append(out, d.brake()...)
+	if d.IntN(5) == 0 {
+		out = d.brake()
 	}
 	return append(out, round{steps: d.storm(operations)})
 }
 
-// beginning lays out the cluster.
-func (d drawer) beginning() []step {
-	var out []step
+// drawBeginning returns the round that lays out the cluster.
+func drawBeginning(seed uint64) round {
+	d := drawer{rand.New(rand.NewPCG(seed, math.MaxUint64))}
+	out := round{calm: true}
 	for _, ns := range slices.Concat(homes, targets) {
-		out = append(out, newStep("create-namespace", ns))
+		out.steps = append(out.steps, newStep("create-namespace", ns))
 	}
 	for range 15 {
-		out = append(out, d.createSource())
+		out.steps = append(out.steps, d.createSource())
 	}
 	return out
 }

@@ -27,6 +27,7 @@ func (s *storm) judge() []string {
 	for _, t := range j.controllers {
 		j.rightful(t)
 		j.needed(t)
+		j.braked(t)
 	}
 	j.audited()
 	return j.problems
@@ -109,6 +110,17 @@ func (j *judgement) needed(t transition) {
 	}
 	if steady := j.steady(t); steady != "" {
 		j.problem(t, "deleted, and "+steady+" wanted it all the time")
+	}
+}
+
+// braked finds what was deleted because a flag had changed, where the brake blocks that.
+func (j *judgement) braked(t transition) {
+	if !j.blocked || !t.ended() || !ours(t.before) {
+		return
+	}
+	owner, _ := instance.Ours(t.before)
+	if cm := j.history.present()[owner]; cm != nil && j.fleet.present().Outside(cm, t.key.Namespace) {
+		j.problem(t, "deleted behind the brake")
 	}
 }
 

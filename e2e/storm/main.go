@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.DurationVar(&o.quiet, "quiet", 30*time.Second, "the time after each round in which nothing may be written")
 	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which the cluster has to be what the model says")
 	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
+	fs.IntVar(&o.first, "first", 0, "the number of the first round: several storms can share the rounds of a seed")
 	fs.IntVar(&o.operations, "operations", 50, "how many operations in a round")
 	fs.DurationVar(&o.shrink, "shrink", 20*time.Minute, "how long to look for the shortest list of steps that fails; 0: not at all")
 	fs.StringVar(&o.dump, "dump", "", "a folder for the whole logs of the controllers, if a round fails")
@@ -96,11 +97,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return rage(ctx, o, planned)
 }
 
-// plan draws the rounds.
+// plan draws the rounds, behind one that lays out the cluster.
 func (o *settings) plan() ([]round, error) {
-	var out []round
+	out := []round{drawBeginning(o.seed)}
 	for n := range o.rounds {
-		out = append(out, drawRound(o.seed, n, o.operations)...)
+		out = append(out, drawRound(o.seed, o.first+n, o.operations)...)
 	}
 	return out, nil
 }

@@ -37,8 +37,8 @@ var (
 	narrowed which = func(cm *corev1.ConfigMap) bool {
 		return cm.Annotations[model.PrefixAnnotation]+cm.Annotations[model.SelectorAnnotation] != ""
 	}
-	held which = func(cm *corev1.ConfigMap) bool { return len(cm.Finalizers) > 0 }
-	any_ which = func(*corev1.ConfigMap) bool { return true }
+	held     which = func(cm *corev1.ConfigMap) bool { return len(cm.Finalizers) > 0 }
+	anything which = func(*corev1.ConfigMap) bool { return true }
 )
 
 func immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
@@ -74,7 +74,7 @@ func init() { // for they refer to parseStep, which refers to them
 		"release-copy": edit(ours), // our annotations are stripped
 		"promote-copy": edit(ours), // made a source
 		"freeze-copy":  edit(ours.and(mutable)),
-		"finalize":     edit(any_),
+		"finalize":     edit(anything),
 		"unfinalize":   edit(held),
 		"forge":        {do: putOrEdit},
 
@@ -181,7 +181,7 @@ func edit(of which) *operation {
 
 // putOrEdit changes what is there, whatever it is, or creates it.
 func putOrEdit(ctx context.Context, s *storm, st step) error {
-	if err := edit(any_).do(ctx, s, st); !errors.Is(err, errMiss) {
+	if err := edit(anything).do(ctx, s, st); !errors.Is(err, errMiss) {
 		return err
 	}
 	return put(ctx, s, st)

@@ -30,7 +30,8 @@ type settings struct {
 	verbosity             string        // of the controller's log
 	quiet                 time.Duration // for which nothing may be written after a storm
 	patience              time.Duration // in which the cluster has to be what the model says
-	rounds, operations    int           // operations in each round
+	first, rounds         int           // number of the first, and how many
+	operations            int           // in each round
 	shrink                time.Duration // how long to look for a shorter list of steps that fails
 	dump                  string        // a folder for the logs of a round that failed; empty: none
 	out                   io.Writer

@@ -94,6 +94,11 @@ func Asks(cm *corev1.ConfigMap) bool {
 // IsSource reports whether cm is a source.
 func (f Flags) IsSource(cm *corev1.ConfigMap) bool { return Asks(cm) && f.allowsSource(cm.Namespace) }
 
+// Outside reports whether a source asks for copies that the flags do not allow in a namespace of this name.
+func (f Flags) Outside(source *corev1.ConfigMap, namespace string) bool {
+	return Asks(source) && !(f.allowsSource(source.Namespace) && f.AllowsTarget(namespace))
+}
+
 // Adoptable reports whether cm, which is not ours, was handed over by its owner.
 func (f Flags) Adoptable(cm *corev1.ConfigMap) bool {
 	source := cm.Labels[Label] == Source && !namesItself(cm)

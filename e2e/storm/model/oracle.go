@@ -172,7 +172,7 @@ func wanted(v Verdict, p Past, have *corev1.ConfigMap) Verdict {
 
 // unwanted is the verdict on a place with a copy of ours that no source claims.
 func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, source *corev1.ConfigMap) Verdict {
-	outside := source != nil && Asks(source) && !(f.allowsSource(owner.Namespace) && f.AllowsTarget(have.Namespace))
+	outside := source != nil && f.Outside(source, have.Namespace)
 	switch {
 	case !Labelled(have) && (p.Unattended || p.Released[have.UID] || !p.LostLabel(have.UID)):
 		return v.allow("it may count as released", Absent, AsItWas)
