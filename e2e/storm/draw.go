@@ -176,10 +176,10 @@ var operationTable = []row{
 	}},
 	{4, func(d drawer) step { return newStep("unlabel-source", d.sourceKey()).with(dropLabel, model.Label) }},
 	{8, drawer.narrowSource},
-	{4, func(d drawer) step {
+	{9, func(d drawer) step {
 		return newStep("narrow-source", d.sourceKey()).with(annotationArg+model.SelectorAnnotation, "tier in (gold")
 	}},
-	{6, func(d drawer) step {
+	{9, func(d drawer) step {
 		return newStep("mend-source", d.sourceKey()).with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation)
 	}},
 	{9, drawer.markSource},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
@@ -169,13 +170,23 @@ func (s *storm) keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("after the time of quiet: %w", err)
 	}
-	s.released, s.settled = map[types.UID]bool{}, map[model.Key]bool{}
+	released := map[types.UID]bool{}
+	s.settled = map[model.Key]bool{}
 	for _, v := range verdicts {
-		have := now.ConfigMaps[v.Key]
-		if have != nil && !v.Obstructed() && v.Open() && !model.Labelled(have) {
-			s.released[have.UID] = true
+		if have := now.ConfigMaps[v.Key]; have != nil && s.mayBeReleased(v, have) {
+			released[have.UID] = true
 		}
 		s.settled[v.Key] = len(v.Allowed) == 1 && v.Allows(model.Copy)
 	}
+	s.released = released
 	return nil
+}
+
+// mayBeReleased reports whether the leader need not know of an object without label that it is ours, for it lost the
+// label before this leader began. That holds on while its source is frozen: nobody touches it then.
+func (s *storm) mayBeReleased(v model.Verdict, have *corev1.ConfigMap) bool {
+	if model.Labelled(have) || !v.Allows(model.AsItWas) {
+		return false
+	}
+	return v.Open() || s.released[have.UID] || s.past().Unattended
 }

@@ -71,7 +71,7 @@ func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 	defer u.mu.Unlock()
 	switch {
 	case err == nil:
-		if made != nil {
+		if made != nil && !wasLast(made) {
 			u.wrote[made.ResourceVersion] = true
 		}
 		return nil
@@ -80,6 +80,12 @@ func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 	}
 	u.unsure[key] = true
 	return fmt.Errorf("%w: %w", errUnsure, err)
+}
+
+// wasLast reports whether the write took the last finalizer from an object that was being deleted. There is no state
+// that it made: what the API server answers has the resourceVersion of the one before.
+func wasLast(made *corev1.ConfigMap) bool {
+	return made.DeletionTimestamp != nil && len(made.Finalizers) == 0
 }
 
 func isMiss(err error) bool {
