@@ -521,6 +521,8 @@ func (w *policed) confinedRows() []row {
 		{"copy with a broken source adopted", controller, teamA,
 			copied.but(handOver, withAnnotation(mirror.SourceAnnotation, "nonsense")), change(copied), ""},
 		{"restored backup changed", controller, teamA, restored, change(copied), notCopy},
+		{"copy of another source labelled as one adopted", controller, teamA,
+			copied.but(withAnnotation(mirror.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
 		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
 		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
 		{"source changed", controller, teamA, source, changeBy(other), notCopy},

@@ -283,7 +283,8 @@ func readMarks(cm *corev1.ConfigMap, instance string) (m marks) {
 		m.owner = from[0] + "/" + from[1]
 	}
 	handedOver := cm.Annotations["mirror-controller.github.io/adopt"] == "true"
-	m.adoptable = handedOver && !labelled && (!isCopy || ofOurInstance)
+	aSource, anothersCopy := labelled && !isCopy, isCopy && !ofOurInstance
+	m.adoptable = handedOver && !aSource && !anothersCopy
 	return m
 }
 

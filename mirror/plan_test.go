@@ -168,6 +168,8 @@ func TestDecide(t *testing.T) {
 			have: foreign(annotation(AdoptAnnotation, "true"), editData("key", "value"), immutable)},
 		"a source is not adopted": {sources: cms(src), ns: a, outcome: outcomeForeign,
 			have: foreign(annotation(AdoptAnnotation, "true"), label(DefaultLabel, SourceValue))},
+		"C02 what names itself as a copy is no source": {sources: cms(src), ns: a, op: opUpdate,
+			have: copyCM(r, src, "team-a", without(SourceAnnotation), annotation(AdoptAnnotation, "true"), label(DefaultLabel, SourceValue))},
 		"C04 target is a source itself":              {sources: cms(src, tenant), at: "team-b", ns: namespace("team-b"), have: tenant, outcome: outcomeForeign},
 		"C03 superseded source's copy is taken over": {sources: cms(src, tenant), ns: a, have: copyCM(r, tenant, "team-a"), op: opUpdate},
 		"C03 the winner's copy stays":                {sources: cms(src, tenant), ns: a, have: copyCM(r, src, "team-a"), outcome: outcomeSynced},

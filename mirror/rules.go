@@ -90,12 +90,16 @@ func (r *rules) sourceOf(cm *corev1.ConfigMap) (cache.ObjectName, bool) {
 	return cache.ObjectName{Namespace: namespace, Name: name}, true
 }
 
-// adoptable reports whether cm, which is not a copy of ours, was handed over to us by its owner. A source
-// and a copy of another instance cannot be.
+// adoptable reports whether cm, which is not a copy of ours, was handed over to us by its owner. A copy of another
+// instance cannot be, nor can a source: what names itself as a copy is none, whatever its label says.
 func (r *rules) adoptable(cm *corev1.ConfigMap) bool {
-	return cm.Annotations[AdoptAnnotation] == AdoptValue &&
-		cm.Labels[r.label] != SourceValue &&
-		(!namesItself(cm) || cm.Annotations[InstanceAnnotation] == r.instance)
+	if cm.Annotations[AdoptAnnotation] != AdoptValue {
+		return false
+	}
+	if namesItself(cm) {
+		return cm.Annotations[InstanceAnnotation] == r.instance
+	}
+	return cm.Labels[r.label] != SourceValue
 }
 
 // sameKey reports whether key is namespace/name, without building that string.
