@@ -315,8 +315,38 @@ func TestC35Paused(t *testing.T) {
 	}
 }
 
+// TestC35LeaseLost takes the way to its lease from the leader, while its writes get through and there is always something
+// to write: it stops because its lease is over, and for no other reason, before the other begins.
+func TestC35LeaseLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(20)
+	first, second, proxy := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
+	src := w.createSource(w.home, "settings")
+	change := func(i int) {
+		src = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
+		w.waitInLine(src, targets...)
+	}
+	proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}})
+	changes := 0
+	for ; !strings.Contains(second.Log(), leading); changes++ {
+		change(changes)
+	}
+	for i := range 20 { // for a first that goes on
+		change(changes + i)
+	}
+	w.exits(first)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	gap := w.inTurn(r[0], r[1])
+	t.Logf("%d changes until the other led; its first write came %v after the last one of the first", changes, gap)
+	if changes < 2 {
+		t.Error("the first had nothing to write")
+	}
+}
+
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
-// does not begin before.
+// brings the fan-out to its end.
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,9 +356,7 @@ func TestC35CutOff(t *testing.T) {
 	proxy.Silence()
 	w.exits(first)
 	w.waitInLine(src, targets...)
-	w.settle(targets[0])
-	r := w.records(first, second)
-	w.inTurn(r[0], r[1])
+	w.leads(second)
 }
 
 // TestC35LostConnections makes all connections of the leader half-open, as a firewall does that has forgotten them: it

@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// without returns the rules without the verbs on a resource of the core.
+// without returns the rules without the verbs on a resource.
 func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	for _, rule := range rules {
@@ -21,7 +21,9 @@ func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbac
 		if slices.Contains(rule.Resources, resource) {
 			rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return slices.Contains(verbs, verb) })
 		}
-		out = append(out, rule)
+		if len(rule.Verbs) > 0 {
+			out = append(out, rule)
+		}
 	}
 	return out
 }
@@ -164,6 +166,28 @@ func TestC37Writes(t *testing.T) {
 			} else {
 				w.waitInLine(src, a, b)
 			}
+		})
+	}
+}
+
+// TestC37Leases takes the rights on the lease from the controller: the log and /readyz say which, it is not ready, and it
+// mirrors when they are granted.
+func TestC37Leases(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"get", "create"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "a")
+			everywhere, atHome := w.shippedRules()
+			account := w.newAccount("confined", everywhere)
+			w.grant(account, w.home, without(atHome, "leases", verb))
+			p := w.startConfined(account, shipped.RunOptions{Args: []string{"--leader-elect", "--leader-elect-resource-namespace=" + w.home}})
+			w.waitReadiness(p, verb+"-leases")
+			w.waitLog(p, fmt.Sprintf(`cannot %s resource \"leases\"`, verb))
+			src := w.createSource(w.home, "settings")
+			w.setRules(account, append(everywhere, atHome...))
+			w.waitReadiness(p)
+			w.waitInLine(src, w.ns("a"))
 		})
 	}
 }

@@ -252,7 +252,7 @@ func refuseByPolicy(w *world, namespace string) (run shipped.RunOptions, lift fu
 				NamespaceSelector: onlyNamespace(namespace),
 				ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: writesOfConfigMaps}},
 			},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "whose", Expression: w.controllersAndProbes()}},
+			MatchConditions: w.controllersAndProbes(),
 			Validations:     []admissionregistrationv1.Validation{{Expression: "false", Message: "not in this house", Reason: &forbidden}},
 		},
 	}, metav1.CreateOptions{})

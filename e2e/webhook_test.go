@@ -25,6 +25,7 @@ type webhook struct {
 
 	mu    sync.Mutex
 	judge func(*admissionv1.AdmissionRequest) error
+	patch []byte // how it alters what is written, as a JSON patch; empty: not at all
 }
 
 // probeName begins the names of the ConfigMaps by which a test finds out that a webhook or a policy is in
@@ -36,22 +37,18 @@ const probeName = "admission-probe"
 func (w *world) startWebhook(namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
 	w.Helper()
 	h := &webhook{w: w, judge: judge}
-	server := httptest.NewTLSServer(h)
-	w.Cleanup(server.Close)
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	sideEffects, timeout := admissionregistrationv1.SideEffectClassNone, int32(30)
-	name := strings.ToLower(fmt.Sprintf("%s.%s.example.com", namespace, w.instance))
+	name, client := h.serve(namespace)
 	hooks := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := hooks.Create(w.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    name,
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
+			ClientConfig:            client,
 			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
 			NamespaceSelector:       onlyNamespace(namespace),
-			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "whose", Expression: w.controllersAndProbes()}},
-			SideEffects:             &sideEffects,
-			TimeoutSeconds:          &timeout,
+			MatchConditions:         w.controllersAndProbes(),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(webhookSeconds),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}, metav1.CreateOptions{})
@@ -63,8 +60,46 @@ func (w *world) startWebhook(namespace string, judge func(*admissionv1.Admission
 	return h
 }
 
-// writesOfConfigMaps and onlyNamespace confine webhooks and policies, controllersAndProbes is the CEL expression
-// that does so.
+// startAltering is startWebhook for one that alters what is written, by a JSON patch.
+func (w *world) startAltering(namespace, patch string) *webhook {
+	w.Helper()
+	h := &webhook{w: w, patch: []byte(patch)}
+	name, client := h.serve(namespace)
+	hooks := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	_, err := hooks.Create(w.ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:                    name,
+			ClientConfig:            client,
+			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
+			NamespaceSelector:       onlyNamespace(namespace),
+			MatchConditions:         w.controllersAndProbes(),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(webhookSeconds),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { w.cleanUp(hooks.Delete(w.background(), name, metav1.DeleteOptions{})) })
+	w.untilProbesAre(refusedProbes, namespace)
+	return h
+}
+
+// webhookSeconds is the longest time that the API server waits for a webhook.
+const webhookSeconds int32 = 30
+
+// serve answers the API server, and returns a name for the webhook and where it is.
+func (h *webhook) serve(namespace string) (name string, client admissionregistrationv1.WebhookClientConfig) {
+	server := httptest.NewTLSServer(h)
+	h.w.Cleanup(server.Close)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	name = strings.ToLower(fmt.Sprintf("%s.%s.example.com", namespace, h.w.instance))
+	return name, admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate}
+}
+
+// writesOfConfigMaps, onlyNamespace and controllersAndProbes confine webhooks and policies.
 var writesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
 	Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
 	Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -74,8 +109,11 @@ func onlyNamespace(name string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}
 }
 
-func (w *world) controllersAndProbes() string {
-	return fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)", w.installed.User, probeName)
+func (w *world) controllersAndProbes() []admissionregistrationv1.MatchCondition {
+	return []admissionregistrationv1.MatchCondition{{
+		Name:       "whose",
+		Expression: fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)", w.installed.User, probeName),
+	}}
 }
 
 // Whether a namespace takes probes.
@@ -104,7 +142,7 @@ func (w *world) untilProbesAre(accepted bool, namespace string) {
 func (h *webhook) allow() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.judge = nil
+	h.judge, h.patch = nil, nil
 }
 
 // holdNext has the next request with the operation wait in the middle: reached is closed when it is there, and
@@ -145,6 +183,11 @@ func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 			review.Response.Result = new(status.Status())
 		}
 	}
+	h.mu.Lock()
+	if len(h.patch) > 0 && review.Request.Operation != admissionv1.Delete {
+		review.Response.Patch, review.Response.PatchType = h.patch, new(admissionv1.PatchTypeJSONPatch)
+	}
+	h.mu.Unlock()
 	review.Request = nil
 	answer.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	_ = json.NewEncoder(answer).Encode(review) // fails if the API server has gone away

@@ -45,6 +45,9 @@ type writer struct {
 // errNotLeading is why a write was not sent: another process may lead by now.
 var errNotLeading = errors.New("the leadership was not renewed in time")
 
+// errAltered is the error of a write that the API server accepted, and of which it made something else than was wanted.
+var errAltered = errors.New("accepted and altered on its way, by an admission webhook or policy")
+
 func newWriter(client kubernetes.Interface, r *rules, m *measures) *writer {
 	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
 }
@@ -55,6 +58,8 @@ func newWriter(client kubernetes.Interface, r *rules, m *measures) *writer {
 //	update    Conflict if the resourceVersion is not the judged one, NotFound if the object is gone
 //	delete    Conflict if UID or resourceVersion are not the judged ones; NotFound counts as done
 //	recreate  as delete, then as create
+//
+// errAltered says that it was written, and not as it should be.
 func (w *writer) apply(ctx context.Context, c change) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -89,7 +94,7 @@ func (w *writer) create(ctx context.Context, c change) error {
 		return errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
-	return w.wrote(opCreate, made, err)
+	return w.wrote(opCreate, c.source, made, err)
 }
 
 func (w *writer) update(ctx context.Context, c change) error {
@@ -98,7 +103,7 @@ func (w *writer) update(ctx context.Context, c change) error {
 		return errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
-	return w.wrote(opUpdate, made, err)
+	return w.wrote(opUpdate, c.source, made, err)
 }
 
 func (w *writer) delete(ctx context.Context, have *corev1.ConfigMap) error {
@@ -141,14 +146,18 @@ func (w *writer) deleted(uid types.UID) bool {
 	return ours
 }
 
-// wrote remembers what the API server made of a write, and returns err.
-func (w *writer) wrote(operation op, made *corev1.ConfigMap, err error) error {
-	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.written[cache.MetaObjectToName(made)] = made.ResourceVersion
+// wrote remembers what the API server made of a write, and returns what is wrong with that.
+func (w *writer) wrote(operation op, s *source, made *corev1.ConfigMap, err error) error {
+	if err := w.measures.sent(operation, err); err != nil {
+		return err
 	}
-	return w.measures.sent(operation, err)
+	w.mu.Lock()
+	w.written[cache.MetaObjectToName(made)] = made.ResourceVersion
+	w.mu.Unlock()
+	if !w.rules.asWritten(s, made) {
+		return errAltered
+	}
+	return nil
 }
 
 // ahead reports whether the change was judged by a cache that does not show our own last write to that target

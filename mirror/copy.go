@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"maps"
 	"unique"
 
@@ -10,13 +11,24 @@ import (
 
 // inLine reports whether have, a copy of ours, is what s wants in the namespace of have. It looks at
 // the content itself and not only at the checksum annotation, which survives an edit of the data.
+func (r *rules) inLine(s *source, have *corev1.ConfigMap) bool {
+	return payloadDigest(have) == s.payload && r.marked(s, have)
+}
+
+// asWritten is inLine for what the API server answers to a write. It has the payload, and to compare that costs less than
+// to hash it.
+func (r *rules) asWritten(s *source, made *corev1.ConfigMap) bool {
+	return maps.Equal(made.Data, s.cm.Data) && maps.EqualFunc(made.BinaryData, s.cm.BinaryData, bytes.Equal) &&
+		isImmutable(made) == isImmutable(s.cm) && r.marked(s, made)
+}
+
+// marked reports whether have carries the metadata of a copy of s.
 //
 // Metadata that was copied earlier and is no longer wanted needs no look of its own: it stands in the
 // copied annotation, which then differs.
-func (r *rules) inLine(s *source, have *corev1.ConfigMap) bool {
+func (r *rules) marked(s *source, have *corev1.ConfigMap) bool {
 	_, adopting := have.Annotations[AdoptAnnotation]
-	return payloadDigest(have) == s.payload &&
-		have.Labels[r.label] == CopyValue &&
+	return have.Labels[r.label] == CopyValue &&
 		have.Labels[ManagedByLabel] == ManagedByValue &&
 		sameKey(have.Annotations[SourceAnnotation], s.key.Namespace, s.key.Name) &&
 		namesItself(have) &&

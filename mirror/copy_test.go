@@ -87,6 +87,9 @@ func TestInLine(t *testing.T) {
 			if got := r.inLine(s, have.DeepCopy()); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
+			if got := r.asWritten(s, have); got != tc.want {
+				t.Errorf("in the answer to a write: got %v, want %v", got, tc.want)
+			}
 			r.strip(have)
 			if got := r.inLine(s, have); got != tc.want {
 				t.Errorf("from the cache: got %v, want %v", got, tc.want)

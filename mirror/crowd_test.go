@@ -254,7 +254,7 @@ func TestC29FightsEndWithTheirNamespace(t *testing.T) {
 	} {
 		c, _ := metered(t)
 		for range 2 * freeRepairs {
-			c.fights.wrote(at, "content")
+			c.fights.wrote(at, "content", false)
 		}
 		if c.fights.hold(at, "content") == 0 {
 			t.Fatal("got no fight")

@@ -9,12 +9,15 @@ import (
 
 // Somebody who changes a copy back each time we put it right must not make us write in a circle. The first
 // freeRepairs of a target go at once: that is a person trying things. Each further one waits, from firstHold
-// on, doubling to maxHold. A target that was left in peace for calm beyond its last hold begins anew.
+// on, doubling to maxHold. A target that was left in peace for calm beyond its last hold begins anew: that is longer than
+// the tools take that set things right from time to time (3 and 10 minutes are what GitOps tools come with). A target
+// that had to be written only once, as a rule because it is new, is forgotten after fresh.
 const (
 	freeRepairs = 10
 	firstHold   = time.Second
 	maxHold     = time.Minute
-	calm        = 30 * time.Second
+	calm        = 15 * time.Minute
+	fresh       = 30 * time.Second
 )
 
 // fights remembers how often the same content had to be written to a target again.
@@ -40,17 +43,22 @@ func contentOf(c change) string {
 	return c.source.key.String() + " " + c.source.checksum
 }
 
-// wrote notes a write.
-func (f *fights) wrote(target cache.ObjectName, content string) {
+// wrote notes a write. repair is set if it puts right what others did; a write of what was written there before is one in
+// any case.
+func (f *fights) wrote(target cache.ObjectName, content string, repair bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	known := f.at[target]
 	if known == nil || known.content != content || known.over(now) {
-		f.at[target] = &fight{content: content, last: now}
-		return
+		known = &fight{content: content}
+		f.at[target] = known
+	} else {
+		repair = true
 	}
-	known.repairs++
+	if repair {
+		known.repairs++
+	}
 	known.last = now
 }
 
@@ -109,4 +117,9 @@ func (f *fight) hold() time.Duration {
 	return min(firstHold<<min(f.repairs-freeRepairs, 8), maxHold)
 }
 
-func (f *fight) over(now time.Time) bool { return now.Sub(f.last) > f.hold()+calm }
+func (f *fight) over(now time.Time) bool {
+	if f.repairs == 0 {
+		return now.Sub(f.last) > fresh
+	}
+	return now.Sub(f.last) > f.hold()+calm
+}

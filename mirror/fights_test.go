@@ -14,13 +14,13 @@ func TestC36Fights(t *testing.T) {
 		f := newFights()
 		at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
 		for i := range freeRepairs {
-			f.wrote(at, "blue")
+			f.wrote(at, "blue", false)
 			if hold := f.hold(at, "blue"); hold != 0 {
 				t.Fatalf("write %d: held for %v, want the first %d repairs at once", i+1, hold, freeRepairs)
 			}
 		}
 		for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-			f.wrote(at, "blue")
+			f.wrote(at, "blue", false)
 			if hold := f.hold(at, "blue"); hold != want*time.Second {
 				t.Fatalf("held for %v, want %v", hold, want*time.Second)
 			}
@@ -48,7 +48,7 @@ func TestC36FightIsOver(t *testing.T) {
 		f := newFights()
 		at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
 		for range freeRepairs + 2 {
-			f.wrote(at, "blue")
+			f.wrote(at, "blue", false)
 		}
 		time.Sleep(f.calmIn(at))
 		if f.calmIn(at) != 0 {
@@ -59,7 +59,7 @@ func TestC36FightIsOver(t *testing.T) {
 		if len(f.at) != 0 {
 			t.Error("it is not forgotten")
 		}
-		f.wrote(at, "blue")
+		f.wrote(at, "blue", false)
 		if f.hold(at, "blue") != 0 {
 			t.Error("the next damage is held")
 		}
@@ -71,10 +71,10 @@ func TestC36FightThatNobodySweptIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFights()
 		for range freeRepairs + 2 {
-			f.wrote(inA, "blue")
+			f.wrote(inA, "blue", false)
 		}
 		time.Sleep(f.calmIn(inA) + time.Nanosecond)
-		f.wrote(inA, "blue")
+		f.wrote(inA, "blue", false)
 		if hold := f.hold(inA, "blue"); hold != 0 {
 			t.Errorf("the next damage is held for %v", hold)
 		}
@@ -101,7 +101,7 @@ func TestC36ChangesOfTheSourceAreNoFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFights()
 		for i := range 3 * freeRepairs {
-			f.wrote(inA, fmt.Sprint(i))
+			f.wrote(inA, fmt.Sprint(i), false)
 		}
 		if calm := f.calmIn(inA); calm != 0 {
 			t.Errorf("got a fight for %v more, want none", calm)
@@ -113,16 +113,48 @@ func TestC36FewRepairsAreNoFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFights()
 		for i := range freeRepairs + 1 { // the first write repairs nothing
-			f.wrote(inA, "blue")
+			f.wrote(inA, "blue", false)
 			if got, want := f.calmIn(inA) > 0, i >= freeRepairs; got != want {
 				t.Errorf("write %d: got a fight %v, want %v", i+1, got, want)
 			}
 		}
-		f.wrote(inB, "blue")
+		f.wrote(inB, "blue", false)
 		time.Sleep(calm + time.Nanosecond)
 		f.sweep()
 		if f.calmIn(inA) == 0 || len(f.at) != 1 {
 			t.Errorf("got %v left by the sweep, want the fight in team-a alone", f.at)
+		}
+	})
+}
+
+// TestC36RareRepairsAreAFight: a tool that sets things its way every ten minutes keeps changing the copy back, too.
+func TestC36RareRepairsAreAFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFights()
+		for i := range freeRepairs {
+			if f.calmIn(inA) > 0 {
+				t.Fatalf("a fight after %d repairs, want one after %d", i, freeRepairs)
+			}
+			f.sweep()
+			f.wrote(inA, "blue", true)
+			time.Sleep(10 * time.Minute)
+		}
+		if f.calmIn(inA) == 0 {
+			t.Errorf("no fight after %d repairs", freeRepairs)
+		}
+	})
+}
+
+// TestWhatIsNewIsSoonForgotten: a fan-out to thousands of namespaces is not kept in mind for long.
+func TestWhatIsNewIsSoonForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFights()
+		f.wrote(inA, "blue", false)
+		f.wrote(inB, "blue", true)
+		time.Sleep(fresh + time.Nanosecond)
+		f.sweep()
+		if len(f.at) != 1 || f.at[inB] == nil {
+			t.Errorf("got %v left, want the repair alone", f.at)
 		}
 	})
 }

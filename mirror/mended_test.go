@@ -187,7 +187,7 @@ func TestMendedFightsOutliveTheNamespace(t *testing.T) {
 	f := newFights()
 	at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
 	for range 30 {
-		f.wrote(at, "same") // deleted with its namespace, and written to the new one
+		f.wrote(at, "same", false) // deleted with its namespace, and written to the new one
 	}
 	if hold := f.hold(at, "same"); hold > 0 {
 		t.Logf("C29: a write is held for %v; controller.namespaceGone has to forget it", hold)

@@ -92,7 +92,7 @@ type result struct {
 // slot, and what it writes is what is wanted now.
 func (c *Controller) carryOut(ctx, term context.Context, name string, j job) {
 	// What has begun is brought to its end, for which a stop waits, but not beyond the term. Each request has a time
-	// limit of its own, and after a stop none is begun but the second of a recreation.
+	// limit of its own, and none is begun after a stop, but for the second of a recreation.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
@@ -176,8 +176,13 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 	case !holds:
 		return result{change: ch, outcome: outcomePending, trouble: behind}
 	}
+	if !c.active.Load() {
+		return stopping(ch) // it was looked for long
+	}
 	began := time.Now()
-	if err := c.writer.apply(ctx, ch); err != nil {
+	err := c.writer.apply(ctx, ch)
+	altered := errors.Is(err, errAltered)
+	if err != nil && !altered {
 		if time.Since(began) >= longTime {
 			c.retries.tookLong(at)
 		}
@@ -185,14 +190,31 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 		res.alone = errors.Is(err, context.DeadlineExceeded) && c.answers(ctx, at)
 		return res
 	}
-	if cause := c.rules.repairCause(ch, t.vanished); cause != "" {
+	cause := c.rules.repairCause(ch, t.vanished)
+	if cause != "" {
 		c.measures.repairs.WithLabelValues(cause).Inc()
 	}
-	c.fights.wrote(at, contentOf(ch))
-	if ch.op == opDelete {
+	c.fights.wrote(at, contentOf(ch), altered || cause != "")
+	switch {
+	case altered:
+		return c.altered(at, ch)
+	case ch.op == opDelete:
 		return result{change: ch}
 	}
 	return result{change: ch, outcome: outcomeSynced, wrote: true}
+}
+
+// alteredPatience is the time before the next write where what was written was altered on its way, before that counts as
+// a fight.
+const alteredPatience = 100 * time.Millisecond
+
+// altered is the result of a write that was altered on its way. If it made of the copy what it had been before, no event
+// tells of it.
+func (c *Controller) altered(at cache.ObjectName, ch change) result {
+	if hold := c.fights.hold(at, contentOf(ch)); hold > 0 {
+		return result{change: ch, outcome: outcomeFight, again: hold}
+	}
+	return result{change: ch, outcome: outcomePending, again: alteredPatience}
 }
 
 // longTime is what a request takes at most, as a rule, even on a busy day.
@@ -348,7 +370,7 @@ func (c *Controller) report(ctx context.Context, name string) {
 		c.measures.propagation.Observe(took.Seconds())
 	}
 	for _, s := range c.ledger.statements(name) {
-		klog.FromContext(ctx).Info(s.note, "source", klog.KObj(s.source), "outcome", s.reason)
+		klog.FromContext(ctx).Info(s.note, "source", cache.MetaObjectToName(s.source), "outcome", s.reason)
 		c.recorder.Eventf(s.source, nil, s.kind, s.reason, eventAction, "%s", s.note)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -197,20 +198,28 @@ func (e *election) giveBack(ctx context.Context) {
 	}
 }
 
-// release makes the lease nobody's if it is ours.
+// releaseRetry is the time between two tries to give the lease back.
+const releaseRetry = 100 * time.Millisecond
+
+// release makes the lease nobody's if it is ours. It tries until ctx ends: with a renewal that was on its way when the
+// elector ended there is a conflict, and what else goes wrong may be over in a moment.
 func (l *timedLock) release(ctx context.Context) error {
-	if !l.held {
+	if !l.asked {
 		return nil
 	}
-	for {
-		record, _, err := l.Get(ctx)
-		if err != nil || record.HolderIdentity != l.Identity() {
-			return err
-		}
-		record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
-		err = l.Update(ctx, *record)
-		if !apierrors.IsConflict(err) { // with a renewal that was on its way when the elector ended
-			return err
-		}
+	var last error
+	err := wait.PollUntilContextCancel(ctx, releaseRetry, true, func(ctx context.Context) (done bool, _ error) {
+		last = l.tryRelease(ctx)
+		return last == nil || apierrors.IsForbidden(last) || apierrors.IsNotFound(last), nil
+	})
+	return cmp.Or(last, err)
+}
+
+func (l *timedLock) tryRelease(ctx context.Context) error {
+	record, _, err := l.Get(ctx)
+	if err != nil || record.HolderIdentity != l.Identity() {
+		return err
 	}
+	record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
+	return l.Update(ctx, *record)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/klog/v2"
@@ -142,7 +143,7 @@ func (r *eventRecorder) write(ctx context.Context, event *eventsv1.Event) {
 		}
 		if now := time.Now(); now.Sub(r.complained) >= eventComplaint {
 			r.complained = now
-			klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", klog.KRef(event.Regarding.Namespace, event.Regarding.Name))
+			klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
 		}
 		if code := answered(err); code >= 500 {
 			failures++

@@ -13,7 +13,7 @@ import (
 // check.
 //
 // Liveness fails for a leader that is stuck: that has not renewed its lease for so long that it should have ended.
-// Readiness fails until the caches are full, while a watch is refused, and from the end of ctx on, when the process has
+// Readiness fails until the caches are full, while a watch or the lease is refused, and from the end of ctx on, when the process has
 // been asked to stop. A standby is alive and ready, and whether the API server can be reached makes no difference.
 func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool, refused *refusals) http.Handler {
 	caches := healthz.NamedCheck("caches", func(*http.Request) error {

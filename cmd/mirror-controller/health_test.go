@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ const (
 	listConfigMaps  = "/api/v1/configmaps?labelSelector=x&limit=500"
 	watchNamespaces = "/api/v1/namespaces?allowWatchBookmarks=true&watch=true"
 	listNamespaces  = "/api/v1/namespaces?limit=500"
+	lease           = "/apis/coordination.k8s.io/v1/namespaces/mirror-system/leases/mirror-controller"
 )
 
 func TestReadiness(t *testing.T) {
@@ -73,6 +75,9 @@ func TestReadiness(t *testing.T) {
 		{name: "refused, then away", answers: answers{{watchConfigMaps, 403}, {watchConfigMaps, 0}, {watchConfigMaps, 503}}, want: "watch-configmaps"},
 		{name: "expired", answers: answers{{watchConfigMaps, 200}, {watchConfigMaps, 410}}},
 		{name: "behind a gateway", answers: answers{{"/k8s/clusters/c1" + watchConfigMaps, 403}}, want: "watch-configmaps"},
+		{name: "lease refused", answers: answers{{lease, 403}}, want: "get-leases"},
+		{name: "lease granted", answers: answers{{lease, 403}, {lease, 200}}},
+		{name: "lease granted, there is none", answers: answers{{lease, 403}, {lease, 404}}},
 		{name: "refusals of single objects", answers: answers{
 			{"/api/v1/namespaces/team-a", 403}, {"/api/v1/namespaces/team-a/configmaps/settings", 403}, {"/api/v1/namespaces/team-a/configmaps", 403}}},
 		{name: "refusals of other resources", answers: answers{{"/apis/events.k8s.io/v1/events", 403}, {"/api/v1/secrets", 403}}},
@@ -111,11 +116,27 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestRefusedWritesAreNoRefusedWatches(t *testing.T) {
+func TestRefusedWrites(t *testing.T) {
 	refused := newRefusals()
 	answerTo(refused, http.MethodPost, "/api/v1/namespaces", 403)
+	answerTo(refused, http.MethodDelete, lease, 403)
 	if len(refused.refused) > 0 {
-		t.Error(refused.refused)
+		t.Errorf("nobody needs %v", refused.refused)
+	}
+	leases := path.Dir(lease)
+	answerTo(refused, http.MethodPost, leases, 403)
+	answerTo(refused, http.MethodPut, lease, 403)
+	if len(refused.refused) != 2 || refused.refused[right{"create", "leases"}] == "" || refused.refused[right{"update", "leases"}] == "" {
+		t.Errorf("got %v refused, want creating and updating leases", refused.refused)
+	}
+	answerTo(refused, http.MethodGet, lease, 200) // so there is one, and nobody has to create it
+	answerTo(refused, http.MethodPut, lease, 500)
+	if len(refused.refused) != 1 || refused.refused[right{"update", "leases"}] == "" {
+		t.Errorf("got %v refused, want updating leases", refused.refused)
+	}
+	answerTo(refused, http.MethodPut, lease, 409)
+	if len(refused.refused) != 0 {
+		t.Errorf("got %v refused, want nothing", refused.refused)
 	}
 }
 

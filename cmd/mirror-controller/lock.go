@@ -18,6 +18,7 @@ type timedLock struct {
 	lost     func()        // called when somebody else has the lease that was ours
 
 	held    bool                   // the lease was ours when last seen
+	asked   bool                   // it may be: it was asked for, and perhaps the answer was lost
 	renewed atomic.Pointer[moment] // when the last renewal was asked for; nil: the lease is not ours
 }
 
@@ -57,14 +58,15 @@ func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() 
 	if !ours {
 		l.renewed.Store(nil) // the answer may be lost
 	}
-	asked := now()
+	l.asked = l.asked || ours
+	began := now()
 	err := send()
 	if err != nil {
 		return err
 	}
 	l.held = ours
 	if ours {
-		l.renewed.Store(&asked)
+		l.renewed.Store(&began)
 	}
 	return nil
 }
@@ -76,11 +78,11 @@ type moment struct {
 	running time.Duration // since the process began
 }
 
-var began = time.Now()
+var processStart = time.Now()
 
 func now() moment {
 	t := time.Now()
-	return moment{wall: t.Round(0), running: t.Sub(began)}
+	return moment{wall: t.Round(0), running: t.Sub(processStart)}
 }
 
 // since returns how long ago the earlier moment was, by the clock that says more.

@@ -184,7 +184,11 @@ func TestValid(t *testing.T) {
 		}, false, false},
 		{"the answer to the giving back is lost", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(noAnswer)
-			_ = l.release(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), second)
+			defer cancel()
+			if l.release(ctx) == nil {
+				t.Error("got no error")
+			}
 		}, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -206,6 +210,68 @@ func TestValid(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRelease gives a lease back that is hard to be rid of.
+func TestRelease(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		happen func(l *timedLock, fake *fakeLock)
+		want   string // the holder
+	}{
+		{"ours", func(l *timedLock, fake *fakeLock) { _ = l.Create(t.Context(), ours(l)) }, ""},
+		{"ours, and the next requests fail", func(l *timedLock, fake *fakeLock) {
+			_ = l.Create(t.Context(), ours(l))
+			left := 3
+			fake.hinder(func(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+				if left--; left >= 0 {
+					return noAnswer(ctx, record)
+				}
+				return nil
+			})
+		}, ""},
+		{"it became ours, and the answer was lost", func(l *timedLock, fake *fakeLock) {
+			l.Interface = forgetful{fake}
+			_ = l.Create(t.Context(), ours(l))
+			l.Interface = fake
+		}, ""},
+		{"another's", func(l *timedLock, fake *fakeLock) {
+			_ = l.Create(t.Context(), ours(l))
+			fake.lease.take("them")
+		}, "them"},
+		{"gone", func(l *timedLock, fake *fakeLock) {
+			_ = l.Create(t.Context(), ours(l))
+			fake.lease.remove()
+		}, "nobody"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, fake := newTimedLock(&fakeLease{}, "us")
+				test.happen(l, fake)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := l.release(ctx); err != nil && !apierrors.IsNotFound(err) {
+					t.Error(err)
+				}
+				if got := fake.lease.holder(); got != test.want {
+					t.Errorf("got holder %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+	l, fake := newTimedLock(&fakeLease{}, "us")
+	noError(t, l.release(t.Context()))
+	if n := fake.requests.Load(); n > 0 {
+		t.Errorf("got %d requests of one that never stood for election", n)
+	}
+}
+
+// forgetful does what it is asked and loses the answer.
+type forgetful struct{ *fakeLock }
+
+func (f forgetful) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	_ = f.fakeLock.Create(ctx, record)
+	return errors.New("no answer")
 }
 
 func noAnswer(context.Context, resourcelock.LeaderElectionRecord) error {

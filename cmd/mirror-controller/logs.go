@@ -15,7 +15,7 @@ func addLoggingFlags(c *logsapi.LoggingConfiguration, fs *pflag.FlagSet) {
 	logsapi.AddFlags(c, all)
 	for flag, usage := range map[string]string{
 		"logging-format": "Format of the log on stderr: text or json.",
-		"v":              "Detail of the log. 0: what an operator has to know; 2: each write; 4: each decision; 6 and more: each request.",
+		"v":              "Detail of the log. 0: what an operator has to know; 2: each write; 4: each decision; 6: each request; 7 and more: its headers, too. Never data.",
 	} {
 		f := all.Lookup(flag)
 		f.Usage = usage
@@ -23,11 +23,16 @@ func addLoggingFlags(c *logsapi.LoggingConfiguration, fs *pflag.FlagSet) {
 	}
 }
 
+// maxVerbosity is the highest verbosity that there is, and each above counts as it. From 8 on client-go prints what requests and
+// answers hold, which is the data of ConfigMaps.
+const maxVerbosity = 7
+
 func knownLogFormat(format string) bool {
 	return format == logsapi.DefaultLogFormat || format == logsapi.JSONLogFormat
 }
 
 // setUpLogging makes klog, and so everything that logs in this process, write to w.
 func setUpLogging(c *logsapi.LoggingConfiguration, w io.Writer) error {
+	c.Verbosity = min(c.Verbosity, maxVerbosity)
 	return logsapi.ValidateAndApplyWithOptions(c, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil)
 }

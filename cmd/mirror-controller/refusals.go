@@ -3,19 +3,23 @@ package main
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// watchRights are the rights without which the caches are not filled, or not kept so.
-var watchRights = []right{{"list", "configmaps"}, {"watch", "configmaps"}, {"list", "namespaces"}, {"watch", "namespaces"}}
+// neededRights are the rights without which the caches are not filled, or not kept so, or nobody leads.
+var neededRights = []right{
+	{"list", "configmaps"}, {"watch", "configmaps"}, {"list", "namespaces"}, {"watch", "namespaces"},
+	{"get", "leases"}, {"create", "leases"}, {"update", "leases"},
+}
 
 // right is a verb and a resource, as RBAC has them.
 type right struct{ verb, resource string }
 
-// refusals notes, from the answers of the API server, which of watchRights it refuses. client-go tells that to nobody
+// refusals notes, from the answers of the API server, which of neededRights it refuses. client-go tells that to nobody
 // but the log.
 type refusals struct {
 	mu      sync.Mutex
@@ -24,10 +28,10 @@ type refusals struct {
 
 func newRefusals() *refusals { return &refusals{refused: map[right]string{}} }
 
-// checks returns a check for each of watchRights, which is named after it, for ?verbose tells no more than names.
+// checks returns a check for each of neededRights, which is named after it, for ?verbose tells no more than names.
 func (r *refusals) checks() []healthz.HealthChecker {
 	var out []healthz.HealthChecker
-	for _, needed := range watchRights {
+	for _, needed := range neededRights {
 		out = append(out, healthz.NamedCheck(needed.verb+"-"+needed.resource, func(*http.Request) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -40,35 +44,55 @@ func (r *refusals) checks() []healthz.HealthChecker {
 	return out
 }
 
-// note takes note of an answer. One that is neither a refusal nor a success says nothing about rights.
+// note takes note of an answer. One that says nothing about rights, such as that the API server is busy, changes nothing.
 func (r *refusals) note(asked right, response *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		r.refused[asked] = response.Status
+	case code == http.StatusNotFound, code == http.StatusConflict: // which only those are told who have the right
+		delete(r.refused, asked)
 	case code < 300:
 		delete(r.refused, asked)
-		if asked.verb == "watch" { // nothing has to be listed then
-			delete(r.refused, right{"list", asked.resource})
+		for _, verb := range spared[asked.verb] {
+			delete(r.refused, right{verb, asked.resource})
 		}
 	}
 }
 
-// askedFor returns which of watchRights a request needs.
+// spared are the rights that are not needed any more when another was granted: what is watched need not be listed, and
+// a lease that can be read is there.
+var spared = map[string][]string{"watch": {"list"}, "get": {"create"}}
+
+// askedFor returns which of neededRights a request needs.
 func askedFor(r *http.Request) (right, bool) {
-	verb := "list"
-	if r.URL.Query().Has("watch") {
-		verb = "watch"
+	var asked right
+	// Before this can be the path of a gateway. What is in a namespace, or has a name, goes on behind it.
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/api/v1/configmaps"):
+		asked = right{collectionVerb(r), "configmaps"}
+	case strings.HasSuffix(path, "/api/v1/namespaces"):
+		asked = right{collectionVerb(r), "namespaces"}
+	case strings.Contains(path, "/apis/coordination.k8s.io/v1/namespaces/"):
+		asked = right{objectVerbs[r.Method], "leases"}
 	}
-	for _, needed := range watchRights {
-		// Before this can be the path of a gateway. What is in a namespace, or has a name, goes on behind it.
-		if needed.verb == verb && strings.HasSuffix(r.URL.Path, "/api/v1/"+needed.resource) {
-			return needed, r.Method == http.MethodGet
-		}
-	}
-	return right{}, false
+	return asked, slices.Contains(neededRights, asked)
 }
+
+// collectionVerb is what RBAC calls a request for all objects of a resource.
+func collectionVerb(r *http.Request) string {
+	switch {
+	case r.Method != http.MethodGet:
+		return ""
+	case r.URL.Query().Has("watch"):
+		return "watch"
+	}
+	return "list"
+}
+
+// objectVerbs are what RBAC calls requests for one object.
+var objectVerbs = map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update"}
 
 // wrap returns a transport that has the answers noted.
 func (r *refusals) wrap(rt http.RoundTripper) http.RoundTripper { return refusalNoter{rt, r} }
