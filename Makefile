@@ -15,32 +15,48 @@ BENCH_ARGS ?=
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
 STORM_ARGS ?=
+# The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
+# works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
+IMAGE ?= mirror-controller:dev
+ARCH ?= $(MACHINE)
+BUILDER ?=
+GO_IMAGE ?=
+IMAGE_ARGS ?=
+# Arguments for the tests of what is released: -thorough fails where buildah is missing, and compiles everything anew.
+RELEASE_TEST_ARGS ?=
+# Arguments for the search for known vulnerabilities: -required fails where the database cannot be reached.
+VULN_ARGS ?=
+# The time of what is released is that of the commit, so that whoever builds it again gets the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
+MACHINE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+STAMPED = $(GO_BUILD) -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
 ALONE := env -u KUBECONFIG KUBERNETES=$(KUBERNETES)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the controller into bin/
-	$(GO_BUILD) -ldflags "-s -w -X main.stamp=$(VERSION)" -o bin/ ./cmd/...
+	$(STAMPED) -o bin/ ./cmd/...
 
 .PHONY: cluster
 cluster: ## Build the control plane for tests and demo into your cache folder (minutes, the first time)
 	cd e2e && $(ALONE) go run ./cluster/build
 
 .PHONY: test
-test: vet unit e2e ## vet, unit tests and end-to-end tests
+test: vet unit e2e release-test ## vet, unit tests, end-to-end tests, tests of what is released
 
 .PHONY: vet
 vet: ## go vet in all modules
 	go vet ./...
 	cd e2e && go vet ./...
+	cd e2e/tools && go vet ./...
 
 .PHONY: unit
 unit: compiler ## Unit tests, with -race
@@ -53,10 +69,38 @@ compiler:
 	  "go test -race needs a C compiler and its headers, and $$(go env CC) does not work: install gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: e2e
-e2e: build cluster ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
+e2e: build cluster bin/helm bin/kube-score bin/promtool ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
 	cd e2e && $(ALONE) go test -timeout 20m ./cluster ./faultproxy $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 20m . $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 20m ./storm/model $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 20m ./storm $(E2E_ARGS) -args $(SHIPPED)
+	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
+	cd e2e && $(ALONE) go test -timeout 20m -count=1 ./packaging $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 20m -count=1 ./checks $(E2E_ARGS)
+
+bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
+	cd e2e/tools/helm && $(GO_BUILD) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+
+bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
+	cd e2e/tools/kube-score && $(GO_BUILD) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
+
+# Rules need no way to find targets. It is a large program: two minutes on two cores.
+bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
+	cd e2e/tools/promtool && $(GO_BUILD) -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
+
+.PHONY: generate
+generate: bin/helm ## Write install.yaml, and the chart's copies of policies, alerts and dashboard
+	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
+
+# Versions of charts are SemVer. What is no release is packaged as one that comes before all releases. Files in the archive
+# keep their times, so they get one that is always the same.
+.PHONY: chart
+chart: bin/helm ## Package the chart into dist/
+	rm -rf dist/chart && mkdir -p dist && cp -R deploy/chart dist/chart
+	find dist/chart -exec touch -d @$${SOURCE_DATE_EPOCH:-0} {} +
+	version=$$(echo '$(VERSION)' | sed -E 's/^v?([0-9]+\.[0-9]+\.[0-9]+)/\1/; t; s/^/0.0.0-dev.g/') && \
+	  bin/helm package dist/chart --version "$$version" --app-version '$(VERSION)' --destination dist
+	rm -rf dist/chart
 
 .PHONY: demo
 demo: build cluster ## Show what the controller does, on a control plane that is started for it and stopped again
@@ -78,15 +122,72 @@ storm: build cluster ## Have random operations and faults happen, and compare wh
 	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/storm ./storm
 	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
+# The first builder that works: docker without its daemon does not. BuildKit takes the time from the argument.
+# buildah 1.28 has to be told on which platform it runs.
+BUILD_IMAGE = @builder='$(BUILDER)'; \
+  for b in docker podman buildah; do test -n "$$builder" || ! $$b info >/dev/null 2>&1 || builder=$$b; done; \
+  case "$$builder" in \
+  docker) set -- docker build ;; \
+  podman | buildah) set -- "$$builder" build --timestamp '$(SOURCE_DATE_EPOCH)' --build-arg BUILDPLATFORM=linux/$(MACHINE) ;; \
+  '') echo "an image needs docker with its daemon, podman or buildah, and none of them works here" >&2; exit 1 ;; \
+  *) echo "BUILDER is docker, podman or buildah, not $$builder" >&2; exit 1 ;; \
+  esac; \
+  DOCKER_BUILDKIT=1 "$$@" --tag '$(IMAGE)' --platform linux/$(ARCH) --build-arg VERSION='$(VERSION)' \
+    --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+    --build-arg SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(IMAGE_ARGS)
+
+.PHONY: image
+image: ## Build the image IMAGE from the Dockerfile
+	$(BUILD_IMAGE) $(GO_IMAGE:%=--build-arg GO_IMAGE=%) .
+
+.PHONY: image-prebuilt
+image-prebuilt: dist/mirror-controller-linux-$(ARCH) ## The same around a program that is compiled here: nothing is pulled
+	$(BUILD_IMAGE) --target prebuilt .
+
+# dist/COMMAND-OS-ARCHITECTURE, made each time, for go knows what has changed. Its time counts in an image.
+.PHONY: always
+dist/%: always
+	@mkdir -p dist
+	@platform='$*'; arch=$${platform##*-}; platform=$${platform%-*}; set -x; \
+	  GOOS=$${platform##*-} GOARCH=$$arch $(STAMPED) -o $@ ./cmd/$${platform%-*}
+	@touch -d @$(SOURCE_DATE_EPOCH) $@
+
+COMMANDS := $(notdir $(wildcard cmd/*))
+PROGRAMS := $(foreach arch,amd64 arm64,$(COMMANDS:%=dist/%-linux-$(arch)))
+
+.PHONY: release
+release: ## Leave programs, bill of materials, chart, install.yaml and their checksums in dist/
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) chart
+	cp deploy/install.yaml dist/
+	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ ./sbom
+	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
+	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
+
+.PHONY: release-test
+release-test: bin/helm ## Tests of what is released: programs, bill of materials, image (needs buildah, else it is left out)
+	cd e2e/tools && go test ./...
+	@test "$$(id -u)" = 0 && command -v buildah >/dev/null || echo "The image is not tested: that takes buildah, and root" >&2
+	cd e2e && $(ALONE) go test -timeout 30m ./release -args $(RELEASE_TEST_ARGS)
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what the programs call
+	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ ./vuln
+	bin/vuln $(VULN_ARGS) .
+
 .PHONY: lint
 lint: vet ## gofmt, vet, staticcheck, tidy modules
 	@files=$$(gofmt -l cmd mirror e2e); test -z "$$files" || { echo "not formatted: $$files" >&2; exit 1; }
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
 	cd e2e/tools && go mod tidy -diff
+	cd e2e/tools/helm && go mod tidy -diff
+	cd e2e/tools/kube-score && go mod tidy -diff
+	cd e2e/tools/promtool && go mod tidy -diff
 	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	cd e2e && ../bin/staticcheck ./...
+	cd e2e/tools && ../../bin/staticcheck ./...
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane in the cache folder stays

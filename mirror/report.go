@@ -150,7 +150,8 @@ func sayFailed(a *account, targets []string) string {
 
 func sayFight(_ *account, targets []string) string {
 	return fmt.Sprintf("Somebody keeps changing the copy back in %s. It is put right more and more slowly, down to "+
-		"once a minute. Find out who writes it: kubectl get configmap -o yaml --show-managed-fields.", namespaces(targets))
+		"once a minute. Find out who writes it, as by kubectl get configmap -o yaml --show-managed-fields, or what alters it on "+
+		"its way: an admission webhook or policy.", namespaces(targets))
 }
 
 // sayPruneBlocked is about all sources at once: the limit is for the sum of their copies.

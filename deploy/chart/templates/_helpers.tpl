@@ -1,0 +1,165 @@
+{{/* Name of the application, for labels. */}}
+{{- define "mirror-controller.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Name of what is installed, so short that the longest ending still fits into 63 characters. */}}
+{{- define "mirror-controller.fullname" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name }}
+{{- $both := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
+{{- .Values.fullnameOverride | default $both | trunc 45 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "mirror-controller.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "mirror-controller.fullname" .) }}
+{{- end }}
+
+{{- define "mirror-controller.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "mirror-controller.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mirror-controller.labels" -}}
+{{ include "mirror-controller.selectorLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "mirror-controller.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/*
+The arguments of the controller, as a JSON list. Only what differs from the controller's own default stands there, so that
+nobody has to read what says nothing. Tests hold these defaults to those in values.yaml, and those to the program's.
+*/}}
+{{- define "mirror-controller.args" -}}
+{{- $v := .Values }}
+{{- $args := list "--all-namespaces" }}
+{{- if not $v.allNamespaces }}
+{{- $args = list (printf "--namespace-prefix=%s" (join "," $v.namespacePrefixes)) }}
+{{- end }}
+{{- $flags := list
+  (list "exclude-namespace" (join "," $v.excludeNamespaces) "kube-*")
+  (list "source-namespace" (join "," $v.sourceNamespaces) "")
+  (list "mirror-label" $v.mirrorLabel "mirror")
+  (list "instance" $v.instance "default")
+  (list "copy-label" (join "," $v.copyLabels) "")
+  (list "copy-annotation" (join "," $v.copyAnnotations) "")
+  (list "prune-limit" $v.pruneLimit "50%")
+  (list "resync-period" $v.resyncPeriod "10m")
+  (list "concurrent-sources" $v.concurrentSources "8")
+  (list "concurrent-writes" $v.concurrentWrites "32")
+  (list "kube-api-qps" $v.kubeApi.qps "0")
+  (list "kube-api-burst" $v.kubeApi.burst "0") }}
+{{- if $v.leaderElection.enabled }}
+{{- $args = append $args "--leader-elect" }}
+{{- $flags = concat $flags (list
+  (list "leader-elect-resource-name" (include "mirror-controller.fullname" .) "mirror-controller")
+  (list "leader-elect-lease-duration" $v.leaderElection.leaseDuration "15s")
+  (list "leader-elect-renew-deadline" $v.leaderElection.renewDeadline "10s")
+  (list "leader-elect-retry-period" $v.leaderElection.retryPeriod "500ms")) }}
+{{- end }}
+{{- $flags = append $flags (list "logging-format" $v.logging.format "text") }}
+{{- range $flags }}
+{{- /* Not toString, which makes 1e+06 of a million. */}}
+{{- $value := kindIs "string" (index . 1) | ternary (index . 1) (toJson (index . 1)) }}
+{{- if ne $value (index . 2) }}
+{{- $args = append $args (printf "--%s=%s" (index . 0) $value) }}
+{{- end }}
+{{- end }}
+{{- if $v.logging.verbosity }}
+{{- $args = append $args (printf "-v=%s" (toString $v.logging.verbosity)) }}
+{{- end }}
+{{- concat $args $v.extraArgs | toJson }}
+{{- end }}
+
+{{/*
+The environment of the controller, as a JSON list. GOMEMLIMIT below the limit: the garbage collector works harder before
+the kernel has to kill. It is left to extraEnv if that has it, for a name may stand there once.
+*/}}
+{{- define "mirror-controller.env" -}}
+{{- $env := list }}
+{{- $own := list }}
+{{- range .Values.extraEnv }}{{ $own = append $own .name }}{{ end }}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString }}
+{{- if and (regexMatch "^[0-9]+[MG]i$" $limit) (not (has "GOMEMLIMIT" $own)) }}
+{{- $mebi := regexFind "^[0-9]+" $limit | int64 | mul (hasSuffix "Gi" $limit | ternary 1024 1) }}
+{{- $env = append $env (dict "name" "GOMEMLIMIT" "value" (printf "%dMiB" (div (mul $mebi 9) 10))) }}
+{{- end }}
+{{- concat $env .Values.extraEnv | toJson }}
+{{- end }}
+
+{{/* Ends the rendering where values that are right one by one do not go together, and names them. */}}
+{{- define "mirror-controller.check" -}}
+{{- $policies := list }}
+{{- range $name := list "confined" "publishers" "protectCopies" }}
+{{- if index $.Values.admissionPolicy $name }}{{ $policies = append $policies (printf "admissionPolicy.%s=false" $name) }}{{ end }}
+{{- end }}
+{{- if and $policies (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
+{{- printf "Kubernetes %s has no ValidatingAdmissionPolicies, they came with 1.30: without them, set %s"
+  .Capabilities.KubeVersion.Version (join " and " $policies) | fail }}
+{{- end }}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
+{{- printf "replicas: %d need leaderElection.enabled=true, or else all of them write" (int .Values.replicas) | fail }}
+{{- end }}
+{{- $taken := "^--(namespace-prefix|all-namespaces|exclude-namespace|mirror-label|instance|leader-elect|leader-elect-.*|metrics-bind-address|health-probe-bind-address)(=|$)" }}
+{{- range .Values.extraArgs }}
+{{- if regexMatch $taken . }}
+{{- printf "extraArgs: %s: policies, rights, ports or the lease rest on it: use the value of that name, if there is one" . | fail }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+What a file of deploy/components/admission or deploy/components/protect-copies holds, with names, account and settings of
+this release: takes a list of the root context and the name of the file. The rules are not touched. In an expression that
+names the account, namespace and name are its second and fourth literal: what stands there between quotes is replaced,
+as kustomize does it.
+*/}}
+{{- define "mirror-controller.policy" -}}
+{{- $root := index . 0 }}
+{{- $v := $root.Values }}
+{{- $fullname := include "mirror-controller.fullname" $root }}
+{{- $account := include "mirror-controller.serviceAccountName" $root }}
+{{- $known := dict
+  "prefixes" (printf "'%s'.split(',')" (join "," $v.namespacePrefixes))
+  "excluded" (printf "'%s'.split(',')" (join "," $v.excludeNamespaces))
+  "label" (printf "'%s'" $v.mirrorLabel)
+  "instance" (printf "'%s'" $v.instance) }}
+{{- if $v.allNamespaces }}
+{{- /* Every name begins with itself. */}}
+{{- $_ := set $known "prefixes" "[request.namespace]" }}
+{{- end }}
+{{- range splitList "\n---\n" ($root.Files.Get (printf "files/%s" (index . 1))) }}
+{{- $o := fromYaml . }}
+{{- $_ := set $o.metadata "name" (printf "%s%s" $fullname (trimPrefix "mirror-controller" $o.metadata.name)) }}
+{{- $_ := set $o.metadata "labels" (include "mirror-controller.labels" $root | fromYaml) }}
+{{- with $o.spec.policyName }}
+{{- $_ := set $o.spec "policyName" $o.metadata.name }}
+{{- end }}
+{{- range $o.spec.variables }}
+{{- $_ := set . "expression" (get $known .name | default .expression) }}
+{{- end }}
+{{- range $o.spec.matchConditions }}
+{{- if has .name (list "the-controller" "not-the-controller") }}
+{{- $parts := splitList "'" .expression }}
+{{- $parts = concat (slice $parts 0 3) (list $root.Release.Namespace) (slice $parts 4 7) (list $account) (slice $parts 8) }}
+{{- $_ := set . "expression" (join "'" $parts) }}
+{{- end }}
+{{- end }}
+{{- with $o.spec.matchConstraints }}
+{{- range dig "objectSelector" "matchExpressions" list . }}
+{{- $_ := set . "key" $v.mirrorLabel }}
+{{- end }}
+{{- end }}
+{{- range $o.spec.validations }}
+{{- $_ := set . "messageExpression" (.messageExpression | replace "mirror-controller-publisher" (printf "%s-publisher" $fullname)) }}
+{{- end }}
+---
+{{ toYaml $o }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,102 @@
+package checks
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is an alert, as far as the tests look at it.
+type rule struct {
+	Alert string `json:"alert"`
+}
+
+// ruleFile is the spec of a PrometheusRule, which is what Prometheus itself reads.
+type ruleFile struct {
+	Groups []struct {
+		Rules []rule `json:"rules"`
+	} `json:"groups"`
+}
+
+// alerts returns the alerts of component monitoring, and writes them for promtool into a folder, which it returns.
+func alerts(t *testing.T) (found ruleFile, dir string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(deploy, "components", "monitoring", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(object.Spec, &found); err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	writeFile(t, filepath.Join(dir, "rules.yaml"), object.Spec)
+	return found, dir
+}
+
+// runPromtool runs promtool in the folder; it has to find nothing wrong.
+func runPromtool(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t, *promtool), args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
+}
+
+func TestAlertsAreRules(t *testing.T) {
+	_, dir := alerts(t)
+	runPromtool(t, dir, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+}
+
+// TestAlertsFire has promtool play the cases in testdata/alerts.yaml. Each alert has to be among them as one that fires and
+// as one that does not.
+func TestAlertsFire(t *testing.T) {
+	rules, dir := alerts(t)
+	content, err := os.ReadFile(filepath.Join("testdata", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "alerts.yaml"), content)
+	runPromtool(t, dir, "test", "rules", "alerts.yaml")
+
+	var cases struct {
+		Tests []struct {
+			Cases []struct {
+				Alert    string `json:"alertname"`
+				Expected []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		} `json:"tests"`
+	}
+	if err := yaml.Unmarshal(content, &cases); err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range cases.Tests {
+		for _, c := range test.Cases {
+			fires[c.Alert] = fires[c.Alert] || len(c.Expected) > 0
+			silent[c.Alert] = silent[c.Alert] || len(c.Expected) == 0
+		}
+	}
+	count := 0
+	for _, group := range rules.Groups {
+		for _, r := range group.Rules {
+			count++
+			if !fires[r.Alert] || !silent[r.Alert] {
+				t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v; want both", r.Alert, fires[r.Alert], silent[r.Alert])
+			}
+		}
+	}
+	if count != len(fires) {
+		t.Errorf("%d alerts, and cases for %d: an alert that does not exist never fires", count, len(fires))
+	}
+}

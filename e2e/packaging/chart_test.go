@@ -1,0 +1,374 @@
+package packaging
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+var helmProgram = flag.String("helm", "../../bin/helm", "the program helm")
+
+// chart is the folder of the chart.
+var chart = filepath.Join(deploy, "chart")
+
+func newHelm(t *testing.T) shipped.Helm {
+	t.Helper()
+	program, err := filepath.Abs(*helmProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shipped.Helm{Program: program, Home: t.TempDir()}
+}
+
+// charted returns what a release of the chart consists of.
+func charted(t *testing.T, release, namespace string, args ...string) shipped.Manifests {
+	t.Helper()
+	m, err := newHelm(t).Template(t.Context(), release, chart, namespace, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// set returns the arguments that set values.
+func set(values ...string) []string {
+	var args []string
+	for _, v := range values {
+		args = append(args, "--set-json="+v)
+	}
+	return args
+}
+
+const teams = `namespacePrefixes=["team-"]`
+
+// monitored are the values that stand for the component monitoring.
+var monitored = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`, `dashboard={"enabled":true}`}
+
+// onlyByHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
+var onlyByHelm = map[string]string{
+	"app.kubernetes.io/managed-by": "tells who to ask for a change: Helm",
+	"helm.sh/chart":                "tells which chart it was, for support",
+	"app.kubernetes.io/instance":   "tells releases apart, also in selectors: there can be two of them in a namespace",
+	"app.kubernetes.io/version":    "is known to the chart's archive; the kustomizations are of no version",
+}
+
+// nameLabel is on everything in the chart; the kustomizations have it on the base and the policies only.
+const nameLabel = "app.kubernetes.io/name"
+
+// TestChartIsKustomize compares what the chart renders with what the kustomizations do, for what can be switched on, and
+// for other settings.
+func TestChartIsKustomize(t *testing.T) {
+	const off = `admissionPolicy={"confined":false,"publishers":false}`
+	everything := slices.Concat([]string{"replicas=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`}, monitored)
+	for name, c := range map[string]struct {
+		kustomization
+		values    []string
+		namespace string
+	}{
+		"default":          {kustomization: kustomization{components: []string{"admission"}}},
+		"base alone":       {values: []string{off}},
+		"confined alone":   {kustomization: kustomization{components: []string{"admission/confined"}}, values: []string{`admissionPolicy={"publishers":false}`}},
+		"publishers alone": {kustomization: kustomization{components: []string{"admission/publishers"}}, values: []string{`admissionPolicy={"confined":false}`}},
+		"protect-copies": {kustomization: kustomization{components: []string{"protect-copies"}},
+			values: []string{`admissionPolicy={"confined":false,"publishers":false,"protectCopies":true}`}},
+		"high-availability": {kustomization: kustomization{components: []string{"high-availability"}}, values: []string{off, "replicas=2"}},
+		"monitoring":        {kustomization: kustomization{components: []string{"monitoring"}}, values: append([]string{off}, monitored...)},
+		"network-policy":    {kustomization: kustomization{components: []string{"network-policy"}}, values: []string{off, `networkPolicy={"enabled":true}`}},
+		"everything": {values: everything, kustomization: kustomization{
+			components: []string{"admission", "protect-copies", "high-availability", "monitoring", "network-policy"}}},
+		"everything, other settings": {
+			namespace: "my-system",
+			values: append(slices.Clone(everything), `namespacePrefixes=["team-","dev-"]`, `excludeNamespaces=["kube-*","team-secret"]`,
+				`mirrorLabel="example.com/mirror"`, `instance="blue"`,
+				`image={"repository":"registry.example/mirror-controller","digest":"sha256:`+strings.Repeat("ab", 32)+`"}`),
+			kustomization: kustomization{
+				settings: `
+namespace: my-system
+images: [{name: mirror-controller, newName: registry.example/mirror-controller, digest: "sha256:` + strings.Repeat("ab", 32) + `"}]
+patches:
+- target: {kind: Deployment}
+  patch: |
+    - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=team-,dev-"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--exclude-namespace=kube-*,team-secret"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--mirror-label=example.com/mirror"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--instance=blue"}
+`,
+				settingsComponents: []string{"high-availability", "monitoring", "network-policy"},
+				components:         []string{"admission", "protect-copies"},
+				above: `
+patches:
+- target: {name: mirror-controller-confined, kind: ValidatingAdmissionPolicy}
+  patch: |
+    - {op: replace, path: /spec/variables/1, value: {name: excluded, expression: "'kube-*,team-secret'.split(',')"}}
+    - {op: replace, path: /spec/variables/2, value: {name: label, expression: "'example.com/mirror'"}}
+    - {op: replace, path: /spec/variables/3, value: {name: instance, expression: "'blue'"}}
+- target: {name: mirror-controller-publishers, kind: ValidatingAdmissionPolicy}
+  patch: |
+    - {op: replace, path: /spec/matchConstraints/objectSelector/matchExpressions/0/key, value: example.com/mirror}
+    - {op: replace, path: /spec/variables/0, value: {name: label, expression: "'example.com/mirror'"}}
+- target: {name: mirror-controller-protected-copies, kind: ValidatingAdmissionPolicy}
+  patch: |
+    - {op: replace, path: /spec/matchConstraints/objectSelector/matchExpressions/0/key, value: example.com/mirror}
+    - {op: replace, path: /spec/variables/0, value: {name: instance, expression: "'blue'"}}
+`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.namespace == "" {
+				c.namespace = "mirror-system"
+			}
+			have := charted(t, "mirror-controller", c.namespace, set(append([]string{teams}, c.values...)...)...)
+			want := slices.DeleteFunc(kustomized(t, c.kustomization), func(o *unstructured.Unstructured) bool {
+				return o.GetKind() == "Namespace" // which Helm makes, not a chart: helm install --create-namespace
+			})
+			takeOutConvention(t, want, have)
+			expectSame(t, "kustomize", want, "chart", have)
+		})
+	}
+}
+
+// takeOutConvention takes the labels out of the chart's objects that it has by convention, and holds the kustomizations
+// to having none of them.
+func takeOutConvention(t *testing.T, kustomized, charted shipped.Manifests) {
+	t.Helper()
+	named := map[string]bool{}
+	for _, o := range kustomized {
+		named[identity(o)] = o.GetLabels()[nameLabel] != ""
+		if n := takeOut(o.Object); n > 0 {
+			t.Errorf("%s: has %d labels that only the chart should have", identity(o), n)
+		}
+	}
+	for _, o := range charted {
+		if takeOut(o.Object) < len(onlyByHelm) {
+			t.Errorf("%s: has not all labels that objects of a chart have: %v", identity(o), slices.Sorted(maps.Keys(onlyByHelm)))
+		}
+		if !named[identity(o)] {
+			unstructured.RemoveNestedField(o.Object, "metadata", "labels", nameLabel)
+		}
+		if len(o.GetLabels()) == 0 {
+			unstructured.RemoveNestedField(o.Object, "metadata", "labels")
+		}
+	}
+}
+
+// takeOut removes the labels of Helm from a value, wherever they are, and returns how many there were.
+func takeOut(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if onlyByHelm[key] != "" {
+				delete(v, key)
+				n++
+			}
+			n += takeOut(value)
+		}
+	case []any:
+		for _, item := range v {
+			n += takeOut(item)
+		}
+	}
+	return n
+}
+
+// everyValue switches on all that the chart has.
+var everyValue = set(slices.Concat(monitored, []string{teams, "replicas=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`})...)
+
+// TestTwoReleases shows that releases of different names share no object, not even one without a namespace, and that
+// nothing in one names an object of the other.
+func TestTwoReleases(t *testing.T) {
+	const lease = `"--leader-elect-resource-name=blue-mirror-controller",`
+	want := charted(t, "mirror-controller", "mirror-system", everyValue...)
+	blue := charted(t, "blue", "mirror-system", everyValue...)
+	taken := byIdentity(t, want)
+	var renamed bytes.Buffer
+	for _, o := range blue {
+		if taken[identity(o)] != nil {
+			t.Errorf("%s: is part of both releases", identity(o))
+		}
+		takeOut(o.Object)
+		content, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = bytes.ReplaceAll(content, []byte(`:["--namespace-prefix=team-","--leader-elect",`+strings.TrimSuffix(lease, ",")), []byte(`:["--namespace-prefix=team-","--leader-elect"`))
+		renamed.Write(bytes.ReplaceAll(content, []byte("blue-mirror-controller"), []byte("mirror-controller")))
+	}
+	have, err := shipped.Parse(&renamed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range want {
+		takeOut(o.Object)
+	}
+	expectSame(t, "release mirror-controller", want, "release blue", have)
+	for _, o := range blue {
+		expectOnlyNamesOf(t, "blue-mirror-controller", identity(o), "", o.Object)
+	}
+}
+
+// ofTheChart are the fields that have the name of the chart, whatever the release is called.
+var ofTheChart = regexp.MustCompile(`\.app\.kubernetes\.io/name$|\.containers\[0\]\.(name|image)$|\.mirror-controller\.json$`)
+
+// defaultName finds the name of what a release called mirror-controller consists of, but not that name in a sentence.
+var defaultName = regexp.MustCompile(`^mirror-controller$|'mirror-controller'|mirror-controller-[a-z]`)
+
+// expectOnlyNamesOf fails the test if a value has a name that is not of the release whose objects are called so.
+func expectOnlyNamesOf(t *testing.T, name, id, path string, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			expectOnlyNamesOf(t, name, id, path+"."+key, value)
+		}
+	case []any:
+		for i, item := range v {
+			expectOnlyNamesOf(t, name, id, fmt.Sprintf("%s[%d]", path, i), item)
+		}
+	case string:
+		if defaultName.MatchString(strings.ReplaceAll(v, name, "")) && !ofTheChart.MatchString(path) {
+			t.Errorf("%s%s: is %s, which is the name of another release", id, path, v)
+		}
+	}
+}
+
+// TestMonitoringOfRelease shows that alerts and dashboard know a release by its name, which is that of its Lease, and that
+// Grafana takes the dashboard.
+func TestMonitoringOfRelease(t *testing.T) {
+	const name = "platform-mirror-controller-of-production-two"
+	found := 0
+	for _, o := range charted(t, "any", "mirror-system", append(everyValue, "--set=fullnameOverride="+name)...) {
+		var content string
+		switch o.GetKind() {
+		case "PrometheusRule":
+			content = text(o.Object["spec"])
+		case "ConfigMap":
+			content, _, _ = unstructured.NestedString(o.Object, "data", "mirror-controller.json")
+			var dashboard struct{ UID, Title string }
+			if err := json.Unmarshal([]byte(content), &dashboard); err != nil {
+				t.Fatal(err)
+			}
+			if dashboard.UID != name[:40] || dashboard.Title != name {
+				t.Errorf("the dashboard is %+v, want %s, and 40 letters of it", dashboard, name)
+			}
+		default:
+			continue
+		}
+		found++
+		if strings.Contains(content, `"mirror-controller`) || !strings.Contains(content, `leader_election_master_status{name=\"`+name+`\"}`) {
+			t.Errorf("%s: does not know the release by its name: %s", identity(o), content)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d objects for monitoring, want alerts and a dashboard", found)
+	}
+}
+
+// TestLint has helm look for what it finds wrong with the chart.
+func TestLint(t *testing.T) {
+	for name, args := range map[string][]string{"default": set(teams), "everything": everyValue} {
+		if out, err := newHelm(t).Run(t.Context(), append([]string{"lint", "--strict", chart}, args...)...); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestAllNamespaces shows what becomes of the policy where there are no prefixes.
+func TestAllNamespaces(t *testing.T) {
+	m := charted(t, "mirror-controller", "mirror-system", set("allNamespaces=true")...)
+	if args := arguments(t, m); args[0] != "--all-namespaces" {
+		t.Errorf("the arguments are %q, want --all-namespaces first", args)
+	}
+	if have := variable(t, m, "mirror-controller-confined", "prefixes"); have != "[request.namespace]" {
+		t.Errorf("the prefixes of the policy are %s, want the namespace itself", have)
+	}
+}
+
+// variable returns the expression of a variable of a policy.
+func variable(t *testing.T, m shipped.Manifests, policy, name string) string {
+	t.Helper()
+	for _, o := range m {
+		if o.GetKind() != "ValidatingAdmissionPolicy" || o.GetName() != policy {
+			continue
+		}
+		variables, _, err := unstructured.NestedSlice(o.Object, "spec", "variables")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range variables {
+			if v := v.(map[string]any); v["name"] == name {
+				return v["expression"].(string)
+			}
+		}
+	}
+	t.Fatalf("there is no variable %s of a policy %s", name, policy)
+	return ""
+}
+
+// TestRefusals shows what is refused, and that the value is named.
+func TestRefusals(t *testing.T) {
+	h := newHelm(t)
+	for name, c := range map[string]struct {
+		args []string
+		want []string // each a part of what is said
+	}{
+		"no prefix":                    {nil, []string{"namespacePrefixes", "minItems"}},
+		"empty prefix":                 {set(`namespacePrefixes=[""]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
+		"prefix with a quote":          {set(`namespacePrefixes=["a'"]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
+		"prefix that is a list":        {set(`namespacePrefixes=["a-,b-"]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
+		"prefix as a string":           {set(`namespacePrefixes="team-"`), []string{"/namespacePrefixes", "want array"}},
+		"prefix and all":               {set(teams, "allNamespaces=true"), []string{"/namespacePrefixes", "maxItems"}},
+		"all as a string":              {set(`allNamespaces="true"`), []string{"/allNamespaces", "want boolean"}},
+		"unknown":                      {set(teams, "namespacePrefix=1"), []string{"additional properties", "namespacePrefix"}},
+		"unknown in an object":         {set(teams, "logging.level=1"), []string{"/logging", "additional properties", "level"}},
+		"no number":                    {set(teams, `replicas="two"`), []string{"/replicas", "want integer"}},
+		"label with a quote":           {set(teams, `mirrorLabel="a'b"`), []string{"/mirrorLabel", "does not match pattern"}},
+		"instance with a quote":        {set(teams, `instance="a'b"`), []string{"/instance", "does not match pattern"}},
+		"exclusion with a quote":       {set(teams, `excludeNamespaces=["a'b"]`), []string{"/excludeNamespaces/0", "does not match pattern"}},
+		"account with a quote":         {set(teams, `serviceAccount.name="a'b"`), []string{"/serviceAccount/name", "does not match pattern"}},
+		"no account":                   {set(teams, `serviceAccount.create=false`), []string{"/serviceAccount/name", "minLength"}},
+		"no share":                     {set(teams, `pruneLimit="half"`), []string{"/pruneLimit", "does not match pattern"}},
+		"no duration":                  {set(teams, `resyncPeriod="10"`), []string{"/resyncPeriod", "does not match pattern"}},
+		"no log format":                {set(teams, `logging.format="xml"`), []string{"/logging/format", "'text', 'json'"}},
+		"no digest":                    {set(teams, `image.digest="latest"`), []string{"/image/digest", "does not match pattern"}},
+		"replicas without lease":       {set(teams, "replicas=2", "leaderElection.enabled=false"), []string{"replicas: 2", "leaderElection.enabled=true"}},
+		"taken argument":               {set(teams, `extraArgs=["--namespace-prefix=kube-"]`), []string{"extraArgs: --namespace-prefix=kube-"}},
+		"taken argument, bare":         {set(teams, `extraArgs=["--instance"]`), []string{"extraArgs: --instance"}},
+		"argument in two pieces":       {set(teams, `extraArgs=["--v","2"]`), []string{"/extraArgs/1", "does not match pattern"}},
+		"old Kubernetes":               {append(set(teams), "--kube-version=1.29.9"), []string{"v1.29.9", "admissionPolicy.confined=false and admissionPolicy.publishers=false"}},
+		"old Kubernetes of a provider": {append(set(teams), "--kube-version=v1.29.9-eks-1234"), []string{"v1.29.9-eks-1234"}},
+		"old Kubernetes, one off":      {append(set(teams, "admissionPolicy.confined=false"), "--kube-version=1.29.9"), []string{"set admissionPolicy.publishers=false"}},
+	} {
+		_, err := h.Template(t.Context(), "mirror-controller", chart, "mirror-system", c.args...)
+		if err == nil {
+			t.Errorf("%s: is not refused", name)
+			continue
+		}
+		for _, part := range c.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in what is said: %v", name, part, err)
+			}
+		}
+	}
+}
+
+// TestOldKubernetes shows that without the policies the chart can be installed where there are none, and that a first
+// version that has them, a pre-release too, is none that is too old.
+func TestOldKubernetes(t *testing.T) {
+	charted(t, "mirror-controller", "mirror-system",
+		append(set(teams, `admissionPolicy={"confined":false,"publishers":false}`), "--kube-version=1.29.9")...)
+	charted(t, "mirror-controller", "mirror-system", append(set(teams), "--kube-version=v1.30.0-eks-1234")...)
+}

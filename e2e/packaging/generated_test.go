@@ -1,0 +1,168 @@
+package packaging
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// deploy is the folder of all that is installed.
+const deploy = "../../deploy"
+
+var update = flag.Bool("update", false, "write anew what is generated in deploy/ (make generate)")
+
+// copies are the files of the chart that are kept by hand elsewhere in deploy/. Helm reads nothing outside a chart, and
+// archives and GitOps tools do not all follow symbolic links.
+var copies = map[string]string{
+	"chart/files/confined.yaml":         "components/admission/confined/policy.yaml",
+	"chart/files/publishers.yaml":       "components/admission/publishers/policy.yaml",
+	"chart/files/protected-copies.yaml": "components/protect-copies/policy.yaml",
+	"chart/files/alerts.yaml":           "components/monitoring/alerts.yaml",
+	"chart/files/dashboard.json":        "components/monitoring/dashboard.json",
+}
+
+// TestGeneratedCopies holds the chart's files to those that they are copies of.
+func TestGeneratedCopies(t *testing.T) {
+	for file, original := range copies {
+		content, err := os.ReadFile(filepath.Join(deploy, original))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectGenerated(t, file, content)
+	}
+	have, err := os.ReadDir(filepath.Join(deploy, "chart/files"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range have {
+		if copies["chart/files/"+file.Name()] == "" {
+			t.Errorf("chart/files/%s: is a copy of nothing that this test knows", file.Name())
+		}
+	}
+}
+
+// TestGeneratedInstall holds install.yaml to what deploy/default renders.
+func TestGeneratedInstall(t *testing.T) {
+	expectGenerated(t, "install.yaml", slices.Concat([]byte(header), rendered(t, filepath.Join(deploy, "default"))))
+}
+
+// header stands above the objects in install.yaml. A test runs its command.
+const header = `# mirror-controller with the two policies that most clusters want. It needs Kubernetes 1.30 or newer.
+# Generated from deploy/default by ` + "`make generate`" + `: do not edit.
+#
+# Two things are yours to set: the first letters of the names of your namespaces, which stand in the Deployment and in a
+# policy, and the image that you have built. This command sets both, in all places; several prefixes have commas between
+# them, such as team-,dev-:
+#
+#   sed -e 's|team-|PREFIX|' -e 's|mirror-controller:dev|IMAGE|' deploy/install.yaml | kubectl apply -f -
+#
+`
+
+// rendered returns what `kubectl kustomize dir` prints.
+func rendered(t *testing.T, dir string) []byte {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// expectGenerated fails the test if a file of deploy/ is not what it should be, or writes it with -update.
+func expectGenerated(t *testing.T, file string, want []byte) {
+	t.Helper()
+	path := filepath.Join(deploy, file)
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
+		return
+	}
+	if !*update {
+		t.Errorf("%s: is not up to date: make generate writes it", file)
+		return
+	}
+	if err := os.WriteFile(path, want, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInstallSettings runs the command in the header of install.yaml, and compares what comes of it with what kustomize
+// renders from these settings.
+func TestInstallSettings(t *testing.T) {
+	command := regexp.MustCompile(`(?m)^# +(sed .*) deploy/install\.yaml`).FindStringSubmatch(header)
+	if command == nil {
+		t.Fatal("the header of install.yaml has no command")
+	}
+	readme, err := os.ReadFile(filepath.Join(deploy, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), command[0][len("#   "):]) {
+		t.Errorf("deploy/README.md has another command than install.yaml: %s", command[0])
+	}
+	for _, prefix := range []string{"app-", "team-,dev-"} {
+		script := strings.NewReplacer("PREFIX", prefix, "IMAGE", "registry.example/some/mirror-controller:v1.2.3").Replace(command[1])
+		out, err := exec.Command("sh", "-c", script+" "+filepath.Join(deploy, "install.yaml")).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", script, err)
+		}
+		have, err := shipped.Parse(bytes.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := kustomized(t, kustomization{
+			settings: `
+images: [{name: mirror-controller, newName: registry.example/some/mirror-controller, newTag: v1.2.3}]
+patches:
+- target: {kind: Deployment}
+  patch: |
+    - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=` + prefix + `"}
+`,
+			components: []string{"admission"},
+		})
+		expectSame(t, "kustomize", want, "sed", have)
+	}
+}
+
+// TestInstallArguments holds the arguments in install.yaml to those that the end-to-end tests run the controller with.
+func TestInstallArguments(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(deploy, "install.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed, err := shipped.Parse(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, err := shipped.Render(filepath.Join(deploy, "base"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, want := arguments(t, installed), arguments(t, tested)
+	if !slices.Equal(have, want) {
+		t.Errorf("install.yaml runs the controller with %q, the tests with %q", have, want)
+	}
+}
+
+// arguments returns those of the container in the Deployment.
+func arguments(t *testing.T, m shipped.Manifests) []string {
+	t.Helper()
+	deployment, err := m.Deployment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deployment.Spec.Template.Spec.Containers[0].Args
+}

@@ -1,0 +1,70 @@
+package shipped
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Helm runs the program helm, by itself: with nothing that the user has set for his.
+type Helm struct {
+	// Program is its path.
+	Program string
+	// Home is a folder for what it keeps.
+	Home string
+	// Kubeconfig says which cluster it talks to; empty if none.
+	Kubeconfig string
+}
+
+// Run runs helm and returns what it prints. What it says of an error is in the error.
+func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
+	if _, err := os.Stat(h.Program); err != nil {
+		return nil, fmt.Errorf("helm is not built (make bin/helm builds it): %w", err)
+	}
+	var out, problems bytes.Buffer
+	cmd := exec.CommandContext(ctx, h.Program, args...)
+	cmd.Env = []string{
+		"HOME=" + h.Home, "HELM_CACHE_HOME=" + filepath.Join(h.Home, "cache"), "HELM_CONFIG_HOME=" + filepath.Join(h.Home, "config"),
+		"HELM_DATA_HOME=" + filepath.Join(h.Home, "data"), "KUBECONFIG=" + h.Kubeconfig,
+	}
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		return out.Bytes(), fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(problems.Bytes()))
+	}
+	return out.Bytes(), nil
+}
+
+// Template returns what a release of the chart consists of, as `helm template` prints it.
+func (h Helm) Template(ctx context.Context, release, chart, namespace string, args ...string) (Manifests, error) {
+	out, err := h.Run(ctx, append([]string{"template", release, chart, "--namespace=" + namespace}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(bytes.NewReader(out))
+}
+
+// Parse reads objects from documents of YAML.
+func Parse(r io.Reader) (Manifests, error) {
+	var out Manifests
+	decoder := yaml.NewYAMLOrJSONDecoder(r, 4096)
+	for {
+		object := map[string]any{}
+		switch err := decoder.Decode(&object); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, err
+		case len(object) > 0: // a document may be empty
+			out = append(out, &unstructured.Unstructured{Object: object})
+		}
+	}
+}
