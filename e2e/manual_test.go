@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,7 +35,7 @@ func TestKustomizationsOfTheManual(t *testing.T) {
 			t.Errorf("%v in\n%s", err, example[1])
 			continue
 		}
-		expectPoliciesAccepted(t, m)
+		expectAccepted(t, ofGroup(m, "admissionregistration.k8s.io", false), 0)
 		if strings.Contains(example[1], "--mirror-label=") {
 			relabelled++
 			expectPoliciesKnow(t, m, map[string]string{"label": flagOf(t, m, "--mirror-label="), "instance": flagOf(t, m, "--instance=")})
@@ -62,25 +60,6 @@ func renderExample(t *testing.T, example string) (shipped.Manifests, error) {
 		t.Fatal(err)
 	}
 	return shipped.Render(dir)
-}
-
-// expectPoliciesAccepted hands the policies among the objects to the API server, which validates them strictly and keeps none.
-func expectPoliciesAccepted(t *testing.T, m shipped.Manifests) {
-	t.Helper()
-	var all bytes.Buffer
-	for _, o := range m {
-		if !strings.HasPrefix(o.GetAPIVersion(), "admissionregistration.k8s.io/") {
-			continue
-		}
-		if err := json.NewEncoder(&all).Encode(o.Object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kubectl := shared.cluster.KubectlCommand(t.Context(), "apply", "--dry-run=server", "--validate=strict", "--filename=-")
-	kubectl.Stdin = &all
-	if out, err := kubectl.CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
 }
 
 // flagOf returns the value of a flag of the Deployment.
