@@ -20,6 +20,7 @@ type counts struct {
 	writes     map[string]int // of the controller, by verb
 	unsure     int            // operations of which it is not known what became of them
 	brakes     int            // moments in which the brake had to block
+	edges      int            // moments in which one copy more or less might have turned its mind
 	idleAsks   int
 	rounds     int
 	slowest    time.Duration
@@ -51,7 +52,8 @@ func (c *counts) operation(kind string, err error) {
 func (c *counts) fault(kind string)            { c.in(func() { c.faults[kind]++ }) }
 func (c *counts) write(verb string)            { c.in(func() { c.writes[verb]++ }) }
 func (c *counts) brake()                       { c.in(func() { c.brakes++ }) }
-func (c *counts) idle()                        { c.in(func() { c.idleAsks++ }) }
+func (c *counts) edge()                        { c.in(func() { c.edges++ }) }
+func (c *counts) idle(n int)                   { c.in(func() { c.idleAsks += n }) }
 func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
 func (c *counts) converged(took time.Duration) { c.in(func() { c.slowest = max(c.slowest, took) }) }
 
@@ -71,8 +73,8 @@ func (c *counts) print(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d\n",
-		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes)
+	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d, at the edge: %d\n",
+		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes, c.edges)
 }
 
 func sum(m map[string]int) int {

@@ -19,6 +19,8 @@ var (
 	homes = []string{"home", "shared", "other"}
 	// targets are those that they do allow, in most of the flags, and two that one could take for such.
 	targets = []string{"team-a", "team-b", "team-c", "team-ab", "dev-x", "dev-y", "teamster", "devel"}
+	// outsideFirst are those of them that the first of the flags do not allow.
+	outsideFirst = targets[6:]
 	// names are those of the ConfigMaps, the favoured ones first. The last is a reserved one.
 	names = []string{
 		"settings", "ca", "proxy", "banner", "a.b.c", "flags", "routes", "limits", "motd", "cold", "colder", "coldest",
@@ -29,13 +31,20 @@ var (
 // drawer draws from a seed what is to happen.
 type drawer struct{ *rand.Rand }
 
-// drawRound returns the rounds of a number: the storm, and calm ones before it now and then. They follow from the
+// drawRound returns the rounds of a number: the storm, and others before it now and then. They follow from the
 // seed and the number alone.
 func drawRound(seed uint64, number, operations int) []round {
 	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
 	var out []round
-	if d.IntN(5) == 0 {
+	switch d.IntN(8) {
+	case 0:
 		out = d.brake()
+	case 1:
+		out = d.brakeFew()
+	case 2:
+		out = d.brakeHalf()
+	case 3, 4:
+		out = d.staleNamespaces()
 	}
 	return append(out, round{steps: d.storm(operations)})
 }
@@ -56,17 +65,104 @@ func drawBeginning(seed uint64) round {
 // brake draws calm rounds that fill the cluster, change the flags so that many copies lie outside, behind the brake,
 // and lift the brake: what a storm of takeovers would do behind a brake that holds, nobody could say.
 func (d drawer) brake() []round {
-	fill := []step{newStep("flags", "-").with(profileArg, "0").with(limitArg, "100")}
+	return append([]round{calm(d.fill())}, braked(1+d.IntN(len(profiles)-1), 50)...)
+}
+
+// brakeFew draws a brake that is at the edge by number: 10 copies outside the flags, which go, or 11.
+func (d drawer) brakeFew() []round {
+	var places []string
+	for _, ns := range outsideFirst {
+		for _, name := range names[:len(names)-1] {
+			places = append(places, ns+"/"+name)
+		}
+	}
+	var strangers []step
+	for _, n := range d.Perm(len(places))[:10+d.IntN(2)] {
+		strangers = append(strangers, d.truly(places[n], homes[0]))
+	}
+	return append([]round{calm(cleared(outsideFirst)), calm(d.fill()), calm(strangers)}, braked(0, 1)...)
+}
+
+// brakeHalf draws a brake that is at the edge by share: half of the copies are outside the flags, if nothing but
+// copies is in the targets.
+func (d drawer) brakeHalf() []round {
+	return append([]round{calm(cleared(targets)), calm(d.fill())}, braked(halving, 50)...)
+}
+
+// cleared are steps behind which nothing is in the namespaces but copies, and the sources that come behind are not
+// narrowed.
+func cleared(namespaces []string) []step {
+	var out []step
+	for _, name := range names[:len(names)-1] {
+		for _, ns := range namespaces {
+			at := ns + "/" + name
+			out = append(out, newStep("unfinalize", at).with(finalizerArg, "off"), newStep("delete-source", at), newStep("delete-foreign", at))
+		}
+		out = append(out, newStep("mend-source", homes[0]+"/"+name).
+			with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation))
+	}
+	return out
+}
+
+// fill draws steps behind which all sources that there are have their copies in all targets of the first flags.
+func (d drawer) fill() []step {
+	out := []step{newStep("flags", "-").with(profileArg, "0").with(limitArg, "100")}
 	for _, ns := range slices.Concat(homes, targets) {
-		fill = append(fill, newStep("create-namespace", ns), newStep("label-namespace", ns).with(labelArg+model.Label, ""))
+		out = append(out, newStep("create-namespace", ns), newStep("label-namespace", ns).with(labelArg+model.Label, ""))
 	}
 	for _, name := range names {
-		fill = append(fill, d.content(newStep("create-source", homes[0]+"/"+name)).with(labelArg+model.Label, model.Source))
+		at := homes[0] + "/" + name
+		out = append(out, d.content(newStep("create-source", at)).with(labelArg+model.Label, model.Source))
 	}
-	profile := strconv.Itoa(1 + d.IntN(len(profiles)-1))
-	braked := newStep("flags", "-").with(profileArg, profile).with(limitArg, "50")
-	lifted := newStep("flags", "-").with(profileArg, profile).with(limitArg, "100")
-	return []round{{calm: true, steps: fill}, {calm: true, steps: []step{braked}}, {calm: true, steps: []step{lifted}}}
+	return out
+}
+
+// braked are rounds in which the flags change behind the brake, and in which it is lifted.
+func braked(profile, limit int) []round {
+	flags := func(limit int) round {
+		return calm([]step{newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, strconv.Itoa(limit))})
+	}
+	return []round{flags(limit), flags(100)}
+}
+
+func calm(steps []step) round { return round{calm: true, steps: steps} }
+
+// truly is a copy of a source that somebody makes by hand, with all our marks.
+func (d drawer) truly(at, home string) step {
+	return d.content(newStep("forge", at)).with(labelArg+model.Label, model.CopyMark).
+		with(annotationArg+model.SourceAnnotation, home+"/"+nameValue).
+		with(annotationArg+model.CopyAnnotation, selfValue).with(annotationArg+model.InstanceAnnotation, instance.Instance)
+}
+
+// unheard is for how long nobody has heard of a change of namespaces when its consequences come: longer than the
+// answer of a live look may serve.
+const unheard = lookLasts + 4*time.Second
+
+// staleNamespaces draws a round in which the namespaces are changed, the controllers do not hear of it, and then all
+// depends on it.
+func (d drawer) staleNamespaces() []round {
+	fill := d.fill()
+	for _, ns := range targets {
+		fill = append(fill, newStep("label-namespace", ns).with(labelArg+"tier", ""))
+	}
+	stale := []step{newStep("hold-namespaces", "*").with(forArg, (2 * unheard).String())}
+	for i, ns := range targets {
+		s := newStep("label-namespace", ns).with(labelArg+"tier", "gold")
+		if i == 0 {
+			s.gap = time.Second
+		}
+		stale = append(stale, s)
+	}
+	for i, name := range names[:6] {
+		s := newStep("narrow-source", homes[0]+"/"+name).with(annotationArg+model.SelectorAnnotation, "tier=gold")
+		if i == 0 {
+			s.gap = unheard
+		}
+		stale = append(stale, s)
+	}
+	last := d.content(newStep("edit-source", homes[0]+"/"+names[0]))
+	last.gap = 2 * time.Second // in which what is decided wrongly is done
+	return []round{calm(fill), {steps: append(stale, last)}}
 }
 
 // storm draws about so many operations, and faults among them.
@@ -79,6 +175,12 @@ func (d drawer) storm(operations int) []step {
 	for len(out) < operations {
 		if d.IntN(25) == 0 {
 			out = append(out, d.collision()...)
+		}
+		if d.IntN(50) == 0 {
+			out = append(out, d.freezing()...)
+		}
+		if len(faults) > len(wireTable) && d.IntN(45) == 0 {
+			out = append(out, d.haunting()...)
 		}
 		s := pick(d, operationTable)(d)
 		s.gap = d.gap()
@@ -113,6 +215,35 @@ func (d drawer) collision() []step {
 			newStep("release-copy", target).with(dropAnnotation, model.InstanceAnnotation), d.content(newStep("edit-copy", target)),
 		})
 		s.gap = time.Duration(d.IntN(600)) * time.Millisecond
+		out = append(out, s)
+	}
+	return out
+}
+
+// freezing draws a source whose copies are in line when its narrowing becomes malformed, and what happens then.
+func (d drawer) freezing() []step {
+	source := homes[0] + "/" + favoured(d, names[:len(names)-1])
+	freeze := newStep("narrow-source", source).with(annotationArg+model.SelectorAnnotation, "tier in (gold")
+	freeze.gap = time.Second
+	change := d.content(newStep("edit-source", source))
+	change.gap = d.gap()
+	return []step{
+		newStep("mend-source", source).with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation),
+		freeze, change, d.tier(newStep("label-namespace", one(d, targets))),
+		newStep("delete-copy", one(d, targets)+"/"+keyOf(source).Name),
+	}
+}
+
+// haunting draws a leader that stands still until another leads, and goes on, and then there is much to do.
+func (d drawer) haunting() []step {
+	const still = 6 * time.Second // the lease lasts for 3 s, and may be as young as that
+	out := []step{newStep("zombie", "-").with(forArg, still.String())}
+	for i := range 16 {
+		s := d.content(newStep("edit-source", favoured(d, homes)+"/"+favoured(d, names[:len(names)-1])))
+		s.gap = 150 * time.Millisecond
+		if i == 0 {
+			s.gap = still
+		}
 		out = append(out, s)
 	}
 	return out
@@ -199,6 +330,7 @@ var operationTable = []row{
 	{4, func(d drawer) step { return newStep("finalize", d.anyKey()).with(finalizerArg, "on") }},
 	{8, func(d drawer) step { return newStep("unfinalize", d.anyKey()).with(finalizerArg, "off") }},
 	{6, drawer.forge},
+	{6, func(d drawer) step { return d.truly(one(d, outsideFirst)+"/"+favoured(d, names), favoured(d, homes)) }},
 
 	{8, drawer.createForeign},
 	{4, func(d drawer) step { return d.content(newStep("edit-foreign", d.targetKey())) }},

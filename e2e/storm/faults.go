@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,11 +23,13 @@ var faults = map[string]fault{
 	"break-connections": onProxies(func(p *faultproxy.Proxy, _ step) { p.BreakConnections() }),
 	"lose-connections":  onProxies(func(p *faultproxy.Proxy, _ step) { p.LoseConnections() }),
 	"silence":           silence,
+	"hold-namespaces":   holdNamespaces,
 
-	"kill":  func(_ context.Context, s *storm, st step) error { return s.fleet.end(st.on, (*replica).kill) },
-	"stop":  stop,
-	"pause": pause,
-	"flags": changeFlags,
+	"kill":   func(_ context.Context, s *storm, st step) error { return s.fleet.end(st.on, (*replica).kill) },
+	"stop":   stop,
+	"pause":  pause,
+	"zombie": zombie,
+	"flags":  changeFlags,
 
 	"restart-apiserver": func(ctx context.Context, s *storm, _ step) error {
 		return s.withoutAPIServer(ctx, s.cluster.StopAPIServer)
@@ -197,6 +200,53 @@ func pause(ctx context.Context, s *storm, st step) error {
 		r.pause(ctx, st.duration(forArg))
 	}
 	return nil
+}
+
+// holdNamespaces has replicas hear nothing new of namespaces for a while.
+func holdNamespaces(ctx context.Context, s *storm, st step) error {
+	for _, r := range s.fleet.of(st.on) {
+		defer r.proxy.Inject(faultproxy.Rule{
+			Verbs: watches, Resources: []string{"namespaces"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+		}).Stop()
+		r.proxy.CutWatches("namespaces")
+	}
+	return ended(ctx, st)
+}
+
+// zombieLasts is how long a leader that stood still does not hear that another has the lease.
+const zombieLasts = 3 * time.Second
+
+// zombie stops the leader where it stands until another has the lease, and keeps it from looking at the lease for a
+// while when it goes on.
+func zombie(ctx context.Context, s *storm, st step) error {
+	r, err := s.leader(ctx)
+	if err != nil || r == nil {
+		return err
+	}
+	defer r.proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}}).Stop()
+	r.pause(ctx, st.duration(forArg))
+	_ = sleep(ctx, zombieLasts)
+	return nil
+}
+
+// leader waits for the next renewal of the lease and returns whose it is; nil if there is none until ctx ends.
+func (s *storm) leader(ctx context.Context) (*replica, error) {
+	mark, err := s.cluster.Audit().Mark()
+	if err != nil {
+		return nil, err
+	}
+	var leader *replica
+	_, err = s.cluster.Audit().WaitFor(ctx, mark, func(e cluster.Event) bool {
+		i := slices.IndexFunc(s.fleet.replicas, func(r *replica) bool { return r.installed.User == e.User.Username })
+		if i >= 0 && e.Object.Resource == "leases" && isWrite(e) {
+			leader = s.fleet.replicas[i]
+		}
+		return leader != nil
+	})
+	if ctx.Err() != nil {
+		return leader, nil
+	}
+	return leader, err
 }
 
 // changeFlags restarts all replicas with other flags.

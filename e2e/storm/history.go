@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,21 +11,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
 // transition is the step of one ConfigMap from one state to the next. before is nil where it appeared, after where it
-// went. They are without payload.
+// went. They have the digest of their payload in its place.
 type transition struct {
 	key           model.Key
 	before, after *corev1.ConfigMap
+	rv            string    // of the write that made it
+	seen          time.Time // when we were told of it
 	// gap is set if there may have been states between these that nobody saw.
 	gap bool
 }
@@ -42,127 +43,110 @@ func (t transition) isSource() bool {
 	return t.before != nil && source(t.before) || t.after != nil && source(t.after)
 }
 
-// history is what a watch from outside shows of all ConfigMaps: every state, in order. An informer shows only the
-// last ones; of who was written to even for a moment, each counts.
-type history struct {
-	client kubernetes.Interface
+// The resources of which there is a history.
+const (
+	ofConfigMaps = "configmaps"
+	ofNamespaces = "namespaces"
+)
 
+// history is what watches from outside show of all ConfigMaps and namespaces: every state, in order. Of who was
+// written to even for a moment, each counts.
+type history struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
-	now     map[model.Key]*corev1.ConfigMap
-	seen    string // resourceVersion
+	seen    map[string]string
 	round   []transition
-	last    map[model.Key]time.Time // when something happened there last
+
+	configMaps map[model.Key]record[corev1.ConfigMap]
+	namespaces map[string]record[corev1.Namespace]
 	// By UID: what an object has been. An object that is gone is forgotten.
 	lostLabel, pristine map[types.UID]bool
 }
 
-func newHistory(client kubernetes.Interface) *history {
+func newHistory() *history {
 	return &history{
-		client: client, changed: make(chan struct{}), now: map[model.Key]*corev1.ConfigMap{},
-		last: map[model.Key]time.Time{}, lostLabel: map[types.UID]bool{}, pristine: map[types.UID]bool{},
+		changed: make(chan struct{}), seen: map[string]string{},
+		configMaps: map[model.Key]record[corev1.ConfigMap]{}, namespaces: map[string]record[corev1.Namespace]{},
+		lostLabel: map[types.UID]bool{}, pristine: map[types.UID]bool{},
 	}
 }
-
-// historyRetry is the time between two tries to watch, while there is no API server.
-const historyRetry = 100 * time.Millisecond
 
 // follow watches until ctx ends.
-func (h *history) follow(ctx context.Context) {
-	for ctx.Err() == nil {
-		var err error
-		if h.seen == "" {
-			err = h.list(ctx)
-		} else {
-			err = h.watch(ctx)
-		}
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			h.mu.Lock()
-			h.seen = ""
-			h.mu.Unlock()
-		} else if err != nil {
-			_ = sleep(ctx, historyRetry)
-		}
+func (h *history) follow(ctx context.Context, client kubernetes.Interface) {
+	var following sync.WaitGroup
+	configMaps, namespaces := client.CoreV1().ConfigMaps(""), client.CoreV1().Namespaces()
+	for _, t := range []*tape{
+		{
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return configMaps.List(ctx, o)
+			},
+			watch: configMaps.Watch, take: h.takeConfigMap, reached: h.reached(ofConfigMaps),
+			known: func() []model.Key { return slices.Collect(maps.Keys(h.present())) },
+		},
+		{
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return namespaces.List(ctx, o)
+			},
+			watch: namespaces.Watch, take: h.takeNamespace, reached: h.reached(ofNamespaces), known: h.knownNamespaces,
+		},
+	} {
+		following.Go(func() { t.follow(ctx) })
+	}
+	following.Wait()
+}
+
+// reached returns what notes how far the history of a resource goes.
+func (h *history) reached(resource string) func(rv string) {
+	return func(rv string) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.seen[resource] = rv
+		close(h.changed)
+		h.changed = make(chan struct{})
 	}
 }
 
-// list takes in what is there, with what came to pass since the last watch as a gap.
-func (h *history) list(ctx context.Context) error {
-	list, err := h.client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+// takeConfigMap takes in the next state of a ConfigMap.
+func (h *history) takeConfigMap(key model.Key, object metav1.Object, rv string, gap bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	there := map[model.Key]bool{}
-	for i := range list.Items {
-		cm := &list.Items[i]
-		there[model.KeyOf(cm)] = true
-		h.take(model.KeyOf(cm), cm, true)
-	}
-	for key := range h.now {
-		if !there[key] {
-			h.take(key, nil, true)
-		}
-	}
-	h.advance(list.ResourceVersion)
-	return nil
-}
-
-func (h *history) watch(ctx context.Context) error {
-	w, err := h.client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: h.seen, AllowWatchBookmarks: true})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for e := range w.ResultChan() {
-		cm, ok := e.Object.(*corev1.ConfigMap)
-		if !ok {
-			return apierrors.FromObject(e.Object)
-		}
-		h.mu.Lock()
-		switch e.Type {
-		case watch.Added, watch.Modified:
-			h.take(model.KeyOf(cm), cm, false)
-		case watch.Deleted:
-			h.take(model.KeyOf(cm), nil, false)
-		}
-		h.advance(cm.ResourceVersion)
-		h.mu.Unlock()
-	}
-	return errors.New("the watch has ended")
-}
-
-// advance notes how far the history goes. The mutex is held.
-func (h *history) advance(rv string) {
-	h.seen = rv
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
-// take takes in the next state of a ConfigMap. The mutex is held.
-func (h *history) take(key model.Key, cm *corev1.ConfigMap, gap bool) {
-	before := h.now[key]
-	switch {
-	case before == nil && cm == nil, before != nil && cm != nil && stateOf(before) == stateOf(cm):
-		return
-	case before != nil && cm != nil && before.UID != cm.UID:
-		h.take(key, nil, gap)
+	cm, _ := object.(*corev1.ConfigMap)
+	before := h.configMaps[key].last()
+	if before != nil && cm != nil && before.UID != cm.UID {
+		h.step(transition{key: key, before: before, rv: rv, gap: gap})
 		before = nil
 	}
-	h.last[key] = time.Now()
-	if cm == nil {
-		delete(h.now, key)
-		delete(h.lostLabel, before.UID)
-		delete(h.pristine, before.UID)
-		h.round = append(h.round, transition{key, before, nil, gap})
+	if before == nil && cm == nil || before != nil && cm != nil && stateOf(before) == stateOf(cm) {
 		return
 	}
-	cm = cm.DeepCopy()
-	cm.Data, cm.BinaryData, cm.ManagedFields = nil, nil, slices.Clone(cm.ManagedFields[:min(1, len(cm.ManagedFields))])
-	h.now[key] = cm
-	h.describe(before, cm)
-	h.round = append(h.round, transition{key, before, cm, gap})
+	if cm != nil {
+		cm = cm.DeepCopy()
+		cm.Data, cm.BinaryData = map[string]string{digestKey: digest(cm)}, nil
+		cm.ManagedFields = slices.Clone(cm.ManagedFields[:min(1, len(cm.ManagedFields))])
+		h.describe(before, cm)
+	}
+	h.step(transition{key: key, before: before, after: cm, rv: rv, gap: gap})
+}
+
+// step takes down a transition. The mutex is held.
+func (h *history) step(t transition) {
+	t.seen = time.Now()
+	if t.after == nil {
+		delete(h.lostLabel, t.before.UID)
+		delete(h.pristine, t.before.UID)
+	}
+	h.configMaps[t.key] = h.configMaps[t.key].add(spell[corev1.ConfigMap]{t.after, t.rv, t.seen, t.gap})
+	h.round = append(h.round, t)
+}
+
+// digestKey is where a ConfigMap of the history has the digest of its payload.
+const digestKey = ""
+
+// digest returns what is the same for equal payloads and differs for others.
+func digest(cm *corev1.ConfigMap) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q %q", cm.Data, cm.BinaryData) // in the order of the keys
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // describe takes down what the object has been.
@@ -181,20 +165,46 @@ func (h *history) describe(before, cm *corev1.ConfigMap) {
 	}
 }
 
-// await waits until the history goes as far as the ConfigMap.
-func (h *history) await(ctx context.Context, cm *corev1.ConfigMap) error {
+// takeNamespace takes in the next state of a namespace.
+func (h *history) takeNamespace(key model.Key, object metav1.Object, rv string, gap bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ns, _ := object.(*corev1.Namespace)
+	before := h.namespaces[key.Name].last()
+	if before == nil && ns == nil || before != nil && ns != nil && sameToAll(before, ns) {
+		return
+	}
+	h.namespaces[key.Name] = h.namespaces[key.Name].add(spell[corev1.Namespace]{ns, rv, time.Now(), gap})
+}
+
+// sameToAll reports whether a namespace is what it was before, as far as copies depend on it.
+func sameToAll(before, ns *corev1.Namespace) bool {
+	return before.UID == ns.UID && maps.Equal(before.Labels, ns.Labels) && model.Terminating(before) == model.Terminating(ns)
+}
+
+func (h *history) knownNamespaces() []model.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []model.Key
+	for name := range h.namespaces {
+		out = append(out, model.Key{Name: name})
+	}
+	return out
+}
+
+// await waits until the history of a resource goes as far as the object.
+func (h *history) await(ctx context.Context, resource string, object metav1.Object) error {
 	for {
 		h.mu.Lock()
-		order, err := resourceversion.CompareResourceVersion(h.seen, cm.ResourceVersion)
-		changed, seen := h.changed, h.seen
+		changed, seen := h.changed, h.seen[resource]
 		h.mu.Unlock()
-		if err == nil && order >= 0 {
+		if seen != "" && !later(object.GetResourceVersion(), seen) {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("the watch of the history is at %s, not at %s: %w", seen, cm.ResourceVersion, ctx.Err())
+			return fmt.Errorf("the watch of the history of %s is at %s, not at %s: %w", resource, seen, object.GetResourceVersion(), ctx.Err())
 		}
 	}
 }
@@ -208,11 +218,55 @@ func (h *history) takeRound() []transition {
 	return out
 }
 
+// forget forgets what had ended by then.
+func (h *history) forget(then time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, r := range h.configMaps {
+		if h.configMaps[key] = r.since(then); len(h.configMaps[key]) == 1 && h.configMaps[key].last() == nil && r[0].seen.Before(then) {
+			delete(h.configMaps, key)
+		}
+	}
+	for name, r := range h.namespaces {
+		h.namespaces[name] = r.since(then)
+	}
+}
+
+// of returns what a ConfigMap has been, from a time on.
+func (h *history) of(key model.Key, from time.Time) record[corev1.ConfigMap] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.configMaps[key].since(from)
+}
+
+// ofNamespace returns what a namespace has been, from a time on.
+func (h *history) ofNamespace(name string, from time.Time) record[corev1.Namespace] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.namespaces[name].since(from)
+}
+
+// named returns the keys of a name of which anything is known.
+func (h *history) named(name string) []model.Key {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []model.Key
+	for key := range h.configMaps {
+		if key.Name == name {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
 // lastAt returns when something happened to a ConfigMap last.
 func (h *history) lastAt(key model.Key) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.last[key]
+	if r := h.configMaps[key]; len(r) > 0 {
+		return r[len(r)-1].seen
+	}
+	return time.Time{}
 }
 
 func (h *history) has(facts map[types.UID]bool) func(types.UID) bool {
@@ -227,7 +281,13 @@ func (h *history) has(facts map[types.UID]bool) func(types.UID) bool {
 func (h *history) present() map[model.Key]*corev1.ConfigMap {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return maps.Clone(h.now)
+	out := map[model.Key]*corev1.ConfigMap{}
+	for key, r := range h.configMaps {
+		if cm := r.last(); cm != nil {
+			out[key] = cm
+		}
+	}
+	return out
 }
 
 // madeBy reports whether a new object was made by somebody of that name in the managed fields.

@@ -13,19 +13,29 @@
 // # What is demanded
 //
 // When all steps have happened and no fault is at work any more, the cluster has to become what package model says,
-// within -patience, and then nothing may be written for the time -quiet (quiet.go). And in no moment may the controller
-// have done what it must not (judge.go). What users write is known by its resourceVersion, so that every other state
-// that the watch from outside has shown (history.go) is the controller's work:
+// within -patience, and then it has to be quiet for the time -quiet (quiet.go): nothing is written, and hardly anything
+// is asked for. Where an object is in the way, creates come as slowly as the contract says. And in no moment may the
+// controller have done what it must not (judge.go). What users write is known by its resourceVersion, and deletions by
+// the audit log, so that every other state that the watches from outside have shown (history.go) is the controller's
+// work:
 //
 //   - no foreign object and no source is ever changed or deleted, but for an adoption;
-//   - nothing is made or changed outside the flags, nor of a name or a kind that is none of its business;
+//   - nothing is made or changed outside the flags, nor of a name or a kind that is none of its business, nor with a
+//     content, or in a namespace, for which no source has asked shortly before (premises.go);
 //   - a copy that was in line, and about which nothing changed, is not written;
-//   - a copy is not deleted while a source claims its place all the time, also if the source was replaced within the
-//     second;
-//   - each write that the audit log has did something.
+//   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if the
+//     source was replaced within the second or is frozen, and not for lying outside the flags if it turned up later;
+//   - labels, annotations and finalizers of others stay on a copy, and checksums follow from the contents (metadata.go);
+//   - each write that the audit log has did something;
+//   - events are about sources, and as many as there are changes to tell of;
+//   - one process at a time writes. One that stood still may send --concurrent-writes requests too late (writers.go). A
+//     lease is lost only if something went wrong that can cost one.
 //
 // The audit log has writes and not what they met, so it is the watch that tells whose an object was, and the log that
-// tells of writes that the watch does not show.
+// tells of writes that the watch does not show. What is in a request it does not tell: that each write is conditional is
+// shown only by collisions that would otherwise do harm. Each replica has an account of its own, so that the log tells
+// them apart. Where both users and the controller may have made a change, and in states that nobody saw, the controller
+// has the benefit of the doubt, and so it has where the machine had no time for anybody (load.go).
 //
 // # When it fails
 //
@@ -39,8 +49,10 @@
 //	step.go      a step as a line of text
 //	draw.go      rounds from a seed
 //	ops.go       operations of users; users.go their requests, content.go what they put into ConfigMaps
-//	faults.go    faults; replicas.go the controllers and their flags
-//	storm.go     a round; quiet.go its end, judge.go the judgement on it, history.go what it rests on
+//	faults.go    faults; replicas.go the controllers and their flags, accounts.go who they are
+//	storm.go     a round; quiet.go its end
+//	judge.go     the judgement on it; premises.go, metadata.go, writers.go its parts
+//	history.go   what it rests on; tape.go, record.go, load.go
 //	run.go       many rounds, and what is told of them; counts.go, shrink.go
 //	model/       the model
 package main

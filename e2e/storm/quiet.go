@@ -30,10 +30,11 @@ func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
 		if err != nil {
 			return err
 		}
+		began := time.Now()
 		if err := sleep(ctx, window); err != nil {
 			return err
 		}
-		again, err := s.disturbance(mark, verdicts)
+		again, err := s.disturbance(mark, verdicts, time.Since(began))
 		if err != nil {
 			return err
 		}
@@ -53,6 +54,10 @@ func (s *storm) past() model.Past {
 		Released:   s.released,
 		Judged: func(of, source model.Key) bool {
 			return s.history.lastAt(of).Before(oldest) && s.history.lastAt(source).Before(oldest)
+		},
+		Later: func(cm *corev1.ConfigMap) bool {
+			start := s.round.start[model.KeyOf(cm)]
+			return s.fleet.starts() == s.round.starts && (start == nil || start.UID != cm.UID)
 		},
 		Blocked:    s.blocked,
 		LooksAgain: s.profile == looking,
@@ -112,47 +117,115 @@ func sameSum(sums map[string]string, source, sum string) error {
 	return nil
 }
 
-// tries is how many requests there may be without effect about one place, in the time of quiet, from retries of
-// what a fault left unanswered.
-const tries = 2
+// errDisturbed is the error of a time of quiet that was none.
+var errDisturbed = errors.New("it was not quiet")
 
-// disturbance judges what the controller asked for since the mark. again is set if the time of quiet has to begin
-// anew. Where an object is in the way, one create a minute is allowed, which is refused, and a look.
-func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict) (again bool, err error) {
+// disturbance judges what the controller asked for since the mark, in a window that long. again is set if the time of
+// quiet has to begin anew.
+func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, window time.Duration) (again bool, err error) {
 	events, _, err := s.cluster.Audit().Since(mark)
 	if err != nil {
 		return false, err
 	}
-	idle, open := map[model.Key]int{}, map[model.Key]bool{}
+	q := &quietness{window: window, open: s.openPlaces(verdicts), asked: map[string]int{}}
+	for _, e := range events {
+		switch {
+		case !s.fleet.isOurs(e.User.Username):
+		case isWrite(e) && e.Object.Resource == "configmaps" && e.Received.Before(s.round.healed.Add(late)):
+			again = true
+		default:
+			q.count(e)
+		}
+	}
+	s.counts.idle(q.idle)
+	if len(q.errs) > 0 {
+		return again, fmt.Errorf("%w: %w", errDisturbed, errors.Join(q.errs...))
+	}
+	return again, nil
+}
+
+// openPlaces returns the places to which there may be requests in the time of quiet, and how many may change something.
+func (s *storm) openPlaces(verdicts []model.Verdict) map[model.Key]int {
+	open := map[model.Key]int{}
 	for _, v := range verdicts {
 		// Of an object without our label no watch tells when it goes.
 		have := s.seen.ConfigMap(v.Namespace, v.Name)
-		if v.Obstructed() || v.Open() || have != nil && v.Allows(model.AsItWas) && !model.Labelled(have) {
-			open[v.Key] = true
-		}
-	}
-	var errs []error
-	for _, e := range events {
-		key := model.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 		switch {
-		case e.User.Username != s.fleet.installed.User || e.Object.Resource != "configmaps" || e.Verb == "watch" || e.Verb == "list":
-		case isWrite(e) && e.Received.Before(s.round.healed.Add(late)):
-			again = true
-		case isWrite(e) && !open[key]:
-			errs = append(errs, fmt.Errorf("written when all was quiet: %v", e))
-		case !open[key]:
-			s.counts.idle()
-			if idle[key]++; idle[key] == tries+1 {
-				errs = append(errs, fmt.Errorf("asked for again and again when all was quiet, last: %v", e))
-			}
+		case v.Open() && v.Winner != nil:
+			open[v.Key] = 2 // an immutable object is replaced
+		case v.Open():
+			open[v.Key] = 1
+		case v.Obstructed() || have != nil && v.Allows(model.AsItWas) && !model.Labelled(have):
+			open[v.Key] = 0
 		}
 	}
-	return again, errors.Join(errs...)
+	return open
 }
+
+// quietness is the judgement on a time of quiet.
+type quietness struct {
+	window time.Duration
+	open   map[model.Key]int // see openPlaces
+	asked  map[string]int    // requests, by whose they are and about what
+	idle   int               // requests about ConfigMaps that had no effect
+	errs   []error
+}
+
+// count takes in a request.
+func (q *quietness) count(e cluster.Event) {
+	key := model.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
+	changes, open := q.open[key]
+	what, most := e.Verb, 0
+	switch {
+	case e.Object.Resource == "configmaps" && isWrite(e):
+		what, most = "accepted", changes
+	case e.Object.Resource == "configmaps" && key.Name != "":
+		q.idle++
+		if most = retried; open {
+			most = rampOf(q.window)
+		}
+	case e.Object.Resource == "events":
+		key.Name, most = eventName(key.Name), reasons // which may have waited until then
+	case e.Object.Resource == "leases":
+		what, key, most = "", model.Key{}, leaseRequests+leaseRequests*int(q.window/time.Second)
+	case e.Verb == "watch" || e.Verb == "list":
+		what, most = "watch", watchesAnew
+	default: // live looks at namespaces
+		most = retried
+	}
+	of := fmt.Sprintf("%s %s %s %s", e.User.Username, what, e.Object.Resource, key)
+	if q.asked[of]++; q.asked[of] == most+1 {
+		q.errs = append(q.errs, fmt.Errorf("more than %d such requests when all was quiet, the last at %s: %v", most, e.Received.Format(time.StampMilli), e))
+	}
+}
+
+// What is allowed in a time of quiet, of each kind.
+const (
+	// retried is how many requests there may be about one object, from retries of what a fault left unanswered.
+	retried = 2
+	// watchesAnew is how often the watch of a resource may begin anew: faults ended it, and it is time for another one.
+	watchesAnew = 4
+	// leaseRequests is how many there may be in a second, and at once: the lease is looked at every half a second.
+	leaseRequests = 4
+)
+
+// rampOf is how often an object in the way may be tried in a time: at once, after 1 second, 2 and 4 more and so on up
+// to once a minute, if it came into the way only then; and once more, for it may have been tried before for another reason.
+func rampOf(window time.Duration) int {
+	n := 2
+	for at, pause := time.Second, time.Second; at <= window; at += pause {
+		n++
+		pause = min(2*pause, time.Minute)
+	}
+	return n
+}
+
+// writeVerbs are those of requests that change something.
+var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 
 // isWrite reports whether the request changed something.
 func isWrite(e cluster.Event) bool {
-	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb) && e.Response.Code < 300
+	return slices.Contains(writeVerbs, e.Verb) && e.Response.Code < 300
 }
 
 // keep compares the whole cluster, asked live, with the model, and takes down what the next round has to know.

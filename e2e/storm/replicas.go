@@ -31,7 +31,11 @@ var profiles = []model.Flags{
 	{Prefixes: []string{"team"}, CopyLabels: copiedLabels, CopyAnnotations: copiedAnnotations},
 	{Prefixes: []string{"dev-x", "dev-y"}},
 	{AllNamespaces: true, Excluded: []string{"kube-*", "mirror-*", "default"}},
+	{Prefixes: []string{"team-a", "dev-x"}},
 }
+
+// halving is the profile that allows half of the targets of the first.
+const halving = 8
 
 // looking is the profile that has a short resync period, so that what no watch shows is found within the patience. The
 // others have the default: what only the periodic comparison puts right is then not put right in time.
@@ -77,8 +81,11 @@ func argsOf(f model.Flags) []string {
 // electing are the arguments of replicas that elect a leader, with times short enough for pauses to outlast them.
 var electing = []string{
 	"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s",
-	"--leader-elect-retry-period=500ms",
+	"--leader-elect-retry-period=500ms", fmt.Sprintf("--concurrent-writes=%d", concurrentWrites),
 }
+
+// concurrentWrites are so few that a fan-out uses all of them.
+const concurrentWrites = 8
 
 // notServing turns ports off, which several on one machine would fight over, as far as the binary has them.
 var notServing = []string{"--metrics-bind-address=0"}
@@ -94,7 +101,7 @@ type fleet struct {
 	flags    model.Flags
 	looks    bool          // with a short resync period
 	inForce  []model.Flags // all that were since the round began
-	started  int           // processes, in all
+	lives    []*life       // processes, in all
 	problems []string
 	broken   context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
 }
@@ -117,8 +124,12 @@ func newFleet(ctx context.Context, c *cluster.Cluster, installed *shipped.Instal
 		size = 2
 		f.fixed = append(f.fixed, electing...)
 	}
-	for i := range size {
-		r, err := newReplica(f, c.Dir(), i, seed)
+	accounts, err := ownAccounts(ctx, c, installed, size)
+	if err != nil {
+		return nil, err
+	}
+	for i, account := range accounts {
+		r, err := newReplica(f, account, c.Dir(), i, seed)
 		if err != nil {
 			return nil, err
 		}
@@ -200,6 +211,13 @@ func (f *fleet) allows(namespace string) bool {
 	return slices.ContainsFunc(f.inForce, func(flags model.Flags) bool { return flags.AllowsTarget(namespace) })
 }
 
+// allInForce returns all flags that were in force since the round began.
+func (f *fleet) allInForce() []model.Flags {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.inForce)
+}
+
 func (f *fleet) problem(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -235,14 +253,15 @@ func (f *fleet) oldest() time.Time {
 func (f *fleet) starts() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.started
+	return len(f.lives)
 }
 
 // replica is one process of the controller after the other, behind a proxy of its own.
 type replica struct {
-	fleet *fleet
-	id    int
-	proxy *faultproxy.Proxy
+	fleet     *fleet
+	installed *shipped.Installation // with an account of its own
+	id        int
+	proxy     *faultproxy.Proxy
 
 	mu      sync.Mutex // held by who signals, stops or starts the process
 	process *shipped.Process
@@ -251,15 +270,15 @@ type replica struct {
 	logs    []string         // of ended processes, the last ones
 }
 
-func newReplica(f *fleet, dir string, id int, seed uint64) (*replica, error) {
+func newReplica(f *fleet, installed *shipped.Installation, dir string, id int, seed uint64) (*replica, error) {
 	dir = filepath.Join(dir, fmt.Sprintf("replica-%d", id))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
 	p, err := faultproxy.Start(faultproxy.Options{
-		Kubeconfig: f.installed.Kubeconfig, Dir: dir, Rand: rand.New(rand.NewPCG(seed, uint64(id))),
+		Kubeconfig: installed.Kubeconfig, Dir: dir, Rand: rand.New(rand.NewPCG(seed, uint64(id))),
 	})
-	return &replica{fleet: f, id: id, proxy: p}, err
+	return &replica{fleet: f, installed: installed, id: id, proxy: p}, err
 }
 
 // environment has the controller find out within seconds that nothing comes on a connection, instead of within a
@@ -270,26 +289,74 @@ var environment = []string{
 
 // start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
 func (r *replica) start() error {
-	p, err := r.fleet.installed.Start(shipped.RunOptions{
+	p, err := r.installed.Start(shipped.RunOptions{
 		Replace: true, Args: r.fleet.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(),
 	})
 	if err != nil {
 		return err
 	}
 	r.process, r.since = p, time.Now()
-	r.fleet.mu.Lock()
-	r.fleet.started++
-	r.fleet.mu.Unlock()
-	go r.watch(p)
+	life := r.fleet.live(r)
+	go r.watch(p, life)
 	return nil
+}
+
+// live takes down that a process was started.
+func (f *fleet) live(r *replica) *life {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := &life{user: r.installed.User, started: time.Now()}
+	f.lives = append(f.lives, l)
+	return l
+}
+
+// life is when a process was there. The API server's clock is the same.
+type life struct {
+	user    string
+	started time.Time
+	ended   time.Time // zero: it is running
+	lost    bool      // it ended because it had lost the lease
+}
+
+// has reports whether the process was there.
+func (l life) has(at time.Time) bool {
+	return !at.Before(l.started) && (l.ended.IsZero() || !at.After(l.ended))
+}
+
+// allLives returns all processes that were ever started, in that order.
+func (f *fleet) allLives() []life {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]life, 0, len(f.lives))
+	for _, l := range f.lives {
+		out = append(out, *l)
+	}
+	return out
+}
+
+// isOurs reports whether the user is one of the controllers.
+func (f *fleet) isOurs(user string) bool {
+	return slices.ContainsFunc(f.replicas, func(r *replica) bool { return r.installed.User == user })
 }
 
 // broken is what a controller prints that has a fault of its own.
 var broken = regexp.MustCompile(`(?m)^(panic|fatal error):|DATA RACE|Observed a panic`)
 
+// lostLease is what a controller prints that ends because it has lost the lease.
+const lostLease = "leadership lost"
+
+// hasLost reports whether a process that has ended did so because it had lost the lease, by its own word.
+func (r *replica) hasLost(p *shipped.Process) bool {
+	return r.fleet.elects && p.ExitCode() == 1 && strings.Contains(tail(p.Log(), 5), lostLease)
+}
+
 // watch waits for the end of the process, which has to be one that was asked for, or a lost lease.
-func (r *replica) watch(p *shipped.Process) {
+func (r *replica) watch(p *shipped.Process, l *life) {
 	<-p.Done()
+	lost := r.hasLost(p)
+	r.fleet.mu.Lock()
+	l.ended, l.lost = time.Now(), lost
+	r.fleet.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.logs = append(r.logs, p.Log())
@@ -300,7 +367,7 @@ func (r *replica) watch(p *shipped.Process) {
 	if r.asked == p || r.process != p {
 		return
 	}
-	if lost := p.ExitCode() == 1 && r.fleet.elects; !lost {
+	if !lost {
 		r.fleet.problem("replica %d ended by itself with exit code %d:\n%s", r.id, p.ExitCode(), tail(p.Log(), 20))
 		return
 	}
@@ -323,7 +390,7 @@ func (r *replica) stop(ctx context.Context) {
 	err := r.process.Stop(ctx)
 	select {
 	case <-r.process.Done():
-		lost := r.process.ExitCode() == 1 && r.fleet.elects
+		lost := r.hasLost(r.process)
 		young := r.process.ExitCode() == -1 // the signal came before it could listen
 		if err != nil && !lost && !young {
 			r.fleet.problem("replica %d stopped with exit code %d: %v\n%s", r.id, r.process.ExitCode(), err, tail(r.process.Log(), 20))

@@ -35,7 +35,7 @@ func rage(ctx context.Context, o settings, rounds []round) error {
 		fmt.Fprintln(o.out, err)
 	}
 	if o.shrink > 0 {
-		shrink(ctx, o, given, r)
+		shrink(ctx, o, given, r, err)
 	}
 	return err
 }
@@ -46,9 +46,9 @@ func (s *storm) weatherAll(ctx context.Context, rounds []round) (failed int, err
 	for n, r := range rounds {
 		if !r.calm {
 			s.counts.round()
-			if s.given, err = s.take(ctx); err != nil {
-				return n, err
-			}
+		}
+		if s.given, err = s.take(ctx); err != nil {
+			return n, err
 		}
 		if err := s.weather(ctx, r); err != nil {
 			return n, err
@@ -131,7 +131,24 @@ func (s *storm) take(ctx context.Context) (round, error) {
 	if profile := s.profile; profile != 0 {
 		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, "100"))
 	}
+	out.steps = append(out.steps, s.takeStrangers(now)...)
 	return out, nil
+}
+
+// takeStrangers returns the steps that make the copies outside the flags, which somebody made by hand, or the brake left.
+func (s *storm) takeStrangers(now model.State) []step {
+	var out []step
+	flags := s.fleet.present()
+	for key, cm := range now.ConfigMaps {
+		owner, ours := instance.Ours(cm)
+		if of := now.ConfigMaps[owner]; ours && of != nil && flags.Outside(of, key.Namespace) && onStage(key) {
+			st := again(cm)
+			st.kind = "forge"
+			out = append(out, st)
+		}
+	}
+	slices.SortFunc(out, func(a, b step) int { return cmp.Compare(a.on, b.on) })
+	return out
 }
 
 // again returns the step that creates an object as it is.

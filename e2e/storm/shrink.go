@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,12 +10,15 @@ import (
 )
 
 // shrink looks for the shortest list of steps that still fails, by replays on new clusters, and prints it. What was
-// there before the round is part of the list.
-func shrink(ctx context.Context, o settings, given, failed round) {
+// there before the round is part of the list. The time of quiet is cut short, unless that is when it failed: why.
+func shrink(ctx context.Context, o settings, given, failed round, why error) {
 	ctx, cancel := context.WithTimeout(ctx, o.shrink)
 	defer cancel()
 	out := o.out
-	o.out, o.quiet, o.dump = io.Discard, min(o.quiet, 5*time.Second), ""
+	o.out, o.dump = io.Discard, ""
+	if !errors.Is(why, errDisturbed) {
+		o.quiet = min(o.quiet, 5*time.Second)
+	}
 	last := error(nil)
 	fails := func(given, r []step) bool {
 		err := replay(ctx, o, []round{{calm: true, steps: given}, {calm: failed.calm, steps: r}})

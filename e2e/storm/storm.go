@@ -45,6 +45,9 @@ type storm struct {
 	users   *users
 	seen    *outside.Observer
 	history *history
+	stalls  *stalls
+	writers *writers
+	sums    *sums
 	counts  *counts
 	stop    context.CancelFunc // of the watches
 	plane   sync.Mutex         // held by who stops and starts the API server
@@ -66,10 +69,12 @@ type course struct {
 	happened []step // as they happened: on what they did
 	mark     cluster.Mark
 	start    map[model.Key]*corev1.ConfigMap // what was there at its beginning, without payload
-	closing  map[string]bool                 // namespaces that were being deleted then
-	settled  map[model.Key]bool              // places with a copy that was in line then
-	starts   int                             // processes that had been started by then
-	healed   time.Time                       // when the last fault was over
+	began    time.Time
+	before   time.Time          // when the round before it began
+	longAgo  time.Time          // from when on all is remembered
+	settled  map[model.Key]bool // places with a copy that was in line then
+	starts   int                // processes that had been started by then
+	healed   time.Time          // when the last fault was over
 }
 
 // newStorm starts a cluster, installs the controller and runs it. When it fails it leaves nothing behind.
@@ -96,11 +101,13 @@ func (s *storm) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.users, s.history = newUsers(client), newHistory(client)
+	s.users, s.history = newUsers(client), newHistory()
+	s.stalls, s.writers, s.sums = &stalls{}, &writers{}, newSums()
+	go s.stalls.follow(watching)
 	if s.seen, err = outside.Observe(watching, client); err != nil {
 		return err
 	}
-	go s.history.follow(watching)
+	go s.history.follow(watching, client)
 	if s.fleet, err = newFleet(ctx, s.cluster, installed, s.controller, s.verbosity, s.seed); err != nil {
 		return err
 	}
@@ -128,7 +135,9 @@ func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
 		if err != nil {
 			return err
 		}
-		blocked = flags.Brake(now)
+		if blocked = flags.Brake(now); flags.AtEdge(now) {
+			s.counts.edge()
+		}
 	}
 	s.profile, s.blocked = profile, blocked
 	if blocked {
@@ -163,6 +172,9 @@ func (s *storm) weather(ctx context.Context, r round) error {
 	return errors.Join(errs...)
 }
 
+// memory is for how long all is remembered at least: longer than an event may wait for being written.
+const memory = 3 * time.Minute
+
 // begin takes down where things stand.
 func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error {
 	if err := s.catchUp(ctx); err != nil {
@@ -175,10 +187,16 @@ func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error
 	s.users.forget()
 	s.history.takeRound()
 	s.fleet.begin(broken)
-	s.round = &course{mark: mark, start: s.history.present(), closing: map[string]bool{}, settled: s.settled, starts: s.fleet.starts()}
-	for name, ns := range s.observed().Namespaces {
-		s.round.closing[name] = model.Terminating(ns)
+	before := time.Time{}
+	if s.round != nil {
+		before = s.round.began
 	}
+	longAgo := time.Now().Add(-memory)
+	if before.Before(longAgo) {
+		longAgo = before
+	}
+	s.history.forget(longAgo)
+	s.round = &course{mark: mark, began: time.Now(), before: before, longAgo: longAgo, start: s.history.present(), settled: s.settled, starts: s.fleet.starts()}
 	return nil
 }
 
@@ -303,7 +321,10 @@ func (s *storm) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.history.await(ctx, barrier); err != nil {
+	if err := s.history.await(ctx, ofConfigMaps, barrier); err != nil {
+		return err
+	}
+	if err := s.catchUpNamespaces(ctx); err != nil {
 		return err
 	}
 	return s.seen.Eventually(ctx, s.patience, func() error {
@@ -312,6 +333,16 @@ func (s *storm) catchUp(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// catchUpNamespaces is catchUp for the history of the namespaces. The annotation is on one that no step is about.
+func (s *storm) catchUpNamespaces(ctx context.Context) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"storm.example.com/barrier":%q}}}`, time.Now())
+	ns, err := s.users.client.CoreV1().Namespaces().Patch(ctx, metav1.NamespacePublic, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return s.history.await(ctx, ofNamespaces, ns)
 }
 
 // barrier writes a ConfigMap that has no other purpose, behind all writes before.

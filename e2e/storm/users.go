@@ -42,12 +42,12 @@ type users struct {
 	// of each request what became of it.
 	api sync.RWMutex
 
-	mu        sync.Mutex
-	wrote     map[string]bool    // resourceVersions
-	deleted   map[state]bool     // states that a deletion ended
-	replaced  map[state]bool     // those of them that were followed by a new object within the second
-	unsure    map[model.Key]bool // where it is not known after all
-	disturbed map[string]bool    // namespaces that were created, changed or deleted
+	mu       sync.Mutex
+	wrote    map[string]bool    // resourceVersions
+	deleted  map[state]bool     // states that a deletion ended
+	replaced map[state]bool     // those of them that were followed by a new object within the second
+	unsure   map[model.Key]bool // where it is not known after all
+	touched  map[model.Key]bool // what they wrote to or tried to
 }
 
 func newUsers(client kubernetes.Interface) *users {
@@ -61,7 +61,7 @@ func (u *users) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.wrote, u.deleted, u.replaced = map[string]bool{}, map[state]bool{}, map[state]bool{}
-	u.unsure, u.disturbed = map[model.Key]bool{}, map[string]bool{}
+	u.unsure, u.touched = map[model.Key]bool{}, map[model.Key]bool{}
 }
 
 // note takes down what became of a request about a ConfigMap, and returns errMiss where somebody else was first or
@@ -69,6 +69,7 @@ func (u *users) forget() {
 func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.touched[key] = true
 	switch {
 	case err == nil:
 		if made != nil && !wasLast(made) {
@@ -156,12 +157,9 @@ func (u *users) delete(ctx context.Context, key model.Key, judge func(*corev1.Co
 }
 
 // onNamespace does something to a namespace.
-func (u *users) onNamespace(name string, request func() error) error {
+func (u *users) onNamespace(request func() error) error {
 	u.api.RLock()
 	defer u.api.RUnlock()
-	u.mu.Lock()
-	u.disturbed[name] = true
-	u.mu.Unlock()
 	err := request()
 	switch {
 	case err == nil || errors.Is(err, errMiss):
@@ -173,7 +171,7 @@ func (u *users) onNamespace(name string, request func() error) error {
 }
 
 func (u *users) createNamespace(ctx context.Context, name string, labels map[string]string) error {
-	return u.onNamespace(name, func() error {
+	return u.onNamespace(func() error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 		_, err := u.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 		return err
@@ -181,14 +179,14 @@ func (u *users) createNamespace(ctx context.Context, name string, labels map[str
 }
 
 func (u *users) deleteNamespace(ctx context.Context, name string) error {
-	return u.onNamespace(name, func() error {
+	return u.onNamespace(func() error {
 		return u.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
 
 // labelNamespace sets labels of a namespace; an empty value removes one.
 func (u *users) labelNamespace(ctx context.Context, name string, labels map[string]string) error {
-	return u.onNamespace(name, func() error {
+	return u.onNamespace(func() error {
 		ns, err := u.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -180,6 +180,31 @@ func travelling(of map[string]string, patterns []string) map[string]string {
 	return out
 }
 
+// Carries reports whether a copy has the labels and annotations that travel from its source.
+func (f Flags) Carries(of, source *corev1.ConfigMap) bool {
+	return includes(of.Labels, travelling(source.Labels, f.CopyLabels)) &&
+		includes(of.Annotations, travelling(source.Annotations, f.CopyAnnotations))
+}
+
+// The copied annotation lists keys, separated by commas, each behind what it is the key of.
+const (
+	labelItem      = "label:"
+	annotationItem = "annotation:"
+)
+
+// Copied reads the copied annotation. Items of another form, which only others write, are passed over.
+func Copied(list string) (labels, annotations []string) {
+	for item := range strings.SplitSeq(list, ",") {
+		if k, ok := strings.CutPrefix(item, labelItem); ok {
+			labels = append(labels, k)
+		}
+		if k, ok := strings.CutPrefix(item, annotationItem); ok {
+			annotations = append(annotations, k)
+		}
+	}
+	return labels, annotations
+}
+
 // matches reports whether s is one of the patterns, or begins as one that ends in '*'.
 func matches(s string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {

@@ -65,7 +65,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 func facts(yes bool) func(types.UID) bool { return func(types.UID) bool { return yes } }
 
 func pastOf(change func(*Past)) Past {
-	p := Past{LostLabel: facts(false), Pristine: facts(true), Judged: func(Key, Key) bool { return true }}
+	p := Past{LostLabel: facts(false), Pristine: facts(true), Judged: func(Key, Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false }}
 	if change != nil {
 		change(&p)
 	}
@@ -117,11 +117,16 @@ func TestVerdicts(t *testing.T) {
 		"held by a finalizer":                {there: list(with(copyOf(), deleted)), allowed: some(AsItWas)},
 		"source being deleted":               {there: list(with(sourceAt("home"), deleted), copyOf()), allowed: some(Absent)},
 
-		"outside the flags":               {there: list(home, copyOf()), flags: away, allowed: some(Absent)},
-		"outside the flags since later":   {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Judged = func(Key, Key) bool { return false } }, allowed: some(Absent, AsItWas)},
-		"outside the flags, behind brake": {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(AsItWas)},
-		"source outside the flags":        {there: list(home, copyOf()), flags: func(f *Flags) { f.SourceNamespaces = []string{"other"} }, allowed: some(Absent)},
-		"outside, and the source is gone": {there: list(copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(Absent)},
+		"outside the flags":             {there: list(home, copyOf()), flags: away, allowed: some(Absent)},
+		"outside the flags since later": {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Judged = func(Key, Key) bool { return false } }, allowed: some(Absent, AsItWas)},
+		"outside the flags, turned up later": {there: list(home, copyOf()), flags: away, past: func(p *Past) {
+			p.Judged = func(Key, Key) bool { return false }
+			p.Later = func(*corev1.ConfigMap) bool { return true }
+		}, allowed: some(AsItWas)},
+		"turned up later, and the source is gone": {there: list(copyOf()), flags: away, past: func(p *Past) { p.Later = func(*corev1.ConfigMap) bool { return true } }, allowed: some(Absent)},
+		"outside the flags, behind brake":         {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(AsItWas)},
+		"source outside the flags":                {there: list(home, copyOf()), flags: func(f *Flags) { f.SourceNamespaces = []string{"other"} }, allowed: some(Absent)},
+		"outside, and the source is gone":         {there: list(copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(Absent)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, namespaces := flags, c.namespaces
@@ -186,18 +191,22 @@ func TestUnmet(t *testing.T) {
 	}
 	yes := true
 	for name, spoil := range map[string]func(*corev1.ConfigMap){
-		"data":           func(cm *corev1.ConfigMap) { cm.Data["key"] = "other" },
-		"more data":      func(cm *corev1.ConfigMap) { cm.Data["more"] = "" },
-		"binary data":    func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"b": nil} },
-		"immutable":      func(cm *corev1.ConfigMap) { cm.Immutable = &yes },
-		"label":          unlabelled,
-		"managed by":     func(cm *corev1.ConfigMap) { cm.Labels[ManagedBy] = "helm" },
-		"source":         func(cm *corev1.ConfigMap) { cm.Annotations[SourceAnnotation] = "other/settings" },
-		"checksum":       func(cm *corev1.ConfigMap) { cm.Annotations[ChecksumAnnotation] = "sha256:0" },
-		"adopting":       func(cm *corev1.ConfigMap) { cm.Annotations[AdoptAnnotation] = "true" },
-		"copied label":   func(cm *corev1.ConfigMap) { cm.Labels["team"] = "b" },
-		"copied list":    func(cm *corev1.ConfigMap) { delete(cm.Annotations, CopiedAnnotation) },
-		"copied too far": func(cm *corev1.ConfigMap) { cm.Labels["helm.sh/chart"] = "x" },
+		"data":            func(cm *corev1.ConfigMap) { cm.Data["key"] = "other" },
+		"more data":       func(cm *corev1.ConfigMap) { cm.Data["more"] = "" },
+		"binary data":     func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"b": nil} },
+		"immutable":       func(cm *corev1.ConfigMap) { cm.Immutable = &yes },
+		"label":           unlabelled,
+		"managed by":      func(cm *corev1.ConfigMap) { cm.Labels[ManagedBy] = "helm" },
+		"source":          func(cm *corev1.ConfigMap) { cm.Annotations[SourceAnnotation] = "other/settings" },
+		"checksum":        func(cm *corev1.ConfigMap) { cm.Annotations[ChecksumAnnotation] = "sha256:0" },
+		"adopting":        func(cm *corev1.ConfigMap) { cm.Annotations[AdoptAnnotation] = "true" },
+		"copied label":    func(cm *corev1.ConfigMap) { cm.Labels["team"] = "b" },
+		"copied list":     func(cm *corev1.ConfigMap) { delete(cm.Annotations, CopiedAnnotation) },
+		"copied invented": func(cm *corev1.ConfigMap) { cm.Annotations[CopiedAnnotation] = "label:team,label:teams" },
+		"copied twice":    func(cm *corev1.ConfigMap) { cm.Annotations[CopiedAnnotation] = "label:team,label:team" },
+		"copied as other": func(cm *corev1.ConfigMap) { cm.Annotations[CopiedAnnotation] = "annotation:team" },
+		"copied in part":  func(cm *corev1.ConfigMap) { cm.Annotations[CopiedAnnotation] = "label:teams" },
+		"copied too far":  func(cm *corev1.ConfigMap) { cm.Labels["helm.sh/chart"] = "x" },
 	} {
 		cm := good()
 		spoil(cm)
@@ -235,6 +244,13 @@ func TestBrake(t *testing.T) {
 			t.Errorf("11 of 22 outside the flags, limit %d%%: blocked %v, want %v", limit, got, want)
 		}
 	}
+	for limit, want := range map[int]bool{49: true, 50: true, 51: false} {
+		f := flags
+		f.PruneLimit = limit
+		if got := f.AtEdge(s); got != want {
+			t.Errorf("11 of 22 outside the flags, limit %d%%: at the edge %v, want %v", limit, got, want)
+		}
+	}
 	f := flags
 	f.PruneLimit = 0
 	gone := s.Namespaces["dev-a"]
@@ -246,5 +262,17 @@ func TestBrake(t *testing.T) {
 	delete(s.ConfigMaps, Key{"home", "a"}) // a copy whose source is gone is not outside the flags
 	if f.Brake(s) {
 		t.Error("10 outside the flags: blocked")
+	}
+}
+
+func TestCarries(t *testing.T) {
+	source := object("home", "settings", []string{Label, Source, "team", "a", "cost", "1"}, nil)
+	copied := copyOf()
+	if flags.Carries(copied, source) {
+		t.Error("without the label that travels: carries")
+	}
+	copied.Labels["team"] = "a"
+	if !flags.Carries(copied, source) {
+		t.Error("with the label that travels: does not carry")
 	}
 }

@@ -34,6 +34,8 @@ type Past struct {
 	// Judged reports whether a copy outside the flags has been so, and its source has been there, since before the
 	// present leader began: the leader has then judged it.
 	Judged func(of, source Key) bool
+	// Later reports whether the copy turned up after the last process had begun, so that nobody has judged it.
+	Later func(*corev1.ConfigMap) bool
 	// Blocked is set if the brake has blocked the present leader.
 	Blocked bool
 	// LooksAgain is set if objects in the way are read every minute, and not only tried.
@@ -174,6 +176,8 @@ func wanted(v Verdict, p Past, have *corev1.ConfigMap) Verdict {
 func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, source *corev1.ConfigMap) Verdict {
 	outside := source != nil && f.Outside(source, have.Namespace)
 	switch {
+	case outside && p.Later(have):
+		return v.allow("it is outside the flags, since after the start", AsItWas)
 	case !Labelled(have) && (p.Unattended || p.Released[have.UID] || !p.LostLabel(have.UID)):
 		return v.allow("it may count as released", Absent, AsItWas)
 	case outside && p.Blocked && p.Judged(v.Key, owner):
@@ -187,8 +191,21 @@ func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, so
 // Brake reports whether the brake blocks a process that takes over in this state: too many copies would go because of
 // the flags alone.
 func (f Flags) Brake(s State) bool {
+	outside, copies := f.Strangers(s)
+	return f.PruneLimit < 100 && outside > 10 && outside*100 >= f.PruneLimit*copies
+}
+
+// AtEdge reports whether one copy more or less outside the flags might turn the brake's mind.
+func (f Flags) AtEdge(s State) bool {
+	outside, copies := f.Strangers(s)
+	few := outside == 10 || outside == 11
+	return few && outside*100 >= f.PruneLimit*copies || outside > 10 && outside*100 == f.PruneLimit*copies
+}
+
+// Strangers returns how many copies a process that takes over in this state would delete because of the flags alone,
+// and how many copies there are.
+func (f Flags) Strangers(s State) (outside, copies int) {
 	sources := f.sources(s)
-	outside, copies := 0, 0
 	for _, cm := range s.ConfigMaps {
 		owner, ours := f.Ours(cm)
 		if !ours || !Labelled(cm) {
@@ -199,7 +216,7 @@ func (f Flags) Brake(s State) bool {
 			outside++
 		}
 	}
-	return f.PruneLimit < 100 && outside > 10 && outside*100 >= f.PruneLimit*copies
+	return outside, copies
 }
 
 // goesByFlags reports whether a copy would be deleted although its source asks for it: it is outside the flags, none of
@@ -287,12 +304,24 @@ func selected(of map[string]string, patterns []string) map[string]string {
 	return out
 }
 
-// listed returns nil if the copied annotation names the keys that were copied, and is there only if there are any.
+// listed returns nil if the copied annotation names exactly the keys that were copied, and is there only if there are
+// any.
 func listed(list string, labels, annotations map[string]string) error {
-	keys := slices.Concat(slices.Collect(maps.Keys(labels)), slices.Collect(maps.Keys(annotations)))
-	named := !slices.ContainsFunc(keys, func(k string) bool { return !strings.Contains(list, k) })
-	if !named || len(keys) == 0 && list != "" {
-		return fmt.Errorf("lists %q as copied, want %v", list, keys)
+	var want []string
+	for k := range labels {
+		want = append(want, labelItem+k)
+	}
+	for k := range annotations {
+		want = append(want, annotationItem+k)
+	}
+	var have []string
+	if list != "" {
+		have = strings.Split(list, ",")
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		return fmt.Errorf("lists %q as copied, want %v", list, want)
 	}
 	return nil
 }

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+)
+
+// lookLasts is how long the answer of a live look may serve a deletion: the 5 s that the controller keeps it, and
+// what it takes to ask and to delete on a busy machine.
+const lookLasts = 12 * time.Second
+
+// lookedAt returns from when on a state may have been that which the controller saw when it looked live, before it
+// made the transition. Where requests were held up on their way that is any of the round.
+func (j *judgement) lookedAt(t transition) time.Time {
+	_, stalled := j.stalls.since(j.round.began)
+	from := t.seen.Add(-lookLasts - stalled)
+	if from.Before(j.round.began) || j.happened(heldUp...) > 0 {
+		return j.round.began
+	}
+	return from
+}
+
+// asked finds copies that were made or changed although in no moment of this round and the one before there was a
+// source with that content that claimed the namespace as it was in any of these moments.
+func (j *judgement) asked(t transition) {
+	if t.after == nil || t.after.DeletionTimestamp != nil || !ours(t.after) {
+		return
+	}
+	owner, _ := instance.Ours(t.after)
+	sources := j.history.of(owner, j.round.before).before(t.rv)
+	namespaces := j.history.ofNamespace(t.key.Namespace, j.round.before).before(t.rv)
+	if sources.torn() || namespaces.torn() {
+		return
+	}
+	flags := j.fleet.allInForce()
+	for _, cm := range sources.states() {
+		for _, ns := range namespaces.states() {
+			if cm != nil && ns != nil && slices.ContainsFunc(flags, func(f model.Flags) bool {
+				return f.Claims(cm, ns) && f.Carries(t.after, cm)
+			}) && sameContent(cm, t.after) {
+				return
+			}
+		}
+	}
+	j.problem(t, "written, and "+owner.String()+" never asked for that there")
+}
+
+// sameContent reports whether two ConfigMaps of the history have the same payload.
+func sameContent(a, b *corev1.ConfigMap) bool {
+	return a.Data[digestKey] == b.Data[digestKey] && immutable(a) == immutable(b)
+}
+
+// needed finds what was done without need, where that can be told: when the flags did not change.
+func (j *judgement) needed(t transition) {
+	if t.gap || j.fleet.changed() {
+		return
+	}
+	if !j.moved(t.key.Namespace) && j.round.settled[t.key] && !j.usersTouched(t.key) {
+		j.problem(t, "written without need")
+	}
+	if owner, ok := j.frozenOwner(t); ok {
+		j.problem(t, owner.String()+" is frozen, and it was written for it or taken from it")
+	}
+	if holder, ok := j.robbed(t); ok {
+		j.problem(t, "taken from "+holder.String()+", which had it and did not give it up")
+	}
+	if !t.ended() || !ours(t.before) {
+		return
+	}
+	if j.stranger(t) {
+		j.problem(t, "deleted, and it turned up outside the flags after the start")
+	}
+	if steady := j.steady(t); steady != "" && !immutable(t.before) {
+		j.problem(t, "deleted, and "+steady+" wanted it all the time")
+	}
+}
+
+// usersTouched reports whether users changed the object, or a source of its name.
+func (j *judgement) usersTouched(key model.Key) bool {
+	return slices.ContainsFunc(j.transitions, func(t transition) bool {
+		return t.key.Name == key.Name && (t.isSource() || t.key == key && j.byUser(t))
+	})
+}
+
+// frozenOwner returns the source of the copy that was made, changed or deleted, if it has been frozen all the time.
+func (j *judgement) frozenOwner(t transition) (model.Key, bool) {
+	for _, cm := range []*corev1.ConfigMap{t.before, t.after} {
+		if cm == nil {
+			continue
+		}
+		owner, ok := instance.Ours(cm)
+		if ok && j.all(owner, func(cm *corev1.ConfigMap) bool { return j.fleet.present().IsSource(cm) && model.Frozen(cm) }) {
+			return owner, true
+		}
+	}
+	return model.Key{}, false
+}
+
+// robbed returns the source from which a copy went to another, if it claimed the place all the time or was frozen,
+// and no other source of the name changed: then it still has precedence.
+func (j *judgement) robbed(t transition) (model.Key, bool) {
+	if t.appeared() || t.after == nil || !j.round.settled[t.key] || !ours(t.before) || j.round.start[t.key] == nil || j.moved(t.key.Namespace) {
+		return model.Key{}, false
+	}
+	holder, _ := instance.Ours(j.round.start[t.key])
+	from, _ := instance.Ours(t.before)
+	to, _ := instance.Ours(t.after)
+	ns := j.history.ofNamespace(t.key.Namespace, j.round.began).last()
+	kept := func(cm *corev1.ConfigMap) bool { return j.claims(cm, ns, true) }
+	rivals := slices.ContainsFunc(j.transitions, func(other transition) bool {
+		return other.key.Name == t.key.Name && other.key != holder && other.isSource()
+	})
+	return holder, from == holder && to != holder && !rivals && j.all(holder, kept)
+}
+
+// all reports whether each state of a ConfigMap in the round, from its beginning on, is such, and it was never away.
+func (j *judgement) all(key model.Key, such which) bool {
+	return j.round.start[key] != nil && such(j.round.start[key]) && !slices.ContainsFunc(j.transitions, func(t transition) bool {
+		return t.key == key && (t.after == nil || !such(t.after))
+	})
+}
+
+// steady returns a source, if there is one, that claimed the place in every moment on which the deletion may rest,
+// however the namespace was in any of them, but for moments in which the source was replaced within the second.
+func (j *judgement) steady(t transition) string {
+	owner, _ := instance.Ours(t.before)
+	from := j.lookedAt(t)
+	namespaces := j.history.ofNamespace(t.key.Namespace, from).before(t.rv)
+	for _, key := range j.history.named(t.key.Name) {
+		since := j.round.began // of the others, the cache has the last word, which may be old
+		if key == owner {
+			since = from
+		}
+		if j.claimsAlways(j.history.of(key, since).before(t.rv), namespaces, key == owner) {
+			return key.String()
+		}
+	}
+	return ""
+}
+
+// claimsAlways reports whether a source claims a namespace in each of their states.
+func (j *judgement) claimsAlways(sources record[corev1.ConfigMap], namespaces record[corev1.Namespace], owner bool) bool {
+	if sources.torn() || namespaces.torn() || sources.last() == nil {
+		return false
+	}
+	var before *corev1.ConfigMap
+	for _, cm := range sources.states() {
+		if cm == nil && !j.replaced(before) {
+			return false
+		}
+		for _, ns := range namespaces.states() {
+			if ns == nil || cm != nil && !j.claims(cm, ns, owner) {
+				return false
+			}
+		}
+		before = cm
+	}
+	return true
+}
+
+// replaced reports whether the object was followed by a new one within the second.
+func (j *judgement) replaced(cm *corev1.ConfigMap) bool {
+	j.users.mu.Lock()
+	defer j.users.mu.Unlock()
+	return cm != nil && j.users.replaced[stateOf(cm)]
+}
+
+// claims reports whether a source claims the namespace; a frozen one keeps what it owns.
+func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner bool) bool {
+	flags := j.fleet.present()
+	return flags.Claims(cm, ns) || owner && flags.IsSource(cm) && model.Frozen(cm) && !model.Terminating(ns)
+}
+
+// stranger reports whether the object turned up in this round as a copy outside the flags, by no process that began in
+// it, and its source asked for copies there, in vain, ever since. Nobody has judged it then.
+func (j *judgement) stranger(t transition) bool {
+	flags := j.fleet.present()
+	if j.fleet.starts() != j.round.starts {
+		return false
+	}
+	owner, _ := instance.Ours(t.before)
+	own := j.history.of(t.key, j.round.began).before(t.rv)
+	if first := own.states()[0]; first != nil && first.UID == t.before.UID || own.torn() {
+		return false
+	}
+	var since string
+	for _, s := range own {
+		if s.state != nil && s.state.UID == t.before.UID {
+			since = s.from
+			break
+		}
+	}
+	of := j.history.of(owner, j.round.before).before(t.rv)
+	states := []*corev1.ConfigMap{of.before(since).last()}
+	for _, s := range of {
+		if later(s.from, since) {
+			states = append(states, s.state)
+		}
+	}
+	return !of.torn() && !slices.ContainsFunc(states, func(cm *corev1.ConfigMap) bool {
+		return cm == nil || !flags.Outside(cm, t.key.Namespace)
+	})
+}
+
+// talk finds events that are about no source, and those that are more than one for each change of an outcome: one for
+// each copy, for example.
+func (j *judgement) talk() {
+	said := map[model.Key]int{}
+	for _, e := range j.events {
+		said[model.Key{Namespace: e.Object.Namespace, Name: eventName(e.Object.Name)}]++
+	}
+	for key, n := range said {
+		if was := j.history.of(key, j.round.longAgo); !was.torn() && !slices.ContainsFunc(was.states(), func(cm *corev1.ConfigMap) bool { return cm != nil && source(cm) }) {
+			j.problems = append(j.problems, fmt.Sprintf("%d events about %s, which is no source", n, key))
+		}
+		if most := j.mostEvents(key); n > most {
+			j.problems = append(j.problems, fmt.Sprintf("%d events about %s, and there was reason for %d", n, key, most))
+		}
+	}
+}
+
+// reasons is how many things there are to be said of a source at most, when all of them change.
+const reasons = 6
+
+// mostEvents returns how many events about a source there may be in the round: two for each change of anything that its
+// outcome depends on, and all that there is to say when another process takes over, and of the round before.
+func (j *judgement) mostEvents(key model.Key) int {
+	changes := 0
+	for _, t := range j.transitions {
+		if t.key.Name == key.Name && j.byUser(t) {
+			changes++
+		}
+	}
+	since := j.round.began // of the changes of namespaces that the source can have met
+	if j.round.start[key] == nil {
+		for _, t := range j.transitions {
+			if t.key == key {
+				since = t.seen
+				break
+			}
+		}
+	}
+	for _, ns := range stage {
+		for _, s := range j.history.ofNamespace(ns, since) {
+			if s.seen.After(since) {
+				changes++
+			}
+		}
+	}
+	return reasons*(1+j.fleet.starts()-j.round.starts) + 2*changes
+}
+
+// eventName returns the name of the object that an event is about, from its own: that is "<name>.<number>".
+func eventName(event string) string {
+	return event[:max(0, strings.LastIndexByte(event, '.'))]
+}
