@@ -437,6 +437,13 @@ func (w *policed) copied(namespace, name string) []option {
 	return w.marksOfCopy(platform, namespace, name)
 }
 
+// copyNamed is a copy under another name.
+func (w *policed) copyNamed(name string) shape {
+	return func(namespace, _ string) []option {
+		return append(w.copied(namespace, name), func(cm *corev1.ConfigMap) { cm.Name = name })
+	}
+}
+
 // copyOf is a copy by all marks but for its source, which is in the namespace under its own name and more.
 func (w *policed) copyOf(source, more string) shape {
 	return func(namespace, name string) []option {
@@ -467,6 +474,8 @@ const (
 	notCopy      = "is not a copy of instance \"default\" by its annotations, and was not handed over"
 	wouldNotBe   = "would not be one of instance \"default\", with the label mirror=copy"
 	needsVerb    = "needs the verb \"mirror\" on configmaps there (ClusterRole mirror-controller-publisher)"
+	ofOthers     = "another controller writes"
+	noHolds      = "it sets no finalizers and no owners"
 	isAProtected = "only mirror-controller may change or delete it: change the source, and it follows"
 )
 
@@ -493,6 +502,15 @@ func (w *policed) confinedRows() []row {
 		{"source created outside the prefix", controller, platform, nil, create(source), notThere},
 		{"copy created without the label", controller, teamA, nil, create(copied.but(noLabel)), wouldNotBe},
 		{"copy created as a source", controller, teamA, nil, create(copied.but(asSource)), wouldNotBe},
+		{"copy created with a finalizer", controller, teamA, nil, create(copied.but(held)), noHolds},
+		{"copy created with an owner", controller, teamA, nil, create(copied.but(owned)), noHolds},
+		{"finalizer set", controller, teamA, copied, changeBy(held), noHolds},
+		{"finalizer of others taken away", controller, teamA, copied.but(held), changeBy(free), noHolds},
+		{"owner set", controller, teamA, copied, changeBy(owned), noHolds},
+		{"copy changed that others hold", controller, teamA, copied.but(held), changeBy(other), ""},
+		{"reserved name of the platform created", controller, teamA, nil, create(w.copyNamed("openshift-service-ca.crt")), ofOthers},
+		{"reserved name of the mesh created", controller, teamA, nil, create(w.copyNamed("istio-ca-root-cert")), ofOthers},
+		{"reserved name of the cluster created", controller, teamA, nil, create(w.copyNamed("kube-root-ca.crt")), ofOthers},
 		{"label alone created", controller, teamA, nil, create(with(asCopy)), wouldNotBe},
 		{"copy created of another instance", controller, teamA, nil, create(copied.but(otherInstance)), wouldNotBe},
 		{"copy created that names another place", controller, teamA, nil, create(restored), wouldNotBe},
