@@ -129,12 +129,17 @@ func TestRefusedWrites(t *testing.T) {
 	if len(refused.refused) != 2 || refused.refused[right{"create", "leases"}] == "" || refused.refused[right{"update", "leases"}] == "" {
 		t.Errorf("got %v refused, want creating and updating leases", refused.refused)
 	}
-	answerTo(refused, http.MethodGet, lease, 200) // so there is one, and nobody has to create it
 	answerTo(refused, http.MethodPut, lease, 500)
-	if len(refused.refused) != 1 || refused.refused[right{"update", "leases"}] == "" {
-		t.Errorf("got %v refused, want updating leases", refused.refused)
+	answerTo(refused, http.MethodGet, lease, 500)
+	if len(refused.refused) != 2 {
+		t.Errorf("got %v refused, want the same two", refused.refused)
 	}
 	answerTo(refused, http.MethodPut, lease, 409)
+	if len(refused.refused) != 1 || refused.refused[right{"create", "leases"}] == "" {
+		t.Errorf("got %v refused, want creating leases", refused.refused)
+	}
+	answerTo(refused, http.MethodPut, lease, 403)
+	answerTo(refused, http.MethodGet, lease, 200) // it is there, and another's
 	if len(refused.refused) != 0 {
 		t.Errorf("got %v refused, want nothing", refused.refused)
 	}

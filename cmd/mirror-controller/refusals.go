@@ -61,9 +61,9 @@ func (r *refusals) note(asked right, response *http.Response) {
 	}
 }
 
-// spared are the rights that are not needed any more when another was granted: what is watched need not be listed, and
-// a lease that can be read is there.
-var spared = map[string][]string{"watch": {"list"}, "get": {"create"}}
+// spared are the rights that are not needed when another was granted: what is watched need not be listed, a lease that can
+// be read is there, and who is not to lead reads it and does no more. Who is, updates it right after that.
+var spared = map[string][]string{"watch": {"list"}, "get": {"create", "update"}}
 
 // askedFor returns which of neededRights a request needs.
 func askedFor(r *http.Request) (right, bool) {
