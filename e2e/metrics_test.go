@@ -60,6 +60,7 @@ func TestMetrics(t *testing.T) {
 		`mirror_copies{state="foreign"}`: 0,
 		`mirror_prune_blocked`:           0,
 		`mirror_fights`:                  0,
+		`mirror_invalid_sources`:         0,
 		`mirror_writes_total{operation="create",result="success"}`:          0,
 		`mirror_propagation_seconds_count`:                                  0,
 		`controller_runtime_reconcile_errors_total{controller="mirror"}`:    0,

@@ -64,6 +64,7 @@ type Controller struct {
 	active   atomic.Bool
 	synced   atomic.Bool
 	prunable map[types.UID]bool // copies outside the flags that were judged when the process took over
+	blocked  atomic.Bool        // they were too many
 
 	unreachable rate.Sometimes // limits how often it is said that the API server does not answer
 	undeleted   rate.Sometimes // limits how often it is said that copies cannot be deleted
@@ -590,7 +591,7 @@ func (c *Controller) judgeStrangers(ctx context.Context) {
 	case c.opts.PruneLimit.exceeded(len(strangers), copies):
 		logger.Error(nil, "Not deleting the copies that lie outside the flags, for they are too many: is a flag wrong? "+
 			"If they are to go, start once with --prune-limit=100%")
-		c.measures.blocked.Set(float64(len(strangers)))
+		c.blocked.Store(true)
 		c.tellBlocked(strangers, copies)
 		return
 	case len(strangers) > 0:
@@ -633,7 +634,7 @@ func (c *Controller) tellBlocked(strangers []*corev1.ConfigMap, copies int) {
 			continue
 		}
 		told[owner] = true
-		c.recorder.Eventf(source, nil, corev1.EventTypeWarning, ReasonPruneBlocked, eventAction, "%s",
+		c.recorder.Eventf(source, nil, corev1.EventTypeWarning, ReasonPruneBlocked, actionPrune, "%s",
 			sayPruneBlocked(len(strangers), copies))
 	}
 }

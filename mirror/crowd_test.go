@@ -67,6 +67,13 @@ func (c hangerConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o me
 	return c.ConfigMapInterface.Create(ctx, cm, o)
 }
 
+func (c hangerConfigMaps) Update(ctx context.Context, cm *corev1.ConfigMap, o metav1.UpdateOptions) (*corev1.ConfigMap, error) {
+	if err := c.hanger.hang(ctx, "update", "configmaps", c.namespace); err != nil {
+		return nil, err
+	}
+	return c.ConfigMapInterface.Update(ctx, cm, o)
+}
+
 func (c hangerConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
 	if err := c.hanger.hang(ctx, "get", "configmaps", c.namespace); err != nil {
 		return nil, err
@@ -188,6 +195,43 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 	})
 }
 
+// TestWhatIsNotReachedYetIsPending: a fan-out that goes on is no news of copies in line, neither the first nor the next.
+func TestWhatIsNotReachedYetIsPending(t *testing.T) {
+	const targets = 100 // more than slots
+	var slow atomic.Bool
+	hangs := func(verb, _, _ string) bool { return slow.Load() && (verb == "create" || verb == "update") }
+	objects := append(inNamespaces(targets, "team-"), namespace("platform"))
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
+		expect := func(what string, synced, pending int) {
+			t.Helper()
+			synctest.Wait()
+			l := h.controller.ledger
+			if l.copies(outcomeSynced) != synced || l.copies(outcomePending) != pending {
+				t.Errorf("%s: %d in line and %d pending, want %d and %d", what, l.copies(outcomeSynced), l.copies(outcomePending), synced, pending)
+			}
+		}
+		sources := h.Interface.CoreV1().ConfigMaps("platform")
+		slow.Store(true)
+		if _, err := sources.Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("the first fan-out", 0, targets)
+		slow.Store(false)
+		time.Sleep(5 * time.Minute)
+		expect("it is through", targets, 0)
+		slow.Store(true)
+		changed := sourceCM("platform", "settings", data("key", "new"))
+		changed.ResourceVersion = "2"
+		if _, err := sources.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("the next fan-out", 0, targets)
+		slow.Store(false)
+		time.Sleep(5 * time.Minute)
+		expect("it is through, too", targets, 0)
+	})
+}
+
 // TestC34HangingServerIsNoRefusal: where nothing is answered, no target is to blame.
 func TestC34HangingServerIsNoRefusal(t *testing.T) {
 	hangs := func(string, string, string) bool { return true }
@@ -278,7 +322,7 @@ func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 		if err := s.CoreV1().ConfigMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(calm + time.Minute)
 		synctest.Wait() // what is read below is no longer written
 		c := s.controller
 		for what, kept := range map[string]int{

@@ -68,11 +68,43 @@ func (l *ledger) open(name string, sources []*source) (changed bool) {
 			accounts[s.key] = a
 		}
 		if a.source != s {
+			if a.source != nil && a.source.checksum != s.checksum {
+				l.outdate(a)
+			}
 			a.source, a.dirty = s, true
 			changed = true
 		}
 	}
 	return changed
+}
+
+// outdate notes that the copies that were in line with the source are not any more.
+func (l *ledger) outdate(a *account) {
+	for namespace, o := range a.at {
+		if o == outcomeSynced {
+			a.at[namespace] = outcomePending
+		}
+	}
+	n := a.count[outcomeSynced]
+	l.count(a, outcomeSynced, -n)
+	l.count(a, outcomePending, n)
+}
+
+// expect notes that a source wants a copy in a namespace of which nothing is known yet.
+func (l *ledger) expect(key cache.ObjectName, namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.names[key.Name][key]
+	if a == nil || a.at[namespace] != outcomeNone {
+		return
+	}
+	a.at[namespace] = outcomePending
+	l.count(a, outcomePending, 1)
+}
+
+func (l *ledger) count(a *account, o outcome, n int) {
+	a.count[o] += n
+	l.total[o] += n
 }
 
 // enter notes how a source stands at a target. A source without an account is gone: nothing is noted.
@@ -92,10 +124,8 @@ func (l *ledger) enter(key cache.ObjectName, namespace string, s standing) {
 		return
 	}
 	a.dirty = true
-	a.count[before]--
-	l.total[before]--
-	a.count[s.outcome]++
-	l.total[s.outcome]++
+	l.count(a, before, -1)
+	l.count(a, s.outcome, 1)
 	if s.outcome == outcomeNone {
 		delete(a.at, namespace)
 	} else {
@@ -119,12 +149,19 @@ func (l *ledger) copies(outcomes ...outcome) (n int) {
 }
 
 // sources returns how many sources there are under the flags.
-func (l *ledger) sources() (n int) {
+func (l *ledger) sources() int { return l.countSources(func(*source) bool { return true }) }
+
+// invalidSources returns how many of them cannot be read.
+func (l *ledger) invalidSources() int {
+	return l.countSources(func(s *source) bool { return s.frozen != nil })
+}
+
+func (l *ledger) countSources(such func(*source) bool) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, accounts := range l.names {
 		for _, a := range accounts {
-			if !a.source.outside {
+			if !a.source.outside && such(a.source) {
 				n++
 			}
 		}

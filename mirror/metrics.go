@@ -72,7 +72,6 @@ type measures struct {
 	repairs     *metrics.CounterVec
 	propagation *metrics.Histogram
 	fill        *metrics.Histogram
-	blocked     *metrics.Gauge
 }
 
 func newMeasures() *measures {
@@ -110,8 +109,6 @@ func newMeasures() *measures {
 			"Time from when the change of a source was seen to the last of its copies in line."),
 		fill: latency("mirror_namespace_fill_seconds",
 			"Time from when a new namespace was seen to the last of its copies there."),
-		blocked: metrics.NewGauge(&metrics.GaugeOpts{Name: "mirror_prune_blocked", StabilityLevel: metrics.STABLE,
-			Help: "Copies outside the flags that were not deleted because they were too many, see --prune-limit."}),
 	}
 }
 
@@ -126,7 +123,7 @@ type Registry interface {
 func (c *Controller) RegisterMetrics(registry Registry) {
 	m := c.measures
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.terminalErrors, m.panics, m.timeouts, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill, m.blocked)
+		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
 	counted := func(name, help string, labels map[string]string, count func() int) {
 		registry.RawMustRegister(metrics.NewGaugeFunc(
 			&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
@@ -135,6 +132,14 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 	counted("mirror_sources", "ConfigMaps that ask to be mirrored and are allowed to.", nil, c.ledger.sources)
 	counted("mirror_fights", "Copies that somebody keeps changing back, and that are put right more and more slowly.", nil,
 		func() int { return c.ledger.copies(outcomeFight) })
+	counted("mirror_invalid_sources", "Sources for which nothing is done until their annotations are mended.", nil, c.ledger.invalidSources)
+	counted("mirror_prune_blocked", "Copies outside the flags that are not deleted because they were too many, see --prune-limit.", nil,
+		func() int {
+			if !c.blocked.Load() {
+				return 0
+			}
+			return c.ledger.copies(outcomeStranger)
+		})
 	for _, s := range copyStates {
 		counted("mirror_copies", "Copies that sources ask for, by how they stand.", map[string]string{"state": s.state},
 			func() int { return c.ledger.copies(s.outcomes...) })

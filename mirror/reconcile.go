@@ -25,12 +25,19 @@ const sliceSize = 64
 // name is in the queue again.
 func (c *Controller) reconcile(ctx, term context.Context, name string) (more bool) {
 	v := c.view(name)
-	if c.ledger.open(name, v.all()) {
+	changed := c.ledger.open(name, v.all())
+	if changed {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
 		// before all targets were compared with it.
 		c.backlog.markAll(name)
 	}
-	jobs, more := c.backlog.take(name, sliceSize, func() []string { return c.targetsOf(name) })
+	jobs, more := c.backlog.take(name, sliceSize, func() []string {
+		targets := c.targetsOf(name)
+		if changed {
+			c.expect(v, targets)
+		}
+		return targets
+	})
 	if more {
 		defer c.queue.Add(name)
 	}
@@ -65,6 +72,19 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 		}
 	}
 	return more
+}
+
+// expect notes what the sources want at the targets of a round, which may take long: until then it is pending.
+func (c *Controller) expect(v view, targets []string) {
+	for _, namespace := range targets {
+		ns := c.cachedNamespace(namespace)
+		if ns == nil || terminating(ns) {
+			continue
+		}
+		if s := c.rules.winner(v.sources, ns); s != nil {
+			c.ledger.expect(s.key, namespace)
+		}
+	}
 }
 
 // crowdedPatience is the time before the next try at a target that refuses, where others of its kind have all
@@ -359,6 +379,8 @@ func (c *Controller) logResult(ctx context.Context, at cache.ObjectName, res res
 		logger.V(2).Info("Copy written", "copy", at, "op", res.change.op, "source", res.change.source.key)
 	case res.change.op == opDelete && res.trouble == noTrouble && res.again == 0:
 		logger.V(2).Info("Copy deleted", "copy", at, "source", res.change.owner)
+	case res.outcome == outcomePending && res.change.have != nil && res.change.have.DeletionTimestamp != nil:
+		logger.V(2).Info("Copy is being deleted, and somebody's finalizers hold it", "copy", at, "finalizers", res.change.have.Finalizers)
 	default:
 		logger.V(4).Info("Nothing to do", "copy", at, "outcome", res.outcome)
 	}
@@ -371,7 +393,7 @@ func (c *Controller) report(ctx context.Context, name string) {
 	}
 	for _, s := range c.ledger.statements(name) {
 		klog.FromContext(ctx).Info(s.note, "source", cache.MetaObjectToName(s.source), "outcome", s.reason)
-		c.recorder.Eventf(s.source, nil, s.kind, s.reason, eventAction, "%s", s.note)
+		c.recorder.Eventf(s.source, nil, s.kind, s.reason, s.action, "%s", s.note)
 	}
 }
 

@@ -20,14 +20,18 @@ const (
 	ReasonPruneBlocked    = "PruneBlocked"
 )
 
-// eventAction is the action of all events: what the controller was doing.
-const eventAction = "Mirror"
+// Actions of events: what the controller was doing.
+const (
+	actionMirror = "Mirror"
+	actionPrune  = "Prune"
+)
 
 // statement is one event on a source.
 type statement struct {
 	source *corev1.ConfigMap
 	kind   string // corev1.EventTypeNormal or EventTypeWarning
 	reason string
+	action string
 	note   string
 }
 
@@ -44,37 +48,38 @@ type told struct {
 var problemReasons = []struct {
 	outcome outcome
 	reason  string
+	action  string
 	say     func(a *account, targets []string) string
 }{
-	{outcomeForeign, ReasonForeign, sayForeign},
-	{outcomeSuperseded, ReasonSuperseded, saySuperseded},
-	{outcomeFailed, ReasonWriteFailed, sayFailed},
-	{outcomeFight, ReasonFight, sayFight},
-	{outcomeStranger, ReasonForeign, sayStranger},
+	{outcomeForeign, ReasonForeign, actionMirror, sayForeign},
+	{outcomeSuperseded, ReasonSuperseded, actionMirror, saySuperseded},
+	{outcomeFailed, ReasonWriteFailed, actionMirror, sayFailed},
+	{outcomeFight, ReasonFight, actionMirror, sayFight},
+	{outcomeStranger, ReasonForeign, actionPrune, sayStranger},
 }
 
 // statements returns what is new about the source of the account and updates what was told.
 func (a *account) statements() []statement {
 	var out []statement
-	say := func(kind, reason, note string) {
-		out = append(out, statement{a.source.cm, kind, reason, clip(note)})
+	say := func(kind, reason, action, note string) {
+		out = append(out, statement{a.source.cm, kind, reason, action, clip(note)})
 	}
 	if reserved := a.source.reserved && !a.source.outside; reserved != a.told.reserved {
 		a.told.reserved = reserved
 		if reserved {
-			say(corev1.EventTypeWarning, ReasonReservedName, sayReserved(a))
+			say(corev1.EventTypeWarning, ReasonReservedName, actionMirror, sayReserved(a))
 		}
 	}
 	if frozen := errorText(a.source.frozen); frozen != a.told.frozen {
 		a.told.frozen = frozen
 		if frozen != "" && !a.source.outside {
-			say(corev1.EventTypeWarning, ReasonInvalidSelector, sayFrozen(a))
+			say(corev1.EventTypeWarning, ReasonInvalidSelector, actionMirror, sayFrozen(a))
 		}
 	}
 	for _, p := range problemReasons {
 		targets, news, gone := a.compareProblems(p.outcome)
 		if news {
-			say(corev1.EventTypeWarning, p.reason, p.say(a, targets))
+			say(corev1.EventTypeWarning, p.reason, p.action, p.say(a, targets))
 		}
 		a.told.solved = a.told.solved || gone
 	}
@@ -84,7 +89,7 @@ func (a *account) statements() []statement {
 	// Of a source that was in line when the controller started there is nothing to tell, and neither of every
 	// new namespace that was filled.
 	if a.told.solved && a.count[outcomeSynced] > 0 || a.wrote > 0 && a.told.checksum != a.source.checksum {
-		say(corev1.EventTypeNormal, ReasonMirrored, sayMirrored(a))
+		say(corev1.EventTypeNormal, ReasonMirrored, actionMirror, sayMirrored(a))
 	}
 	a.told.checksum, a.told.solved, a.wrote = a.source.checksum, false, 0
 	return out

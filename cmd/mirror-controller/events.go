@@ -57,8 +57,8 @@ type eventRecorder struct {
 
 // eventKey is what events are said about, and why.
 type eventKey struct {
-	regarding types.UID
-	reason    string
+	regarding      types.UID
+	reason, action string
 }
 
 // startEvents returns a recorder that writes with client until it is shut down; the end of ctx does not stop it,
@@ -105,7 +105,7 @@ func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 		Note:                fmt.Sprintf(note, args...),
 		Type:                eventtype,
 	}
-	key := eventKey{object.UID, reason}
+	key := eventKey{object.UID, reason, action}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.events[key] == nil {

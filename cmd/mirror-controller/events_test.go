@@ -110,6 +110,24 @@ func TestEventsThatDifferInTheirNote(t *testing.T) {
 	})
 }
 
+// Two events of one reason that come from different actions are both written, although nobody has had time for the first.
+func TestEventsThatDifferInTheirAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}
+		recorder, _ := record(t, store)
+		say(recorder, "keeps the recorder busy")
+		synctest.Wait()
+		source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "settings", UID: "settings"}}
+		for _, action := range []string{"Mirror", "Prune"} {
+			recorder.Eventf(source, nil, corev1.EventTypeWarning, "Foreign", action, "by %s", action)
+		}
+		recorder.shutDown()
+		if want := []string{"keeps the recorder busy", "by Mirror", "by Prune"}; !slices.Equal(store.notes, want) {
+			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+	})
+}
+
 func TestLastEventsAreWrittenBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}

@@ -2,6 +2,7 @@ package packaging
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -313,7 +314,11 @@ func TestMemoryLimit(t *testing.T) {
 
 // TestWithoutLease shows that without a Lease there are no rights to it, and never two Pods.
 func TestWithoutLease(t *testing.T) {
-	m := charted(t, "mirror-controller", "mirror-system", set(teams, "leaderElection.enabled=false")...)
+	m := charted(t, "mirror-controller", "mirror-system", set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")...)
+	rules := slices.IndexFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })
+	if text := fmt.Sprint(m[rules].Object); strings.Contains(text, "leader_election_master_status") || !strings.Contains(text, "absent(mirror_build_info)") {
+		t.Errorf("an alert counts leaders, and there are none: %s", text)
+	}
 	d, err := m.Deployment()
 	if err != nil {
 		t.Fatal(err)
