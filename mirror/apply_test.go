@@ -111,6 +111,21 @@ func TestC35NothingIsSentWithoutLeadership(t *testing.T) {
 	}
 }
 
+// TestC36AlteredWrites: what the API server accepts and makes something else of is no success.
+func TestC36AlteredWrites(t *testing.T) {
+	w, wr, have, _ := writerOn(t)
+	c := w.changeOf(opUpdate, have)
+	good := w.rules.desired(c.source, "team-a", nil)
+	if err := wr.wrote(opUpdate, c.source, good, nil); err != nil {
+		t.Errorf("got error %v for what was written as it should be", err)
+	}
+	altered := good.DeepCopy()
+	altered.Data["injected"] = "theirs"
+	if err := wr.wrote(opUpdate, c.source, altered, nil); !errors.Is(err, errAltered) {
+		t.Errorf("got error %v, want %v", err, errAltered)
+	}
+}
+
 func TestC13ACopyThatWasReplacedIsNotRecreated(t *testing.T) {
 	w, wr, have, client := writerOn(t, immutable)
 	theirs := w.put(configMap("team-a", "settings", data("mine", "1")))

@@ -472,3 +472,21 @@ func TestLedgerKeepsNothingOfTargetsThatAreNone(t *testing.T) {
 		t.Errorf("got notes %v kept of a problem that is over, want none", a.notes)
 	}
 }
+
+// TestActionsOfEvents: what is said of an object in the way and of copies outside the flags has one reason, and must not
+// take each other's place.
+func TestActionsOfEvents(t *testing.T) {
+	d := newDesk()
+	d.has(sourceCM("platform", "settings"))
+	d.notes(outcomeForeign, "a")
+	d.notes(outcomeStranger, "x")
+	var actions []string
+	for _, s := range d.statements("settings") {
+		if s.reason == ReasonForeign {
+			actions = append(actions, s.action)
+		}
+	}
+	if !slices.Equal(actions, []string{actionMirror, actionPrune}) {
+		t.Errorf("got actions %q of reason Foreign, want two that differ", actions)
+	}
+}

@@ -34,6 +34,25 @@ func metered(t *testing.T) (*Controller, metrics.KubeRegistry) {
 	return c, registry
 }
 
+// TestGaugesOfWhatStandsStill: a source that cannot be read is counted although it has no copies, and copies behind the brake
+// only while it holds.
+func TestGaugesOfWhatStandsStill(t *testing.T) {
+	c, registry := metered(t)
+	frozen := c.rules.readSource(sourceCM("platform", "settings", annotation(SelectorAnnotation, "a in (")))
+	c.ledger.open("settings", []*source{frozen, c.rules.readSource(sourceCM("base", "settings"))})
+	c.ledger.enter(frozen.key, "other", standing{outcome: outcomeStranger})
+	for _, blocked := range []bool{false, true} {
+		c.blocked.Store(blocked)
+		want := "mirror_prune_blocked 0\n"
+		if blocked {
+			want = "mirror_prune_blocked 1\n"
+		}
+		if text := scrape(t, registry); !strings.Contains(text, "mirror_invalid_sources 1\n") || !strings.Contains(text, want) {
+			t.Errorf("blocked %v: want an invalid source and %s\n%s", blocked, want, text)
+		}
+	}
+}
+
 // scrape returns the metrics in the text format, without the buckets of the histograms.
 func scrape(t *testing.T, registry metrics.KubeRegistry) string {
 	t.Helper()
