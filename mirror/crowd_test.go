@@ -286,6 +286,40 @@ func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// TestC35StopDuringALook: no write is begun any more if the stop comes while the source is looked for on whose absence
+// the write rests.
+func TestC35StopDuringALook(t *testing.T) {
+	var stop atomic.Pointer[func()]
+	hangs := func(verb, resource, namespace string) bool {
+		if f := stop.Load(); f != nil && verb == "get" && resource == "configmaps" && namespace == "platform" {
+			(*f)()
+		}
+		return false
+	}
+	objects := []runtime.Object{namespace("platform"), sourceCM("platform", "settings")}
+	crowd(t, hangs, objects, func(t *testing.T, h scene) {
+		fills(t, h, "team-a", 1)
+		looks := 0
+		stop.Store(new(func() { // as when Run's context ends
+			looks++
+			h.controller.active.Store(false)
+		}))
+		unlabelled := sourceCM("platform", "settings")
+		unlabelled.Labels, unlabelled.ResourceVersion = nil, "2"
+		if _, err := h.Interface.CoreV1().ConfigMaps("platform").Update(t.Context(), unlabelled, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if looks != 1 {
+			t.Errorf("got %d looks at the source, want 1", looks)
+		}
+		if _, err := h.Interface.CoreV1().ConfigMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
+			t.Errorf("the copy was deleted after the stop: %v", err)
+		}
+	})
+}
+
 // TestC29FightsEndWithTheirNamespace: who fought in the old one is not in the new one.
 func TestC29FightsEndWithTheirNamespace(t *testing.T) {
 	at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
