@@ -33,7 +33,8 @@ type electionOptions struct {
 // newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
 // The retry period is a quarter of theirs, for a standby looks at the lease every 1 to 2.2 of it: when a leader has
 // given the lease back, another goes on after 1.1 s at the latest, and within the 2 s that are promised there is time
-// left for the requests. It costs two small requests a second, of the leader and of each standby.
+// left for the requests. It costs each standby some two small reads a second; the leader writes less often, see
+// renewPeriod.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -51,8 +52,8 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
 		"Time without renewal after which the leader writes no more and exits. Less than the lease duration.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
-		"Time between two renewals. The others look at the Lease every 1 to 2.2 of it, which is how long it takes them "+
-			"to go on when the leader stops.")
+		"Time between two tries to get or to renew the Lease. Those who wait for it look at it every 1 to 2.2 of this, which "+
+			"is how long it takes them to go on when the leader stops. Renewals that go well come no more often than every 2s.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
 		"Name of the Lease. Those that share their work share it.")
 	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
@@ -109,7 +110,18 @@ func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 		},
 		deadline: o.renewDeadline,
+		rest:     o.renewPeriod(),
 	}, nil
+}
+
+// usualRenewPeriod is how often Kubernetes' own components renew their leases.
+const usualRenewPeriod = 2 * time.Second
+
+// renewPeriod is the time between two renewals that go well, unless the retry period is longer. The elector counts the
+// renew deadline from the first renewal that fails, which is up to that much later: it ends its term before the lease
+// expires all the same.
+func (o *electionOptions) renewPeriod() time.Duration {
+	return min(usualRenewPeriod, (o.leaseDuration-o.renewDeadline)/2)
 }
 
 // leaseConfig returns the configuration of a client for the lease alone, so that no burst of writes holds up a

@@ -49,6 +49,8 @@ func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
 	r := &replica{t: t, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), err: make(chan error, 1)}
 	r.ready.Store(true)
 	r.lock, r.fake = newTimedLock(lease, identity)
+	options := newElectionOptions()
+	r.lock.rest = options.renewPeriod()
 	return r
 }
 
@@ -88,6 +90,38 @@ func (r *replica) work(ctx context.Context, leadership mirror.Leadership) error 
 func (r *replica) end() error {
 	r.stop()
 	return <-r.err
+}
+
+// TestRenewals counts what a leader asks of the API server: each renewal is a write to etcd.
+func TestRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, &fakeLease{}, "us").start()
+		pass(time.Second)
+		before := r.fake.requests.Load()
+		pass(time.Minute)
+		if n := r.fake.requests.Load() - before; n != 30 {
+			t.Errorf("%d requests in a minute, want one in 2 s", n)
+		}
+		if len(r.fake.lease.writes) != int(r.fake.requests.Load())-1 { // the first finds that there is no lease
+			t.Errorf("%d of %d requests wrote", len(r.fake.lease.writes), r.fake.requests.Load())
+		}
+		noError(t, r.end())
+	})
+}
+
+func TestRenewPeriod(t *testing.T) {
+	const second = time.Second
+	for _, test := range []struct{ duration, deadline, want time.Duration }{
+		{15 * second, 10 * second, 2 * second}, // the defaults
+		{60 * second, 40 * second, 2 * second},
+		{4 * second, 2 * second, second},
+		{6 * second, 5 * second, second / 2},
+	} {
+		o := electionOptions{leaseDuration: test.duration, renewDeadline: test.deadline}
+		if got := o.renewPeriod(); got != test.want {
+			t.Errorf("lease %v, deadline %v: got %v, want %v", test.duration, test.deadline, got, test.want)
+		}
+	}
 }
 
 // TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, for when a standby looks is left to chance.
@@ -192,7 +226,7 @@ func TestLostLease(t *testing.T) {
 				lease := &fakeLease{}
 				first, second := newReplica(t, lease, "first").start(), newReplica(t, lease, "second").start()
 				pass(time.Minute)
-				last := time.Now() // a multiple of the retry period after it was first renewed
+				last := time.Now() // a multiple of the renew period after it was first renewed
 				first.fake.hinder(way.hinder)
 				pass(10*time.Second - 1)
 				if !first.valid() {
@@ -205,7 +239,7 @@ func TestLostLease(t *testing.T) {
 				if err := <-first.err; !errors.Is(err, mirror.ErrLeadershipLost) || !strings.Contains(err.Error(), "system/lease") {
 					t.Errorf("error %v, want one that names the lease", err)
 				}
-				if took := first.ended.Sub(last); took < 10*time.Second || took > 11*time.Second {
+				if took := first.ended.Sub(last); took < 10*time.Second || took > 13*time.Second {
 					t.Errorf("the term ended %v after the last renewal", took)
 				}
 				if lease.holder() != "first" {
@@ -233,7 +267,7 @@ func TestTakenLease(t *testing.T) {
 		if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(taken); took > time.Second || r.valid() {
+		if took := time.Since(taken); took > usualRenewPeriod || r.valid() {
 			t.Errorf("valid %v, ended %v after", r.valid(), took)
 		}
 		if lease.holder() != "another" {

@@ -15,6 +15,7 @@ import (
 type timedLock struct {
 	resourcelock.Interface
 	deadline time.Duration // the age from which on a renewal is worth nothing
+	rest     time.Duration // the age up to which one is as good as a new one
 	lost     func()        // called when somebody else has the lease that was ours
 
 	held    bool                   // the lease was ours when last seen
@@ -48,7 +49,12 @@ func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 	return l.write(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
+// Update leaves out what would only renew a renewal that is young. The elector tries to renew as often as the others look
+// at the lease, which is more often than it is any use: each renewal is a write to etcd.
 func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if renewed := l.renewed.Load(); renewed != nil && record.HolderIdentity == l.Identity() && now().since(*renewed) < l.rest {
+		return nil
+	}
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
 

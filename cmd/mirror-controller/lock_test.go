@@ -212,6 +212,49 @@ func TestValid(t *testing.T) {
 	}
 }
 
+// TestRest shows which renewals are left out: those alone that would follow a renewal that is young.
+func TestRest(t *testing.T) {
+	const rest = 2 * time.Second
+	for _, test := range []struct {
+		name   string
+		happen func(l *timedLock, fake *fakeLock)
+		want   int // requests of an update
+	}{
+		{"young", func(*timedLock, *fakeLock) { time.Sleep(rest - 1) }, 0},
+		{"old enough", func(*timedLock, *fakeLock) { time.Sleep(rest) }, 1},
+		{"left out before", func(l *timedLock, _ *fakeLock) {
+			time.Sleep(rest - 1)
+			_ = l.Update(context.Background(), ours(l))
+			time.Sleep(1)
+		}, 1},
+		{"not known to be ours", func(l *timedLock, fake *fakeLock) {
+			fake.lease.remove()
+			_, _, _ = l.Get(context.Background())
+		}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, fake := newTimedLock(&fakeLease{}, "us")
+				l.rest = rest
+				noError(t, l.Create(t.Context(), ours(l)))
+				test.happen(l, fake)
+				before := fake.requests.Load()
+				_ = l.Update(t.Context(), ours(l))
+				if got := fake.requests.Load() - before; int(got) != test.want {
+					t.Errorf("%d requests, want %d", got, test.want)
+				}
+			})
+		})
+	}
+	l, fake := newTimedLock(&fakeLease{}, "us")
+	l.rest = rest
+	noError(t, l.Create(t.Context(), ours(l)))
+	noError(t, l.release(t.Context()))
+	if fake.lease.holder() != "" {
+		t.Error("a young lease is not given back")
+	}
+}
+
 // TestRelease gives a lease back that is hard to be rid of.
 func TestRelease(t *testing.T) {
 	for _, test := range []struct {
