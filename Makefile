@@ -9,7 +9,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 KUBERNETES ?=
 # Arguments for go test in `make e2e`, such as E2E_ARGS="-run TestC07 -v".
 E2E_ARGS ?=
-# Arguments for the benchmark program, see `bin/bench -help`.
+# BENCH=full for the sizes of e2e/BENCHMARKS.md, half an hour; and arguments for the program, see `bin/bench -help`.
+BENCH ?=
 BENCH_ARGS ?=
 # How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
 STORM_ROUNDS ?= 20
@@ -115,7 +116,7 @@ run: build cluster ## Start a control plane and the controller and keep them unt
 .PHONY: bench
 bench: build cluster ## Measure the controller against plain writes
 	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench $(SHIPPED) $(BENCH_ARGS)
+	@$(ALONE) bin/bench $(SHIPPED) $(BENCH:%=-%) $(BENCH_ARGS)
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model
