@@ -25,6 +25,9 @@ import (
 // stopPatience is how long the controller has for its writes in flight when Ctrl-C comes.
 const stopPatience = 40 * time.Second
 
+// restartDelay is the time between the end of a controller that has ended by itself and the start of the next.
+const restartDelay = time.Second
+
 func main() {
 	binary := flag.String("controller", "bin/mirror-controller", "the controller's binary")
 	manifests := flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
@@ -62,15 +65,25 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 		return err
 	}
 	fmt.Fprintf(out, invitation, c.AdminKubeconfig(), filepath.Dir(c.Kubectl()), installed.Args)
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(out, "\nStopping.")
-	case <-controller.Done():
-		return errors.New("the controller has ended by itself")
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(out, "\nStopping.")
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+			defer cancel()
+			return controller.Stop(stopCtx)
+		case <-controller.Done():
+			fmt.Fprintf(out, "\nThe controller has ended with code %d. A kubelet would start it again, and so does this.\n\n", controller.ExitCode())
+		}
+		select { // not at once, in case it cannot run
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartDelay):
+		}
+		if controller, err = installed.Start(shipped.RunOptions{Log: out}); err != nil {
+			return err
+		}
 	}
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-	defer cancel()
-	return controller.Stop(stopCtx)
 }
 
 const invitation = `
