@@ -465,6 +465,7 @@ var (
 	owned    = func(cm *corev1.ConfigMap) {
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	}
+	noOwner       = func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil }
 	otherInstance = withAnnotation(mirror.InstanceAnnotation, "another")
 )
 
@@ -473,7 +474,7 @@ const (
 	notThere     = "is none of them"
 	notCopy      = "is not a copy of instance \"default\" by its annotations, and was not handed over"
 	wouldNotBe   = "would not be one of instance \"default\", with the label mirror=copy"
-	needsVerb    = "needs the verb \"mirror\" on configmaps there (ClusterRole mirror-controller-publisher)"
+	needsVerb    = "needs the verb \"mirror\" on configmaps there, such as ClusterRole mirror-controller-publisher gives"
 	ofOthers     = "another controller writes"
 	noHolds      = "it sets no finalizers and no owners"
 	isAProtected = "only mirror-controller may change or delete it: change the source, and it follows"
@@ -682,6 +683,16 @@ func (w *policed) protectedRows() []row {
 		{"tenant deletes what names a source of another name", tenant, teamA, w.copyOf(platform, "-too"), remove, ""},
 		{"tenant deletes what names itself as the source", tenant, teamA, w.copyOf(teamA, ""), remove, ""},
 		{"publisher changes a source", publisher, platform, source, changeBy(other), ""},
+		{"publisher deletes a source", publisher, platform, source, remove, ""},
+		{"publisher deletes a copy", publisher, teamA, copied, remove, isAProtected},
+		{"garbage collector lets a copy go", garbageCollector, teamA, copied.but(owned), changeBy(noOwner), ""},
+		{"tenant changes only other people's annotations of a copy", tenant, teamA, copied, changeBy(withAnnotation("team", "red")), isAProtected},
+		{"tenant makes a copy immutable", tenant, teamA, copied, changeBy(setImmutable), isAProtected},
+		{"tenant makes a copy that of another instance", tenant, teamA, copied, changeBy(otherInstance), isAProtected},
+		{"tenant holds a copy with a finalizer", tenant, teamA, copied, changeBy(held), isAProtected},
+		{"publisher gives a source the label of a copy", publisher, platform, source, changeBy(asCopy), ""},
+		{"tenant takes the label off what is no copy", tenant, teamA, with(asCopy), changeBy(noLabel), ""},
+		{"tenant creates an object with the marks of a copy", tenant, teamA, nil, create(copied), ""},
 	}
 }
 

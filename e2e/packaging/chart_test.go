@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -220,8 +221,18 @@ func TestTwoReleases(t *testing.T) {
 	}
 }
 
+// TestReleaseWithADot shows that a release may be called what a Service may not.
+func TestReleaseWithADot(t *testing.T) {
+	for _, o := range charted(t, "v1.blue", "mirror-system", everyValue...) {
+		if o.GetKind() == "Service" && len(validation.IsDNS1035Label(o.GetName())) > 0 {
+			t.Errorf("%s: is no name for a Service", identity(o))
+		}
+		expectOnlyNamesOf(t, "v1-blue-mirror-controller", identity(o), "", o.Object)
+	}
+}
+
 // ofTheChart are the fields that have the name of the chart, whatever the release is called.
-var ofTheChart = regexp.MustCompile(`\.app\.kubernetes\.io/name$|\.containers\[0\]\.(name|image)$|\.mirror-controller\.json$`)
+var ofTheChart = regexp.MustCompile(`\.app\.kubernetes\.io/name$|\.containers\[0\]\.(name|image)$`)
 
 // defaultName finds the name of what a release called mirror-controller consists of, but not that name in a sentence.
 var defaultName = regexp.MustCompile(`^mirror-controller$|'mirror-controller'|mirror-controller-[a-z]`)
@@ -256,7 +267,7 @@ func TestMonitoringOfRelease(t *testing.T) {
 		case "PrometheusRule":
 			content = text(o.Object["spec"])
 		case "ConfigMap":
-			content, _, _ = unstructured.NestedString(o.Object, "data", "mirror-controller.json")
+			content, _, _ = unstructured.NestedString(o.Object, "data", name+".json")
 			var dashboard struct{ UID, Title string }
 			if err := json.Unmarshal([]byte(content), &dashboard); err != nil {
 				t.Fatal(err)
@@ -268,7 +279,7 @@ func TestMonitoringOfRelease(t *testing.T) {
 			continue
 		}
 		found++
-		if strings.Contains(content, `"mirror-controller`) || !strings.Contains(content, `leader_election_master_status{name=\"`+name+`\"}`) {
+		if strings.Contains(content, `"mirror-controller`) || !strings.Contains(content, `leader_election_master_status{name=\"`+name+`\"`) {
 			t.Errorf("%s: does not know the release by its name: %s", identity(o), content)
 		}
 	}

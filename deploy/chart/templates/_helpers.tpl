@@ -3,11 +3,14 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Name of what is installed, so short that the longest ending still fits into 63 characters. */}}
+{{/*
+Name of what is installed, so short that the longest ending still fits into 63 characters. Releases may have dots in their
+names, Services may not.
+*/}}
 {{- define "mirror-controller.fullname" -}}
 {{- $name := .Values.nameOverride | default .Chart.Name }}
 {{- $both := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
-{{- .Values.fullnameOverride | default $both | trunc 45 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | default $both | replace "." "-" | trunc 45 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "mirror-controller.serviceAccountName" -}}
