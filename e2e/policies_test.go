@@ -686,7 +686,7 @@ func (w *policed) protectedRows() []row {
 		{"publisher deletes a source", publisher, platform, source, remove, ""},
 		{"publisher deletes a copy", publisher, teamA, copied, remove, isAProtected},
 		{"garbage collector lets a copy go", garbageCollector, teamA, copied.but(owned), changeBy(noOwner), ""},
-		{"tenant changes only other people's annotations of a copy", tenant, teamA, copied, changeBy(withAnnotation("team", "red")), isAProtected},
+		{"tenant annotates a copy", tenant, teamA, copied, changeBy(withAnnotation("team", "red")), isAProtected},
 		{"tenant makes a copy immutable", tenant, teamA, copied, changeBy(setImmutable), isAProtected},
 		{"tenant makes a copy that of another instance", tenant, teamA, copied, changeBy(otherInstance), isAProtected},
 		{"tenant holds a copy with a finalizer", tenant, teamA, copied, changeBy(held), isAProtected},
