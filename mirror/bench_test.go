@@ -65,3 +65,40 @@ func BenchmarkDesired(b *testing.B) {
 		r.desired(s, "team-a", have)
 	}
 }
+
+// BenchmarkAsWritten is what each write costs when it is answered.
+func BenchmarkAsWritten(b *testing.B) {
+	r := testRules()
+	src := tenKiB()
+	s, made := r.readSource(src), copyCM(r, src, "team-a", managed)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !r.asWritten(s, made) {
+			b.Fatal("it is not as written")
+		}
+	}
+}
+
+// BenchmarkRound is what the round of a source over 10,000 targets costs besides deciding and writing: which target is
+// next, and how each stands.
+func BenchmarkRound(b *testing.B) {
+	r := testRules()
+	src := r.readSource(tenKiB())
+	targets := numbered("team-", 10_000)
+	list := func() []string { return targets }
+	backlog, ledger := newBacklog(), newLedger(DefaultLabel)
+	ledger.open("settings", []*source{src})
+	b.ReportAllocs()
+	for b.Loop() {
+		backlog.markAll("settings")
+		for more := true; more; {
+			var jobs []job
+			jobs, more = backlog.take("settings", 64, list)
+			for _, j := range jobs {
+				ledger.enter(src.key, j.namespace, standing{outcome: outcomeSynced, wrote: true})
+				backlog.done("settings", j.namespace)
+			}
+		}
+		ledger.statements("settings")
+	}
+}
