@@ -50,6 +50,9 @@ func TestClientConfig(t *testing.T) {
 			if config.ContentType != "application/vnd.kubernetes.protobuf" || config.AcceptContentTypes != "application/vnd.kubernetes.protobuf,application/json" {
 				t.Errorf("sends %q, accepts %q, want protobuf, and JSON behind it", config.ContentType, config.AcceptContentTypes)
 			}
+			if !config.DisableCompression {
+				t.Error("has the API server compress each event")
+			}
 			limiter := kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().GetRateLimiter()
 			if throttles := limiter != nil && limiter.QPS() > 0; throttles != (test.qps > 0) {
 				t.Errorf("throttles: %v", throttles)
