@@ -33,8 +33,8 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	config.UserAgent = name + "/" + version() + " instance/" + o.Instance
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// The API server compresses watches event by event, which takes it and us more time than the network saves. Kubernetes'
-	// own controllers do without, too.
+	// API servers compress a watch that begins as a list, event by event. That takes them and us more time than the network
+	// saves. Kubernetes' own controllers do without, too.
 	config.DisableCompression = true
 	config.QPS, config.Burst = o.qps, o.burst
 	if o.qps <= 0 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 func TestVerdict(t *testing.T) {
@@ -129,5 +131,38 @@ gc 12 @1.234s 3%: 0.012+3.4+0.003 ms clock, 0.024+0.3/3.4/0+0.006 ms cpu, 27->29
 	found := gcLine.FindStringSubmatch(trace)
 	if len(found) != 2 || found[1] != "28" {
 		t.Errorf("got %q, want 28", found)
+	}
+}
+
+// What is asked for besides fails a row as what is asked for too often does.
+func TestRequestsThatAreWanted(t *testing.T) {
+	for name, c := range map[string]struct {
+		want want
+		log  []string // verb, resource, and query where it matters
+		met  bool
+	}{
+		"writes":                          {want{writes: 2}, []string{"create configmaps", "update configmaps"}, true},
+		"one too many":                    {want{writes: 1}, []string{"create configmaps", "update configmaps"}, false},
+		"one too few":                     {want{writes: 1}, nil, false},
+		"a look":                          {want{reads: 1}, []string{"get configmaps"}, true},
+		"a look too many":                 {want{}, []string{"get namespaces"}, false},
+		"watches":                         {want{}, []string{"watch configmaps resourceVersion=5"}, true},
+		"a watch that begins as a list":   {want{}, []string{"watch configmaps sendInitialEvents=true"}, false},
+		"lists at the start":              {want{lists: 2}, []string{"watch namespaces sendInitialEvents=true", "list configmaps"}, true},
+		"events and the lease":            {want{}, []string{"create events", "get leases", "update leases"}, true},
+		"something else":                  {want{}, []string{"create selfsubjectaccessreviews"}, false},
+		"a renewal, and nothing else":     {want{alone: true}, []string{"update leases"}, true},
+		"an event, and nothing is wanted": {want{alone: true}, []string{"update leases", "create events"}, false},
+	} {
+		got := tally{odd: map[string]int{}}
+		for _, line := range c.log {
+			var e cluster.Event
+			words := append(strings.Fields(line), "")
+			e.Verb, e.Object.Resource, e.RequestURI, e.Response.Code = words[0], words[1], "/api?"+words[2], 200
+			got.add(e)
+		}
+		if c.want.met(got) != c.met {
+			t.Errorf("%s: met is %v", name, !c.met)
+		}
 	}
 }

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // Names of the files in the folder that -out names.
@@ -25,9 +29,9 @@ var columns = []string{"figure", "ours", "limit", "ratio", "bar", "verdict", "ro
 func (r *row) cells() []string {
 	verdict := r.verdict()
 	if verdict == unmeasured {
-		return []string{r.figure, "", "", "", "", verdict, "", "", r.note}
+		return []string{r.figure, "", "", "", "", verdict, "", "", r.remarks()}
 	}
-	cells := []string{r.figure, r.unit(median(r.ours)), "", "", "", verdict, fmt.Sprint(len(r.ours)), r.spread(), r.note}
+	cells := []string{r.figure, r.unit(median(r.ours)), "", "", "", verdict, fmt.Sprint(len(r.ours)), r.spread(), r.remarks()}
 	if len(r.limit) > 0 {
 		cells[2], cells[3] = r.unit(median(r.limit)), fmt.Sprintf("%.2f", r.ratio())
 	}
@@ -63,7 +67,10 @@ func printTable(out io.Writer, rows []*row) {
 // markdown is the table with the date, the machine and the sizes over it.
 func (b *bench) markdown(rows []*row) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s. %s, load before the run %s. Sizes: %s.\n\n", time.Now().Format(time.DateOnly), machine(), b.loadBefore, b.given)
+	fmt.Fprintf(&s, "%s. Controller %s; %s; etcd without fsync. %s; load before the run %s, after it %s; it took %s.\n\n",
+		time.Now().Format(time.DateOnly), b.version(), b.plane(), machine(), b.loadBefore, load(), time.Since(b.began).Round(time.Second))
+	fmt.Fprintf(&s, "Ours and limit are medians, ratio is of these, ratios is where the middle half of the rounds' own ratios lies.\n"+
+		"Sizes: %s.\n\n", b.given)
 	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)
 	line(strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ","))
@@ -72,6 +79,21 @@ func (b *bench) markdown(rows []*row) string {
 	}
 	fmt.Fprintf(&s, "\n![Share of what is allowed](%s)\n", plotFile)
 	return s.String()
+}
+
+// version is that of the controller, by its own word.
+func (b *bench) version() string {
+	out, err := exec.Command(b.controller, "--version").Output()
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// plane is the version of the control plane, from the name of the folder with its programs.
+func (b *bench) plane() string {
+	versions, _, _ := strings.Cut(filepath.Base(filepath.Dir(b.cluster.Bin(cluster.APIServer))), "-go")
+	return versions
 }
 
 // machine says what the run was on.
@@ -84,7 +106,15 @@ func machine() string {
 			break
 		}
 	}
-	return fmt.Sprintf("%d cores (%s), %s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version())
+	memory := "?"
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	if _, value, found := strings.Cut(string(meminfo), "MemTotal:"); found {
+		var kilobytes int
+		if _, err := fmt.Sscan(value, &kilobytes); err == nil {
+			memory = strconv.Itoa(kilobytes>>20) + " GiB"
+		}
+	}
+	return fmt.Sprintf("%d cores (%s), %s, %s, %s", runtime.NumCPU(), model, memory, runtime.GOOS, runtime.Version())
 }
 
 // load is how many processes wanted a core in the last minute.

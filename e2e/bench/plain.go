@@ -133,12 +133,15 @@ func (p *plainProgram) answer() error {
 	return nil
 }
 
-// limit returns how long the plain program takes for the order, until the watch has shown the last write.
-func (b *bench) limit(ctx context.Context, w *watcher, o order) (time.Duration, error) {
+// limit returns what it takes to have the plain program carry the order out, until the watch has shown the last write.
+func (b *bench) limit(ctx context.Context, w *watcher, o order) (use, error) {
 	if err := b.plain.prepare(o); err != nil {
-		return 0, err
+		return use{}, err
 	}
-	return w.timed(ctx, o.size(), o.match(), b.plain.carryOut)
+	if err := b.breathe(ctx); err != nil {
+		return use{}, err
+	}
+	return b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.carryOut) })
 }
 
 // plainWriter is the plain program from inside: it writes, and remembers what it takes for conditional writes.
@@ -189,7 +192,7 @@ func firstLine(err error) string {
 	return first
 }
 
-// plainClient speaks protobuf and has no limit on requests a second, as the controller.
+// plainClient speaks protobuf, wants nothing compressed, and has no limit on requests a second, as the controller.
 func plainClient(kubeconfig string) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -197,6 +200,7 @@ func plainClient(kubeconfig string) (kubernetes.Interface, error) {
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = plainAgent
+	cfg.DisableCompression = true
 	cfg.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
 	return kubernetes.NewForConfig(cfg)
 }

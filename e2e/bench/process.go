@@ -16,8 +16,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// readyLine is in the line that the controller logs when its caches are full and it begins to mirror. It has no
-// endpoint for readiness yet.
+// readyLine is in the line that the controller logs when its caches are full, it has the lease, and it begins to mirror.
+// /readyz says less: a standby is ready, too.
 const readyLine = "Mirroring"
 
 // controller is a running controller.

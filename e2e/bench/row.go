@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -25,6 +26,8 @@ type row struct {
 	off bool
 	// note is what there is to say besides.
 	note string
+	// besides counts, over all rounds, what was asked for that the row does not measure.
+	besides map[string]int
 }
 
 // unit is how a sample is printed.
@@ -142,6 +145,25 @@ func (r *row) say(format string, args ...any) {
 	default:
 		r.note += "; " + said
 	}
+}
+
+// count adds to what was asked for besides.
+func (r *row) count(what map[string]int) {
+	if r.besides == nil {
+		r.besides = map[string]int{}
+	}
+	for w, n := range what {
+		r.besides[w] += n
+	}
+}
+
+// remarks is the note, and what was asked for besides.
+func (r *row) remarks() string {
+	all := []string{r.note}
+	for _, what := range slices.Sorted(maps.Keys(r.besides)) {
+		all = append(all, fmt.Sprintf("%s: %s", what, thousands(r.besides[what])))
+	}
+	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), "; ")
 }
 
 // median returns the middle of the values, NaN of none.

@@ -25,7 +25,7 @@ type phase struct {
 	op       string // of the plain program
 	version  string // of the data, afterwards
 	reads    int    // requests besides one write a copy
-	time     *row   // nil: the phase only makes room for the next round
+	time     *row
 	requests *row
 }
 
@@ -45,8 +45,9 @@ func newLarge(s sizes) group {
 	f := &fanOut{targets: s.large, rounds: s.few, payload: s.payload}
 	f.phases = []*phase{
 		f.phase("create", opCreate, "1", 0, 1.15),
-		{op: opDelete, reads: 1, requests: &row{}},
+		f.phase("delete", opDelete, "", 1, 1.15),
 	}
+	f.phases[1].time.bar = 0 // for information
 	f.cpu = &row{figure: "CPU a write", unit: asCPU, bar: 2.5}
 	f.cpuAll = &row{figure: "CPU a write, with API server and etcd", unit: asCPU}
 	return f
@@ -64,9 +65,7 @@ func (f *fanOut) phase(name, op, version string, reads int, bar float64) *phase 
 func (f *fanOut) rows() []*row {
 	var times, requests []*row
 	for _, p := range f.phases {
-		if p.time != nil {
-			times, requests = append(times, p.time), append(requests, p.requests)
-		}
+		times, requests = append(times, p.time), append(requests, p.requests)
 	}
 	if f.cpu != nil {
 		times = append(times, f.cpu, f.cpuAll)
@@ -122,7 +121,10 @@ func (f *fanOut) ours(ctx context.Context, b *bench, c *controller, name string)
 		if p.op == opDelete {
 			look = gone(name)
 		}
-		err := b.audit.during(ctx, p.requests, want{f.targets, p.reads}, func() error {
+		if err := b.breathe(ctx); err != nil {
+			return err
+		}
+		err := b.audit.during(ctx, p.requests, want{writes: f.targets, reads: p.reads}, func() error {
 			u, err := b.used(c.Pid(), func() (time.Duration, error) {
 				return w.timed(ctx, f.targets, look, func() error { return f.change(ctx, b, name, p) })
 			})
@@ -159,7 +161,7 @@ func (f *fanOut) limit(ctx context.Context, b *bench, name string, namespaces []
 	defer w.stop()
 	for _, p := range f.phases {
 		o := order{Op: p.op, Names: []string{name}, Namespaces: namespaces, Payload: f.payload, Version: p.version}
-		u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return b.limit(ctx, w, o) })
+		u, err := b.limit(ctx, w, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.op, err)
 		}
@@ -171,9 +173,7 @@ func (f *fanOut) limit(ctx context.Context, b *bench, name string, namespaces []
 // enter notes what a phase took on one side of the rows.
 func (f *fanOut) enter(p *phase, u use, side func(*row) *[]float64) {
 	note := func(r *row, v float64) { *side(r) = append(*side(r), v) }
-	if p.time != nil {
-		note(p.time, u.took.Seconds())
-	}
+	note(p.time, u.took.Seconds())
 	if p.op == opCreate && f.cpu != nil {
 		note(f.cpu, u.cpu.Seconds()/float64(f.targets))
 		note(f.cpuAll, (u.cpu+u.server).Seconds()/float64(f.targets))
@@ -183,16 +183,35 @@ func (f *fanOut) enter(p *phase, u use, side func(*row) *[]float64) {
 // use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
 type use struct{ took, cpu, server time.Duration }
 
-// used returns what f takes, which says itself how much time, with the program of a process.
+// used returns what f takes, which says itself how much time, with the program of a process. What comes of it in that
+// program when all has been seen from outside counts as its CPU time, too.
 func (b *bench) used(pid int, f func() (time.Duration, error)) (u use, err error) {
 	u.server, err = cpuDuring(b.servers, func() error {
 		u.cpu, err = cpuDuring([]int{pid}, func() error {
 			u.took, err = f()
+			time.Sleep(afterthought)
 			return err
 		})
 		return err
 	})
 	return u, err
+}
+
+// pause is how long all is left alone before something is timed, so that each side begins when the other's work is over,
+// also in the API server and in kube-controller-manager.
+const pause = time.Second
+
+// breathe is the pause before something is timed, on both sides. The audit log is read up to its end before.
+func (b *bench) breathe(ctx context.Context) error {
+	if _, err := b.audit.next(); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // vanished is a source that is deleted: what it takes to delete its copies, which is one live look at the source and
@@ -275,7 +294,10 @@ func (g *coldStart) ours(ctx context.Context, b *bench) (took time.Duration, err
 	}
 	defer w.stop()
 	copies := g.sources * g.targets
-	err = b.audit.during(ctx, g.requests, want{writes: copies}, func() error {
+	if err := b.breathe(ctx); err != nil {
+		return 0, err
+	}
+	err = b.audit.during(ctx, g.requests, want{writes: copies, lists: watchedResources}, func() error {
 		var c *controller
 		took, err = w.timed(ctx, copies, holds("", "1"), func() (err error) {
 			c, err = b.start(b.pool.prefixes(g.targets))
@@ -304,9 +326,9 @@ func (g *coldStart) limit(ctx context.Context, b *bench) (time.Duration, error) 
 		return 0, err
 	}
 	o := order{Op: opCreate, Names: sourceNames(g.sources), Namespaces: namespaces, Payload: g.payload, Version: "1"}
-	took, err := b.limit(ctx, w, o)
+	u, err := b.limit(ctx, w, o)
 	if err != nil {
 		return 0, err
 	}
-	return took, b.clear(ctx, plainLabel)
+	return u.took, b.clear(ctx, plainLabel)
 }

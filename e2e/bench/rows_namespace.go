@@ -90,10 +90,13 @@ type manySources struct {
 	time, requests           *row
 }
 
+// crowdRounds is how many rounds are made of it for each of others, for one takes a fraction of a second and they differ.
+const crowdRounds = 5
+
 func newManySources(s sizes) group {
 	figure := fmt.Sprintf("new namespace, %s sources", thousands(s.crowd))
 	return &manySources{
-		sources: s.crowd, rounds: s.rounds, payload: s.payload,
+		sources: s.crowd, rounds: crowdRounds * s.rounds, payload: s.payload,
 		time:     &row{figure: figure, unit: asTime, bar: 1.3},
 		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
 	}
@@ -128,6 +131,9 @@ func (g *manySources) ours(ctx context.Context, b *bench, namespace string) (too
 	}
 	defer w.stop()
 	b.touched[namespace] = true
+	if err := b.breathe(ctx); err != nil {
+		return 0, err
+	}
 	err = b.audit.during(ctx, g.requests, want{writes: g.sources}, func() error {
 		took, err = w.timed(ctx, g.sources, in(namespace, holds("", "1")), func() error { return b.createNamespace(ctx, namespace) })
 		return err
@@ -144,9 +150,9 @@ func (g *manySources) limit(ctx context.Context, b *bench, namespace string) (ti
 	if err := b.createNamespaces(ctx, []string{namespace}); err != nil {
 		return 0, err
 	}
-	time.Sleep(afterthought) // as before ours
 	o := order{Op: opCreate, Names: sourceNames(g.sources), Namespaces: []string{namespace}, Payload: g.payload, Version: "1"}
-	return b.limit(ctx, w, o)
+	u, err := b.limit(ctx, w, o)
+	return u.took, err
 }
 
 // during is a namespace that is created while one source is being mirrored to many: from just before its creation
@@ -187,6 +193,9 @@ func (g *during) measure(ctx context.Context, b *bench) error {
 		for i := range g.rounds {
 			name := fmt.Sprintf("during-%d", i)
 			copies := g.targets + g.late + latecomers
+			if err := b.breathe(ctx); err != nil {
+				return err
+			}
 			err := b.audit.during(ctx, g.requests, want{writes: copies}, func() error { return g.round(ctx, b, w, name) })
 			if err != nil {
 				return err

@@ -50,7 +50,7 @@ func (g *restart) measure(ctx context.Context, b *bench) error {
 }
 
 func (g *restart) ours(ctx context.Context, b *bench) (ready time.Duration, err error) {
-	err = b.audit.during(ctx, g.requests, want{}, func() error {
+	err = b.audit.during(ctx, g.requests, want{lists: watchedResources}, func() error {
 		return b.with(ctx, b.pool.prefixes(g.targets), func(c *controller) error {
 			ready, err = c.waitReady(ctx)
 			time.Sleep(time.Second) // for writes, if there are any
@@ -88,7 +88,7 @@ func (g *idle) measure(ctx context.Context, b *bench) error {
 	}
 	return b.with(ctx, b.pool.prefixes(g.targets), func(c *controller) error {
 		time.Sleep(5 * time.Second) // what it does at the start is done
-		return b.audit.during(ctx, g.requests, want{}, func() error {
+		return b.audit.during(ctx, g.requests, want{alone: true}, func() error {
 			used, err := cpuDuring([]int{c.Pid()}, func() error {
 				select {
 				case <-time.After(g.span):
