@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -245,7 +246,7 @@ func TestPolicies(t *testing.T) {
 	})
 	t.Run("protected", func(t *testing.T) { w.check(t, protectedPolicy, w.protectedRows()) })
 	t.Run("namespace", w.testNamespaceDeletion)
-	t.Run("self-test", w.testSelfTest)
+	t.Run("self-tests", w.testSelfTests)
 	w.expectNoWarnings(confinedPolicy, publishersPolicy, protectedPolicy)
 }
 
@@ -728,22 +729,32 @@ func (w *policed) testNamespaceDeletion(t *testing.T) {
 	w.waitNamespaceGone(going)
 }
 
-// testSelfTest runs the command by which the manual has its readers see that the policy holds.
-func (w *policed) testSelfTest(t *testing.T) {
+// selfTest finds, in the manual, an answer that a reader is to get, and the command to get it with.
+var selfTest = regexp.MustCompile("(?s)must be refused with `([^`]+)`:\n\n```\n(.*?)```")
+
+// testSelfTests runs the commands by which the manual has its readers see that the policies hold.
+func (w *policed) testSelfTests(t *testing.T) {
 	manual, err := os.ReadFile(deployed("README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const kubectl, answer = "kubectl create configmap probe ", "is held to namespaces that begin with"
-	_, command, found := strings.Cut(string(manual), "\n"+kubectl)
-	if !found || !strings.Contains(string(manual), answer) {
-		t.Fatalf("the manual has no command %q, or not the answer %q", kubectl, answer)
+	copied := w.create(teamA, "self-test", w.copied(teamA, "self-test")...)
+	settings := []*strings.Replacer{
+		strings.NewReplacer(), // as the controller that is shipped
+		strings.NewReplacer("NAMESPACE", platform, "USER", tenant),
+		strings.NewReplacer("NAMESPACE", teamA, "COPY", copied.Name),
 	}
-	command, _, _ = strings.Cut(kubectl+command, "\n")
-	words := append(strings.Fields(command)[1:], "--kubeconfig="+w.cluster.AdminKubeconfig())
-	out, err := w.cluster.Command(w.ctx, w.cluster.Kubectl(), words...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), answer) {
-		t.Errorf("%s: %v, %s", command, err, out)
+	found := selfTest.FindAllStringSubmatch(string(manual), -1)
+	if len(found) != len(settings) {
+		t.Fatalf("the manual has %d self-tests, want %d", len(found), len(settings))
+	}
+	for i, match := range found {
+		answer, script := match[1], settings[i].Replace(match[2])
+		cmd := w.cluster.Command(w.ctx, "sh", "-ec", script)
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+w.cluster.AdminKubeconfig(), "PATH="+filepath.Dir(w.cluster.Kubectl())+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
+			t.Errorf("%s: %v, %s", script, err, out)
+		}
 	}
 }
 

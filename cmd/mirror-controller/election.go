@@ -152,7 +152,7 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 		LeaseDuration: o.leaseDuration,
 		RenewDeadline: o.renewDeadline,
 		RetryPeriod:   o.retryPeriod,
-		Name:          o.name,
+		Name:          name, // in the metrics: of what leads, whatever its lease is called
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { e.begun <- term },
 			OnStoppedLeading: func() {}, // the end of the term tells it

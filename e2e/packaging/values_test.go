@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // schema is what this test reads of a JSON schema.
@@ -314,10 +316,16 @@ func TestMemoryLimit(t *testing.T) {
 
 // TestWithoutLease shows that without a Lease there are no rights to it, and never two Pods.
 func TestWithoutLease(t *testing.T) {
-	m := charted(t, "mirror-controller", "mirror-system", set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")...)
-	rules := slices.IndexFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })
-	if text := fmt.Sprint(m[rules].Object); strings.Contains(text, "leader_election_master_status") || !strings.Contains(text, "absent(mirror_build_info)") {
-		t.Errorf("an alert counts leaders, and there are none: %s", text)
+	values := set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")
+	m := charted(t, "mirror-controller", "mirror-system", values...)
+	for want, m := range map[string]shipped.Manifests{
+		"absent(mirror_build_info)": m,
+		`absent(mirror_build_info{namespace="my-system", job="blue-mirror-controller-metrics"})`: charted(t, "blue", "my-system", append(values, set("serviceMonitor.enabled=true")...)...),
+	} {
+		rules := slices.IndexFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })
+		if text := fmt.Sprint(m[rules].Object); strings.Contains(text, "leader_election_master_status") || !strings.Contains(text, want) {
+			t.Errorf("an alert counts leaders, and there are none, or another is not %s: %s", want, text)
+		}
 	}
 	d, err := m.Deployment()
 	if err != nil {
