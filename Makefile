@@ -62,6 +62,7 @@ vet: ## go vet in all modules
 .PHONY: unit
 unit: compiler ## Unit tests, with -race
 	CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true go test -race ./...
+	go test -run '^$$' -bench . -benchtime 1x ./mirror # that they run; how fast things are is what make bench says
 
 # -race needs cgo: better one line than a page from the linker.
 .PHONY: compiler

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // tenKiB returns a source of 10 KiB in ten keys, with metadata as tools leave it.
@@ -53,6 +54,112 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// BenchmarkPlan is what a slice of a round costs in which a third of the copies is missing, a third out of date, and a third
+// in line, with two sources of the name.
+func BenchmarkPlan(b *testing.B) {
+	r := testRules()
+	src, newer := tenKiB(), tenKiB()
+	newer.Data["key-0"] = "new"
+	v := viewOf(r, "settings", newer, sourceCM("workshop", "settings"))
+	var targets []target
+	for i, ns := range numbered("team", sliceSize) {
+		t := target{namespace: ns, object: namespace(ns)}
+		if i%3 > 0 {
+			t.have = copyCM(r, []*corev1.ConfigMap{src, newer}[i%3-1], ns)
+			r.strip(t.have)
+		}
+		targets = append(targets, t)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.plan(v, targets)
+	}
+}
+
+// inCaches returns a controller that leads, with 10,000 namespaces and 100 sources in its caches, and no copies.
+func inCaches(b *testing.B) *Controller {
+	b.Helper()
+	o := NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	c, err := New(fake.NewClientset(), &diary{}, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, ns := range numbered("team", 10_000) {
+		if err := c.namespaces.GetIndexer().Add(namespace(ns)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, name := range numbered("settings", 100) {
+		if err := c.configMaps.GetIndexer().Add(sourceCM("platform", name)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.active.Store(true)
+	return c
+}
+
+// BenchmarkCopyEvent is an event about one copy, up to the plan for it.
+func BenchmarkCopyEvent(b *testing.B) {
+	c := inCaches(b)
+	have := copyCM(c.rules, sourceCM("platform", "settings-000"), "team-000")
+	c.rules.strip(have)
+	if err := c.configMaps.GetIndexer().Add(have); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.configMapChanged(have)
+		for _, j := range c.takeAll("settings-000") {
+			c.rules.plan(c.view("settings-000"), []target{c.target("settings-000", j)})
+		}
+	}
+}
+
+// BenchmarkNewNamespace is an event about a namespace, up to the plan for each of its copies.
+func BenchmarkNewNamespace(b *testing.B) {
+	c := inCaches(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.namespaceChanged("team-000")
+		for _, name := range numbered("settings", 100) {
+			for _, j := range c.takeAll(name) {
+				c.rules.plan(c.view(name), []target{c.target(name, j)})
+			}
+		}
+	}
+}
+
+// takeAll takes what is due of a name, and notes that it is done.
+func (c *Controller) takeAll(name string) (jobs []job) {
+	jobs, _ = c.backlog.take(name, sliceSize, func() []string { return nil })
+	for _, j := range jobs {
+		c.backlog.done(name, j.namespace)
+	}
+	return jobs
+}
+
+// BenchmarkTargets is what it costs to find the targets of a changed source.
+func BenchmarkTargets(b *testing.B) {
+	c := inCaches(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(c.targetsOf("settings-000")); n < 10_000 {
+			b.Fatalf("got %d targets, want 10,000 or more", n)
+		}
+	}
+}
+
+// BenchmarkReadSource is what a changed source costs before it is compared with its copies.
+func BenchmarkReadSource(b *testing.B) {
+	r := testRules()
+	src := tenKiB()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.readSource(src)
+	}
+}
+
 // BenchmarkDesired is what each write costs before it is sent.
 func BenchmarkDesired(b *testing.B) {
 	r := testRules()
@@ -84,7 +191,7 @@ func BenchmarkAsWritten(b *testing.B) {
 func BenchmarkRound(b *testing.B) {
 	r := testRules()
 	src := r.readSource(tenKiB())
-	targets := numbered("team-", 10_000)
+	targets := numbered("team", 10_000)
 	list := func() []string { return targets }
 	backlog, ledger := newBacklog(), newLedger(DefaultLabel)
 	ledger.open("settings", []*source{src})
