@@ -96,7 +96,7 @@ const crowdRounds = 5
 func newManySources(s sizes) group {
 	figure := fmt.Sprintf("new namespace, %s sources", thousands(s.crowd))
 	return &manySources{
-		sources: s.crowd, rounds: crowdRounds * s.rounds, payload: s.payload,
+		sources: s.crowd, rounds: crowdRounds * s.few, payload: s.payload,
 		time:     &row{figure: figure, unit: asTime, bar: 1.3},
 		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
 	}

@@ -41,7 +41,7 @@ type options struct {
 
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
 var fullSizes = map[string]string{
-	"few": "7", "large": "5000", "sources": "100", "starts": "5",
+	"few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "5",
 	"more-heal": "5000", "settle": "30s", "idle": "2m",
 }
 
@@ -87,14 +87,14 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
 	fs.IntVar(&s.large, "large", 3000, "target `namespaces` of a large fan-out")
 	fs.IntVar(&s.sources, "sources", 40, "`sources` of a cold start, each to -targets namespaces")
-	fs.IntVar(&s.standing, "standing", 100, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
+	fs.IntVar(&s.standing, "standing", 50, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
 	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -sources and of -standing")
 	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of healed copies")
 	fs.IntVar(&s.crowd, "crowd", 200, "`sources` that a new namespace gets copies of")
 	fs.IntVar(&s.payload, "payload", 1024, "`bytes` of data of a source")
 	fs.IntVar(&s.fat, "fat", 10240, "`bytes` of data of a source in the rows about memory and payload")
 	fs.IntVar(&s.thin, "thin", 100, "`bytes` of data of the sources that these are compared with")
-	fs.IntVar(&s.starts, "starts", 3, "`processes` that a figure of memory is the median of")
+	fs.IntVar(&s.starts, "starts", 1, "`processes` that a figure of memory is the median of")
 	fs.IntVar(&s.heals, "heals", 500, "`number` of healed copies, and half that of created ones, of which a figure of CPU is the mean")
 	fs.IntVar(&s.moreHeal, "more-heal", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a heal is measured, against %d", smallTargets))
 	fs.IntVar(&s.moreFresh, "more-fresh", 500, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
