@@ -11,35 +11,36 @@ import (
 // account is a ServiceAccount of a test, for a controller with other rights than the shipped one, or one that is to
 // be told from another in the audit log.
 type account struct {
-	subject    rbacv1.Subject
-	role       string // the ClusterRole that it has for itself
-	user       string // its name, as RBAC and the audit log have it
+	subject    rbacv1.Subject // a ClusterRole of the same name is its own
+	user       string         // its name, as RBAC and the audit log have it
 	kubeconfig string
 }
 
-// newAccount creates a ServiceAccount in the world's home, with rules that hold for the whole cluster.
+// newAccount creates a ServiceAccount with rules that hold for the whole cluster. The policy holds it to the settings of the
+// world, which its name begins with.
 func (w *world) newAccount(name string, rules []rbacv1.PolicyRule) *account {
 	w.Helper()
+	name = w.account() + "." + name
 	a := &account{
-		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: w.home, Name: name},
-		role:    name + "-" + w.home,
-		user:    cluster.ServiceAccountUser(w.home, name),
+		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: bareNamespace, Name: name},
+		user:    cluster.ServiceAccountUser(bareNamespace, name),
 	}
-	_, err := w.admin.CoreV1().ServiceAccounts(w.home).Create(w.ctx,
+	w.Cleanup(func() { w.expectConfined(a.user) })
+	_, err := w.admin.CoreV1().ServiceAccounts(bareNamespace).Create(w.ctx,
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = w.admin.RbacV1().ClusterRoles().Create(w.ctx,
-			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.role}, Rules: rules}, metav1.CreateOptions{})
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 	}
 	if err == nil {
 		_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: a.role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: a.role},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects:   []rbacv1.Subject{a.subject},
 		}, metav1.CreateOptions{})
 	}
 	if err == nil {
-		a.kubeconfig, err = w.cluster.ServiceAccountKubeconfig(w.ctx, w.home, name)
+		a.kubeconfig, err = w.cluster.ServiceAccountKubeconfig(w.ctx, bareNamespace, name)
 	}
 	if err != nil {
 		w.Fatal(err)
@@ -51,7 +52,7 @@ func (w *world) newAccount(name string, rules []rbacv1.PolicyRule) *account {
 func (w *world) setRules(a *account, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	_, err := w.admin.RbacV1().ClusterRoles().Update(w.ctx,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.role}, Rules: rules}, metav1.UpdateOptions{})
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.subject.Name}, Rules: rules}, metav1.UpdateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}

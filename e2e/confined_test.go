@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -30,6 +31,9 @@ import (
 const (
 	confinedPolicy   = "mirror-controller-confined"
 	accountNamespace = "mirror-worlds"
+	// bareNamespace has the accounts that get other rights than the shipped ones. The policy tells by the beginning of a
+	// namespace whose it is.
+	bareNamespace = accountNamespace + "-bare"
 )
 
 // account is the name of the account of a world, in which its settings stand as settingsByAccount reads them. A part of
@@ -51,7 +55,7 @@ func (s *site) confine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects := shipped.Manifests{object("v1", "Namespace", accountNamespace)}
+	objects := shipped.Manifests{object("v1", "Namespace", accountNamespace), object("v1", "Namespace", bareNamespace)}
 	for _, o := range rendered {
 		switch o.GetKind() {
 		case "ClusterRoleBinding", "RoleBinding":
@@ -110,7 +114,7 @@ func confinedByAccount(o *unstructured.Unstructured) (*unstructured.Unstructured
 		return nil, fmt.Errorf("%s has %d conditions, want that it is the controller's account", confinedPolicy, len(policy.Spec.MatchConditions))
 	}
 	policy.Spec.MatchConditions[0].Expression = fmt.Sprintf("request.userInfo.username.startsWith(%q)",
-		cluster.ServiceAccountUser(accountNamespace, ""))
+		"system:serviceaccount:"+accountNamespace)
 	for name, expression := range settingsByAccount {
 		i := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
 		if i < 0 {
@@ -184,5 +188,24 @@ func (w *world) expectConfined(user string) {
 			w.Errorf("the policy had to refuse %v: %s", e, e.Response.Message)
 			return // one shows what is wrong, and it may be one of thousands
 		}
+	}
+}
+
+// TestAccountsAreConfined has both kinds of accounts of a world ask for a copy in a target, and for one elsewhere. RBAC allows
+// both.
+func TestAccountsAreConfined(t *testing.T) {
+	t.Parallel()
+	w := &policed{newWorld(t, "a"), map[string]kubernetes.Interface{}}
+	rules, _ := w.shippedRules()
+	// As somebody else who impersonates it, by the audit log, or expectConfined would find the refusals.
+	for _, user := range []string{w.installed.User, w.newAccount("bare", rules).user} {
+		ask := func(namespace string) error {
+			const name = "settings"
+			cm := configMap(namespace, name, w.marksOfCopy(w.home, namespace, name)...)
+			_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.ctx, cm, dryCreate)
+			return err
+		}
+		w.until(user+" has its rights", func() error { return ask(w.ns("a")) })
+		expectAnswer(t, confinedPolicy, notThere, ask(w.home))
 	}
 }

@@ -109,3 +109,36 @@ func TestMetrics(t *testing.T) {
 		`mirror_writes_total{operation="delete",result="success"}`: 4,
 	})
 }
+
+// TestMetricsOfReplicas holds what alerts and dashboard rest on: one of two replicas counts itself as the leader, and sums over
+// both are what it counts, also when the other has taken over.
+func TestMetricsOfReplicas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "taken")
+	w.create(w.ns("taken"), "settings")
+	served := []string{"--metrics-bind-address=127.0.0.1:0"}
+	first, second := w.pair(served, served)
+	source := w.createSource(w.home, "settings")
+	w.waitInLine(source, w.ns("a"))
+	leader := map[string]float64{
+		`leader_election_master_status{name="mirror-controller"}`: 1,
+		`mirror_sources`:                 1,
+		`mirror_copies{state="synced"}`:  1,
+		`mirror_copies{state="foreign"}`: 1,
+	}
+	w.waitMetrics("the leader", first.Process, leader)
+	w.waitMetrics("the standby", second.Process, map[string]float64{
+		`leader_election_master_status{name="mirror-controller"}`: 0,
+		`mirror_sources`:                    0,
+		`mirror_copies{state="synced"}`:     0,
+		`mirror_copies{state="pending"}`:    0,
+		`mirror_copies{state="foreign"}`:    0,
+		`mirror_copies{state="superseded"}`: 0,
+		`mirror_copies{state="failed"}`:     0,
+		`mirror_invalid_sources`:            0,
+		`mirror_fights`:                     0,
+		`mirror_prune_blocked`:              0,
+	})
+	w.stop(first.Process)
+	w.waitMetrics("the standby that took over", second.Process, leader)
+}

@@ -153,6 +153,7 @@ func TestShippedArguments(t *testing.T) {
 	w.label, w.instance = mirror.DefaultLabel, "default"
 	target := prefix + w.instance + "-shipped"
 	takeShippedLease(t)
+	w.Cleanup(func() { w.expectConfined(shared.installed.User) })
 	w.createNamespace(target, nil)
 	p, err := shared.installed.Start(shipped.RunOptions{})
 	if err != nil {

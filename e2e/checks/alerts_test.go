@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -20,6 +22,18 @@ type ruleFile struct {
 	Groups []struct {
 		Rules []rule `json:"rules"`
 	} `json:"groups"`
+}
+
+// names returns those of the alerts, sorted.
+func (f ruleFile) names() []string {
+	var out []string
+	for _, group := range f.Groups {
+		for _, r := range group.Rules {
+			out = append(out, r.Alert)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // alerts returns the alerts of component monitoring, and writes them for promtool into a folder, which it returns.
@@ -87,16 +101,29 @@ func TestAlertsFire(t *testing.T) {
 			silent[c.Alert] = silent[c.Alert] || len(c.Expected) == 0
 		}
 	}
-	count := 0
-	for _, group := range rules.Groups {
-		for _, r := range group.Rules {
-			count++
-			if !fires[r.Alert] || !silent[r.Alert] {
-				t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v; want both", r.Alert, fires[r.Alert], silent[r.Alert])
-			}
+	for _, alert := range rules.names() {
+		if !fires[alert] || !silent[alert] {
+			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v; want both", alert, fires[alert], silent[alert])
 		}
 	}
-	if count != len(fires) {
+	if count := len(rules.names()); count != len(fires) {
 		t.Errorf("%d alerts, and cases for %d: an alert that does not exist never fires", count, len(fires))
+	}
+}
+
+// TestAlertsAreExplained compares the alerts with the rows of the table in deploy/README.md.
+func TestAlertsAreExplained(t *testing.T) {
+	rules, _ := alerts(t)
+	manual, err := os.ReadFile(filepath.Join(deploy, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var explained []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (MirrorController\w+) \|`).FindAllSubmatch(manual, -1) {
+		explained = append(explained, string(row[1]))
+	}
+	slices.Sort(explained)
+	if alerts := rules.names(); !slices.Equal(explained, alerts) {
+		t.Errorf("the table in deploy/README.md explains\n%q, and the alerts are\n%q", explained, alerts)
 	}
 }
