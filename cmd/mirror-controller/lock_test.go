@@ -225,7 +225,7 @@ func TestRest(t *testing.T) {
 		{"left out before", func(l *timedLock, _ *fakeLock) {
 			time.Sleep(rest - 1)
 			_ = l.Update(context.Background(), ours(l))
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}, 1},
 		{"not known to be ours", func(l *timedLock, fake *fakeLock) {
 			fake.lease.remove()
