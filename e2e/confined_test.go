@@ -191,8 +191,8 @@ func (w *world) expectConfined(user string) {
 	}
 }
 
-// TestAccountsAreConfined has both kinds of accounts of a world ask for a copy in a target, and for one elsewhere. RBAC allows
-// both.
+// TestAccountsAreConfined has both kinds of accounts of a world ask for a copy in a target, and for one elsewhere. RBAC
+// allows both.
 func TestAccountsAreConfined(t *testing.T) {
 	t.Parallel()
 	w := &policed{newWorld(t, "a"), map[string]kubernetes.Interface{}}

@@ -110,15 +110,15 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestMetricsOfReplicas holds what alerts and dashboard rest on: one of two replicas counts itself as the leader, and sums over
-// both are what it counts, also when the other has taken over.
+// TestMetricsOfReplicas holds what alerts and dashboard rest on: one of two replicas says that it leads, and sums over both
+// are what that one counts; then the other takes over.
 func TestMetricsOfReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "taken")
 	w.create(w.ns("taken"), "settings")
+	source := w.createSource(w.home, "settings") // before, so that the standby's caches have it when it is ready
 	served := []string{"--metrics-bind-address=127.0.0.1:0"}
 	first, second := w.pair(served, served)
-	source := w.createSource(w.home, "settings")
 	w.waitInLine(source, w.ns("a"))
 	leader := map[string]float64{
 		`leader_election_master_status{name="mirror-controller"}`: 1,

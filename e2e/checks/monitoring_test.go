@@ -44,7 +44,7 @@ func TestOperatorKnowsTheFields(t *testing.T) {
 			}
 		}
 		if !found[monitoringv1.ServiceMonitorsKind] || !found[monitoringv1.PrometheusRuleKind] {
-			t.Errorf("%s: only %v are there", name, found)
+			t.Errorf("%s: a ServiceMonitor and a PrometheusRule should be there, and are: %v", name, found)
 		}
 	}
 }
