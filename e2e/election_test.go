@@ -223,7 +223,7 @@ func (w *world) exits(c *candidate) {
 // The two tests that promise times are not run beside others.
 
 // TestC35Killed kills the leader in the middle of a fan-out to a thousand namespaces: another brings it to its end, no
-// later than the lease duration and five seconds after.
+// later than the lease duration and five seconds after, if the machine has nothing else to do.
 func TestC35Killed(t *testing.T) {
 	s, err := newSite(t.Context())
 	if err != nil {
@@ -247,8 +247,14 @@ func TestC35Killed(t *testing.T) {
 	// The leader was alive when it sent its last request.
 	took := lastDone(r[1].writes).Sub(lastReceived(r[0].all))
 	t.Logf("killed with %d of %d copies made; all were there %v later, by a lease of %v", made, len(targets), took, shortLease)
-	if limit := shortLease + 5*time.Second; took > limit {
-		t.Errorf("that is more than %v", limit)
+	src = w.edit(w.home, "settings", withData(map[string]string{"key": "new"}))
+	w.waitInLine(src, targets...)
+	w.settle(targets[0])
+	rest := w.records(second)[0].writes[len(r[1].writes):]
+	// A machine that has other things to do as well takes longer for that many writes, also without a change of leaders.
+	usual := lastDone(rest).Sub(firstReceived(rest))
+	if limit := shortLease + max(5*time.Second, 2*usual); took > limit {
+		t.Errorf("that is more than %v; it takes %v with a leader", limit, usual)
 	}
 }
 
