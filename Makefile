@@ -116,6 +116,7 @@ run: build cluster ## Start a control plane and the controller and keep them unt
 
 .PHONY: bench
 bench: build cluster ## Measure the controller against plain writes
+	@test -z '$(filter-out full,$(BENCH))' || { echo "BENCH is full or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/bench ./bench
 	@$(ALONE) bin/bench $(SHIPPED) $(BENCH:%=-%) $(BENCH_ARGS)
 
