@@ -34,9 +34,10 @@ MACHINE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 STAMPED = $(GO_BUILD) -ldflags "-s -w -X main.stamp=$(VERSION)"
-# The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make.
+# The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
+# settings of Go's runtime.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
-ALONE := env -u KUBECONFIG KUBERNETES=$(KUBERNETES)
+ALONE := env -u KUBECONFIG -u GOGC -u GOMEMLIMIT -u GODEBUG KUBERNETES=$(KUBERNETES)
 
 .PHONY: help
 help: ## List the targets

@@ -110,22 +110,27 @@ func BenchmarkCopyEvent(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.configMapChanged(have)
-		for _, j := range c.takeAll("settings-000") {
-			c.rules.plan(c.view("settings-000"), []target{c.target("settings-000", j)})
+		jobs := c.takeAll("settings-000")
+		if len(jobs) != 1 {
+			b.Fatalf("got %d targets to look at, want 1", len(jobs))
 		}
+		c.rules.plan(c.view("settings-000"), []target{c.target("settings-000", jobs[0])})
 	}
 }
 
 // BenchmarkNewNamespace is an event about a namespace, up to the plan for each of its copies.
 func BenchmarkNewNamespace(b *testing.B) {
 	c := inCaches(b)
+	names := numbered("settings", 100)
 	b.ReportAllocs()
 	for b.Loop() {
 		c.namespaceChanged("team-000")
-		for _, name := range numbered("settings", 100) {
-			for _, j := range c.takeAll(name) {
-				c.rules.plan(c.view(name), []target{c.target(name, j)})
+		for _, name := range names {
+			jobs := c.takeAll(name)
+			if len(jobs) != 1 {
+				b.Fatalf("%s: got %d targets to look at, want 1", name, len(jobs))
 			}
+			c.rules.plan(c.view(name), []target{c.target(name, jobs[0])})
 		}
 	}
 }

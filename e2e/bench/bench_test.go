@@ -34,6 +34,16 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	rows := []*row{
+		{bar: 1, ours: []float64{1}, limit: []float64{1}}, {bar: 1, ours: []float64{1}, limit: []float64{2}},
+		{bar: 1, ours: []float64{2}, limit: []float64{1}}, {ours: []float64{1}}, {bar: 1},
+	}
+	if got, want := summary(rows), "5 rows: 2 met, 1 MISSED, 1 not measured, 1 without a bar"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestMedian(t *testing.T) {
 	if got := median([]float64{4, 1, 3}); got != 3 {
 		t.Errorf("of an odd number of values: got %v, want 3", got)
@@ -99,7 +109,7 @@ func TestFiguresDiffer(t *testing.T) {
 }
 
 func TestPlotIsXML(t *testing.T) {
-	d := xml.NewDecoder(strings.NewReader(plot([]*row{
+	d := xml.NewDecoder(strings.NewReader(plot("today & here", []*row{
 		{figure: "a <b>", unit: asTime, bar: 1, ours: []float64{1}, limit: []float64{2}},
 		{figure: "none", unit: asCount, exact: true, ours: []float64{0}, limit: []float64{0}},
 		{figure: "too much", unit: asCount, exact: true, ours: []float64{1}, limit: []float64{0}},
@@ -149,7 +159,9 @@ func TestRequestsThatAreWanted(t *testing.T) {
 		"watches":                         {want{}, []string{"watch configmaps resourceVersion=5"}, true},
 		"a watch that begins as a list":   {want{}, []string{"watch configmaps sendInitialEvents=true"}, false},
 		"lists at the start":              {want{lists: 2}, []string{"watch namespaces sendInitialEvents=true", "list configmaps"}, true},
-		"events and the lease":            {want{}, []string{"create events", "get leases", "update leases"}, true},
+		"the lease":                       {want{}, []string{"get leases", "update leases", "create leases"}, true},
+		"an event":                        {want{events: 1}, []string{"create events"}, true},
+		"an event too many":               {want{events: 1}, []string{"create events", "patch events"}, false},
 		"something else":                  {want{}, []string{"create selfsubjectaccessreviews"}, false},
 		"a renewal, and nothing else":     {want{alone: true}, []string{"update leases"}, true},
 		"an event, and nothing is wanted": {want{alone: true}, []string{"update leases", "create events"}, false},
@@ -163,6 +175,25 @@ func TestRequestsThatAreWanted(t *testing.T) {
 		}
 		if c.want.met(got) != c.met {
 			t.Errorf("%s: met is %v", name, !c.met)
+		}
+	}
+}
+
+// What the controller has read holds for a while: longer work may read again, shorter work may not.
+func TestReadsOfLongWork(t *testing.T) {
+	for _, c := range []struct {
+		held, took time.Duration
+		made, want int
+	}{
+		{0, time.Hour, 2, 1},
+		{time.Minute, 59 * time.Second, 2, 1},
+		{time.Minute, time.Minute, 2, 2},
+		{time.Minute, time.Minute, 1, 1},
+		{time.Minute, time.Minute, 3, 2},
+		{time.Minute, time.Hour, 0, 1},
+	} {
+		if got := (want{reads: 1, held: c.held}).after(c.took, c.made).reads; got != c.want {
+			t.Errorf("held for %s, %d reads in %s: want %d, got %d", c.held, c.made, c.took, c.want, got)
 		}
 	}
 }

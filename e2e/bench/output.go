@@ -52,7 +52,7 @@ func (b *bench) report(rows []*row) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(b.out, tableFile), []byte(b.markdown(rows)), 0o644),
-		os.WriteFile(filepath.Join(b.out, plotFile), []byte(plot(rows)), 0o644))
+		os.WriteFile(filepath.Join(b.out, plotFile), []byte(plot(fmt.Sprintf("%s, controller %s", time.Now().Format(time.DateOnly), b.version()), rows)), 0o644))
 }
 
 func printTable(out io.Writer, rows []*row) {
@@ -62,6 +62,17 @@ func printTable(out io.Writer, rows []*row) {
 		fmt.Fprintln(w, strings.Join(r.cells(), "\t"))
 	}
 	_ = w.Flush() // standard output is all there is to tell it on
+	fmt.Fprintf(out, "\n%s\n", summary(rows))
+}
+
+// summary counts the rows by their verdict.
+func summary(rows []*row) string {
+	counts := map[string]int{}
+	for _, r := range rows {
+		counts[r.verdict()]++
+	}
+	return fmt.Sprintf("%d rows: %d %s, %d %s, %d %s, %d without a bar",
+		len(rows), counts[met], met, counts[missed], missed, counts[unmeasured], unmeasured, counts[information])
 }
 
 // markdown is the table with the date, the machine and the sizes over it.

@@ -141,7 +141,9 @@ func (b *bench) limit(ctx context.Context, w *watcher, o order) (use, error) {
 	if err := b.breathe(ctx); err != nil {
 		return use{}, err
 	}
-	return b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.carryOut) })
+	u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.carryOut) })
+	time.Sleep(afterthought) // as long as ours is followed by nothing but reading the audit log
+	return u, err
 }
 
 // plainWriter is the plain program from inside: it writes, and remembers what it takes for conditional writes.

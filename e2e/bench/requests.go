@@ -19,9 +19,9 @@ type auditor struct {
 	mark cluster.Mark // up to where the log was read
 }
 
-// afterthought is how long the audit log is read on after the last request that is expected: what is one too many
-// comes then.
-const afterthought = 200 * time.Millisecond
+// afterthought is how long the audit log is read on after the last request that is expected: what is one too many comes
+// then. It is longer than the second after which the controller looks for the last time at what it has done.
+const afterthought = 1500 * time.Millisecond
 
 // tally are the requests of the controller to ConfigMaps and namespaces. A list is one, however it is made: a watch counts
 // only if it begins as a list.
@@ -33,19 +33,28 @@ type tally struct {
 // want are the requests that are to be made, no more and no fewer.
 type want struct {
 	writes, reads, lists int
-	// alone is set if there is to be none to other resources either, but for renewals of the lease. Otherwise there may be
-	// events, and what it takes to get the lease.
+	// events is how many there may be. They are about sources, and summed up.
+	events int
+	// held is for how long the controller may believe what it has read; 0: for ever. If the work takes longer, it may read
+	// once more each time.
+	held time.Duration
+	// alone is set if there is to be no request to other resources, but for renewals of the lease. Otherwise there may be
+	// what it takes to get the lease.
 	alone bool
 }
 
 // watchedResources is how many lists the controller makes at its start: ConfigMaps and namespaces.
 const watchedResources = 2
 
-// renewal is what keeps the lease.
-const renewal = "update leases"
+// Requests besides: what keeps the lease, and what tells of an outcome.
+const (
+	renewal  = "update leases"
+	newEvent = "create events"
+	addEvent = "patch events"
+)
 
 // beside is what the controller may ask for besides.
-var beside = []string{renewal, "create leases", "get leases", "create events", "patch events"}
+var beside = []string{renewal, "create leases", "get leases", newEvent, addEvent}
 
 func (w want) total() int { return w.writes + w.reads + w.lists }
 
@@ -56,7 +65,15 @@ func (w want) met(t tally) bool {
 			return false
 		}
 	}
-	return t.writes == w.writes && t.reads == w.reads && t.lists == w.lists
+	return t.writes == w.writes && t.reads == w.reads && t.lists == w.lists && t.odd[newEvent]+t.odd[addEvent] <= w.events
+}
+
+// after returns what is wanted of work that took so long and made so many reads.
+func (w want) after(took time.Duration, reads int) want {
+	if w.held > 0 {
+		w.reads = max(w.reads, min(reads, w.reads+int(took/w.held)))
+	}
+	return w
 }
 
 // during fills a row with the requests that the controller makes while f runs, against those that are wanted.
@@ -64,9 +81,11 @@ func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() erro
 	if _, err := a.next(); err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := f(); err != nil {
 		return err
 	}
+	took := time.Since(began)
 	t := tally{odd: map[string]int{}}
 	// The line of a request may come a moment after its effect.
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Second, true, func(context.Context) (bool, error) {
@@ -79,10 +98,12 @@ func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() erro
 	if err := a.addTo(&t); err != nil {
 		return err
 	}
+	wanted = wanted.after(took, t.reads)
 	r.add(float64(t.writes+t.reads+t.lists), float64(wanted.total()))
 	if !wanted.met(t) {
 		r.off = true
-		r.say("%d writes, %d reads, %d lists instead of %d, %d, %d", t.writes, t.reads, t.lists, wanted.writes, wanted.reads, wanted.lists)
+		r.say("%d writes, %d reads, %d lists, %d events instead of %d, %d, %d, at most %d",
+			t.writes, t.reads, t.lists, t.odd[newEvent]+t.odd[addEvent], wanted.writes, wanted.reads, wanted.lists, wanted.events)
 	}
 	r.count(t.odd)
 	return nil

@@ -13,7 +13,8 @@ const (
 )
 
 // cpuHeal is the controller's CPU time for one healed copy, with one source in many namespaces; the limit is the
-// same with few. Copies are edited one after the other, each again only after all others.
+// same with few. Copies in the first few namespaces are edited one after the
+// other, each again only after all others.
 type cpuHeal struct {
 	targets, heals, rounds, payload int
 	cpu                             *row
@@ -29,18 +30,9 @@ func newCPUHeal(s sizes) group {
 func (g *cpuHeal) rows() []*row { return []*row{g.cpu} }
 
 func (g *cpuHeal) measure(ctx context.Context, b *bench) error {
-	for range g.rounds {
-		limit, err := g.cost(ctx, b, smallTargets)
-		if err != nil {
-			return err
-		}
-		ours, err := g.cost(ctx, b, g.targets)
-		if err != nil {
-			return err
-		}
-		g.cpu.addTimes(ours, limit)
-	}
-	return nil
+	return interleave(g.rounds, g.cpu,
+		func() (time.Duration, error) { return g.cost(ctx, b, g.targets) },
+		func() (time.Duration, error) { return g.cost(ctx, b, smallTargets) })
 }
 
 // cost returns the CPU time of a heal in so many namespaces.
@@ -58,10 +50,11 @@ func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Du
 		time.Sleep(time.Second) // what it does at the start is done
 		all, err := cpuDuring([]int{c.Pid()}, func() error {
 			for i := range g.heals {
-				if _, err := b.repair(ctx, w, edit, names[i%targets], sourceNames(1)[0]); err != nil {
+				if _, err := b.repair(ctx, w, edit, names[i%smallTargets], sourceNames(1)[0]); err != nil {
 					return err
 				}
 			}
+			time.Sleep(tail)
 			return nil
 		})
 		each = all / time.Duration(g.heals)
@@ -88,18 +81,9 @@ func newCPUNamespace(s sizes) group {
 func (g *cpuNamespace) rows() []*row { return []*row{g.cpu} }
 
 func (g *cpuNamespace) measure(ctx context.Context, b *bench) error {
-	for range g.rounds {
-		limit, err := g.cost(ctx, b, smallSources)
-		if err != nil {
-			return err
-		}
-		ours, err := g.cost(ctx, b, g.sources)
-		if err != nil {
-			return err
-		}
-		g.cpu.addTimes(ours, limit)
-	}
-	return nil
+	return interleave(g.rounds, g.cpu,
+		func() (time.Duration, error) { return g.cost(ctx, b, g.sources) },
+		func() (time.Duration, error) { return g.cost(ctx, b, smallSources) })
 }
 
 // cost returns the CPU time of a copy with so many sources.
@@ -127,6 +111,7 @@ func (g *cpuNamespace) cost(ctx context.Context, b *bench, sources int) (each ti
 					return err
 				}
 			}
+			time.Sleep(tail)
 			return nil
 		})
 		each = all / time.Duration(namespaces*sources)

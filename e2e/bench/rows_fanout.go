@@ -109,6 +109,21 @@ func alternately(round int, ours, limit func() error) error {
 	return nil
 }
 
+// interleave fills a row with the times of so many rounds of both functions.
+func interleave(rounds int, r *row, ours, limit func() (time.Duration, error)) error {
+	for i := range rounds {
+		var us, them time.Duration
+		err := alternately(i,
+			func() (err error) { us, err = ours(); return err },
+			func() (err error) { them, err = limit(); return err })
+		if err != nil {
+			return err
+		}
+		r.addTimes(us, them)
+	}
+	return nil
+}
+
 // ours is a round of the controller.
 func (f *fanOut) ours(ctx context.Context, b *bench, c *controller, name string) error {
 	w, err := b.watch(ctx, mirrorSelector)
@@ -124,7 +139,7 @@ func (f *fanOut) ours(ctx context.Context, b *bench, c *controller, name string)
 		if err := b.breathe(ctx); err != nil {
 			return err
 		}
-		err := b.audit.during(ctx, p.requests, want{writes: f.targets, reads: p.reads}, func() error {
+		err := b.audit.during(ctx, p.requests, want{writes: f.targets, reads: p.reads, events: 1, held: lookHolds}, func() error {
 			u, err := b.used(c.Pid(), func() (time.Duration, error) {
 				return w.timed(ctx, f.targets, look, func() error { return f.change(ctx, b, name, p) })
 			})
@@ -180,6 +195,12 @@ func (f *fanOut) enter(p *phase, u use, side func(*row) *[]float64) {
 	}
 }
 
+// lookHolds is for how long the controller believes that a source is gone: mirror's lookLifetime.
+const lookHolds = 5 * time.Second
+
+// tail is for how long CPU time is counted after the last event in the outside watch.
+const tail = 200 * time.Millisecond
+
 // use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
 type use struct{ took, cpu, server time.Duration }
 
@@ -189,7 +210,7 @@ func (b *bench) used(pid int, f func() (time.Duration, error)) (u use, err error
 	u.server, err = cpuDuring(b.servers, func() error {
 		u.cpu, err = cpuDuring([]int{pid}, func() error {
 			u.took, err = f()
-			time.Sleep(afterthought)
+			time.Sleep(tail)
 			return err
 		})
 		return err
@@ -199,7 +220,7 @@ func (b *bench) used(pid int, f func() (time.Duration, error)) (u use, err error
 
 // pause is how long all is left alone before something is timed, so that each side begins when the other's work is over,
 // also in the API server and in kube-controller-manager.
-const pause = time.Second
+const pause = 500 * time.Millisecond
 
 // breathe is the pause before something is timed, on both sides. The audit log is read up to its end before.
 func (b *bench) breathe(ctx context.Context) error {
@@ -240,7 +261,7 @@ func (g *vanished) measure(ctx context.Context, b *bench) error {
 	defer w.stop()
 	b.filled = false // from here on
 	return b.with(ctx, b.pool.prefixes(g.targets), func(*controller) error {
-		return b.audit.during(ctx, g.requests, want{writes: g.targets, reads: 1}, func() error {
+		return b.audit.during(ctx, g.requests, want{writes: g.targets, reads: 1, events: 1}, func() error {
 			name := sourceNames(1)[0]
 			_, err := w.timed(ctx, g.targets, gone(name), func() error {
 				return b.admin.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{})
@@ -273,17 +294,9 @@ func (g *coldStart) measure(ctx context.Context, b *bench) error {
 	if err := b.lay(ctx, g.scene); err != nil {
 		return err
 	}
-	for i := range g.rounds {
-		var ours, limit time.Duration
-		err := alternately(i,
-			func() (err error) { ours, err = g.ours(ctx, b); return err },
-			func() (err error) { limit, err = g.limit(ctx, b); return err })
-		if err != nil {
-			return err
-		}
-		g.time.addTimes(ours, limit)
-	}
-	return nil
+	return interleave(g.rounds, g.time,
+		func() (time.Duration, error) { return g.ours(ctx, b) },
+		func() (time.Duration, error) { return g.limit(ctx, b) })
 }
 
 // ours is a round of the controller; afterwards the copies are gone again.
@@ -297,13 +310,14 @@ func (g *coldStart) ours(ctx context.Context, b *bench) (took time.Duration, err
 	if err := b.breathe(ctx); err != nil {
 		return 0, err
 	}
-	err = b.audit.during(ctx, g.requests, want{writes: copies, lists: watchedResources}, func() error {
+	err = b.audit.during(ctx, g.requests, want{writes: copies, lists: watchedResources, events: g.sources}, func() error {
 		var c *controller
 		took, err = w.timed(ctx, copies, holds("", "1"), func() (err error) {
 			c, err = b.start(b.pool.prefixes(g.targets))
 			return err
 		})
 		if c != nil {
+			time.Sleep(afterthought)
 			err = c.stopAfter(ctx, err)
 		}
 		return err

@@ -19,9 +19,9 @@ const (
 	residentOfCopy = 4 << 10 // bytes
 )
 
-// memory is what the controller has in memory. Resident and peak are VmRSS and VmHWM of a process that was left
-// alone for a while, after it has made all copies or after a start with all copies in line; the latter is the
-// median of several processes. The live heap is what Go's collector has marked in its last cycle, by the runtime's
+// memory is what the controller has in memory. Resident and peak are VmRSS and VmHWM of a process that was left alone for
+// a while, once after it has made all copies and once after a start with all copies in line. Each round has a few copies,
+// many, and many with a large payload. The live heap is what Go's collector has marked in its last cycle, by the runtime's
 // trace, in a process that collects after each 5% of growth.
 type memory struct {
 	few, many, fat scene
@@ -30,7 +30,7 @@ type memory struct {
 	settle         time.Duration
 
 	payloadMade, payloadMadePeak, payload, payloadPeak *row
-	copyLive, copyResident                             *row
+	copyLive, copyMade, copyResident                   *row
 	neighbours, neighboursLive                         *row
 	sourceLive, namespaceLive                          *row
 }
@@ -50,7 +50,8 @@ func newMemory(s sizes) group {
 		payload:         &row{figure: payload + "restarted: resident", unit: asBytes, bar: 1.15},
 		payloadPeak:     &row{figure: payload + "restarted: peak", unit: asBytes, bar: 1.4},
 		copyLive:        &row{figure: growth + "live heap", unit: asBytes, bar: 1},
-		copyResident:    &row{figure: growth + "resident", unit: asBytes, bar: 1},
+		copyMade:        &row{figure: growth + "made: resident", unit: asBytes, bar: 1},
+		copyResident:    &row{figure: growth + "restarted: resident", unit: asBytes, bar: 1},
 		neighbours:      &row{figure: beside + "resident", unit: asBytes, bar: 1.05},
 		neighboursLive:  &row{figure: beside + "live heap", unit: asBytes, bar: 1.05},
 		sourceLive:      &row{figure: fmt.Sprintf("memory a source of %s: live heap", asSize(s.payload)), unit: asBytes},
@@ -59,47 +60,100 @@ func newMemory(s sizes) group {
 }
 
 func (g *memory) rows() []*row {
-	return []*row{g.payloadMade, g.payloadMadePeak, g.payload, g.payloadPeak, g.copyLive, g.copyResident,
+	return []*row{g.payloadMade, g.payloadMadePeak, g.payload, g.payloadPeak, g.copyLive, g.copyMade, g.copyResident,
 		g.neighbours, g.neighboursLive, g.sourceLive, g.namespaceLive}
 }
 
 func (g *memory) measure(ctx context.Context, b *bench) error {
-	few, err := g.footprint(ctx, b, g.few)
-	if err != nil {
+	var few, many, fat rounds
+	for range g.starts {
+		for _, side := range []struct {
+			scene scene
+			read  *rounds
+		}{{g.few, &few}, {g.fat, &fat}, {g.many, &many}} {
+			if err := g.round(ctx, b, side.scene, side.read); err != nil {
+				return err
+			}
+		}
+	}
+	copies := float64(g.many.copies() - g.few.copies())
+	for i := range g.starts {
+		g.copyMade.add((many.made.resident[i]-few.made.resident[i])/copies, residentOfCopy)
+		g.copyResident.add((many.restarted.resident[i]-few.restarted.resident[i])/copies, residentOfCopy)
+	}
+	g.payloadMade.ours, g.payloadMade.limit = fat.made.resident, many.made.resident
+	g.payloadMadePeak.ours, g.payloadMadePeak.limit = fat.made.peak, many.made.peak
+	g.payload.ours, g.payload.limit = fat.restarted.resident, many.restarted.resident
+	g.payloadPeak.ours, g.payloadPeak.limit = fat.restarted.peak, many.restarted.peak
+	if err := g.measureLive(ctx, b, copies); err != nil {
 		return err
 	}
-	thinMade, err := g.made(ctx, b, g.many)
-	if err != nil {
-		return err
-	}
-	many, err := g.footprint(ctx, b, g.many)
-	if err != nil {
-		return err
-	}
-	g.copyLive.add((many.live-few.live)/float64(g.many.copies()-g.few.copies()), liveHeapOfCopy)
-	g.copyResident.add((median(many.resident)-median(few.resident))/float64(g.many.copies()-g.few.copies()), residentOfCopy)
-	if err := g.compareNeighbours(ctx, b, many); err != nil {
-		return err
-	}
-	fatMade, err := g.made(ctx, b, g.fat)
-	if err != nil {
-		return err
-	}
-	fat, err := g.footprint(ctx, b, g.fat)
-	if err != nil {
-		return err
-	}
-	g.payloadMade.ours, g.payloadMade.limit = fatMade.resident, thinMade.resident
-	g.payloadMadePeak.ours, g.payloadMadePeak.limit = fatMade.peak, thinMade.peak
-	g.payload.ours, g.payload.limit = fat.resident, many.resident
-	g.payloadPeak.ours, g.payloadPeak.limit = fat.peak, many.peak
 	return g.measureGrowth(ctx, b)
 }
 
-// compareNeighbours fills the target namespaces with ConfigMaps that are none of ours. alone is what the controller
-// has in memory without them.
-func (g *memory) compareNeighbours(ctx context.Context, b *bench, alone footprint) error {
+// rounds is what was read in all rounds with one scene.
+type rounds struct{ made, restarted footprint }
+
+// footprint is what processes have in memory, in bytes.
+type footprint struct{ resident, peak []float64 }
+
+// round has a process make all copies of a scene, and another start with them, and reads the memory of both.
+func (g *memory) round(ctx context.Context, b *bench, s scene, read *rounds) error {
+	b.progress("making %d copies of %d bytes", s.copies(), s.payload)
+	if err := b.lay(ctx, s); err != nil {
+		return err
+	}
+	c, err := b.makeCopies(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := c.stopAfter(ctx, g.read(ctx, c, &read.made)); err != nil {
+		return err
+	}
+	return g.restart(ctx, b, s, &read.restarted)
+}
+
+// restart starts a process with the copies of a scene in line and reads its memory.
+func (g *memory) restart(ctx context.Context, b *bench, s scene, f *footprint) error {
+	return b.with(ctx, b.pool.prefixes(s.targets), func(c *controller) error { return g.read(ctx, c, f) })
+}
+
+// read leaves a process alone for a while and reads its memory.
+func (g *memory) read(ctx context.Context, c *controller, f *footprint) error {
+	select {
+	case <-time.After(g.settle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	resident, peak, err := memoryOf(c.Pid())
+	f.resident, f.peak = append(f.resident, resident), append(f.peak, peak)
+	return err
+}
+
+// measureLive fills the rows about the live heap, and those about neighbours: the copies are there already.
+func (g *memory) measureLive(ctx context.Context, b *bench, copies float64) error {
+	many, err := g.live(ctx, b, g.many)
+	if err != nil {
+		return err
+	}
+	if err := g.compareNeighbours(ctx, b, many); err != nil {
+		return err
+	}
+	few, err := g.live(ctx, b, g.few)
+	g.copyLive.add((many-few)/copies, liveHeapOfCopy)
+	return err
+}
+
+// compareNeighbours fills the target namespaces with ConfigMaps that are none of ours, and compares the memory of processes
+// that start before and after that. alone is the live heap without them.
+func (g *memory) compareNeighbours(ctx context.Context, b *bench, alone float64) error {
 	const label = "neighbour"
+	var before, beside footprint
+	for range g.starts {
+		if err := g.restart(ctx, b, g.many, &before); err != nil {
+			return err
+		}
+	}
 	b.progress("making %d unrelated ConfigMaps", g.many.copies())
 	err := parallel(helpers, b.pool.names(g.many.targets), func(namespace string) error {
 		for i := range g.many.sources {
@@ -116,12 +170,17 @@ func (g *memory) compareNeighbours(ctx context.Context, b *bench, alone footprin
 	if err != nil {
 		return err
 	}
-	beside, err := g.footprint(ctx, b, g.many)
+	for range g.starts {
+		if err := g.restart(ctx, b, g.many, &beside); err != nil {
+			return err
+		}
+	}
+	live, err := g.live(ctx, b, g.many)
 	if err != nil {
 		return err
 	}
-	g.neighbours.ours, g.neighbours.limit = beside.resident, alone.resident
-	g.neighboursLive.add(beside.live, alone.live)
+	g.neighbours.ours, g.neighbours.limit = beside.resident, before.resident
+	g.neighboursLive.add(live, alone)
 	return b.clear(ctx, label)
 }
 
@@ -148,66 +207,6 @@ func (g *memory) measureGrowth(ctx context.Context, b *bench) error {
 	}
 	namespaces, err := g.live(ctx, b, scene{sources: growthObjects, payload: g.payloadBytes})
 	g.namespaceLive.ours = []float64{(namespaces - sources) / growthObjects}
-	return err
-}
-
-// footprint is what one or more processes have in memory, in bytes.
-type footprint struct {
-	resident, peak []float64
-	live           float64
-}
-
-// footprint reads the memory of processes that start with the copies of a scene in line.
-func (g *memory) footprint(ctx context.Context, b *bench, s scene) (footprint, error) {
-	f, err := g.restarted(ctx, b, s)
-	if err != nil {
-		return f, err
-	}
-	f.live, err = g.live(ctx, b, s)
-	return f, err
-}
-
-// made has new processes make all copies of a scene, one after the other, and reads their memory. That takes long:
-// they are half as many as those that are only restarted.
-func (g *memory) made(ctx context.Context, b *bench, s scene) (f footprint, err error) {
-	for range (g.starts + 1) / 2 {
-		if err := b.lay(ctx, s); err != nil {
-			return f, err
-		}
-		c, err := b.makeCopies(ctx, s)
-		if err != nil {
-			return f, err
-		}
-		if err := c.stopAfter(ctx, g.read(ctx, c, &f)); err != nil {
-			return f, err
-		}
-	}
-	return f, nil
-}
-
-// restarted starts processes on a scene one after the other, and reads their memory.
-func (g *memory) restarted(ctx context.Context, b *bench, s scene) (f footprint, err error) {
-	if err := b.fill(ctx, s); err != nil {
-		return f, err
-	}
-	for range g.starts {
-		err := b.with(ctx, b.pool.prefixes(s.targets), func(c *controller) error { return g.read(ctx, c, &f) })
-		if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
-}
-
-// read leaves a process alone for a while and reads its memory.
-func (g *memory) read(ctx context.Context, c *controller, f *footprint) error {
-	select {
-	case <-time.After(g.settle):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	resident, peak, err := memoryOf(c.Pid())
-	f.resident, f.peak = append(f.resident, resident), append(f.peak, peak)
 	return err
 }
 
@@ -250,6 +249,6 @@ func (b *bench) litter(ctx context.Context) error {
 			return err
 		}
 	}
-	time.Sleep(afterthought)
+	time.Sleep(tail)
 	return maps.Delete(ctx, cm.Name, metav1.DeleteOptions{})
 }

@@ -45,7 +45,7 @@ func (g *newNamespace) measure(ctx context.Context, b *bench) error {
 	}
 	defer w.stop()
 	return b.with(ctx, []string{prefix}, func(*controller) error {
-		return b.audit.during(ctx, g.requests, want{writes: g.samples}, func() error {
+		return b.audit.during(ctx, g.requests, want{writes: g.samples, events: g.samples}, func() error {
 			for i := range g.samples {
 				if err := g.sample(ctx, b, w, fmt.Sprintf("%s%d", prefix, i)); err != nil {
 					return err
@@ -110,17 +110,10 @@ func (g *manySources) measure(ctx context.Context, b *bench) error {
 		return err
 	}
 	return b.with(ctx, []string{prefix}, func(*controller) error {
-		for i := range g.rounds {
-			var ours, limit time.Duration
-			err := alternately(i,
-				func() (err error) { ours, err = g.ours(ctx, b, fmt.Sprintf("%s%d", prefix, i)); return err },
-				func() (err error) { limit, err = g.limit(ctx, b, fmt.Sprintf("plain-%s%d", prefix, i)); return err })
-			if err != nil {
-				return err
-			}
-			g.time.addTimes(ours, limit)
-		}
-		return nil
+		made := 0
+		return interleave(g.rounds, g.time,
+			func() (time.Duration, error) { made++; return g.ours(ctx, b, fmt.Sprintf("%s%d", prefix, made)) },
+			func() (time.Duration, error) { made++; return g.limit(ctx, b, fmt.Sprintf("plain-%s%d", prefix, made)) })
 	})
 }
 
@@ -134,7 +127,7 @@ func (g *manySources) ours(ctx context.Context, b *bench, namespace string) (too
 	if err := b.breathe(ctx); err != nil {
 		return 0, err
 	}
-	err = b.audit.during(ctx, g.requests, want{writes: g.sources}, func() error {
+	err = b.audit.during(ctx, g.requests, want{writes: g.sources, events: g.sources}, func() error {
 		took, err = w.timed(ctx, g.sources, in(namespace, holds("", "1")), func() error { return b.createNamespace(ctx, namespace) })
 		return err
 	})
@@ -196,7 +189,7 @@ func (g *during) measure(ctx context.Context, b *bench) error {
 			if err := b.breathe(ctx); err != nil {
 				return err
 			}
-			err := b.audit.during(ctx, g.requests, want{writes: copies}, func() error { return g.round(ctx, b, w, name) })
+			err := b.audit.during(ctx, g.requests, want{writes: copies, events: 1}, func() error { return g.round(ctx, b, w, name) })
 			if err != nil {
 				return err
 			}

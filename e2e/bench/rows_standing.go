@@ -36,24 +36,16 @@ func (g *restart) measure(ctx context.Context, b *bench) error {
 	if err := b.fill(ctx, g.scene); err != nil {
 		return err
 	}
-	for i := range g.rounds {
-		var ours, limit time.Duration
-		err := alternately(i,
-			func() (err error) { ours, err = g.ours(ctx, b); return err },
-			func() (err error) { limit, err = b.informerSync(ctx); return err })
-		if err != nil {
-			return err
-		}
-		g.time.addTimes(ours, limit)
-	}
-	return nil
+	return interleave(g.rounds, g.time,
+		func() (time.Duration, error) { return g.ours(ctx, b) },
+		func() (time.Duration, error) { return b.informerSync(ctx) })
 }
 
 func (g *restart) ours(ctx context.Context, b *bench) (ready time.Duration, err error) {
 	err = b.audit.during(ctx, g.requests, want{lists: watchedResources}, func() error {
 		return b.with(ctx, b.pool.prefixes(g.targets), func(c *controller) error {
 			ready, err = c.waitReady(ctx)
-			time.Sleep(time.Second) // for writes, if there are any
+			time.Sleep(afterthought)
 			return err
 		})
 	})

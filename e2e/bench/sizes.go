@@ -22,7 +22,7 @@ type sizes struct {
 	payload   int           // bytes of data of a source
 	fat       int           // bytes of data of a large source
 	thin      int           // bytes of data of a small source
-	starts    int           // processes that a figure of memory is the median of
+	starts    int           // rounds of a figure of memory, each with processes of its own
 	heals     int           // healed copies, and half of the created ones, of which a figure of CPU is the mean
 	moreHeal  int           // target namespaces while the CPU time of a heal is measured, against smallTargets
 	moreFresh int           // sources while the CPU time of a new namespace is measured, against smallSources
@@ -41,8 +41,8 @@ type options struct {
 
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
 var fullSizes = map[string]string{
-	"few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "5",
-	"more-heal": "5000", "settle": "30s", "idle": "2m",
+	"few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "7",
+	"more-heal": "5000", "settle": "10s", "idle": "2m",
 }
 
 // parse reads the flags. -full stands for all of fullSizes that are not given.
@@ -94,7 +94,7 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.payload, "payload", 1024, "`bytes` of data of a source")
 	fs.IntVar(&s.fat, "fat", 10240, "`bytes` of data of a source in the rows about memory and payload")
 	fs.IntVar(&s.thin, "thin", 100, "`bytes` of data of the sources that these are compared with")
-	fs.IntVar(&s.starts, "starts", 1, "`processes` that a figure of memory is the median of")
+	fs.IntVar(&s.starts, "starts", 1, "`rounds` of the rows about memory, each with processes of its own")
 	fs.IntVar(&s.heals, "heals", 500, "`number` of healed copies, and half that of created ones, of which a figure of CPU is the mean")
 	fs.IntVar(&s.moreHeal, "more-heal", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a heal is measured, against %d", smallTargets))
 	fs.IntVar(&s.moreFresh, "more-fresh", 500, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))

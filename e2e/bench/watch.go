@@ -52,18 +52,22 @@ func (b *bench) watch(ctx context.Context, selector string) (*watcher, error) {
 	}
 	go func() {
 		defer close(w.failed)
-		w.err = w.follow(ctx, first, options, func() (watch.Interface, error) { return maps.Watch(ctx, options) })
+		w.err = w.follow(ctx, first, options, maps.Watch)
 	}()
 	return w, nil
 }
 
-// follow reads events, from one watch after the other: under load the API server ends those that do not keep up.
-func (w *watcher) follow(ctx context.Context, events watch.Interface, from metav1.ListOptions, again func() (watch.Interface, error)) error {
+// begin begins a watch.
+type begin func(context.Context, metav1.ListOptions) (watch.Interface, error)
+
+// follow reads events, from one watch after the other, each from where the one before ended: under load the API server ends
+// those that do not keep up.
+func (w *watcher) follow(ctx context.Context, events watch.Interface, from metav1.ListOptions, again begin) error {
 	for {
 		for e := range events.ResultChan() {
 			now := time.Now()
 			cm, ok := e.Object.(*corev1.ConfigMap)
-			if !ok {
+			if !ok || e.Type == watch.Error {
 				return fmt.Errorf("the outside watch: %w", apierrors.FromObject(e.Object))
 			}
 			from.ResourceVersion = cm.ResourceVersion
@@ -72,7 +76,7 @@ func (w *watcher) follow(ctx context.Context, events watch.Interface, from metav
 			}
 		}
 		var err error
-		if events, err = again(); err != nil || ctx.Err() != nil {
+		if events, err = again(ctx, from); err != nil || ctx.Err() != nil {
 			return fmt.Errorf("the outside watch: %w", err)
 		}
 	}
