@@ -34,7 +34,10 @@
 //	fights.go     when a target that somebody changes back is put right again
 //	apply.go      one change, one conditional call
 //	reconcile.go  a slice of targets: plan, write, settle
-//	controller.go informers, handlers, workers
+//	brake.go      the copies outside the flags, judged once
+//	watches.go    the two informers, and which targets their events make due
+//	caches.go     what the caches have about a name, and which its targets are
+//	controller.go its life: caches, leadership, workers
 //	ledger.go     how every source stands at each target
 //	latency.go    how long changes take to arrive, for the metrics
 //	metrics.go    what is counted
