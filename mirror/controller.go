@@ -107,6 +107,9 @@ type Leadership struct {
 	Begun <-chan context.Context
 	// Valid is asked right before each write; none is sent while it does not hold.
 	Valid func() bool
+	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another need not wait
+	// until Run has returned. After a loss it is not called.
+	Resign func()
 }
 
 // Alone is the leadership of a controller that shares its work with no other: it begins at once and is not lost,
@@ -148,7 +151,11 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	case <-ctx.Done():
 		return nil
 	case term := <-leadership.Begun:
-		return c.lead(ctx, term)
+		err := c.lead(ctx, term)
+		if err == nil && leadership.Resign != nil {
+			leadership.Resign()
+		}
+		return err
 	}
 }
 

@@ -67,9 +67,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Take sources only from this namespace. Repeatable. Default: from every namespace.")
 	fs.StringVar(&o.Label, "mirror-label", o.Label,
 		"Key of the label that marks sources (true), copies (copy), and namespaces that opt out (false). "+
-			"Changing it abandons the existing copies: purge them first.")
+			"Changing it abandons the existing copies: hand them over, or remove them first (deploy/README.md).")
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name that tells the copies of this controller from those of another. Changing it abandons the existing copies: purge them first.")
+		"Name that tells the copies of this controller from those of another. Changing it abandons the existing copies: hand them over, or remove them first (deploy/README.md).")
 	fs.StringSliceVar(&o.CopyLabels, "copy-label", o.CopyLabels,
 		"Copy this label of a source, or all with this prefix if it ends in '*'. Repeatable.")
 	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,

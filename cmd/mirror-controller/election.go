@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -33,8 +34,8 @@ type electionOptions struct {
 // newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
 // The retry period is a quarter of theirs, for a standby looks at the lease every 1 to 2.2 of it: when a leader has
 // given the lease back, another goes on after 1.1 s at the latest, and within the 2 s that are promised there is time
-// left for the requests. It costs each standby some two small reads a second; the leader writes less often, see
-// renewPeriod.
+// left for the requests. It costs each standby five small reads in four seconds, on average; the leader writes less
+// often, see renewPeriod.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -53,7 +54,8 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 		"Time without renewal after which the leader writes no more and exits. Less than the lease duration.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
 		"Time between two tries to get or to renew the Lease. Those who wait for it look at it every 1 to 2.2 of this, which "+
-			"is how long it takes them to go on when the leader stops. Renewals that go well come no more often than every 2s.")
+			"is how long it takes them, at most, to go on when the leader stops. A renewal that went well is good for 2s, or less "+
+			"with a short lease duration or renew deadline: tries until then are left out.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
 		"Name of the Lease. Those that share their work share it.")
 	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
@@ -117,11 +119,14 @@ func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
 // usualRenewPeriod is how often Kubernetes' own components renew their leases.
 const usualRenewPeriod = 2 * time.Second
 
-// renewPeriod is the time between two renewals that go well, unless the retry period is longer. The elector counts the
-// renew deadline from the first renewal that fails, which is up to that much later: it ends its term before the lease
-// expires all the same.
+// renewPeriod is the time between two renewals that go well, unless the retry period is longer. It is no longer than
+//   - half of what lies between deadline and expiry: the elector counts the deadline from the first try that fails, which
+//     is up to that much later. The lock does not wait for it, but unless tries are far apart the elector, too, ends the
+//     term before the lease expires.
+//   - a quarter of the deadline: one request that hangs takes half of it, see leaseConfig. What is left is for the next
+//     request, and for the wait until the next try.
 func (o *electionOptions) renewPeriod() time.Duration {
-	return min(usualRenewPeriod, (o.leaseDuration-o.renewDeadline)/2)
+	return min(usualRenewPeriod, (o.leaseDuration-o.renewDeadline)/2, o.renewDeadline/4)
 }
 
 // leaseConfig returns the configuration of a client for the lease alone, so that no burst of writes holds up a
@@ -176,12 +181,12 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 const readyPeriod = 50 * time.Millisecond
 
 // run does the work under the leadership that the election brings, and returns its error. It stands for election when
-// ready says so: who cannot fill its caches would hold the lease for nothing. The end of ctx ends the work, and the end
-// of the work, when no write is in flight any more, ends the election: then the lease is given back. A lease that was
-// lost is not, for it is not known what became of the last writes; it is left to expire.
+// ready says so: who cannot fill its caches would hold the lease for nothing. The end of ctx ends the work. When no write
+// is in flight any more the work resigns, or returns, and that ends the election: then the lease is given back. A lease
+// that was lost is not, for it is not known what became of the last writes; it is left to expire.
 func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
-	electing, resign := context.WithCancel(context.WithoutCancel(ctx))
-	e.lock.lost = resign
+	electing, lose := context.WithCancel(context.WithoutCancel(ctx))
+	e.lock.lost = lose
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -190,13 +195,20 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 			e.elector.Run(electing)
 		}
 	}()
-	err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid})
-	resign()
-	<-ended
-	if err != nil {
+	end := func() {
+		lose()
+		<-ended
+		e.lock.stop()
+	}
+	resign := sync.OnceFunc(func() {
+		end()
+		e.giveBack(context.WithoutCancel(ctx))
+	})
+	if err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid, Resign: resign}); err != nil {
+		end()
 		return fmt.Errorf("lease %s: %w", e.lock.Describe(), err)
 	}
-	e.giveBack(context.WithoutCancel(ctx))
+	resign() // who has not led has not resigned, but may have the lease
 	return nil
 }
 

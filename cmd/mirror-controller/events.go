@@ -21,18 +21,21 @@ import (
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 const (
 	// eventTimeout bounds one attempt to write an event.
 	eventTimeout = 10 * time.Second
-	// eventFlush is how long a stopping process waits for its last events.
-	eventFlush = 3 * time.Second
 	// eventTries is how often the API server may fail at an event, in some 30 seconds.
 	eventTries = 6
 	// eventComplaint is how often the log says, at most, that events cannot be written.
 	eventComplaint = time.Minute
 )
+
+// eventFlush is how long a stopping process waits for its last events.
+var eventFlush = 3 * time.Second
 
 // eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. What is
 // recorded while others wait is not lost, however many there are; of what is said for the same reason about the same
@@ -177,16 +180,36 @@ func answered(err error) int {
 	return int(status.Status().Code)
 }
 
+// endAfter ends the recorder behind work that ended with err. Who has lost the leadership writes nothing more, and goes.
+func (r *eventRecorder) endAfter(err error) {
+	if errors.Is(err, mirror.ErrLeadershipLost) {
+		r.stop()
+	} else {
+		r.shutDown()
+	}
+}
+
 // shutDown waits a moment until what was recorded has been written, and ends the recorder.
 func (r *eventRecorder) shutDown() {
-	r.mu.Lock()
-	r.closed = true
-	r.changed.Signal()
-	r.mu.Unlock()
+	r.close()
 	select {
 	case <-r.ended:
 	case <-time.After(eventFlush):
 	}
+	r.stop()
+}
+
+// stop ends the recorder. What has not been written yet is not written any more.
+func (r *eventRecorder) stop() {
 	r.cancel()
+	r.close()
 	<-r.ended
+}
+
+// close tells the recorder that nothing more will be recorded.
+func (r *eventRecorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.changed.Signal()
 }

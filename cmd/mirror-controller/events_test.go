@@ -20,6 +20,8 @@ import (
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 // eventStore is an API server for events: answer says what becomes of each.
@@ -183,6 +185,33 @@ func TestUnreachableServerDoesNotHoldUpTheEnd(t *testing.T) {
 			t.Errorf("the end took %v, want at most %v", took, eventFlush)
 		}
 	})
+}
+
+// What is left to tell at the end is told, but not by one that has lost its leadership.
+func TestLastEvents(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want []string
+	}{
+		{"stopped", nil, []string{"one", "two"}},
+		{"failed", errors.New("cannot serve"), []string{"one", "two"}},
+		{"the leadership is lost", fmt.Errorf("lease: %w", mirror.ErrLeadershipLost), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &eventStore{answer: func(int) error { time.Sleep(time.Second); return nil }}
+				recorder, _ := record(t, store)
+				sayOf(recorder, "one", "one")
+				synctest.Wait() // it is being written
+				sayOf(recorder, "two", "two")
+				recorder.endAfter(test.err)
+				if !slices.Equal(store.notes, test.want) || store.attempts != max(1, len(test.want)) {
+					t.Errorf("written: %q in %d attempts, want %q", store.notes, store.attempts, test.want)
+				}
+			})
+		})
+	}
 }
 
 func TestRefusedEventIsNotTriedAgain(t *testing.T) {

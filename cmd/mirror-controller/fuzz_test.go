@@ -86,6 +86,7 @@ func checkAccepted(t *testing.T, o *options) {
 		"a limit that is none":          o.PruneLimit < 0 || o.PruneLimit > 100,
 		"a throttle that is no number":  !(o.qps >= 0 && o.qps <= math.MaxFloat32) || o.burst < 0 || o.burst > 0 && o.qps == 0,
 		"a lease that cannot be kept":   o.election.retryPeriod <= 0 || o.election.retryPeriod >= o.election.renewDeadline || o.election.renewDeadline >= o.election.leaseDuration,
+		"a renewal that may not hang":   o.election.renewPeriod()+leaseTimeout(&o.election) > o.election.renewDeadline-o.election.renewDeadline/4,
 		"a lease without a namespace":   o.election.enabled && o.election.namespace == "",
 		"an unknown format of the logs": o.logging.Format != "text" && o.logging.Format != "json",
 	} {

@@ -11,16 +11,18 @@ import (
 
 // timedLock is a lock that knows how old its last renewal is, counted from the moment in which it was asked for. The
 // elector counts from when the answer has come in, and would trust in a lease that was granted to a process that was
-// then stopped for a minute. But for valid, its methods are called by one goroutine at a time.
+// then stopped for a minute. It is also later to give up: it counts from the first try that fails. But for valid and
+// expire, its methods are called by one goroutine at a time.
 type timedLock struct {
 	resourcelock.Interface
 	deadline time.Duration // the age from which on a renewal is worth nothing
 	rest     time.Duration // the age up to which one is as good as a new one
-	lost     func()        // called when somebody else has the lease that was ours
+	lost     func()        // called when the lease is ours no more: another has it, or its last renewal is worth nothing
 
 	held    bool                   // the lease was ours when last seen
 	asked   bool                   // it may be: it was asked for, and perhaps the answer was lost
 	renewed atomic.Pointer[moment] // when the last renewal was asked for; nil: the lease is not ours
+	expiry  *time.Timer            // calls expire when the last renewal is as old as the deadline
 }
 
 // valid reports whether the lease is ours for certain. It is asked before each write.
@@ -73,8 +75,26 @@ func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() 
 	l.held = ours
 	if ours {
 		l.renewed.Store(&began)
+		l.stop()
+		l.expiry = time.AfterFunc(began.running+l.deadline-now().running, l.expire)
 	}
 	return nil
+}
+
+// expire ends the term, and with it the writes in flight, unless a renewal came in at the last moment. After a pause of
+// the process it is called at once; after one of the whole machine it is late, for timers stand still meanwhile. No write
+// begins until then, for valid knows.
+func (l *timedLock) expire() {
+	if !l.valid() {
+		l.lost()
+	}
+}
+
+// stop ends the watch over the deadline.
+func (l *timedLock) stop() {
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
 }
 
 // moment is a point in time by two clocks, for neither tells all: the wall clock can be set back, and the monotonic

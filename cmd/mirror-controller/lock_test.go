@@ -125,7 +125,7 @@ func TestValid(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, *timedLock, *fakeLock) {}, true, false},
 		{"just younger than the deadline", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(10*second - 1) }, true, false},
-		{"as old as the deadline", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(10 * second) }, false, false},
+		{"as old as the deadline", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(10 * second) }, false, true},
 		{"renewed", func(t *testing.T, l *timedLock, _ *fakeLock) {
 			time.Sleep(9 * second)
 			noError(t, l.Update(t.Context(), ours(l)))
@@ -134,12 +134,12 @@ func TestValid(t *testing.T) {
 		{"the answer to a renewal comes too late", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.delay = 10 * second
 			noError(t, l.Update(t.Context(), ours(l)))
-		}, false, false},
+		}, false, true},
 		{"the age counts from the request", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.delay = 6 * second
 			noError(t, l.Update(t.Context(), ours(l)))
 			time.Sleep(4 * second)
-		}, false, false},
+		}, false, true},
 		{"a renewal fails", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			time.Sleep(5 * second)
 			fake.hinder(noAnswer)
@@ -147,7 +147,7 @@ func TestValid(t *testing.T) {
 				t.Error("no error")
 			}
 			time.Sleep(5 * second)
-		}, false, false},
+		}, false, true},
 		{"one failure is not the end", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(noAnswer)
 			_ = l.Update(t.Context(), ours(l))
@@ -166,6 +166,18 @@ func TestValid(t *testing.T) {
 			if _, _, err := l.Get(t.Context()); !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
+		}, false, false},
+		{"somebody deleted it, and it cannot be created anew", func(t *testing.T, l *timedLock, fake *fakeLock) {
+			fake.lease.remove()
+			_, _, _ = l.Get(t.Context())
+			time.Sleep(10 * second)
+		}, false, true},
+		{"a renewal that came in at the last moment", func(_ *testing.T, l *timedLock, _ *fakeLock) {
+			l.expire()
+		}, true, false},
+		{"the election is over", func(_ *testing.T, l *timedLock, _ *fakeLock) {
+			l.stop()
+			time.Sleep(10 * second)
 		}, false, false},
 		{"it was created anew", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.lease.remove()
@@ -194,8 +206,8 @@ func TestValid(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, fake := newTimedLock(&fakeLease{}, "us")
-				lost := false
-				l.lost = func() { lost = true }
+				var lost atomic.Bool
+				l.lost = func() { lost.Store(true) }
 				if l.valid() {
 					t.Error("valid before it was ever ours")
 				}
@@ -204,8 +216,9 @@ func TestValid(t *testing.T) {
 					t.Error("not valid when it was just made ours")
 				}
 				test.happen(t, l, fake)
-				if l.valid() != test.want || lost != test.lost {
-					t.Errorf("valid %v, told to be lost %v, want %v, %v", l.valid(), lost, test.want, test.lost)
+				synctest.Wait()
+				if l.valid() != test.want || lost.Load() != test.lost {
+					t.Errorf("valid %v, told to be lost %v, want %v, %v", l.valid(), lost.Load(), test.want, test.lost)
 				}
 			})
 		})

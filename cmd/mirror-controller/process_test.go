@@ -19,6 +19,9 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 // The logging and the effect of signals belong to a process. What has to do with them is tested in one of its own:
@@ -112,9 +115,11 @@ type apiServer struct {
 	gets   chan *http.Request
 	writes chan *http.Request
 	held   chan struct{}
+	events chan struct{} // what a write of an event waits for; usually held
 
 	leaseLock sync.Mutex
 	lease     []byte
+	taken     bool // the lease is another's
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -123,6 +128,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		writes: make(chan *http.Request, 100),
 		held:   make(chan struct{}),
 	}
+	s.events = s.held
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -155,8 +161,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		body, _ := io.ReadAll(r.Body)
 		s.writes <- r
+		held := s.held
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			held = s.events
+		}
 		select {
-		case <-s.held:
+		case <-held:
 		case <-r.Context().Done():
 		}
 		// The object as it came is the answer: protobuf, as it was sent.
@@ -168,10 +178,18 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLease keeps the one lease that there is as it was last written.
+// serveLease keeps the one lease that there is as it was last written, until it is another's.
 func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
 	s.leaseLock.Lock()
 	defer s.leaseLock.Unlock()
+	if s.taken {
+		if r.Method == http.MethodGet {
+			fmt.Fprint(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}`)
+		} else {
+			http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 409, "reason": "Conflict"}`, http.StatusConflict)
+		}
+		return
+	}
 	if r.Method != http.MethodGet {
 		s.lease, _ = io.ReadAll(r.Body)
 	}
@@ -265,16 +283,53 @@ func TestHealth(t *testing.T) {
 	p.end()
 }
 
-// TestNothingIsLeft shows that all that control has started has ended when it returns.
-func TestNothingIsLeft(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	server := newAPIServer(t)
+// takeLease makes the lease another's.
+func (s *apiServer) takeLease() {
+	s.leaseLock.Lock()
+	defer s.leaseLock.Unlock()
+	s.taken = true
+}
+
+// configured returns what control takes to work on that API server with a lease.
+func configured(t *testing.T, server *apiServer) (*rest.Config, *options) {
+	t.Helper()
 	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", map[string]string{"one": server.URL}))
 	noError(t, err)
 	opts := newOptions()
 	opts.NamespacePrefixes = []string{"team-"}
 	opts.healthAddress, opts.metricsAddress = "127.0.0.1:0", "127.0.0.1:0"
 	opts.election.enabled, opts.election.namespace = true, "mirror-system"
+	return config, opts
+}
+
+// TestLostLeaseWaitsForNoEvents shows that control does not wait for its last events when it has lost its lease.
+func TestLostLeaseWaitsForNoEvents(t *testing.T) {
+	defer func(before time.Duration) { eventFlush = before }(eventFlush)
+	eventFlush = time.Hour
+	server := newAPIServer(t)
+	server.events = make(chan struct{})
+	config, opts := configured(t, server)
+	ended := make(chan error, 1)
+	go func() { ended <- control(t.Context(), config, opts) }()
+	<-server.writes
+	server.answer()
+	<-server.writes // the event that tells of it, which is not answered
+	server.takeLease()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, mirror.ErrLeadershipLost) {
+			t.Errorf("error %v, want that the leadership is lost", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it has not ended a minute after its lease was taken")
+	}
+}
+
+// TestNothingIsLeft shows that all that control has started has ended when it returns.
+func TestNothingIsLeft(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	server := newAPIServer(t)
+	config, opts := configured(t, server)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- control(ctx, config, opts) }()

@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 const stuckTolerance = 20 * time.Second
 
 // control mirrors until ctx ends. What it started has ended when it returns.
-func control(ctx context.Context, config *rest.Config, opts *options) error {
+func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
 	refused := newRefusals()
 	config.Wrap(refused.wrap)
 	client, err := kubernetes.NewForConfig(config)
@@ -81,7 +81,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) error {
 		return fmt.Errorf("record events: %w", err)
 	}
 	// Everything has been told only after the last write has ended.
-	defer recorder.shutDown()
+	defer func() { recorder.endAfter(err) }()
 	controller, err := mirror.New(client, recorder, opts.Options)
 	if err != nil {
 		return err

@@ -1,0 +1,83 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/events"
+)
+
+// deaf is an API server whose answer to a watch of namespaces comes after a minute, also if nobody waits for it any more.
+type deaf struct{ kubernetes.Interface }
+
+func (d deaf) IsWatchListSemanticsUnSupported() bool { return true } // as of the fake clientset
+
+func (d deaf) CoreV1() typedcorev1.CoreV1Interface { return deafCore{d.Interface.CoreV1()} }
+
+type deafCore struct{ typedcorev1.CoreV1Interface }
+
+func (c deafCore) Namespaces() typedcorev1.NamespaceInterface {
+	return deafNamespaces{c.CoreV1Interface.Namespaces()}
+}
+
+type deafNamespaces struct{ typedcorev1.NamespaceInterface }
+
+func (deafNamespaces) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	time.Sleep(time.Minute)
+	return nil, errors.New("too late")
+}
+
+// TestResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run, but nobody who could take over. Who has lost the
+// leadership has nothing to resign from.
+func TestResignsBeforeItsWatchesEnd(t *testing.T) {
+	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := NewOptions()
+				o.NamespacePrefixes = []string{"team-"}
+				c, err := New(deaf{fake.NewClientset(namespace("platform"), sourceCM("platform", "settings"))}, events.NewFakeRecorder(100), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				term, lose := context.WithCancel(context.WithoutCancel(ctx))
+				defer lose()
+				begun := make(chan context.Context, 1)
+				begun <- term
+				var resigned []time.Time
+				leadership := Leadership{Begun: begun, Valid: func() bool { return true }, Resign: func() { resigned = append(resigned, time.Now()) }}
+				ended := make(chan error, 1)
+				go func() { ended <- c.Run(ctx, leadership) }()
+				time.Sleep(time.Second)
+				stopped := time.Now()
+				if loses {
+					lose()
+				} else {
+					stop()
+				}
+				if err := <-ended; (err != nil) != loses {
+					t.Errorf("got error %v", err)
+				}
+				if time.Since(stopped) == 0 {
+					t.Error("no watch held up the end of Run")
+				}
+				time.Sleep(time.Minute) // that watch has to end in the bubble
+				switch {
+				case loses && len(resigned) > 0:
+					t.Error("resigned from what was lost")
+				case !loses && (len(resigned) != 1 || !resigned[0].Equal(stopped)):
+					t.Errorf("resigned at %v, want once, at %v", resigned, stopped)
+				}
+			})
+		})
+	}
+}
