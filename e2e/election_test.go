@@ -9,10 +9,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
@@ -128,13 +131,13 @@ func (w *world) pair(firstArgs, secondArgs []string) (first, second *candidate) 
 }
 
 // proxiedPair is pair with a proxy between the first and the API server.
-func (w *world) proxiedPair(firstArgs, secondArgs []string) (first, second *candidate, proxy *faultproxy.Proxy) {
+func (w *world) proxiedPair(firstArgs, secondArgs []string) (first, second *candidate, between *proxied) {
 	w.Helper()
 	first = w.newCandidate("first")
-	proxy = newProxiedAs(w.T, w, first.kubeconfig).proxy
-	second = w.pairWith(first, proxy.Kubeconfig(), firstArgs, secondArgs)
-	w.Cleanup(proxy.Heal) // before the first is stopped
-	return first, second, proxy
+	between = newProxiedAs(w.T, w, first.kubeconfig)
+	second = w.pairWith(first, between.proxy.Kubeconfig(), firstArgs, secondArgs)
+	w.Cleanup(between.proxy.Heal) // before the first is stopped
+	return first, second, between
 }
 
 func (w *world) pairWith(first *candidate, kubeconfig string, firstArgs, secondArgs []string) (second *candidate) {
@@ -144,6 +147,15 @@ func (w *world) pairWith(first *candidate, kubeconfig string, firstArgs, secondA
 	second = w.newCandidate("second")
 	w.stand(second, second.kubeconfig, secondArgs...)
 	return second
+}
+
+// haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes, there
+// is something left to do.
+func (w *proxied) haltAfter(n int, verb string) *faultproxy.Injection {
+	return w.proxy.Inject(faultproxy.Rule{
+		Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n,
+		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
 }
 
 // fanOut creates the source settings, and returns when some of its copies are there, and most are not.
@@ -220,10 +232,11 @@ func (w *world) exits(c *candidate) {
 	}
 }
 
-// The two tests that promise times are not run beside others.
+// The two tests that promise times are not run beside others. What they measured is printed in any case.
 
 // TestC35Killed kills the leader in the middle of a fan-out to a thousand namespaces: another brings it to its end, no
-// later than the lease duration and five seconds after, if the machine has nothing else to do.
+// later than the lease duration and five seconds after. A machine that has other things to do as well takes longer; how
+// much, plain creates of as many objects tell: four times their time is granted where it is more than five seconds.
 func TestC35Killed(t *testing.T) {
 	s, err := newSite(t.Context())
 	if err != nil {
@@ -236,26 +249,49 @@ func TestC35Killed(t *testing.T) {
 	})
 	w := newWorldAt(t, s)
 	targets := w.createMany(1000)
-	first, second := w.pair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	plain := w.plainCreates("before", targets)
+	first, second, between := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	between.haltAfter(len(targets)*2/3, "create")
 	src := w.fanOut(targets)
 	first.Kill()
 	made := w.count(targets, "settings")
 	w.waitInLine(src, targets...)
+	plain = max(plain, w.plainCreates("after", targets))
 	w.settle(targets[0])
 	r := w.records(first, second)
 	w.inTurn(r[0], r[1])
 	// The leader was alive when it sent its last request.
 	took := lastDone(r[1].writes).Sub(lastReceived(r[0].all))
-	t.Logf("killed with %d of %d copies made; all were there %v later, by a lease of %v", made, len(targets), took, shortLease)
-	src = w.edit(w.home, "settings", withData(map[string]string{"key": "new"}))
-	w.waitInLine(src, targets...)
-	w.settle(targets[0])
-	rest := w.records(second)[0].writes[len(r[1].writes):]
-	// A machine that has other things to do as well takes longer for that many writes, also without a change of leaders.
-	usual := lastDone(rest).Sub(firstReceived(rest))
-	if limit := shortLease + max(5*time.Second, 2*usual); took > limit {
-		t.Errorf("that is more than %v; it takes %v with a leader", limit, usual)
+	limit := shortLease + max(5*time.Second, 4*plain)
+	w.figure("leader killed with %d of %d copies made: all were there %.1fs later, by a lease of %v; at most %.1fs, "+
+		"where as many plain creates take %.1fs", made, len(targets), took.Seconds(), shortLease, limit.Seconds(), plain.Seconds())
+	if took > limit {
+		t.Errorf("that is %v too late", took-limit)
 	}
+}
+
+// plainCreates returns how long it takes to create an object in each of the namespaces, with as many requests at a time
+// as the controller has by default.
+func (w *world) plainCreates(name string, namespaces []string) time.Duration {
+	w.Helper()
+	began := time.Now()
+	waiting := make(chan string)
+	var writers sync.WaitGroup
+	for range 32 {
+		writers.Go(func() {
+			for namespace := range waiting {
+				if _, err := w.admin.CoreV1().ConfigMaps(namespace).Create(w.ctx, configMap(namespace, name), metav1.CreateOptions{}); err != nil {
+					w.Error(err)
+				}
+			}
+		})
+	}
+	for _, namespace := range namespaces {
+		waiting <- namespace
+	}
+	close(waiting)
+	writers.Wait()
+	return time.Since(began)
 }
 
 // TestC35Stopped stops the leader in the middle of a fan-out: it gives its lease back behind its last write, and the
@@ -263,15 +299,22 @@ func TestC35Killed(t *testing.T) {
 func TestC35Stopped(t *testing.T) {
 	w := newWorld(t)
 	targets := w.createMany(300)
-	first, second := w.pair([]string{"--concurrent-writes=4"}, nil)
+	first, second, between := w.proxiedPair([]string{"--concurrent-writes=4"}, nil)
+	hold := between.haltAfter(len(targets)*2/3, "create")
 	src := w.fanOut(targets)
-	w.stop(first.Process)
+	w.signal(first.Process, syscall.SIGTERM)
+	w.waitLog(first.Process, `"Stopping`)
+	hold.Stop()
+	w.wait("the first ends", first.Done()) // by one signal: a second one kills
+	if code := first.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 	made := w.count(targets, "settings")
 	w.waitInLine(src, targets...)
 	w.settle(targets[0])
 	r := w.records(first, second)
 	gap := w.inTurn(r[0], r[1])
-	t.Logf("stopped with %d of %d copies made; the next write came %v after the last one", made, len(targets), gap)
+	w.figure("leader stopped with %d of %d copies made: the next write came %.2fs after its last one, at most 2s", made, len(targets), gap.Seconds())
 	if gap > 2*time.Second {
 		t.Error("that is more than two seconds")
 	}
@@ -286,21 +329,24 @@ func TestC35Stopped(t *testing.T) {
 	}
 }
 
-// TestC35Paused stops the process of the leader for longer than its lease, in the middle of a fan-out. When it goes on,
-// neither its watches nor its lease tell it at once what has happened: its own clock has to. It sends at most what was
-// past the check before, and ends.
+// TestC35Paused stops the process of the leader for longer than its lease, in the middle of a fan-out, with all its writes
+// in flight. When it goes on, these are answered, and neither its watches nor its lease tell it at once what has happened:
+// its own clock has to. It sends no more.
 func TestC35Paused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(300)
-	const concurrent = 4
-	first, second, proxy := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
-	src := w.fanOut(targets)
+	const concurrent, before = 4, 100
+	first, second, between := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
+	halt := between.haltAfter(before, "create")
+	src := w.createSource(w.home, "settings")
+	between.await("all writers wait", func() bool { return halt.Held() == concurrent })
 	w.pause(first.Process)
 	hold := faultproxy.Fault{Kind: faultproxy.Hold}
-	proxy.Inject(faultproxy.Rule{Verbs: []string{"list", "watch"}, Fault: hold})
-	proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
-	proxy.CutWatches()
+	between.proxy.Inject(faultproxy.Rule{Verbs: []string{"list", "watch"}, Fault: hold})
+	between.proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
+	between.proxy.CutWatches()
+	halt.Stop()
 	w.waitInLine(src, targets...)
 	w.resume(first.Process)
 	w.exits(first)
@@ -319,6 +365,9 @@ func TestC35Paused(t *testing.T) {
 	if late > concurrent {
 		t.Errorf("more than were in flight: %d", concurrent)
 	}
+	if n := len(r[0].writes) - before - concurrent; n > 0 {
+		t.Errorf("%d requests were sent after the pause", n)
+	}
 }
 
 // TestC35LeaseLost takes the way to its lease from the leader, while its writes get through and there is always something
@@ -327,13 +376,13 @@ func TestC35LeaseLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(20)
-	first, second, proxy := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
+	first, second, between := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
 	src := w.createSource(w.home, "settings")
 	change := func(i int) {
 		src = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
 		w.waitInLine(src, targets...)
 	}
-	proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}})
+	between.proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}})
 	changes := 0
 	for ; !strings.Contains(second.Log(), leading); changes++ {
 		change(changes)
@@ -352,17 +401,46 @@ func TestC35LeaseLost(t *testing.T) {
 }
 
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
-// brings the fan-out to its end.
+// brings the fan-out to its end. What was in flight arrives when all has changed once more, and is refused.
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	targets := w.createMany(300)
-	first, second, proxy := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
-	src := w.fanOut(targets)
-	proxy.Silence()
+	targets := w.createMany(100)
+	const concurrent = 4
+	first, second, between := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
+	src := w.createSource(w.home, "settings")
+	w.waitInLine(src, targets...)
+	halt := between.haltAfter(len(targets)/3, "update")
+	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	between.await("all writers wait", func() bool { return halt.Held() == concurrent })
+	between.proxy.Silence()
 	w.exits(first)
 	w.waitInLine(src, targets...)
-	w.leads(second)
+	w.settle(targets[0])
+	r := w.records(first, second)
+	w.inTurn(r[0], r[1])
+	src = w.edit(w.home, "settings", withData(map[string]string{"key": "three"}))
+	w.waitInLine(src, targets...)
+	copies := w.copies("settings", targets...)
+
+	before := len(r[0].writes)
+	halt.Stop()
+	w.waitRequests("what was in flight", before+concurrent, func(e cluster.Event) bool {
+		return e.User.Username == first.user && len(writesTo([]cluster.Event{e}, "settings")) > 0
+	})
+	between.proxy.Heal() // and what it sent in silence comes as well
+	between.await("its connections are closed", func() bool { open, _ := between.proxy.Connections(); return open == 0 })
+	w.settle(targets[0])
+	w.allUntouched(copies)
+	late := w.records(first)[0].writes[before:]
+	if len(late) > concurrent {
+		t.Errorf("%d late requests, more than were in flight: %d", len(late), concurrent)
+	}
+	for _, e := range late {
+		if e.Response.Code != http.StatusConflict {
+			t.Errorf("not refused: %v", e)
+		}
+	}
 }
 
 // TestC35LostConnections makes all connections of the leader half-open, as a firewall does that has forgotten them: it
@@ -370,10 +448,10 @@ func TestC35CutOff(t *testing.T) {
 func TestC35LostConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
-	first, second, proxy := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
+	first, second, between := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
 	for range 3 {
 		mark := w.auditMark()
-		proxy.LoseConnections()
+		between.proxy.LoseConnections()
 		w.waitRenewal(first, mark)
 	}
 	if strings.Contains(second.Log(), leading) {

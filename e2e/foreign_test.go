@@ -370,27 +370,33 @@ func TestC17Brake(t *testing.T) {
 	copies := w.copies("settings", targets...)
 	w.stop(p)
 
-	p = w.startExactly(wrong, "--resync-period=200ms")
+	const served = "--metrics-bind-address=127.0.0.1:0"
+	blocked := func(copies float64) map[string]float64 { return map[string]float64{`mirror_prune_blocked`: copies} }
+	p = w.startExactly(wrong, served, "--resync-period=200ms")
 	w.waitInLine(source, typo)
 	w.waitEvent(w.home, "settings", "PruneBlocked")
+	w.waitMetrics("the copies of both sources", p, blocked(2*12))
 	w.delete(w.home, "temporary")
 	w.waitGone("temporary", append(targets, typo)...)
 	w.passes(3, typo)
 	w.allUntouched(copies)
+	w.waitMetrics("the copies of one source", p, blocked(12))
 	w.stop(p)
 
-	p = w.startExactly(right)
+	p = w.startExactly(right, served)
 	w.waitGone("settings", typo)
 	w.settle(targets...)
 	w.allUntouched(copies)
+	w.waitMetrics("the right prefix", p, blocked(0))
 	if writes := w.waitWrites("settings", 12+2); len(writes) != 12+2 || writes[13] != "delete "+typo {
 		t.Errorf("writes: %q, want 12 creates with the right prefix, 1 with the wrong one, and that it goes again", writes)
 	}
 	w.stop(p)
 
-	w.startExactly(wrong, "--prune-limit=100%")
+	p = w.startExactly(wrong, served, "--prune-limit=100%")
 	w.waitGone("settings", targets...)
 	w.waitInLine(source, typo)
+	w.waitMetrics("the wrong prefix is believed", p, blocked(0))
 }
 
 // TestC17BrakeCountsWhatWouldGo: copies that another source takes over are not deleted, and so not counted.

@@ -3,12 +3,16 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
@@ -170,18 +174,106 @@ func TestC37Writes(t *testing.T) {
 	}
 }
 
+// TestC37Looks takes a right to read from the controller on which deletions rest: it deletes nothing, an event, or the log
+// where there is no source, says why, and it is ready. When the right is granted it looks, and deletes.
+func TestC37Looks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		resource string
+		change   func(w *world)
+		deletes  int
+	}{
+		"unlabelled": {"configmaps", func(w *world) { w.edit(w.home, "settings", withoutLabel(w.label)) }, 2},
+		"deleted":    {"configmaps", func(w *world) { w.delete(w.home, "settings") }, 2},
+		"opted out":  {"namespaces", func(w *world) { w.labelNamespace(w.ns("a"), w.label, mirror.OptOutValue) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "a", "b")
+			a, b := w.ns("a"), w.ns("b")
+			rules, _ := w.shippedRules()
+			account := w.newAccount("confined", without(rules, c.resource, "get"))
+			p := w.startConfined(account, shipped.RunOptions{})
+			w.waitInLine(w.createSource(w.home, "settings"), a, b)
+			copies := w.copies("settings", a, b)
+			c.change(w)
+			w.waitLog(p, fmt.Sprintf(`cannot get resource \"%s\"`, c.resource))
+			if c.resource == "namespaces" {
+				if note := w.waitEvent(w.home, "settings", mirror.ReasonWriteFailed); !strings.Contains(note, `cannot get resource "namespaces"`) {
+					t.Errorf("the event does not say what is missing: %s", note)
+				}
+			}
+			w.waitRequests("it asks again", 3, func(e cluster.Event) bool { return e.Verb == "get" && e.Response.Code == http.StatusForbidden })
+			w.tick(0, b)
+			w.tick(1, b)
+			w.waitReadiness(p)
+			w.allUntouched(copies)
+			w.setRules(account, rules)
+			w.waitGone("settings", a)
+			w.waitWrites("settings", len(copies)+c.deletes)
+			w.expectLookFirst(c.resource)
+		})
+	}
+}
+
+// expectLookFirst fails the test if a copy was deleted, or tried to, before a look at the resource was granted.
+func (w *world) expectLookFirst(resource string) {
+	w.Helper()
+	requests := w.requests()
+	looked := func(e cluster.Event) bool {
+		return e.Verb == "get" && e.Object.Resource == resource && e.Response.Code != http.StatusForbidden
+	}
+	first := slices.IndexFunc(requests, looked)
+	if first < 0 {
+		w.Fatal("there was no look")
+	}
+	for _, e := range writesTo(requests, "settings") {
+		if e.Verb == "delete" && e.Received.Before(requests[first].Received) {
+			w.Errorf("deleted without a look: %v", e)
+		}
+	}
+}
+
+// TestC37Events takes the right to tell people from the controller: the log says so, and it mirrors as ever. It tells what
+// is new when the right is granted.
+func TestC37Events(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	rules, _ := w.shippedRules()
+	account := w.newAccount("confined", without(rules, "events", "create"))
+	p := w.startConfined(account, shipped.RunOptions{})
+	w.waitInLine(w.createSource(w.home, "settings"), w.ns("a"))
+	w.waitLog(p, `cannot create resource \"events\"`)
+	w.waitReadiness(p)
+	w.settle(w.ns("a"))
+	w.expectReasons(w.home, "settings", nil)
+	w.setRules(account, rules)
+	tries := 0
+	w.until("an event", func() error { // the API server may not have heard of it when the next one is refused
+		tries++
+		w.waitInLine(w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(tries)})), w.ns("a"))
+		if w.reasons(w.home, "settings")["Mirrored"] == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+}
+
 // TestC37Leases takes the rights on the lease from the controller: the log and /readyz say which, it is not ready, and it
 // mirrors when they are granted.
 func TestC37Leases(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"get", "create"} {
+	for _, verb := range []string{"get", "create", "update"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "a")
 			everywhere, atHome := w.shippedRules()
 			account := w.newAccount("confined", everywhere)
 			w.grant(account, w.home, without(atHome, "leases", verb))
-			p := w.startConfined(account, shipped.RunOptions{Args: []string{"--leader-elect", "--leader-elect-resource-namespace=" + w.home}})
+			if verb == "update" { // by which only a lease is taken that is there
+				w.createLease()
+			}
+			p := w.startConfined(account, w.elects())
 			w.waitReadiness(p, verb+"-leases")
 			w.waitLog(p, fmt.Sprintf(`cannot %s resource \"leases\"`, verb))
 			src := w.createSource(w.home, "settings")
@@ -190,4 +282,42 @@ func TestC37Leases(t *testing.T) {
 			w.waitInLine(src, w.ns("a"))
 		})
 	}
+}
+
+// elects are options for a controller that stands for election in the world's home.
+func (w *world) elects(args ...string) shipped.RunOptions {
+	return shipped.RunOptions{Args: append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.home}, args...)}
+}
+
+// createLease creates a lease in the world's home that is nobody's.
+func (w *world) createLease() {
+	w.Helper()
+	_, err := w.admin.CoordinationV1().Leases(w.home).Create(w.ctx,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestC37RevokedLease takes the right to renew the lease from the leader: it ends as one that has lost it, and its log says
+// why. What is started in its place mirrors when the right is granted.
+func TestC37RevokedLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	everywhere, atHome := w.shippedRules()
+	account := w.newAccount("confined", everywhere)
+	w.setRules(account, slices.Concat(everywhere, atHome))
+	first := &candidate{w.startConfined(account, w.elects(shortLeaseArgs...)), account}
+	w.leads(first)
+	w.setRules(account, slices.Concat(everywhere, without(atHome, "leases", "update")))
+	w.exits(first)
+	if want := `cannot update resource \"leases\"`; !strings.Contains(first.Log(), want) {
+		t.Errorf("the log does not say %s", want)
+	}
+	src := w.createSource(w.home, "settings")
+	p := w.startConfined(account, w.elects(shortLeaseArgs...))
+	w.waitReadiness(p, "update-leases")
+	w.setRules(account, slices.Concat(everywhere, atHome))
+	w.waitReadiness(p)
+	w.waitInLine(src, w.ns("a"))
 }

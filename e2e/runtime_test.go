@@ -11,6 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
@@ -32,15 +34,16 @@ func (w *world) createMany(n int) []string {
 	return all
 }
 
-// TestC36Fight changes a copy back each time it was put right: that is told and slows down, at that target alone, and when
-// the other side stops it is put right.
+// TestC36Fight changes a copy back each time it was put right: that is told, counted, and slows down, at that target alone,
+// and when the other side stops it is put right. Other content is a new beginning.
 func TestC36Fight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
-	w.start()
+	p := w.start("--metrics-bind-address=127.0.0.1:0")
 	source := w.createSource(w.home, "settings")
 	w.waitInLine(source, a, b)
+	w.waitMetrics("no fight", p, map[string]float64{`mirror_fights`: 0, `mirror_copies{state="synced"}`: 2})
 	spoil := func(i int) {
 		w.edit(a, "settings", withData(map[string]string{"key": fmt.Sprintf("spoilt-%d", i)}))
 	}
@@ -56,6 +59,7 @@ func TestC36Fight(t *testing.T) {
 			return w.inLine(source, a)
 		})
 	}
+	w.waitMetrics("a fight", p, map[string]float64{`mirror_fights`: 1, `mirror_copies{state="synced"}`: 1})
 	mark := w.auditMark()
 	for i := range 30 {
 		spoil(100 + i)
@@ -71,6 +75,9 @@ func TestC36Fight(t *testing.T) {
 		t.Errorf("put right %d times of 30 although it fights", repairs)
 	}
 	w.waitInLine(source, a, b)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInLine(source, a, b)
+	w.waitMetrics("the fight is over", p, map[string]float64{`mirror_fights`: 0, `mirror_copies{state="synced"}`: 2})
 }
 
 // TestC36Webhook has a webhook alter what is written, so that the copy is as it was after each repair, of which no watch
@@ -183,6 +190,45 @@ func TestC41PausedProcess(t *testing.T) {
 		w.settle(w.ns("b"))
 	}
 	w.untouched(before)
+}
+
+// TestC41Standby holds up the namespaces of a standby that has one as opted out, while that opts in again and gets its copy.
+// The standby takes over, knows of the copy and not that it is wanted, and must not delete it.
+func TestC41Standby(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	first, second := w.newCandidate("first"), w.newCandidate("second")
+	w.stand(first, first.kubeconfig, shortLeaseArgs...)
+	src := w.createSource(w.home, "settings")
+	w.waitInLine(src, a, b)
+	w.labelNamespace(a, w.label, mirror.OptOutValue)
+	w.waitGone("settings", a)
+
+	between := newProxiedAs(t, w, second.kubeconfig)
+	w.stand(second, between.proxy.Kubeconfig(), shortLeaseArgs...)
+	w.Cleanup(between.proxy.Heal)
+	hold := between.proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"watch", "list"}, Resources: []string{"namespaces"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+	between.proxy.CutWatches("namespaces")
+	between.await("the watch is down", func() bool { return hold.Held() == 1 })
+	w.labelNamespace(a, w.label, "")
+	w.waitInLine(src, a)
+	before := w.copies("settings", a, b)
+	first.Kill()
+	w.leads(second)
+	w.waitRequests("the look at the namespace", 1, func(e cluster.Event) bool {
+		return e.User.Username == second.user && e.Verb == "get" && e.Object.Resource == "namespaces" && e.Object.Name == a
+	})
+	w.settle(b)
+	w.allUntouched(before)
+
+	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInLine(src, b)
+	hold.Stop()
+	w.waitInLine(src, a)
+	w.sameObjects(before)
 }
 
 // TestC43LabelThenSource strips the label of a copy and, right after, takes its source away: the copy goes too.

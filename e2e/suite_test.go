@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,11 +52,39 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	figures.print()
 	if err := shared.cluster.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
+}
+
+// figures are what tests have measured. go test keeps to itself what a test logs that passes; what TestMain prints it
+// shows, unless it is told of packages.
+var figures measured
+
+type measured struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (m *measured) print() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, line := range m.lines {
+		fmt.Println(line)
+	}
+}
+
+// figure logs what the test has measured, and has it printed when all tests have ended.
+func (w *world) figure(format string, args ...any) {
+	w.Helper()
+	line := fmt.Sprintf(format, args...)
+	w.Log(line)
+	figures.mu.Lock()
+	defer figures.mu.Unlock()
+	figures.lines = append(figures.lines, w.Name()+": "+line)
 }
 
 // newSite starts a cluster and installs the controller. When it fails it leaves nothing behind.
