@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 )
@@ -83,6 +84,18 @@ func errorEvent(info runtime.SerializerInfo, status *metav1.Status) []byte {
 	var out bytes.Buffer
 	err := info.StreamSerializer.Encode(event, info.StreamSerializer.Framer.NewFrameWriter(&out))
 	return must(out.Bytes(), err)
+}
+
+// isOutdated reports whether the first event of a watch is the ERROR that its resourceVersion is too old.
+func isOutdated(info runtime.SerializerInfo, beginning []byte) bool {
+	frames := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(beginning)))
+	var event metav1.WatchEvent
+	_, _, err := streaming.NewDecoder(frames, info.StreamSerializer.Serializer).Decode(nil, &event)
+	if err != nil || event.Type != string(watch.Error) {
+		return false
+	}
+	status, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), event.Object.Raw)
+	return err == nil && status.(*metav1.Status).Code == http.StatusGone
 }
 
 // must is for the encoding of types that the scheme knows.

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -17,7 +18,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrapped := &conn{Conn: c, proxy: l.proxy, closed: make(chan struct{})}
+	wrapped := &conn{Conn: c, proxy: l.proxy, closed: make(chan struct{}), carried: map[string]bool{}}
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	l.proxy.conns[wrapped] = true
@@ -32,7 +33,10 @@ type conn struct {
 	proxy  *Proxy
 	closed chan struct{}
 	close  sync.Once
-	lost   bool // guarded by the proxy's mutex
+
+	// Guarded by the proxy's mutex.
+	lost    bool
+	carried map[string]bool // resources that requests on it were about
 }
 
 // Read returns what the client sent. In silence it comes when that is over; on a lost connection never.
@@ -99,13 +103,23 @@ func (c *conn) reset() error {
 	return errors.Join(err, c.Close())
 }
 
-// BreakConnections resets all open connections, and returns how many. New ones work.
-func (p *Proxy) BreakConnections() int {
-	p.mu.Lock()
-	var broken []*conn
+// carriers returns the open connections on which there was a request about one of the resources; no resources mean all
+// connections. The mutex is held.
+func (p *Proxy) carriers(resources []string) []*conn {
+	var out []*conn
 	for c := range p.conns {
-		broken = append(broken, c)
+		if len(resources) == 0 || slices.ContainsFunc(resources, func(r string) bool { return c.carried[r] }) {
+			out = append(out, c)
+		}
 	}
+	return out
+}
+
+// BreakConnections resets open connections that have carried requests about any of the resources, or all if none is
+// given, and returns how many. New ones work.
+func (p *Proxy) BreakConnections(resources ...string) int {
+	p.mu.Lock()
+	broken := p.carriers(resources)
 	p.count(ConnectionBroken, len(broken))
 	p.mu.Unlock()
 	for _, c := range broken {
@@ -114,14 +128,14 @@ func (p *Proxy) BreakConnections() int {
 	return len(broken)
 }
 
-// LoseConnections makes all open connections half-open, for good, and returns how many: they stay open, but
-// nothing that either side sends arrives. New ones work. That is what a firewall or a load balancer does
-// that has forgotten them, or a server that was moved away.
-func (p *Proxy) LoseConnections() int {
+// LoseConnections makes open connections half-open, for good, and returns how many: they stay open, but nothing
+// that either side sends arrives. It chooses them as BreakConnections does. New ones work. That is what a
+// firewall or a load balancer does that has forgotten them, or a server that was moved away.
+func (p *Proxy) LoseConnections(resources ...string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
-	for c := range p.conns {
+	for _, c := range p.carriers(resources) {
 		if !c.lost {
 			c.lost = true
 			n++

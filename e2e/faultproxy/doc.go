@@ -21,5 +21,6 @@
 // ([Proxy.BreakConnections], [Proxy.LoseConnections], [Proxy.Silence]).
 //
 // Nothing in it waits by the clock but faults that are delays. A test that has to know that something has
-// come to pass asks [Proxy.Await].
+// come to pass asks [Proxy.Await]. [Proxy.Counts] has, beside the faults, how often the API server itself has
+// refused a resourceVersion as too old.
 package faultproxy

@@ -54,6 +54,10 @@ const (
 	Silenced         Kind = "silenced"
 )
 
+// Outdated appears in counts only, too, and is nothing that the proxy does: the API server itself has told a client that
+// the resourceVersion from which it wants to go on is too old.
+const Outdated Kind = "outdated"
+
 // Fault is what happens to a request.
 type Fault struct {
 	Kind Kind
@@ -206,4 +210,11 @@ func (p *Proxy) fire(i *Injection) {
 func (p *Proxy) count(k Kind, n int) {
 	p.counts[k] += n
 	p.wake()
+}
+
+// outdated notes that the API server has told a client so.
+func (p *Proxy) outdated() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(Outdated, 1)
 }

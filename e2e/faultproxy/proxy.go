@@ -199,11 +199,11 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // serve has the rules decide about a request, and passes it on if they let it.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	if !p.begin() {
+	c := &course{request: describe(r), conn: r.Context().Value(connKey{}).(*conn)}
+	if !p.begin(c) {
 		panic(http.ErrAbortHandler)
 	}
 	defer p.serving.Done()
-	c := &course{request: describe(r), conn: r.Context().Value(connKey{}).(*conn)}
 	for id := 0; ; {
 		i := p.next(id, c.request)
 		if i == nil {
@@ -218,13 +218,14 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // begin reports whether a request may begin, and takes note of it.
-func (p *Proxy) begin() bool {
+func (p *Proxy) begin(c *course) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing {
 		return false
 	}
 	p.serving.Add(1)
+	c.conn.carried[c.request.Resource] = true
 	return true
 }
 
@@ -264,7 +265,10 @@ func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Inje
 func (p *Proxy) answered(resp *http.Response) error {
 	ctx := resp.Request.Context()
 	c := ctx.Value(courseKey{}).(*course)
-	if c.request.Verb == "watch" && resp.StatusCode == http.StatusOK {
+	switch {
+	case resp.StatusCode == http.StatusGone:
+		p.outdated()
+	case c.request.Verb == "watch" && resp.StatusCode == http.StatusOK:
 		p.follow(c.request, resp)
 	}
 	for _, i := range c.delays {

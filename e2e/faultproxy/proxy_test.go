@@ -688,6 +688,45 @@ func TestWatchRules(t *testing.T) {
 	}
 }
 
+// TestOutdated shows that the answer of the server that a resourceVersion is too old is counted, however it comes, and
+// nothing else is: neither other errors nor what the proxy itself says.
+func TestOutdated(t *testing.T) {
+	t.Parallel()
+	for _, contentType := range encodings {
+		p, s := start(t)
+		c := client(t, p, contentType)
+		info, _ := encoding(contentType)
+		for want, kind := range []Kind{InternalError, Gone} {
+			w := newWatch(t, c)
+			s.pieces <- errorEvent(info, statusOf(kind))
+			if e, _ := w.next(); e.Type != watch.Error || p.Counts()[Outdated] != want {
+				t.Errorf("%s in %s: got %v, %d counted, want %d", kind, contentType, e, p.Counts()[Outdated], want)
+			}
+			w.Stop()
+			s.awaitIdle(t)
+		}
+		in, upstream := io.Pipe()
+		resp := &http.Response{Header: http.Header{"Content-Type": {contentType + ";stream=watch"}}, Body: in}
+		p.follow(Request{Verb: "watch"}, resp)
+		go func() {
+			for piece := range slices.Chunk(errorEvent(info, statusOf(Gone)), 7) {
+				_, _ = upstream.Write(piece)
+			}
+			upstream.Close()
+		}()
+		if _, err := io.ReadAll(resp.Body); err != nil || p.Counts()[Outdated] != 2 {
+			t.Errorf("in pieces in %s: %v, %d counted", contentType, err, p.Counts()[Outdated])
+		}
+		resp.Body.Close()
+		w := newWatch(t, c)
+		p.await(t, "a watch", func() bool { return p.Watches() == 1 })
+		p.ExpireWatches()
+		if e, _ := w.next(); e.Type != watch.Error || p.Counts()[Outdated] != 2 {
+			t.Errorf("expired here in %s: got %v, %d counted", contentType, e, p.Counts()[Outdated])
+		}
+	}
+}
+
 // TestFrames shows that the end of an event is found however its bytes are cut into pieces.
 func TestFrames(t *testing.T) {
 	t.Parallel()
@@ -758,7 +797,10 @@ func TestLostConnections(t *testing.T) {
 	p, s := start(t)
 	old, fresh := client(t, p, encodings[0]), client(t, p, encodings[0])
 	w := newWatch(t, old)
-	if n := p.LoseConnections(); n != 1 || p.LoseConnections() != 0 || p.Counts()[ConnectionLost] != 1 {
+	if n := p.LoseConnections("leases"); n != 0 {
+		t.Errorf("%d connections lost that carried nothing of the kind", n)
+	}
+	if n := p.LoseConnections("leases", "configmaps"); n != 1 || p.LoseConnections() != 0 || p.Counts()[ConnectionLost] != 1 {
 		t.Errorf("%d connections lost, counts %v", n, p.Counts())
 	}
 	s.events <- "unseen"
@@ -790,6 +832,9 @@ func TestBreakConnections(t *testing.T) {
 	p, s := start(t)
 	c := client(t, p, encodings[0])
 	w := newWatch(t, c)
+	if n := p.BreakConnections("leases"); n != 0 {
+		t.Errorf("%d connections broken that carried nothing of the kind", n)
+	}
 	if n := p.BreakConnections(); n != 1 || p.Counts()[ConnectionBroken] != 1 {
 		t.Errorf("%d connections broken, counts %v", n, p.Counts())
 	}

@@ -28,10 +28,12 @@ type stream struct {
 	close  sync.Once
 
 	// Used by Read only.
-	pending []byte
-	frames  frames
-	doom    Kind  // the fate that was received
-	ended   error // what every further Read returns
+	pending   []byte
+	frames    frames
+	beginning []byte // until it is judged
+	judged    bool   // whether the watch began with the answer that it is outdated
+	doom      Kind   // the fate that was received
+	ended     error  // what every further Read returns
 }
 
 // follow makes the body of an answer to a watch one that can be ended on demand.
@@ -99,8 +101,27 @@ func (s *stream) advance() {
 			return
 		}
 		s.frames.add(chunk)
+		s.judge(chunk)
 		s.pending = chunk
 	}
+}
+
+// statusSize is more than a Status takes that is the whole answer to a watch.
+const statusSize = 16 << 10
+
+// judge looks at the beginning of the answer as soon as it has a whole event, or cannot be a refusal.
+func (s *stream) judge(chunk []byte) {
+	if s.judged {
+		return
+	}
+	s.beginning = append(s.beginning, chunk...)
+	if !s.frames.complete && len(s.beginning) < statusSize {
+		return
+	}
+	if isOutdated(s.encoding, s.beginning) {
+		s.proxy.outdated()
+	}
+	s.judged, s.beginning = true, nil
 }
 
 func (s *stream) meet() {

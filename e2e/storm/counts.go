@@ -21,6 +21,8 @@ type counts struct {
 	unsure     int            // operations of which it is not known what became of them
 	brakes     int            // moments in which the brake had to block
 	edges      int            // moments in which one copy more or less might have turned its mind
+	deletions  int            // of the controller
+	forgiven   int            // those of them that were not, or not strictly, judged
 	idleAsks   int
 	rounds     int
 	slowest    time.Duration
@@ -57,6 +59,16 @@ func (c *counts) idle(n int)                   { c.in(func() { c.idleAsks += n }
 func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
 func (c *counts) converged(took time.Duration) { c.in(func() { c.slowest = max(c.slowest, took) }) }
 
+// deletion counts a deletion of the controller. excused says whether there was doubt on what it may rest.
+func (c *counts) deletion(excused bool) {
+	c.in(func() {
+		c.deletions++
+		if excused {
+			c.forgiven++
+		}
+	})
+}
+
 // print writes a summary.
 func (c *counts) print(w io.Writer) {
 	c.mu.Lock()
@@ -75,6 +87,7 @@ func (c *counts) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d, at the edge: %d\n",
 		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes, c.edges)
+	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d\n", c.deletions, c.forgiven)
 }
 
 func sum(m map[string]int) int {

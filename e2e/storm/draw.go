@@ -45,6 +45,8 @@ func drawRound(seed uint64, number, operations int) []round {
 		out = d.brakeHalf()
 	case 3, 4:
 		out = d.staleNamespaces()
+	case 5:
+		out = d.staleConfigMaps()
 	}
 	return append(out, round{steps: d.storm(operations)})
 }
@@ -165,10 +167,64 @@ func (d drawer) staleNamespaces() []round {
 	return []round{calm(fill), {steps: append(stale, last)}}
 }
 
+// staleConfigMaps draws a round in which sources and copies are changed, the controllers do not hear of it, and then
+// namespaces, of which they do hear, have them act on what they know.
+func (d drawer) staleConfigMaps() []round {
+	const unheard = 3 * time.Second // until the namespaces change
+	fill := d.fill()
+	for _, ns := range targets[:2] { // which are targets again when the sources are not what they were
+		fill = append(fill, newStep("label-namespace", ns).with(labelArg+model.Label, model.OptOut))
+	}
+	stale := []step{newStep("hold-configmaps", "*").with(forArg, (2 * unheard).String())}
+	for i, name := range names[:6] {
+		change := d.change(homes[0] + "/" + name)
+		if i == 0 {
+			change.gap = time.Second
+		}
+		stale = append(stale, change, d.theft(name), d.theft(name), d.theft(name))
+	}
+	for i, s := range []step{
+		newStep("label-namespace", targets[0]).with(labelArg+model.Label, ""),
+		newStep("label-namespace", targets[1]).with(labelArg+model.Label, ""),
+		newStep("label-namespace", targets[2]).with(labelArg+model.Label, model.OptOut),
+		newStep("label-namespace", targets[3]).with(labelArg+model.Label, model.OptOut),
+		newStep("recreate-namespace", targets[4]),
+		d.tier(newStep("label-namespace", targets[5])),
+	} {
+		if i == 0 {
+			s.gap = unheard - time.Second
+		}
+		stale = append(stale, s)
+	}
+	last := d.content(newStep("edit-source", homes[0]+"/"+names[0]))
+	last.gap = 2 * time.Second // in which what is decided wrongly is done
+	return []round{calm(fill), {steps: append(stale, last)}}
+}
+
+// change draws a change of a source that its copies have to follow.
+func (d drawer) change(source string) step {
+	return one(d, []step{
+		newStep("unlabel-source", source).with(dropLabel, model.Label),
+		newStep("narrow-source", source).with(annotationArg+model.PrefixAnnotation, "nowhere-"),
+		d.content(newStep("edit-source", source)),
+		newStep("delete-source", source),
+	})
+}
+
+// theft draws what users do to a copy of a name somewhere so that it is not what the controller takes it for.
+func (d drawer) theft(name string) step {
+	target := one(d, targets) + "/" + name
+	return one(d, []step{
+		d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("release-copy", target)),
+		newStep("release-copy", target).with(dropAnnotation, model.InstanceAnnotation), d.content(newStep("edit-copy", target)),
+	})
+}
+
 // storm draws about so many operations, and faults among them.
 //
-// In some storms nothing ends the leader on purpose, and in some nothing goes wrong at all: a leader that takes over
-// looks at everything, and so makes up for what the one before it has overlooked.
+// In some storms nothing ends the leader, and it keeps its lease: a leader that takes over looks at everything, and so
+// makes up for what the one before it has overlooked. In some of them no requests fail either, but those of collisions
+// are late.
 func (d drawer) storm(operations int) []step {
 	faults := one(d, [][]row{nil, wireTable, faultTable, faultTable})
 	var out []step
@@ -196,24 +252,13 @@ func (d drawer) storm(operations int) []step {
 // meantime: what was decided is about objects that are others by the time it arrives.
 func (d drawer) collision() []step {
 	name := favoured(d, names[:len(names)-1])
-	source := favoured(d, homes) + "/" + name
 	hold := newStep(nameOf(faultproxy.Delay), "*").with(shareArg, "0.8").with(delayArg, "1s").with(forArg, "3s")
 	for _, verb := range writes {
 		hold = hold.with(verbArg, verb)
 	}
-	change := one(d, []step{
-		newStep("unlabel-source", source).with(dropLabel, model.Label),
-		newStep("narrow-source", source).with(annotationArg+model.PrefixAnnotation, "nowhere-"),
-		d.content(newStep("edit-source", source)),
-		newStep("delete-source", source),
-	})
-	out := []step{hold, change}
+	out := []step{hold, d.change(favoured(d, homes) + "/" + name)}
 	for range 4 {
-		target := one(d, targets) + "/" + name
-		s := one(d, []step{
-			d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("usurp-copy", target)), d.usurp(newStep("release-copy", target)),
-			newStep("release-copy", target).with(dropAnnotation, model.InstanceAnnotation), d.content(newStep("edit-copy", target)),
-		})
+		s := d.theft(name)
 		s.gap = time.Duration(d.IntN(600)) * time.Millisecond
 		out = append(out, s)
 	}
@@ -237,7 +282,7 @@ func (d drawer) freezing() []step {
 // haunting draws a leader that stands still until another leads, and goes on, and then there is much to do.
 func (d drawer) haunting() []step {
 	const still = 6 * time.Second // the lease lasts for 3 s, and may be as young as that
-	out := []step{newStep("zombie", "-").with(forArg, still.String())}
+	out := []step{newStep("zombie", onLeader).with(forArg, still.String())}
 	for i := range 16 {
 		s := d.content(newStep("edit-source", favoured(d, homes)+"/"+favoured(d, names[:len(names)-1])))
 		s.gap = 150 * time.Millisecond

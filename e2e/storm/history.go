@@ -209,13 +209,12 @@ func (h *history) await(ctx context.Context, resource string, object metav1.Obje
 	}
 }
 
-// takeRound returns what happened since it was called last.
-func (h *history) takeRound() []transition {
+// takeRound returns what happened since it was called last, and what there is now, without payload, at which time.
+func (h *history) takeRound() (happened []transition, now map[model.Key]*corev1.ConfigMap, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := h.round
-	h.round = nil
-	return out
+	happened, h.round = h.round, nil
+	return happened, h.there(), time.Now()
 }
 
 // forget forgets what had ended by then.
@@ -281,6 +280,11 @@ func (h *history) has(facts map[types.UID]bool) func(types.UID) bool {
 func (h *history) present() map[model.Key]*corev1.ConfigMap {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.there()
+}
+
+// there is present. The mutex is held.
+func (h *history) there() map[model.Key]*corev1.ConfigMap {
 	out := map[model.Key]*corev1.ConfigMap{}
 	for key, r := range h.configMaps {
 		if cm := r.last(); cm != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,13 +23,36 @@ func (s *storm) judge() []string {
 	j.readAudit()
 	j.judgeTransitions()
 	j.effective()
+	j.unseen()
 	j.talk()
 	j.judgeWriters()
 	return j.problems
 }
 
+// border is where one round ends for the judge, and the next begins: nothing is between them. Of what is under way the
+// watch may show the effect before the audit log has its line.
+type border struct {
+	mark   cluster.Mark
+	began  time.Time                       // of the round behind it
+	start  map[model.Key]*corev1.ConfigMap // what there was, without payload
+	starts int                             // processes that had been started by then
+}
+
+// begins returns the border at which a round begins: where the one before was judged up to; for the first, here.
+func (s *storm) begins() (border, error) {
+	if s.judged != nil {
+		return *s.judged, nil
+	}
+	mark, err := s.cluster.Audit().Mark()
+	_, start, at := s.history.takeRound()
+	return border{mark, at, start, s.fleet.starts()}, err
+}
+
+// newJudgement begins a judgement on what happened up to now.
 func (s *storm) newJudgement() *judgement {
-	return &judgement{storm: s, transitions: s.history.takeRound(), writes: map[model.Key][]cluster.Event{}}
+	happened, now, at := s.history.takeRound()
+	s.judged = &border{mark: s.round.mark, began: at, start: now, starts: s.fleet.starts()}
+	return &judgement{storm: s, transitions: happened, writes: map[model.Key][]cluster.Event{}}
 }
 
 // judgeTransitions finds out which transitions the controller made, and what was wrong with them.
@@ -162,11 +186,12 @@ func (j *judgement) braked(t transition) {
 
 // readAudit reads what the controllers wrote, and finds writes that are none of their business.
 func (j *judgement) readAudit() {
-	events, _, err := j.cluster.Audit().Since(j.round.mark)
+	events, mark, err := j.cluster.Audit().Since(j.round.mark)
 	if err != nil {
 		j.problems = append(j.problems, err.Error())
 		return
 	}
+	j.judged.mark = mark
 	for _, e := range events {
 		if !j.fleet.isOurs(e.User.Username) {
 			continue
@@ -186,12 +211,57 @@ func (j *judgement) readAudit() {
 			if !onStage(key) || model.Reserved(key.Name) || e.Verb == "patch" || e.Verb == "deletecollection" {
 				j.problems = append(j.problems, fmt.Sprintf("an improper write: %v", e))
 			}
-			j.writes[key] = append(j.writes[key], e)
 			j.counts.write(e.Verb)
+			// Others may have had their effect in the round before, or have it in the next.
+			if !e.Received.Before(j.round.began) && e.Done.Before(j.judged.began) {
+				j.writes[key] = append(j.writes[key], e)
+			}
 		default:
 			j.problems = append(j.problems, fmt.Sprintf("an improper write: %v", e))
 		}
 	}
+}
+
+// unseen finds foreign objects that the controller changed or deleted in moments that nobody saw, before the history
+// went on: whatever users did there, it made them no object of ours, nor anything that may be taken.
+func (j *judgement) unseen() {
+	judged := map[model.Key]bool{}
+	for _, t := range j.transitions {
+		if !t.gap || judged[t.key] || !onStage(t.key) {
+			continue
+		}
+		judged[t.key] = true
+		for _, e := range j.writes[t.key] {
+			if (e.Verb == "update" || e.Verb == "delete") && e.Received.Before(t.seen) && j.keptAway(t) {
+				j.problem(t, fmt.Sprintf("a foreign object was written to when nobody saw it: %v", e))
+			}
+		}
+	}
+}
+
+// keptAway reports whether nothing was there for the controller to write to in the round, up to the first transition
+// of an object that nobody saw.
+func (j *judgement) keptAway(gap transition) bool {
+	j.users.mu.Lock()
+	given := j.users.unsure[gap.key] || j.users.given[gap.key]
+	j.users.mu.Unlock()
+	if given || j.moved(gap.key.Namespace) || j.history.ofNamespace(gap.key.Namespace, j.round.began).torn() {
+		return false
+	}
+	for _, s := range j.history.of(gap.key, j.round.began).before(gap.rv) {
+		if s.gap {
+			break // and what comes behind
+		}
+		if !theirs(s.state) {
+			return false
+		}
+	}
+	return true
+}
+
+// theirs reports whether there is an object that the controller must not touch.
+func theirs(cm *corev1.ConfigMap) bool {
+	return cm != nil && !ours(cm) && !instance.Adoptable(cm) && cm.DeletionTimestamp == nil
 }
 
 // effective finds writes in the audit log that changed nothing.

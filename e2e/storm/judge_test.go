@@ -38,11 +38,34 @@ func newScene() *scene {
 }
 
 // begin begins the round that is judged.
-func (s *scene) begin() {
-	s.history.takeRound()
+func (s *scene) begin(t *testing.T) {
+	if s.judged == nil {
+		s.newJudgement() // on what there was before
+	}
+	from, err := s.begins()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.users.forget()
-	s.round = &course{start: s.history.present(), settled: s.settled, began: time.Now(), starts: s.fleet.starts()}
+	s.round = &course{border: from, before: from.began, settled: s.settled} // what ended before is forgotten
 }
+
+// problems judges the round.
+func (s *scene) problems() string {
+	j := s.newJudgement()
+	maps.Copy(j.writes, s.deletes)
+	j.judgeTransitions()
+	j.unseen()
+	return strings.Join(j.problems, "\n")
+}
+
+// settle has the copy in team-a have been in line before the round.
+func (s *scene) settle() {
+	s.round.settled = map[model.Key]bool{{Namespace: "team-a", Name: "settings"}: true}
+}
+
+// change changes the flags to those of a profile.
+func (s *scene) change(profile int) { s.fleet.setFlags(flagsOf(profile, 100), false) }
 
 func (s *scene) next() string {
 	s.rv++
@@ -135,6 +158,17 @@ func labelled(cm *corev1.ConfigMap, k, v string) *corev1.ConfigMap {
 	return cm
 }
 
+// inLine returns a copy as the controller makes it, and as the model wants it.
+func inLine(namespace, data string) *corev1.ConfigMap {
+	return annotated(copyIn(namespace, data), model.ChecksumAnnotation, "sha256:"+strings.Repeat(data, 64))
+}
+
+func frozenUp(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	cm, yes := cm.DeepCopy(), true
+	cm.Immutable = &yes
+	return cm
+}
+
 // TestJudge has histories judged. Each has a source home/settings and its copy in team-a before the round, if the case
 // does not say otherwise.
 func TestJudge(t *testing.T) {
@@ -190,6 +224,86 @@ func TestJudge(t *testing.T) {
 		"frozen in the round":           {happen: func(s *scene) { s.userWrites(frozen); s.controllerRemoves(copied) }, want: "wanted it all the time"},
 		"written while frozen":          {before: list(frozen, copied), happen: func(s *scene) { s.write(copyIn("team-a", "2")) }, want: "is frozen"},
 		"a source is gone, and another": {before: list(source, sourceIn("other", "2"), copied), happen: func(s *scene) { s.userRemoves(source); s.controllerRemoves(copied) }, want: "other/settings wanted it"},
+
+		"an immutable copy, for nothing": {
+			before: list(frozenUp(source), frozenUp(copied)),
+			happen: func(s *scene) {
+				s.namespace("team-a", "tier", "gold")
+				s.controllerRemoves(frozenUp(copied))
+				s.write(frozenUp(copied))
+			},
+			want: "wanted it all the time",
+		},
+		"an immutable copy, of another content": {
+			before: list(source, frozenUp(copyIn("team-a", "0"))),
+			happen: func(s *scene) { s.controllerRemoves(copied); s.write(copied) },
+		},
+		"an immutable copy, of another source": {
+			before: list(source, sourceIn("other", "2"), copied),
+			happen: func(s *scene) {
+				s.userWrites(frozenUp(copyIn("team-a", "2")))
+				s.controllerRemoves(copied)
+				s.write(copied)
+			},
+		},
+		"an immutable copy, that was mutable": {
+			before: list(source, frozenUp(copied)),
+			happen: func(s *scene) { s.controllerRemoves(copied); s.write(copied) },
+		},
+		"an immutable copy, of a content of old": {
+			happen: func(s *scene) {
+				s.userWrites(frozenUp(copied))
+				s.userWrites(sourceIn("home", "2"))
+				s.userWrites(source)
+				s.controllerRemoves(copied)
+				s.write(copied)
+			},
+		},
+
+		"deleted, wanted by all flags":   {happen: func(s *scene) { s.change(1); s.controllerRemoves(copied) }, want: "wanted it all the time"},
+		"deleted, unwanted by the last":  {happen: func(s *scene) { s.change(6); s.controllerRemoves(copied) }},
+		"deleted, unwanted for a moment": {happen: func(s *scene) { s.change(6); s.change(0); s.controllerRemoves(copied) }},
+		"deleted, no source for a moment": {
+			before: list(sourceIn("other", "1"), annotated(copied, model.SourceAnnotation, "other/settings")),
+			happen: func(s *scene) { s.change(4); s.change(0); s.controllerRemoves(copied) },
+		},
+		"written while frozen, by all flags": {
+			before: list(frozen, copied),
+			happen: func(s *scene) { s.change(1); s.write(copyIn("team-a", "2")) },
+			want:   "is frozen",
+		},
+		"deleted while frozen, and no source by the last": {
+			before: list(annotated(sourceIn("other", "1"), model.SelectorAnnotation, "a in ("), annotated(copied, model.SourceAnnotation, "other/settings")),
+			happen: func(s *scene) { s.change(4); s.controllerRemoves(copied) },
+		},
+		"written without need":               {before: list(source, inLine("team-a", "1")), happen: func(s *scene) { s.settle(); s.write(annotated(inLine("team-a", "1"), "a", "b")) }, want: "without need"},
+		"written without need, by all flags": {before: list(source, inLine("team-a", "1")), happen: func(s *scene) { s.settle(); s.change(1); s.write(inLine("team-a", "1")) }, want: "without need"},
+		"written for other labels": {
+			before: list(labelled(source, "team", "a"), annotated(labelled(inLine("team-a", "1"), "team", "a"), model.CopiedAnnotation, "label:team")),
+			happen: func(s *scene) {
+				s.settle()
+				s.change(3)
+				s.write(inLine("team-a", "1"))
+			},
+		},
+		"taken from a source that keeps its precedence": {
+			before: list(sourceIn("home", "1"), sourceIn("other", "1"), inLine("team-a", "1")),
+			happen: func(s *scene) {
+				s.settle()
+				s.change(1)
+				s.write(annotated(inLine("team-a", "1"), model.SourceAnnotation, "other/settings"))
+			},
+			want: "taken from home/settings",
+		},
+		"taken from a source without precedence": {
+			before: list(sourceIn("home", "1"), sourceIn("dev-x", "1"), inLine("team-a", "1")),
+			happen: func(s *scene) {
+				s.settle()
+				s.change(6)
+				s.change(1) // by which dev-x is no target, and before home
+				s.write(annotated(inLine("team-a", "1"), model.SourceAnnotation, "dev-x/settings"))
+			},
+		},
 
 		"a stranger that turned up": {
 			before: list(source),
@@ -260,13 +374,9 @@ func TestJudge(t *testing.T) {
 			for _, cm := range before {
 				s.userWrites(cm)
 			}
-			s.begin()
-			s.round.before = s.round.began // what ended before is forgotten
+			s.begin(t)
 			c.happen(s)
-			j := s.newJudgement()
-			maps.Copy(j.writes, s.deletes)
-			j.judgeTransitions()
-			got := strings.Join(j.problems, "\n")
+			got := s.problems()
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("problems %q, want %q", got, c.want)
 			}
@@ -276,66 +386,252 @@ func TestJudge(t *testing.T) {
 
 func list(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
 
-// TestWriters has audit logs judged. A request is "who what at to until", in milliseconds.
-func TestWriters(t *testing.T) {
-	read := func(lines []string) (renewed, writes []cluster.Event) {
-		for _, line := range lines {
-			var who, what string
-			var from, to int
-			if _, err := fmt.Sscan(line, &who, &what, &from, &to); err != nil {
+// TestUnseen has a gap in the history of a foreign object, which users touched before it.
+func TestUnseen(t *testing.T) {
+	foreign := settingsIn("team-a", "mine", model.Label, model.CopyMark)
+	adoptable := annotated(foreign, model.AdoptAnnotation, "true")
+	taken := copyIn("team-a", "1")
+	key := model.KeyOf(foreign)
+	for name, c := range map[string]struct {
+		before *corev1.ConfigMap
+		user   *corev1.ConfigMap // what users wrote before the gap, that nobody saw
+		moved  bool              // the namespace, in the round
+		write  string            // of the controller, in the gap
+		after  bool              // it was behind the gap
+		want   string
+	}{
+		"changed":                    {before: foreign, user: foreign, write: "update", want: "a foreign object was written to"},
+		"deleted":                    {before: foreign, user: foreign, write: "delete", want: "a foreign object was written to"},
+		"handed over, and changed":   {before: foreign, user: adoptable, write: "update"},
+		"made a copy, and changed":   {before: foreign, user: taken, write: "update"},
+		"handed over before":         {before: adoptable, user: adoptable, write: "update"},
+		"a copy before":              {before: copyIn("team-a", "0"), user: foreign, write: "update"},
+		"created":                    {before: foreign, user: foreign, write: "create"},
+		"no write":                   {before: foreign, user: foreign},
+		"in another namespace":       {before: foreign, user: foreign, write: "update", moved: true},
+		"behind the gap":             {before: foreign, user: foreign, write: "update", after: true},
+		"nothing that users touched": {before: foreign, write: "update", want: "a foreign object was"},
+	} {
+		s := newScene()
+		s.userWrites(sourceIn("home", "1"))
+		s.userWrites(c.before)
+		s.begin(t)
+		if c.moved {
+			s.closing("team-a")
+			s.namespace("team-a")
+		}
+		if c.user != nil {
+			user := c.user.DeepCopy()
+			user.ResourceVersion = s.next()
+			if err := s.users.note(key, user, nil); err != nil {
 				t.Fatal(err)
 			}
-			e := cluster.Event{Verb: what, Received: time.UnixMilli(int64(from)), Done: time.UnixMilli(int64(to))}
-			e.User.Username = who
-			if what == "renew" {
-				renewed = append(renewed, e)
-			} else {
-				writes = append(writes, e)
-			}
 		}
-		return renewed, writes
-	}
-	dead := []life{{user: "a", started: time.UnixMilli(0), ended: time.UnixMilli(20)}, {user: "a", started: time.UnixMilli(21)}}
-	for name, c := range map[string]struct {
-		log   []string
-		lives []life
-		late  int
-		want  string
-	}{
-		"one writer":             {log: []string{"a renew 1 2", "a create 3 4"}},
-		"before the lease":       {log: []string{"a create 3 4", "a renew 5 6"}, want: "never had the lease"},
-		"one after the other":    {log: []string{"a renew 1 2", "a create 3 4", "b renew 5 6", "b create 7 8"}},
-		"one that came late":     {log: []string{"a renew 1 2", "b renew 5 6", "a create 7 8"}, want: "two writers"},
-		"one that lasted":        {log: []string{"a renew 1 2", "a create 3 7", "b renew 5 6"}, want: "two writers"},
-		"as late as may be":      {log: []string{"a renew 1 2", "b renew 5 6", "a create 7 8"}, late: 1},
-		"later than may be":      {log: []string{"a renew 1 2", "b renew 5 6", "a create 7 8", "a update 7 9"}, late: 1, want: "two writers"},
-		"had it, has it again":   {log: []string{"a renew 1 2", "b renew 5 6", "a renew 9 10", "a create 11 12"}},
-		"the next process":       {log: append([]string{"a renew 1 2", "a renew 30 31"}, slices.Repeat([]string{"a create 32 33"}, 2*concurrentWrites)...), lives: dead},
-		"the next, without":      {log: append([]string{"a renew 1 2"}, slices.Repeat([]string{"a create 30 31"}, concurrentWrites+1)...), lives: dead, want: "does not have the lease"},
-		"the last of the killed": {log: append([]string{"a renew 1 2"}, slices.Repeat([]string{"a create 30 31"}, concurrentWrites)...), lives: dead},
-	} {
-		renewed, writes := read(c.log)
-		w := &writers{renewed: renewed}
-		got := strings.Join(w.compare(writes, c.lives, c.late), "\n")
-		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		e := cluster.Event{Verb: c.write, Received: time.Now()}
+		if c.after {
+			e.Received = e.Received.Add(time.Minute)
+		}
+		s.deletes[key] = []cluster.Event{e}
+		seen := taken.DeepCopy()
+		seen.ResourceVersion = s.next()
+		s.history.takeConfigMap(key, seen, seen.ResourceVersion, true)
+		if got := s.problems(); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: problems %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// TestLostForNothing has three processes end: one before, one that lost its lease, and one that was stopped.
+// TestBorder has a copy deleted when a round has been judged and the next has not begun.
+func TestBorder(t *testing.T) {
+	s := newScene()
+	s.userWrites(sourceIn("home", "1"))
+	s.userWrites(copyIn("team-a", "1"))
+	s.begin(t)
+	if got := s.problems(); got != "" {
+		t.Fatal(got)
+	}
+	s.controllerRemoves(copyIn("team-a", "1"))
+	s.begin(t)
+	if got := s.problems(); !strings.Contains(got, "wanted it all the time") {
+		t.Errorf("problems %q", got)
+	}
+}
+
+// at is a time that is so many milliseconds after some other.
+func at(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+
+// stormWith returns one with incidents: "who what from to", in milliseconds.
+func stormWith(t *testing.T, lines ...string) *storm {
+	s := &storm{fleet: &fleet{}, stalls: &stalls{}, counts: newCounts()}
+	for _, line := range lines {
+		var who, what string
+		var from, to int
+		if _, err := fmt.Sscan(line, &who, &what, &from, &to); err != nil {
+			t.Fatal(err)
+		}
+		if what == "stall" {
+			s.stalls.add(stall{at(to), at(to).Sub(at(from))})
+			continue
+		}
+		kind, resource, _ := strings.Cut(what, "/")
+		st := newStep(kind, "*")
+		if resource != "" {
+			st = st.with(resourceArg, resource)
+		}
+		s.fleet.incidents.list = append(s.fleet.incidents.list, &incident{step: st, user: who, began: at(from), ended: at(to)})
+	}
+	return s
+}
+
+// requests reads an audit log. A request is "who what at to until", in milliseconds.
+func requests(t *testing.T, lines []string) (renewed, writes []cluster.Event) {
+	for _, line := range lines {
+		var who, what string
+		var from, to int
+		if _, err := fmt.Sscan(line, &who, &what, &from, &to); err != nil {
+			t.Fatal(err)
+		}
+		e := cluster.Event{Verb: what, Received: at(from), Done: at(to)}
+		e.User.Username = who
+		if what == "renew" {
+			renewed = append(renewed, e)
+		} else {
+			writes = append(writes, e)
+		}
+	}
+	return renewed, writes
+}
+
+// TestWriters has audit logs judged.
+func TestWriters(t *testing.T) {
+	dead := []life{{user: "a", started: at(0), ended: at(20)}, {user: "a", started: at(21)}}
+	gave := []life{{user: "a", started: at(0), ended: at(20), gaveBack: true}, {user: "a", started: at(21)}, {user: "b", started: at(0)}}
+	late := []life{{user: "a", started: at(0), ended: at(40), gaveBack: true}, gave[1]} // whose end was seen late
+	kept := slices.Clone(gave)
+	kept[0].gaveBack = false
+	many := func(n int, line string) []string { return slices.Repeat([]string{line}, n) }
+	overtaken := []string{"a renew 9000 9001", "b renew 12100 12101", "a create 12150 12151"}
+	for name, c := range map[string]struct {
+		log             []string
+		lives           []life
+		happened        []string
+		want            string
+		strict, excused int
+	}{
+		"one writer":          {log: []string{"a renew 1 2", "a create 3 4"}},
+		"before the lease":    {log: []string{"a create 3 4", "a renew 5 6"}, want: "never had the lease"},
+		"one after the other": {log: []string{"a renew 1 2", "a create 3 4", "b renew 5 6", "b create 7 8"}, strict: 1},
+		"one that came late":  {log: []string{"a renew 1 2", "b renew 5 6", "a create 7 8"}, want: "two writers", strict: 1},
+		"one that lasted":     {log: []string{"a renew 1 2", "a create 3 7", "b renew 5 6"}, want: "two writers", strict: 1},
+		"had it, has it again": {
+			log: []string{"a renew 1 2", "b renew 5 6", "a renew 9 10", "a create 11 12"}, strict: 2,
+		},
+
+		"late, paused":             {log: overtaken, happened: []string{"a pause 9100 12140"}, excused: 1},
+		"late, delayed":            {log: overtaken, happened: []string{"a requests-delay 8500 8900"}, excused: 1},
+		"late, by a mute server":   {log: overtaken, happened: []string{"b pause-apiserver 9100 12140", "a pause-apiserver 9100 12140"}, excused: 1},
+		"late, the other paused":   {log: overtaken, happened: []string{"b pause 9100 12140"}, want: "two writers", strict: 1},
+		"late, paused long before": {log: overtaken, happened: []string{"a pause 1000 6000"}, want: "two writers", strict: 1},
+		"late, paused afterwards":  {log: overtaken, happened: []string{"a pause 12160 13000"}, want: "two writers", strict: 1},
+		"late, killed":             {log: overtaken, happened: []string{"a kill 9100 9200"}, want: "two writers", strict: 1},
+		"late, without watches":    {log: overtaken, happened: []string{"a cut-watches 9100 9200"}, want: "two writers", strict: 1},
+		"late, on a busy machine":  {log: overtaken, happened: []string{"a stall 9100 9700"}, excused: 1},
+		"late, hardly busy":        {log: overtaken, happened: []string{"a stall 9100 9480"}, want: "two writers", strict: 1},
+		"late, busy long before":   {log: overtaken, happened: []string{"a stall 5000 6900"}, want: "two writers", strict: 1},
+		"later than may be": {
+			log:      append(many(concurrentWrites, overtaken[2]), overtaken...),
+			happened: []string{"a pause 9100 12140"}, want: "at most 8 may", excused: 1,
+		},
+
+		"the next process":       {log: append([]string{"a renew 1 2", "a renew 30 31"}, many(2*concurrentWrites, "a create 32 33")...), lives: dead},
+		"the next, without":      {log: append([]string{"a renew 1 2"}, many(concurrentWrites+1, "a create 30 31")...), lives: dead, want: "does not have the lease"},
+		"the last of the killed": {log: append([]string{"a renew 1 2"}, many(concurrentWrites, "a create 30 31")...), lives: dead},
+
+		"given back":                 {log: []string{"a renew 1 2", "a create 3 4", "a renew 5 6", "b renew 30 31"}, lives: gave, strict: 1},
+		"given back before the end":  {log: []string{"a renew 1 2", "a create 3 7", "a renew 5 6"}, lives: gave, want: "gave the lease back"},
+		"given back, then written":   {log: []string{"a renew 1 2", "a renew 5 6", "a create 7 8"}, lives: gave, want: "gave the lease back"},
+		"written behind the process": {log: []string{"a renew 1 2", "a renew 5 6", "a create 27 28"}, lives: gave, want: "gave the lease back"},
+		"given back, and cut off":    {log: []string{"a renew 1 2", "a renew 5 6", "a create 7 8"}, lives: gave, happened: []string{"a break-connections 3 3"}},
+		"given back, then again had": {log: []string{"a renew 1 2", "a renew 5 6", "a renew 30 31", "a create 32 33"}, lives: gave},
+		"the next has it already":    {log: []string{"a renew 1 2", "a renew 5 6", "a renew 30 31", "a create 32 33"}, lives: late},
+		"given back, and seen late":  {log: []string{"a renew 1 2", "a create 3 7", "a renew 5 6", "a renew 30 31"}, lives: late, want: "gave the lease back at 1970-01-01 00:00:00.005"},
+		"not given back":             {log: []string{"a renew 1 2", "a create 3 4"}, lives: kept},
+		"taken, not given back":      {log: []string{"a renew 1 2", "a create 3 4", "b renew 10 11"}, lives: gave, strict: 1},
+	} {
+		s := stormWith(t, c.happened...)
+		renewed, writes := requests(t, c.log)
+		w := &writers{renewed: renewed}
+		slices.SortFunc(w.renewed, byReceipt)
+		got := strings.Join(slices.Concat(w.compare(writes, c.lives, s.mayBeLate), w.released(writes, c.lives, s.mayBeLate)), "\n")
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: problems %q, want %q", name, got, c.want)
+		}
+		w.count(s.mayBeLate)
+		w.forget()
+		w.count(s.mayBeLate) // in the round that follows, where there is nothing new
+		if w.strict != c.strict || w.excused != c.excused {
+			t.Errorf("%s: %d terms judged strictly, %d excused, want %d and %d", name, w.strict, w.excused, c.strict, c.excused)
+		}
+	}
+}
+
+// TestLostForNothing has processes of a, at 30 seconds, and of b end before: a's has lost its lease.
 func TestLostForNothing(t *testing.T) {
 	lives := []life{
-		{ended: time.UnixMilli(1), lost: true}, {ended: time.UnixMilli(11), lost: true}, {ended: time.UnixMilli(12)}, {},
+		{user: "b", ended: at(9_000), lost: true}, // in the round before
+		{user: "a", ended: at(30_000), lost: true}, {user: "b", ended: at(12_000)}, {user: "b"},
 	}
-	if problem := lostForNothing(lives, time.UnixMilli(10), 1); problem != "" {
-		t.Errorf("one lease lost, one thing went wrong: %s", problem)
+	for happened, nothing := range map[string]bool{
+		"a pause 21000 29000":                   false,
+		"a silence 21000 22000":                 false,
+		"a lease-delay 29000 30100":             false,
+		"a kill-apiserver 29000 30100":          false,
+		"a lose-connections/leases 28000 28000": false,
+		"a stall 28000 28300":                   false,
+		"b pause 21000 29000":                   true,
+		"a pause 11000 19000":                   true,
+		"a pause 30100 31000":                   true,
+		"a requests-delay 29000 30100":          true,
+		"a lose-connections 28000 28000":        true,
+		"a cut-watches 28000 28000":             true,
+		"a stop 28000 28000":                    true,
+		"a stall 11000 19900":                   true,
+	} {
+		j := &judgement{storm: stormWith(t, happened)}
+		j.round = &course{border: border{began: at(10_000)}}
+		j.lostForNothing(lives)
+		if got := len(j.problems) > 0; got != nothing {
+			t.Errorf("%s: problems %q, want some: %t", happened, j.problems, nothing)
+		}
 	}
-	if lostForNothing(lives, time.UnixMilli(10), 0) == "" {
-		t.Error("one lease lost, nothing went wrong: no problem")
-	}
-	if problem := lostForNothing(lives, time.UnixMilli(11), 0); problem != "" {
-		t.Errorf("no lease lost: %s", problem)
+}
+
+// TestLookedAt has a copy deleted by a, at 60 seconds, in a round that began at 0.
+func TestLookedAt(t *testing.T) {
+	key := model.Key{Namespace: "team-a", Name: "settings"}
+	e := cluster.Event{Verb: "delete"}
+	e.User.Username = "a"
+	for name, c := range map[string]struct {
+		happened []string
+		want     int // seconds
+	}{
+		"usually":              {nil, 48},
+		"stalls":               {[]string{"a stall 50000 52000", "a stall 55000 56000"}, 45},
+		"stalls, and one more": {[]string{"a stall 50000 52000", "a stall 46500 47500"}, 45},
+		"stalls of long ago":   {[]string{"a stall 10000 20000"}, 48},
+		"held up":              {[]string{"a silence 50000 51000"}, 38},
+		"held up, and before":  {[]string{"a silence 50000 51000", "a pause 30000 39000"}, 18},
+		"told to try again":    {[]string{"a requests-429 50000 51000"}, 38},
+		"the other":            {[]string{"b silence 50000 51000"}, 48},
+		"watches":              {[]string{"a hold-namespaces 50000 51000"}, 48},
+		"the whole round":      {[]string{"a silence 10000 59000"}, 0},
+	} {
+		j := &judgement{storm: stormWith(t, c.happened...), writes: map[model.Key][]cluster.Event{key: {e}}}
+		j.round = &course{border: border{began: at(0)}}
+		from, excused := j.lookedAt(transition{key: key, seen: at(60_000)})
+		if !from.Equal(at(1000*c.want)) || excused != (c.want != 48) {
+			t.Errorf("%s: looked at %s, want %s; excused %t", name, from, at(1000*c.want), excused)
+		}
 	}
 }
 

@@ -6,9 +6,10 @@
 // A round is a list of steps: some 50 operations of users on sources, copies, foreign objects and namespaces, and
 // faults between them: of requests and watches, by a proxy between each controller and the API server; of the API server
 // and etcd; of the controllers, which are killed, stopped, paused for longer than their lease, and started with other
-// flags. Two replicas elect a leader, if the controller can. The rounds follow from the seed. All of them happen on one
-// cluster, so that each begins with what the one before left behind. Where an operation finds nothing to act on, it acts
-// on something else that it can be done to, and the step says so from then on.
+// flags, at once or one after the other. Two replicas elect a leader; what goes wrong with their lease has steps of its
+// own, which some storms do not have. The rounds follow from the seed. All of them happen on one cluster, so that each
+// begins with what the one before left behind. Where an operation finds nothing to act on, it acts on something else that
+// it can be done to, and the step says so from then on.
 //
 // # What is demanded
 //

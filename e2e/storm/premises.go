@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
@@ -16,14 +17,38 @@ import (
 const lookLasts = 12 * time.Second
 
 // lookedAt returns from when on a state may have been that which the controller saw when it looked live, before it
-// made the transition. Where requests were held up on their way that is any of the round.
-func (j *judgement) lookedAt(t transition) time.Time {
-	_, stalled := j.stalls.since(j.round.began)
-	from := t.seen.Add(-lookLasts - stalled)
-	if from.Before(j.round.began) || j.happened(heldUp...) > 0 {
-		return j.round.began
+// made the deletion: longer ago if requests of who deleted were slow since then, or the machine was. That counts as an
+// excuse.
+func (j *judgement) lookedAt(t transition) (from time.Time, excused bool) {
+	usual := t.seen.Add(-lookLasts)
+	for from = usual; from.After(j.round.began); {
+		earlier := usual.Add(-j.stalls.between(from, t.seen))
+		for _, i := range j.fleet.incidents.between(from, t.seen) {
+			if before := i.began.Add(-lookLasts); isSlow(i) && j.mayHaveDeleted(i.user, t.key) && before.Before(earlier) {
+				earlier = before
+			}
+		}
+		if !earlier.Before(from) {
+			return from, from.Before(usual)
+		}
+		from = earlier
 	}
-	return from
+	return j.round.began, from.Before(usual)
+}
+
+// mayHaveDeleted reports whether the audit log has a deletion of the object by the user, or none of anybody.
+func (j *judgement) mayHaveDeleted(user string, key model.Key) bool {
+	deletions := 0
+	for _, e := range j.writes[key] {
+		if e.Verb != "delete" {
+			continue
+		}
+		if e.User.Username == user {
+			return true
+		}
+		deletions++
+	}
+	return deletions == 0
 }
 
 // asked finds copies that were made or changed although in no moment of this round and the one before there was a
@@ -38,17 +63,24 @@ func (j *judgement) asked(t transition) {
 	if sources.torn() || namespaces.torn() {
 		return
 	}
+	if !j.sometimes(sources, namespaces, func(f model.Flags, cm *corev1.ConfigMap) bool {
+		return f.Carries(t.after, cm) && sameContent(cm, t.after)
+	}) {
+		j.problem(t, "written, and "+owner.String()+" never asked for that there")
+	}
+}
+
+// sometimes reports whether a source claimed the namespace in any of their states, by any of the flags, and was such.
+func (j *judgement) sometimes(sources record[corev1.ConfigMap], namespaces record[corev1.Namespace], such func(model.Flags, *corev1.ConfigMap) bool) bool {
 	flags := j.fleet.allInForce()
 	for _, cm := range sources.states() {
 		for _, ns := range namespaces.states() {
-			if cm != nil && ns != nil && slices.ContainsFunc(flags, func(f model.Flags) bool {
-				return f.Claims(cm, ns) && f.Carries(t.after, cm)
-			}) && sameContent(cm, t.after) {
-				return
+			if cm != nil && ns != nil && slices.ContainsFunc(flags, func(f model.Flags) bool { return f.Claims(cm, ns) && such(f, cm) }) {
+				return true
 			}
 		}
 	}
-	j.problem(t, "written, and "+owner.String()+" never asked for that there")
+	return false
 }
 
 // sameContent reports whether two ConfigMaps of the history have the same payload.
@@ -56,12 +88,16 @@ func sameContent(a, b *corev1.ConfigMap) bool {
 	return a.Data[digestKey] == b.Data[digestKey] && immutable(a) == immutable(b)
 }
 
-// needed finds what was done without need, where that can be told: when the flags did not change.
+// needed finds what was done without need, by all flags that were in force: where they differ, any may have called for it.
 func (j *judgement) needed(t transition) {
-	if t.gap || j.fleet.changed() {
+	deletion := t.ended() && ours(t.before)
+	if t.gap {
+		if deletion {
+			j.counts.deletion(true)
+		}
 		return
 	}
-	if !j.moved(t.key.Namespace) && j.round.settled[t.key] && !j.usersTouched(t.key) {
+	if !j.moved(t.key.Namespace) && j.settledByAll(t.key) && !j.usersTouched(t.key) {
 		j.problem(t, "written without need")
 	}
 	if owner, ok := j.frozenOwner(t); ok {
@@ -70,15 +106,66 @@ func (j *judgement) needed(t transition) {
 	if holder, ok := j.robbed(t); ok {
 		j.problem(t, "taken from "+holder.String()+", which had it and did not give it up")
 	}
-	if !t.ended() || !ours(t.before) {
+	if !deletion {
 		return
 	}
 	if j.stranger(t) {
 		j.problem(t, "deleted, and it turned up outside the flags after the start")
 	}
-	if steady := j.steady(t); steady != "" && !immutable(t.before) {
+	from, excused := j.lookedAt(t)
+	j.counts.deletion(excused)
+	if steady := j.steady(t, from); steady != "" && !(immutable(t.before) && j.outdated(t)) {
 		j.problem(t, "deleted, and "+steady+" wanted it all the time")
 	}
+}
+
+// outdated reports whether any source that claimed the place had, in this round or the one before, another payload than
+// the copy. An immutable copy has to be deleted then, to be made anew.
+func (j *judgement) outdated(t transition) bool {
+	namespaces := j.history.ofNamespace(t.key.Namespace, j.round.before).before(t.rv)
+	return slices.ContainsFunc(j.history.named(t.key.Name), func(key model.Key) bool {
+		sources := j.history.of(key, j.round.before).before(t.rv)
+		return sources.torn() || namespaces.torn() || j.sometimes(sources, namespaces, func(_ model.Flags, cm *corev1.ConfigMap) bool {
+			return !sameContent(cm, t.before)
+		})
+	})
+}
+
+// byAll reports whether something holds by all flags that were in force in the round.
+func (j *judgement) byAll(holds func(model.Flags) bool) bool {
+	return !slices.ContainsFunc(j.fleet.allInForce(), func(f model.Flags) bool { return !holds(f) })
+}
+
+// settledByAll reports whether a place had a copy that was in line when the round began, by all flags.
+func (j *judgement) settledByAll(key model.Key) bool {
+	return j.round.settled[key] && (!j.fleet.changed() || j.byAll(func(f model.Flags) bool {
+		past := model.Past{
+			LostLabel: func(types.UID) bool { return true }, Pristine: func(types.UID) bool { return true },
+			Judged: func(model.Key, model.Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false },
+		}
+		v, ok := j.verdictAtStart(f, past, key)
+		have := j.round.start[key]
+		return ok && have != nil && len(v.Allowed) == 1 && v.Allows(model.Copy) && f.Unmet(v, past, have) == nil
+	}))
+}
+
+// verdictAtStart returns the verdict of flags on a place as the round began.
+func (j *judgement) verdictAtStart(f model.Flags, past model.Past, key model.Key) (model.Verdict, bool) {
+	ns := j.history.ofNamespace(key.Namespace, j.round.began).states()[0]
+	if ns == nil {
+		return model.Verdict{}, false
+	}
+	start := model.State{Namespaces: map[string]*corev1.Namespace{key.Namespace: ns}, ConfigMaps: map[model.Key]*corev1.ConfigMap{}}
+	for k, cm := range j.round.start {
+		if k.Name == key.Name {
+			start.ConfigMaps[k] = cm
+		}
+	}
+	verdicts := f.Verdicts(start, past)
+	if len(verdicts) != 1 {
+		return model.Verdict{}, false
+	}
+	return verdicts[0], true
 }
 
 // usersTouched reports whether users changed the object, or a source of its name.
@@ -95,7 +182,9 @@ func (j *judgement) frozenOwner(t transition) (model.Key, bool) {
 			continue
 		}
 		owner, ok := instance.Ours(cm)
-		if ok && j.all(owner, func(cm *corev1.ConfigMap) bool { return j.fleet.present().IsSource(cm) && model.Frozen(cm) }) {
+		if ok && j.all(owner, func(cm *corev1.ConfigMap) bool {
+			return model.Frozen(cm) && j.byAll(func(f model.Flags) bool { return f.IsSource(cm) })
+		}) {
 			return owner, true
 		}
 	}
@@ -105,7 +194,7 @@ func (j *judgement) frozenOwner(t transition) (model.Key, bool) {
 // robbed returns the source from which a copy went to another, if it claimed the place all the time or was frozen,
 // and no other source of the name changed: then it still has precedence.
 func (j *judgement) robbed(t transition) (model.Key, bool) {
-	if t.appeared() || t.after == nil || !j.round.settled[t.key] || !ours(t.before) || j.round.start[t.key] == nil || j.moved(t.key.Namespace) {
+	if t.appeared() || t.after == nil || !j.settledByAll(t.key) || !ours(t.before) || j.round.start[t.key] == nil || j.moved(t.key.Namespace) {
 		return model.Key{}, false
 	}
 	holder, _ := instance.Ours(j.round.start[t.key])
@@ -128,9 +217,8 @@ func (j *judgement) all(key model.Key, such which) bool {
 
 // steady returns a source, if there is one, that claimed the place in every moment on which the deletion may rest,
 // however the namespace was in any of them, but for moments in which the source was replaced within the second.
-func (j *judgement) steady(t transition) string {
+func (j *judgement) steady(t transition, from time.Time) string {
 	owner, _ := instance.Ours(t.before)
-	from := j.lookedAt(t)
 	namespaces := j.history.ofNamespace(t.key.Namespace, from).before(t.rv)
 	for _, key := range j.history.named(t.key.Name) {
 		since := j.round.began // of the others, the cache has the last word, which may be old
@@ -171,10 +259,11 @@ func (j *judgement) replaced(cm *corev1.ConfigMap) bool {
 	return cm != nil && j.users.replaced[stateOf(cm)]
 }
 
-// claims reports whether a source claims the namespace; a frozen one keeps what it owns.
+// claims reports whether a source claims the namespace by all flags; a frozen one keeps what it owns.
 func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner bool) bool {
-	flags := j.fleet.present()
-	return flags.Claims(cm, ns) || owner && flags.IsSource(cm) && model.Frozen(cm) && !model.Terminating(ns)
+	return j.byAll(func(f model.Flags) bool {
+		return f.Claims(cm, ns) || owner && f.IsSource(cm) && model.Frozen(cm) && !model.Terminating(ns)
+	})
 }
 
 // stranger reports whether the object turned up in this round as a copy outside the flags, by no process that began in

@@ -87,43 +87,31 @@ var electing = []string{
 // concurrentWrites are so few that a fan-out uses all of them.
 const concurrentWrites = 8
 
-// notServing turns ports off, which several on one machine would fight over, as far as the binary has them.
-var notServing = []string{"--metrics-bind-address=0"}
+// size is how many replicas there are.
+const size = 2
 
-// fleet are the replicas of the controller: two, if it can elect a leader.
+// fleet are the replicas of the controller.
 type fleet struct {
 	installed *shipped.Installation
 	replicas  []*replica
-	fixed     []string // arguments besides those of the flags
-	elects    bool
+	fixed     []string      // arguments besides those of the flags
+	incidents incidents     // faults, and when they were at work
+	patience  time.Duration // with which they are asked to stop
 
 	mu       sync.Mutex
-	flags    model.Flags
-	looks    bool          // with a short resync period
-	inForce  []model.Flags // all that were since the round began
-	lives    []*life       // processes, in all
+	flags    model.Flags    // the latest; while they are rolled out, others are in force, too
+	looks    bool           // with a short resync period
+	inForce  []model.Flags  // all that were since the round began
+	lives    []*life        // processes, in all
+	endings  map[string]int // how processes ended
 	problems []string
 	broken   context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
 }
 
-// newFleet starts no controller yet. The arguments depend on which flags the binary has.
-func newFleet(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation, binary, verbosity string, seed uint64) (*fleet, error) {
-	help, err := c.Command(ctx, binary, "--help").Output()
-	if err != nil {
-		return nil, fmt.Errorf("ask the controller for its flags: %w", err)
-	}
-	f := &fleet{installed: installed, elects: strings.Contains(string(help), "--leader-elect ")}
-	f.fixed = append(f.fixed, "-v="+verbosity)
-	for _, arg := range notServing {
-		if flag, _, _ := strings.Cut(arg, "="); strings.Contains(string(help), flag) {
-			f.fixed = append(f.fixed, arg)
-		}
-	}
-	size := 1
-	if f.elects {
-		size = 2
-		f.fixed = append(f.fixed, electing...)
-	}
+// newFleet starts no controller yet.
+func newFleet(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation, verbosity string, seed uint64) (*fleet, error) {
+	f := &fleet{installed: installed, endings: map[string]int{}, patience: stopPatience}
+	f.fixed = append([]string{"-v=" + verbosity, "--metrics-bind-address=0"}, electing...)
 	accounts, err := ownAccounts(ctx, c, installed, size)
 	if err != nil {
 		return nil, err
@@ -147,20 +135,28 @@ func (f *fleet) of(on string) []*replica {
 	return f.replicas
 }
 
-// args are the arguments of the Deployment, without its prefix and its choice about the election, and ours.
-func (f *fleet) args() []string {
-	shippedArgs := slices.DeleteFunc(slices.Clone(f.installed.Args), func(arg string) bool {
+// args are the arguments of the Deployment, without its prefix and its choice about the election, and ours. The mutex is
+// held.
+func (r *replica) args() []string {
+	shippedArgs := slices.DeleteFunc(slices.Clone(r.installed.Args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
-	args := slices.Concat(shippedArgs, f.fixed, argsOf(f.flags))
-	if f.looks {
+	args := slices.Concat(shippedArgs, r.fleet.fixed, argsOf(r.flags))
+	if r.looks {
 		args = append(args, "--resync-period=15s")
 	}
 	return args
 }
 
-// restart stops all replicas and starts them with other flags.
-func (f *fleet) restart(ctx context.Context, flags model.Flags, looks bool) error {
+// setFlags sets the flags with which replicas are to be restarted.
+func (f *fleet) setFlags(flags model.Flags, looks bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flags, f.looks, f.inForce = flags, looks, append(f.inForce, flags)
+}
+
+// restart stops all replicas and starts them with the flags of the fleet.
+func (f *fleet) restart(ctx context.Context) error {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -168,18 +164,46 @@ func (f *fleet) restart(ctx context.Context, flags model.Flags, looks bool) erro
 	for _, r := range f.replicas {
 		r.stop(ctx)
 	}
-	f.mu.Lock()
-	f.flags, f.looks, f.inForce = flags, looks, append(f.inForce, flags)
-	f.mu.Unlock()
 	for _, r := range f.replicas {
-		if err := r.start(); err != nil {
+		if err := r.renew(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// kill ends all controllers and their proxies.
+// roll restarts one replica after the other with the flags of the fleet, and pauses between them.
+func (f *fleet) roll(ctx context.Context, first *replica, pause func()) error {
+	others := slices.DeleteFunc(slices.Clone(f.replicas), func(r *replica) bool { return r == first })
+	if err := first.restart(ctx); err != nil {
+		return err
+	}
+	for _, r := range others {
+		pause()
+		if err := r.restart(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart stops the process and starts one with the flags of the fleet.
+func (r *replica) restart(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop(ctx)
+	return r.renew()
+}
+
+// renew starts a process with the flags of the fleet. The mutex is held.
+func (r *replica) renew() error {
+	r.fleet.mu.Lock()
+	r.flags, r.looks = r.fleet.flags, r.fleet.looks
+	r.fleet.mu.Unlock()
+	return r.start()
+}
+
+// close ends all controllers and their proxies.
 func (f *fleet) close() {
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -263,7 +287,9 @@ type replica struct {
 	id        int
 	proxy     *faultproxy.Proxy
 
-	mu      sync.Mutex // held by who signals, stops or starts the process
+	mu      sync.Mutex  // held by who signals, stops or starts the process
+	flags   model.Flags // of the process, and of those that follow it when it ends by itself
+	looks   bool
 	process *shipped.Process
 	since   time.Time
 	asked   *shipped.Process // to end
@@ -290,7 +316,7 @@ var environment = []string{
 // start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
 func (r *replica) start() error {
 	p, err := r.installed.Start(shipped.RunOptions{
-		Replace: true, Args: r.fleet.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(),
+		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(),
 	})
 	if err != nil {
 		return err
@@ -316,6 +342,8 @@ type life struct {
 	started time.Time
 	ended   time.Time // zero: it is running
 	lost    bool      // it ended because it had lost the lease
+	// gaveBack is set if it stopped and has given the lease back, if it had it.
+	gaveBack bool
 }
 
 // has reports whether the process was there.
@@ -340,14 +368,17 @@ func (f *fleet) isOurs(user string) bool {
 }
 
 // broken is what a controller prints that has a fault of its own.
-var broken = regexp.MustCompile(`(?m)^(panic|fatal error):|DATA RACE|Observed a panic`)
+var broken = regexp.MustCompile(`(?m)^(panic|fatal error):|Observed a panic`)
 
 // lostLease is what a controller prints that ends because it has lost the lease.
 const lostLease = "leadership lost"
 
+// leaseKept is what a controller prints that stops and cannot give the lease back.
+const leaseKept = "Cannot give the lease back"
+
 // hasLost reports whether a process that has ended did so because it had lost the lease, by its own word.
 func (r *replica) hasLost(p *shipped.Process) bool {
-	return r.fleet.elects && p.ExitCode() == 1 && strings.Contains(tail(p.Log(), 5), lostLease)
+	return p.ExitCode() == 1 && strings.Contains(tail(p.Log(), 5), lostLease)
 }
 
 // watch waits for the end of the process, which has to be one that was asked for, or a lost lease.
@@ -355,7 +386,10 @@ func (r *replica) watch(p *shipped.Process, l *life) {
 	<-p.Done()
 	lost := r.hasLost(p)
 	r.fleet.mu.Lock()
-	l.ended, l.lost = time.Now(), lost
+	l.ended, l.lost, l.gaveBack = time.Now(), lost, p.ExitCode() == 0 && !strings.Contains(p.Log(), leaseKept)
+	if lost {
+		r.fleet.endings[lostLease]++
+	}
 	r.fleet.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -376,8 +410,15 @@ func (r *replica) watch(p *shipped.Process, l *life) {
 	}
 }
 
-// stopPatience is how long a controller may take to stop under faults, before it is killed as a kubelet does.
-const stopPatience = 10 * time.Second
+// stopPatience is how long a controller may take to stop before it is killed, as a kubelet does by default. What is in
+// flight ends within seconds, unless no answer comes: stopAnswered is how long answers have to have come for that.
+const (
+	stopPatience = 30 * time.Second
+	stopAnswered = 10 * time.Second
+)
+
+// didNotStop is the end of a process that was killed because it did not stop.
+const didNotStop = "did not stop"
 
 // stop asks the process to stop. The mutex is held.
 func (r *replica) stop(ctx context.Context) {
@@ -385,9 +426,9 @@ func (r *replica) stop(ctx context.Context) {
 		return
 	}
 	r.asked = r.process
-	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	patient, cancel := context.WithTimeout(ctx, r.fleet.patience)
 	defer cancel()
-	err := r.process.Stop(ctx)
+	err := r.process.Stop(patient)
 	select {
 	case <-r.process.Done():
 		lost := r.hasLost(r.process)
@@ -397,7 +438,25 @@ func (r *replica) stop(ctx context.Context) {
 		}
 	default:
 		r.process.Kill()
+		r.fleet.ended(didNotStop)
+		if now := time.Now(); !r.unanswered(now.Add(-stopAnswered), now) {
+			r.fleet.problem("replica %d did not stop within %s:\n%s", r.id, r.fleet.patience, tail(r.process.Log(), 20))
+		}
 	}
+}
+
+// unanswered reports whether there was a fault between the two by which the replica may wait for answers.
+func (r *replica) unanswered(from, to time.Time) bool {
+	return slices.ContainsFunc(r.fleet.incidents.between(from, to), func(i incident) bool {
+		return i.user == r.installed.User && !slices.Contains(onProcesses, i.step.kind)
+	})
+}
+
+// ended counts the end of a process.
+func (f *fleet) ended(how string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.endings[how]++
 }
 
 // kill kills the process. The mutex is held.

@@ -69,6 +69,11 @@ func (s *storm) summary() {
 		}
 	}
 	s.counts.print(s.out)
+	s.fleet.mu.Lock()
+	lost, stuck := s.fleet.endings[lostLease], s.fleet.endings[didNotStop]
+	s.fleet.mu.Unlock()
+	fmt.Fprintf(s.out, "terms judged strictly: %d, with an excuse: %d; leases lost: %d; processes that did not stop: %d\n",
+		s.writers.strict, s.writers.excused, lost, stuck)
 }
 
 // tell prints what is known of a round that failed, and keeps the logs if there is a folder for them.

@@ -12,12 +12,12 @@ import (
 // step is one thing that happens: an operation of a user, or a fault. It is a value that is written as a line of
 // text, read again, and done again.
 //
-//	+300ms put team-a/settings content=small%3A7&label.mirror=true
-//	^gap   ^kind ^on           ^args
+//	+300ms create-source home/settings content=small%3A7&label.mirror=true
+//	^gap   ^kind         ^on           ^args
 type step struct {
 	gap  time.Duration // since the beginning of the step before
 	kind string        // a key of operations or of faults
-	on   string        // a ConfigMap, a namespace, a replica, or "-"
+	on   string        // a ConfigMap, a namespace, a replica, "leader", or "-"
 	args url.Values
 }
 

@@ -62,18 +62,16 @@ type storm struct {
 	blocked bool  // by the brake
 	given   round // what had been there before the last round began
 	round   *course
+	judged  *border // up to where; nil: there was no round
 }
 
 // course is what has been found out about the round that is under way.
 type course struct {
-	happened []step // as they happened: on what they did
-	mark     cluster.Mark
-	start    map[model.Key]*corev1.ConfigMap // what was there at its beginning, without payload
-	began    time.Time
+	border
+	happened []step             // as they happened: on what they did
 	before   time.Time          // when the round before it began
 	longAgo  time.Time          // from when on all is remembered
 	settled  map[model.Key]bool // places with a copy that was in line then
-	starts   int                // processes that had been started by then
 	healed   time.Time          // when the last fault was over
 }
 
@@ -108,7 +106,7 @@ func (s *storm) setUp(ctx context.Context) error {
 		return err
 	}
 	go s.history.follow(watching, client)
-	if s.fleet, err = newFleet(ctx, s.cluster, installed, s.controller, s.verbosity, s.seed); err != nil {
+	if s.fleet, err = newFleet(ctx, s.cluster, installed, s.verbosity, s.seed); err != nil {
 		return err
 	}
 	return s.restart(ctx, 0, 100)
@@ -125,8 +123,14 @@ func (s *storm) close() error {
 	return s.cluster.Stop()
 }
 
-// restart starts all controllers anew with other flags.
+// restart ends all controllers and starts them with other flags.
 func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
+	return s.change(ctx, profile, pruneLimit, s.fleet.restart)
+}
+
+// change changes the flags, and has restart restart the controllers.
+func (s *storm) change(ctx context.Context, profile, pruneLimit int, restart func(context.Context) error) error {
+	ctx = context.WithoutCancel(ctx) // what has begun is ended
 	s.restarting.Lock()
 	defer s.restarting.Unlock()
 	flags, blocked := flagsOf(profile, pruneLimit), false
@@ -143,7 +147,8 @@ func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
 	if blocked {
 		s.counts.brake()
 	}
-	return s.fleet.restart(ctx, flags, profile == looking)
+	s.fleet.setFlags(flags, profile == looking)
+	return restart(ctx)
 }
 
 // weather runs one round: it has the steps happen, waits for what the model says, and for quiet, and judges what
@@ -180,12 +185,11 @@ func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	mark, err := s.cluster.Audit().Mark()
+	from, err := s.begins()
 	if err != nil {
 		return err
 	}
 	s.users.forget()
-	s.history.takeRound()
 	s.fleet.begin(broken)
 	before := time.Time{}
 	if s.round != nil {
@@ -196,7 +200,7 @@ func (s *storm) begin(ctx context.Context, broken context.CancelCauseFunc) error
 		longAgo = before
 	}
 	s.history.forget(longAgo)
-	s.round = &course{mark: mark, began: time.Now(), before: before, longAgo: longAgo, start: s.history.present(), settled: s.settled, starts: s.fleet.starts()}
+	s.round = &course{border: from, before: before, longAgo: longAgo, settled: s.settled}
 	return nil
 }
 
@@ -277,14 +281,6 @@ func (s *storm) operate(ctx context.Context, st *step) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", *st, err)
-}
-
-func (s *storm) fail(ctx context.Context, do fault, st step) error {
-	s.counts.fault(st.kind)
-	if err := do(ctx, s, st); err != nil {
-		return fmt.Errorf("%s: %w", st, err)
-	}
-	return nil
 }
 
 // withoutAPIServer stops the API server and starts it again. Users do nothing meanwhile, and not before the history

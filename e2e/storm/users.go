@@ -48,6 +48,7 @@ type users struct {
 	replaced map[state]bool     // those of them that were followed by a new object within the second
 	unsure   map[model.Key]bool // where it is not known after all
 	touched  map[model.Key]bool // what they wrote to or tried to
+	given    map[model.Key]bool // places where they left, be it for a moment, nothing or what the controller may write to
 }
 
 func newUsers(client kubernetes.Interface) *users {
@@ -61,7 +62,7 @@ func (u *users) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.wrote, u.deleted, u.replaced = map[string]bool{}, map[state]bool{}, map[state]bool{}
-	u.unsure, u.touched = map[model.Key]bool{}, map[model.Key]bool{}
+	u.unsure, u.touched, u.given = map[model.Key]bool{}, map[model.Key]bool{}, map[model.Key]bool{}
 }
 
 // note takes down what became of a request about a ConfigMap, and returns errMiss where somebody else was first or
@@ -75,6 +76,7 @@ func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 		if made != nil && !wasLast(made) {
 			u.wrote[made.ResourceVersion] = true
 		}
+		u.given[key] = u.given[key] || !theirs(made)
 		return nil
 	case isMiss(err):
 		return errMiss
@@ -145,14 +147,19 @@ func (u *users) delete(ctx context.Context, key model.Key, judge func(*corev1.Co
 	if !judge(cm) || cm.DeletionTimestamp != nil {
 		return nil, errMiss
 	}
-	// Whatever the answer: an API server that stood still may have done it and then find that there is nothing to do,
-	// and nobody else deletes a state that was not there any more.
 	u.mu.Lock()
 	u.deleted[stateOf(cm)] = true
+	u.given[key] = true
 	u.mu.Unlock()
 	err = u.client.CoreV1().ConfigMaps(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &cm.UID, ResourceVersion: &cm.ResourceVersion},
 	})
+	if isMiss(err) {
+		// Somebody else was first, or an API server that stood still: it may have done it and then find nothing to do.
+		u.mu.Lock()
+		u.unsure[key] = true
+		u.mu.Unlock()
+	}
 	return cm, u.note(key, nil, err)
 }
 

@@ -11,15 +11,18 @@ import (
 
 // writers judges by the audit log that one process at a time writes: the one whose user has written the lease last. A
 // process that stops gives the lease back when its last write is done, and one that was killed leaves it to expire, so
-// that nothing of theirs comes after the next one's first renewal. A process that stood still may send what had passed
-// its last look at the lease: not more than --concurrent-writes requests.
+// that nothing of theirs comes after the next one's first renewal. A process whose requests were held up, or that stood
+// still, may send what had passed its last look at the lease: not more than --concurrent-writes requests.
 type writers struct {
 	mark    cluster.Mark
 	renewed []cluster.Event // writes of the lease that were accepted, in order, of this round and the last of before
+	ended   time.Time       // when the last term ended that was counted
+
+	strict, excused int // terms that ended, by how their last requests were judged
 }
 
-// heldUp are the faults by which requests may arrive long after they were sent.
-var heldUp = []string{"pause", "silence", "lose-connections", "pause-apiserver", "requests-delay", "zombie"}
+// excuse reports whether requests that a user sent between the two may have come late.
+type excuse func(user string, from, to time.Time) bool
 
 // term is the reign of a process up to a renewal.
 type term struct {
@@ -27,9 +30,19 @@ type term struct {
 	renewed time.Time
 }
 
-// judge returns what is wrong with the writes since it was called last. late is how many requests may come too late
-// after each renewal.
-func (w *writers) judge(log *cluster.AuditLog, ours func(string) bool, lives []life, late int) ([]string, error) {
+// trace is for how long before a renewal something may have been that held up a request until after it.
+const trace = 2 * time.Second
+
+// late returns how many requests of a term that ended may come too late, if they come until then.
+func (t term) late(until time.Time, excused excuse) int {
+	if excused(t.user, t.renewed.Add(-trace), until) {
+		return concurrentWrites
+	}
+	return 0
+}
+
+// judge returns what is wrong with the writes since it was called last.
+func (w *writers) judge(log *cluster.AuditLog, ours func(string) bool, lives []life, excused excuse) ([]string, error) {
 	events, mark, err := log.Since(w.mark)
 	if err != nil {
 		return nil, err
@@ -45,16 +58,18 @@ func (w *writers) judge(log *cluster.AuditLog, ours func(string) bool, lives []l
 			writes = append(writes, e)
 		}
 	}
-	byReceipt := func(a, b cluster.Event) int { return a.Received.Compare(b.Received) }
 	slices.SortFunc(w.renewed, byReceipt)
 	slices.SortFunc(writes, byReceipt)
-	problems := w.compare(writes, lives, late)
+	problems := slices.Concat(w.compare(writes, lives, excused), w.released(writes, lives, excused))
+	w.count(excused)
 	w.forget()
 	return problems, nil
 }
 
+func byReceipt(a, b cluster.Event) int { return a.Received.Compare(b.Received) }
+
 // compare holds the writes against the renewals.
-func (w *writers) compare(writes []cluster.Event, lives []life, late int) []string {
+func (w *writers) compare(writes []cluster.Event, lives []life, excused excuse) []string {
 	var problems []string
 	overtaken, dead := map[term][]cluster.Event{}, map[term][]cluster.Event{}
 	for _, e := range writes {
@@ -70,7 +85,7 @@ func (w *writers) compare(writes []cluster.Event, lives []life, late int) []stri
 		}
 	}
 	for at, list := range overtaken {
-		if len(list) > late {
+		if late := at.late(lastDone(list), excused); len(list) > late {
 			problems = append(problems, fmt.Sprintf("two writers: %d requests of %s, which had the lease at %s, came when another had it, at most %d may; the last at %s: %v",
 				len(list), at.user, at.renewed, late, list[len(list)-1].Received, list[len(list)-1]))
 		}
@@ -82,6 +97,79 @@ func (w *writers) compare(writes []cluster.Event, lives []life, late int) []stri
 		}
 	}
 	return problems
+}
+
+func lastDone(list []cluster.Event) time.Time {
+	return slices.MaxFunc(list, func(a, b cluster.Event) int { return a.Done.Compare(b.Done) }).Done
+}
+
+// released finds what was written by a process that had given the lease back, also before another had it.
+func (w *writers) released(writes []cluster.Event, lives []life, excused excuse) []string {
+	var problems []string
+	for i, l := range lives {
+		at := w.release(lives, i)
+		if at.IsZero() {
+			continue
+		}
+		var list []cluster.Event
+		for _, e := range writes {
+			own, _ := w.around(e)
+			if e.User.Username == l.user && !e.Received.Before(l.started) && e.Done.After(at) && !own.Received.After(at) {
+				list = append(list, e)
+			}
+		}
+		if len(list) == 0 {
+			continue
+		}
+		if late := (term{l.user, at}).late(lastDone(list), excused); len(list) > late {
+			problems = append(problems, fmt.Sprintf("%d requests of %s were not done when it gave the lease back at %s, at most %d may; the last at %s: %v",
+				len(list), l.user, at, late, list[len(list)-1].Received, list[len(list)-1]))
+		}
+	}
+	return problems
+}
+
+// release returns when a process gave the lease back; zero if it did not, or that is not known. The log does not tell
+// what was written to the lease: it was the last write of a process that stopped and did not complain, unless another
+// had the lease by then.
+func (w *writers) release(lives []life, i int) time.Time {
+	l := lives[i]
+	if !l.gaveBack {
+		return time.Time{}
+	}
+	end := l.ended
+	for _, next := range lives[i+1:] {
+		if next.user == l.user && next.started.Before(end) {
+			end = next.started // whose requests are not this one's
+		}
+	}
+	var at time.Time
+	for _, r := range w.renewed {
+		switch {
+		case r.Received.Before(l.started) || r.Received.After(end):
+		case r.User.Username == l.user:
+			at = r.Received
+		default:
+			at = time.Time{}
+		}
+	}
+	return at
+}
+
+// count counts the terms that ended.
+func (w *writers) count(excused excuse) {
+	for i, next := range w.renewed[min(1, len(w.renewed)):] {
+		last := w.renewed[i]
+		if last.User.Username == next.User.Username || !next.Received.After(w.ended) {
+			continue
+		}
+		w.ended = next.Received
+		if (term{last.User.Username, last.Received}).late(next.Received, excused) == 0 {
+			w.strict++
+		} else {
+			w.excused++
+		}
+	}
 }
 
 // around returns the last renewal of the writer before its write, and the first of another after that.
@@ -119,46 +207,27 @@ func (w *writers) forget() {
 
 // judgeWriters finds two writers at a time, and leases that were lost for no reason.
 func (j *judgement) judgeWriters() {
-	late := 0
-	stalls, _ := j.stalls.since(j.round.began)
-	if stalls > 0 || j.happened(heldUp...) > 0 {
-		late = concurrentWrites
-	}
 	lives := j.fleet.allLives()
-	if j.fleet.elects {
-		problems, err := j.writers.judge(j.cluster.Audit(), j.fleet.isOurs, lives, late)
-		if err != nil {
-			problems = append(problems, err.Error())
-		}
-		j.problems = append(j.problems, problems...)
+	problems, err := j.writers.judge(j.cluster.Audit(), j.fleet.isOurs, lives, j.mayBeLate)
+	if err != nil {
+		problems = append(problems, err.Error())
 	}
-	if problem := lostForNothing(lives, j.round.began, j.happened()+stalls); problem != "" {
-		j.problems = append(j.problems, problem)
-	}
+	j.problems = append(j.problems, problems...)
+	j.lostForNothing(lives)
 }
 
-// lostForNothing says if more leases were lost since then than so many causes can account for. A fault of all replicas
-// can cost each of them a lease.
-func lostForNothing(lives []life, since time.Time, causes int) string {
-	lost := 0
+// losing is how long before the end of a process the reason may have ended for which it lost its lease: it tries to
+// renew it until the deadline, and then ends its requests, and tells of what it has done, for some seconds.
+const losing = 10 * time.Second
+
+// lostForNothing finds processes that lost their lease in the round, and nothing had happened to them that costs one.
+func (j *judgement) lostForNothing(lives []life) {
 	for _, l := range lives {
-		if l.lost && l.ended.After(since) {
-			lost++
+		if !l.lost || !l.ended.After(j.round.began) {
+			continue
+		}
+		if from := l.ended.Add(-losing); j.stalls.between(from, l.ended) == 0 && !j.met(l.user, from, l.ended, incident.touchesLease) {
+			j.problems = append(j.problems, fmt.Sprintf("%s lost its lease before %s, and nothing had gone wrong that costs one", l.user, l.ended))
 		}
 	}
-	if lost <= 2*causes {
-		return ""
-	}
-	return fmt.Sprintf("%d leases were lost, and %d things went wrong that cost one", lost, causes)
-}
-
-// happened returns how many faults of these kinds, or of all, there were in the round.
-func (j *judgement) happened(kinds ...string) int {
-	n := 0
-	for _, st := range j.round.happened {
-		if faults[st.kind] != nil && (len(kinds) == 0 || slices.Contains(kinds, st.kind)) {
-			n++
-		}
-	}
-	return n
 }
