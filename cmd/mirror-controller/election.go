@@ -138,7 +138,7 @@ func (o *electionOptions) leaseConfig(config *rest.Config) *rest.Config {
 	config.UserAgent += " leader-election"
 	config.NextProtos = []string{"http/1.1"}
 	config.QPS, config.Burst = -1, 0
-	config.Timeout = o.renewDeadline / 2 // one request that hangs does not cost the lease
+	config.Timeout = o.renewDeadline / 2 // one request that hangs does not cost the lease, unless tries are far apart
 	return config
 }
 

@@ -81,7 +81,12 @@ func (r *replica) work(ctx context.Context, leadership mirror.Leadership) error 
 			r.ended = time.Now()
 			return mirror.ErrLeadershipLost
 		case <-ctx.Done():
-			time.Sleep(r.inFlight)
+			select {
+			case <-time.After(r.inFlight):
+			case <-term.Done():
+				r.ended = time.Now()
+				return mirror.ErrLeadershipLost
+			}
 			r.ended = time.Now()
 			leadership.Resign()
 			time.Sleep(r.winding)
@@ -133,6 +138,28 @@ func TestRenewPeriod(t *testing.T) {
 			t.Errorf("lease %v, deadline %v: got %v, want %v", test.duration, test.deadline, got, test.want)
 		}
 	}
+}
+
+// TestLeaseIsLostWhileStopping: a stop waits for the writes in flight only as long as the lease is renewed.
+func TestLeaseIsLostWhileStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "first")
+		r.inFlight = 25 * time.Second
+		r.start()
+		pass(time.Minute) // a multiple of the renew period
+		r.fake.hinder(noAnswer)
+		stopped := time.Now()
+		if err := r.end(); !errors.Is(err, mirror.ErrLeadershipLost) {
+			t.Errorf("error %v, want that the leadership is lost", err)
+		}
+		if took := r.ended.Sub(stopped); took != r.options.renewDeadline {
+			t.Errorf("the work ended after %v, want at the deadline", took)
+		}
+		if lease.holder() != "first" {
+			t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
+		}
+	})
 }
 
 // leaseTimeout is how long a request for the lease takes, at most.

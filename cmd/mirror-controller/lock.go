@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,9 @@ type timedLock struct {
 	resourcelock.Interface
 	deadline time.Duration // the age from which on a renewal is worth nothing
 	rest     time.Duration // the age up to which one is as good as a new one
-	lost     func()        // called when the lease is ours no more: another has it, or its last renewal is worth nothing
+	// lost is called when the lease is ours no more: another has it, or its last renewal is worth nothing. That can be more
+	// than once, and in any goroutine.
+	lost func()
 
 	held    bool                   // the lease was ours when last seen
 	asked   bool                   // it may be: it was asked for, and perhaps the answer was lost
@@ -51,11 +54,21 @@ func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 	return l.write(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
+// errTooLate is the error of a renewal for which it is too late.
+var errTooLate = errors.New("the last renewal is older than the renew deadline")
+
 // Update leaves out what would only renew a renewal that is young. The elector tries to renew as often as the others look
-// at the lease, which is more often than it is any use: each renewal is a write to etcd.
+// at the lease, which is more often than it is any use: each renewal is a write to etcd. Nor does it renew what has passed
+// the deadline: after a pause of the whole machine, what the process knows of the cluster is as old as the pause was long.
 func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if renewed := l.renewed.Load(); renewed != nil && record.HolderIdentity == l.Identity() && now().since(*renewed) < l.rest {
-		return nil
+	if renewed := l.renewed.Load(); renewed != nil && record.HolderIdentity == l.Identity() {
+		switch age := now().since(*renewed); {
+		case age < l.rest:
+			return nil
+		case age >= l.deadline:
+			l.lost()
+			return errTooLate
+		}
 	}
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
@@ -82,8 +95,8 @@ func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() 
 }
 
 // expire ends the term, and with it the writes in flight, unless a renewal came in at the last moment. After a pause of
-// the process it is called at once; after one of the whole machine it is late, for timers stand still meanwhile. No write
-// begins until then, for valid knows.
+// the process it is called at once; after one of the whole machine it is late, for timers stand still meanwhile: then the
+// next renewal ends the term. No write begins until then, for valid knows.
 func (l *timedLock) expire() {
 	if !l.valid() {
 		l.lost()

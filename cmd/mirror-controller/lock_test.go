@@ -175,6 +175,14 @@ func TestValid(t *testing.T) {
 		{"a renewal that came in at the last moment", func(_ *testing.T, l *timedLock, _ *fakeLock) {
 			l.expire()
 		}, true, false},
+		{"the whole machine stood still", func(t *testing.T, l *timedLock, _ *fakeLock) {
+			anHourAgo := now()
+			anHourAgo.wall = anHourAgo.wall.Add(-time.Hour)
+			l.renewed.Store(&anHourAgo)
+			if err := l.Update(t.Context(), ours(l)); !errors.Is(err, errTooLate) {
+				t.Errorf("error %v, want that it is too late", err)
+			}
+		}, false, true},
 		{"the election is over", func(_ *testing.T, l *timedLock, _ *fakeLock) {
 			l.stop()
 			time.Sleep(10 * second)

@@ -12,9 +12,8 @@ const (
 	smallSources = 10
 )
 
-// cpuHeal is the controller's CPU time for one healed copy, with one source in many namespaces; the limit is the
-// same with few. Copies in the first few namespaces are edited one after the
-// other, each again only after all others.
+// cpuHeal is the controller's CPU time for one healed copy, with one source in many namespaces; the limit is the same with
+// few. Copies in the first few namespaces are edited one after the other, each again only after all others.
 type cpuHeal struct {
 	targets, heals, rounds, payload int
 	cpu                             *row
@@ -50,7 +49,7 @@ func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Du
 		time.Sleep(time.Second) // what it does at the start is done
 		all, err := cpuDuring([]int{c.Pid()}, func() error {
 			for i := range g.heals {
-				if _, err := b.repair(ctx, w, edit, names[i%smallTargets], sourceNames(1)[0]); err != nil {
+				if _, err := b.repair(ctx, w, edit, names[i%min(targets, smallTargets)], sourceNames(1)[0]); err != nil {
 					return err
 				}
 			}

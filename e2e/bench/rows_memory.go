@@ -140,8 +140,11 @@ func (g *memory) measureLive(ctx context.Context, b *bench, copies float64) erro
 		return err
 	}
 	few, err := g.live(ctx, b, g.few)
+	if err != nil {
+		return err
+	}
 	g.copyLive.add((many-few)/copies, liveHeapOfCopy)
-	return err
+	return nil
 }
 
 // compareNeighbours fills the target namespaces with ConfigMaps that are none of ours, and compares the memory of processes
@@ -206,8 +209,11 @@ func (g *memory) measureGrowth(ctx context.Context, b *bench) error {
 		return err
 	}
 	namespaces, err := g.live(ctx, b, scene{sources: growthObjects, payload: g.payloadBytes})
+	if err != nil {
+		return err
+	}
 	g.namespaceLive.ours = []float64{(namespaces - sources) / growthObjects}
-	return err
+	return nil
 }
 
 // gcLine is a line of the trace of Go's collector; the last of the three numbers is the live heap.

@@ -94,8 +94,9 @@ func isOutdated(info runtime.SerializerInfo, beginning []byte) bool {
 	if err != nil || event.Type != string(watch.Error) {
 		return false
 	}
-	status, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), event.Object.Raw)
-	return err == nil && status.(*metav1.Status).Code == http.StatusGone
+	object, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), event.Object.Raw)
+	status, ok := object.(*metav1.Status)
+	return err == nil && ok && status.Code == http.StatusGone
 }
 
 // must is for the encoding of types that the scheme knows.

@@ -281,7 +281,7 @@ func (d drawer) freezing() []step {
 
 // haunting draws a leader that stands still until another leads, and goes on, and then there is much to do.
 func (d drawer) haunting() []step {
-	const still = 6 * time.Second // the lease lasts for 3 s, and may be as young as that
+	const still = 6 * time.Second // the lease lasts for 4 s, and may be as young as that, and the other looks at it within 1.1 s
 	out := []step{newStep("zombie", onLeader).with(forArg, still.String())}
 	for i := range 16 {
 		s := d.content(newStep("edit-source", favoured(d, homes)+"/"+favoured(d, names[:len(names)-1])))

@@ -19,11 +19,11 @@ type fault func(ctx context.Context, s *storm, hit []*replica, st step) error
 
 // fail has a fault happen, and takes down when it was at work. What nobody is named for hits all replicas.
 func (s *storm) fail(ctx context.Context, do fault, st step) error {
-	s.counts.fault(st.kind)
 	hit, err := s.hitBy(ctx, st.on)
 	if err != nil || len(hit) == 0 {
 		return err
 	}
+	s.counts.fault(st.kind)
 	defer s.fleet.incidents.begin(st, hit)()
 	if err := do(ctx, s, hit, st); err != nil {
 		return fmt.Errorf("%s: %w", st, err)
@@ -234,7 +234,7 @@ var faultTable = append([]row{
 	{5, func(d drawer) step { return d.lasting(d.onReplica("silence"), time.Second, 5*time.Second) }},
 	{7, func(d drawer) step { return d.onReplica("kill") }},
 	{4, func(d drawer) step { return d.onReplica("stop") }},
-	{5, func(d drawer) step { return d.lasting(d.onLeader("pause"), time.Second, 6*time.Second) }},
+	{5, func(d drawer) step { return d.lasting(d.onLeader("pause"), time.Second, 7*time.Second) }},
 	{8, drawer.leaseFault},
 	{1, func(d drawer) step { return d.onReplica("break-connections").with(resourceArg, leases[0]) }},
 	{2, func(d drawer) step { return d.onReplica("lose-connections").with(resourceArg, leases[0]) }},

@@ -33,6 +33,7 @@ func (s *storm) judge() []string {
 // watch may show the effect before the audit log has its line.
 type border struct {
 	mark   cluster.Mark
+	shown  time.Time                       // what was done before this, the watches have shown
 	began  time.Time                       // of the round behind it
 	start  map[model.Key]*corev1.ConfigMap // what there was, without payload
 	starts int                             // processes that had been started by then
@@ -45,13 +46,13 @@ func (s *storm) begins() (border, error) {
 	}
 	mark, err := s.cluster.Audit().Mark()
 	_, start, at := s.history.takeRound()
-	return border{mark, at, start, s.fleet.starts()}, err
+	return border{mark: mark, shown: at, began: at, start: start, starts: s.fleet.starts()}, err
 }
 
 // newJudgement begins a judgement on what happened up to now.
 func (s *storm) newJudgement() *judgement {
 	happened, now, at := s.history.takeRound()
-	s.judged = &border{mark: s.round.mark, began: at, start: now, starts: s.fleet.starts()}
+	s.judged = &border{mark: s.round.mark, shown: s.round.ended, began: at, start: now, starts: s.fleet.starts()}
 	return &judgement{storm: s, transitions: happened, writes: map[model.Key][]cluster.Event{}}
 }
 
@@ -213,7 +214,7 @@ func (j *judgement) readAudit() {
 			}
 			j.counts.write(e.Verb)
 			// Others may have had their effect in the round before, or have it in the next.
-			if !e.Received.Before(j.round.began) && e.Done.Before(j.judged.began) {
+			if !e.Received.Before(j.round.began) && e.Done.Before(j.judged.shown) {
 				j.writes[key] = append(j.writes[key], e)
 			}
 		default:

@@ -74,7 +74,9 @@ var heldUp = []string{
 	"pause-apiserver", "restart-apiserver", "kill-apiserver", "outdate-watches",
 }
 
-func isHeldUp(i incident) bool { return slices.Contains(heldUp, i.step.kind) }
+func isHeldUp(i incident) bool {
+	return slices.Contains(heldUp, i.step.kind) && !slices.Equal(i.step.args[resourceArg], leases)
+}
 
 // isSlow reports whether by the incident a request may take long in all: also those that are told to try again do.
 func isSlow(i incident) bool { return isHeldUp(i) || strings.HasPrefix(i.step.kind, requestsPrefix) }

@@ -25,18 +25,21 @@
 //     content, or in a namespace, for which no source has asked shortly before (premises.go);
 //   - a copy that was in line, and about which nothing changed, is not written;
 //   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if the
-//     source was replaced within the second or is frozen, and not for lying outside the flags if it turned up later;
+//     source was replaced within the second or is frozen, unless it is immutable and has another content; and not for
+//     lying outside the flags if it turned up later;
 //   - labels, annotations and finalizers of others stay on a copy, and checksums follow from the contents (metadata.go);
 //   - each write that the audit log has did something;
 //   - events are about sources, and as many as there are changes to tell of;
-//   - one process at a time writes. One that stood still may send --concurrent-writes requests too late (writers.go). A
-//     lease is lost only if something went wrong that can cost one.
+//   - one process at a time writes, and none after it has given its lease back. One that stood still, or whose requests
+//     were held up, may send --concurrent-writes requests too late (writers.go). A lease is lost only if something went
+//     wrong that can cost one.
 //
 // The audit log has writes and not what they met, so it is the watch that tells whose an object was, and the log that
 // tells of writes that the watch does not show. What is in a request it does not tell: that each write is conditional is
 // shown only by collisions that would otherwise do harm. Each replica has an account of its own, so that the log tells
 // them apart. Where both users and the controller may have made a change, and in states that nobody saw, the controller
-// has the benefit of the doubt, and so it has where the machine had no time for anybody (load.go).
+// has the benefit of the doubt, unless nothing can have been there that it may touch; and so it has where the machine had
+// no time for anybody (load.go).
 //
 // # When it fails
 //

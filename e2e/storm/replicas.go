@@ -78,9 +78,10 @@ func argsOf(f model.Flags) []string {
 	return args
 }
 
-// electing are the arguments of replicas that elect a leader, with times short enough for pauses to outlast them.
+// electing are the arguments of replicas that elect a leader, with times short enough for pauses to outlast them, and long
+// enough for a busy machine.
 var electing = []string{
-	"--leader-elect", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s",
+	"--leader-elect", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
 	"--leader-elect-retry-period=500ms", fmt.Sprintf("--concurrent-writes=%d", concurrentWrites),
 }
 
@@ -410,8 +411,9 @@ func (r *replica) watch(p *shipped.Process, l *life) {
 	}
 }
 
-// stopPatience is how long a controller may take to stop before it is killed, as a kubelet does by default. What is in
-// flight ends within seconds, unless no answer comes: stopAnswered is how long answers have to have come for that.
+// stopPatience is how long a controller may take to stop before it is killed. The Deployment gives it 45 s, for a write may
+// take 35; here none does. What is in flight ends within seconds, unless no answer comes: stopAnswered is how long answers
+// have to have come for that.
 const (
 	stopPatience = 30 * time.Second
 	stopAnswered = 10 * time.Second

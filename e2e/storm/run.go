@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
@@ -63,8 +64,13 @@ func (s *storm) weatherAll(ctx context.Context, rounds []round) (failed int, err
 
 // summary prints the counts.
 func (s *storm) summary() {
+	outdated := 0
 	for _, r := range s.fleet.replicas {
 		for kind, n := range r.proxy.Counts() {
+			if kind == faultproxy.Outdated {
+				outdated += n // by the API server itself
+				continue
+			}
 			s.counts.effects[string(kind)] += n
 		}
 	}
@@ -72,8 +78,8 @@ func (s *storm) summary() {
 	s.fleet.mu.Lock()
 	lost, stuck := s.fleet.endings[lostLease], s.fleet.endings[didNotStop]
 	s.fleet.mu.Unlock()
-	fmt.Fprintf(s.out, "terms judged strictly: %d, with an excuse: %d; leases lost: %d; processes that did not stop: %d\n",
-		s.writers.strict, s.writers.excused, lost, stuck)
+	fmt.Fprintf(s.out, "terms judged strictly: %d, with an excuse: %d; leases lost: %d; processes that did not stop: %d; watches that were too old: %d\n",
+		s.writers.strict, s.writers.excused, lost, stuck, outdated)
 }
 
 // tell prints what is known of a round that failed, and keeps the logs if there is a folder for them.

@@ -17,7 +17,7 @@ import (
 type step struct {
 	gap  time.Duration // since the beginning of the step before
 	kind string        // a key of operations or of faults
-	on   string        // a ConfigMap, a namespace, a replica, "leader", or "-"
+	on   string        // a ConfigMap, a namespace, a replica, "leader", "*" for all of them, or "-"
 	args url.Values
 }
 

@@ -73,6 +73,7 @@ type course struct {
 	longAgo  time.Time          // from when on all is remembered
 	settled  map[model.Key]bool // places with a copy that was in line then
 	healed   time.Time          // when the last fault was over
+	ended    time.Time          // when it had been quiet
 }
 
 // newStorm starts a cluster, installs the controller and runs it. When it fails it leaves nothing behind.
@@ -168,6 +169,7 @@ func (s *storm) weather(ctx context.Context, r round) error {
 	if whole.Err() == nil {
 		errs = append(errs, s.becomeQuiet(whole, quiet))
 	}
+	s.round.ended = time.Now()
 	if err := s.catchUp(ctx); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
