@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
@@ -195,5 +200,22 @@ func TestReadsOfLongWork(t *testing.T) {
 		if got := (want{reads: 1, held: c.held}).after(c.took, c.made).reads; got != c.want {
 			t.Errorf("held for %s, %d reads in %s: want %d, got %d", c.held, c.made, c.took, c.want, got)
 		}
+	}
+}
+
+// A watch that ended goes on where it was: what was shown before is not shown again.
+func TestWatchGoesOn(t *testing.T) {
+	ended := watch.NewFakeWithChanSize(1, false)
+	ended.Modify(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
+	ended.Stop()
+	over := errors.New("over")
+	var from string
+	err := (&watcher{}).follow(t.Context(), ended, metav1.ListOptions{ResourceVersion: "5"},
+		func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			from = o.ResourceVersion
+			return nil, over
+		})
+	if !errors.Is(err, over) || from != "7" {
+		t.Errorf("it went on from %q with error %v, want from 7", from, err)
 	}
 }

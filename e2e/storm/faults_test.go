@@ -238,3 +238,22 @@ func TestIncidents(t *testing.T) {
 	expect(time.Now().Add(2*time.Minute), time.Now().Add(time.Hour), "")
 	expect(long, time.Now(), "requests-delay one, requests-delay two, pause one")
 }
+
+// What holds up only the lease makes no write late.
+func TestHeldUp(t *testing.T) {
+	lose := func() step { return newStep("lose-connections", "0") }
+	for _, c := range []struct {
+		step step
+		want bool
+	}{
+		{lose(), true},
+		{lose().with(resourceArg, "leases"), false},
+		{lose().with(resourceArg, "leases").with(resourceArg, "configmaps"), true},
+		{newStep("lease-delay", "0"), false},
+		{newStep("compact", "-"), false},
+	} {
+		if got := isHeldUp(incident{step: c.step}); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.step, got, c.want)
+		}
+	}
+}
