@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 )
@@ -27,12 +28,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(namespace("platform"), namespace("team-a"), namespace("team-b"),
 					sourceCM("platform", "settings"), configMap("team-b", "settings")) // one target is in trouble
-				o := NewOptions()
-				o.NamespacePrefixes = []string{"team-"}
-				c, err := New(client, events.NewFakeRecorder(100), o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := newTeamController(t, client)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				term, lose := context.WithCancel(context.WithoutCancel(ctx))
@@ -61,4 +57,16 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			})
 		})
 	}
+}
+
+// newTeamController returns a controller of the namespaces team-*, which does nothing yet.
+func newTeamController(t *testing.T, client kubernetes.Interface) *Controller {
+	t.Helper()
+	o := NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	c, err := New(client, events.NewFakeRecorder(100), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

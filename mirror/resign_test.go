@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/events"
 )
 
 // deaf is an API server whose answer to a watch of namespaces comes after a minute, also if nobody waits for it any more.
@@ -41,12 +40,7 @@ func TestResignsBeforeItsWatchesEnd(t *testing.T) {
 	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := NewOptions()
-				o.NamespacePrefixes = []string{"team-"}
-				c, err := New(deaf{fake.NewClientset(namespace("platform"), sourceCM("platform", "settings"))}, events.NewFakeRecorder(100), o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := newTeamController(t, deaf{fake.NewClientset(namespace("platform"), sourceCM("platform", "settings"))})
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				term, lose := context.WithCancel(context.WithoutCancel(ctx))
