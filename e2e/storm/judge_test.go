@@ -109,6 +109,13 @@ func (s *scene) userRemoves(cm *corev1.ConfigMap) {
 	s.remove(cm)
 }
 
+// userReplaces has a ConfigMap be gone, and within the second there again.
+func (s *scene) userReplaces(cm *corev1.ConfigMap) {
+	s.users.replaced[stateOf(s.history.present()[model.KeyOf(cm)])] = true
+	s.userRemoves(cm)
+	s.userWrites(cm)
+}
+
 // controllerRemoves is remove with a line in the audit log.
 func (s *scene) controllerRemoves(cm *corev1.ConfigMap) {
 	key := model.KeyOf(cm)
@@ -224,6 +231,18 @@ func TestJudge(t *testing.T) {
 		"frozen in the round":           {happen: func(s *scene) { s.userWrites(frozen); s.controllerRemoves(copied) }, want: "wanted it all the time"},
 		"written while frozen":          {before: list(frozen, copied), happen: func(s *scene) { s.write(copyIn("team-a", "2")) }, want: "is frozen"},
 		"a source is gone, and another": {before: list(source, sourceIn("other", "2"), copied), happen: func(s *scene) { s.userRemoves(source); s.controllerRemoves(copied) }, want: "other/settings wanted it"},
+		"its source was replaced": {
+			happen: func(s *scene) { s.userReplaces(source); s.controllerRemoves(copied) },
+			want:   "home/settings wanted it",
+		},
+		"its source is gone, and another was replaced": {
+			before: list(source, sourceIn("other", "2"), copied),
+			happen: func(s *scene) {
+				s.userRemoves(source)
+				s.userReplaces(sourceIn("other", "2"))
+				s.controllerRemoves(copied)
+			},
+		},
 
 		"an immutable copy, for nothing": {
 			before: list(frozenUp(source), frozenUp(copied)),

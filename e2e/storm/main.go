@@ -24,8 +24,8 @@
 //   - nothing is made or changed outside the flags, nor of a name or a kind that is none of its business, nor with a
 //     content, or in a namespace, for which no source has asked shortly before (premises.go);
 //   - a copy that was in line, and about which nothing changed, is not written;
-//   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if the
-//     source was replaced within the second or is frozen, unless it is immutable and has another content; and not for
+//   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if its
+//     own source was replaced within the second or is frozen, unless it is immutable and has another content; and not for
 //     lying outside the flags if it turned up later;
 //   - labels, annotations and finalizers of others stay on a copy, and checksums follow from the contents (metadata.go);
 //   - each write that the audit log has did something;

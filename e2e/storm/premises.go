@@ -216,7 +216,8 @@ func (j *judgement) all(key model.Key, such which) bool {
 }
 
 // steady returns a source, if there is one, that claimed the place in every moment on which the deletion may rest,
-// however the namespace was in any of them, but for moments in which the source was replaced within the second.
+// however the namespace was in any of them, but for moments in which the source of the copy was replaced within the
+// second. Another source that is away has no copy there that could stay.
 func (j *judgement) steady(t transition, from time.Time) string {
 	owner, _ := instance.Ours(t.before)
 	namespaces := j.history.ofNamespace(t.key.Namespace, from).before(t.rv)
@@ -239,7 +240,7 @@ func (j *judgement) claimsAlways(sources record[corev1.ConfigMap], namespaces re
 	}
 	var before *corev1.ConfigMap
 	for _, cm := range sources.states() {
-		if cm == nil && !j.replaced(before) {
+		if cm == nil && !(owner && j.replaced(before)) {
 			return false
 		}
 		for _, ns := range namespaces.states() {
