@@ -320,6 +320,64 @@ func TestC35StopDuringALook(t *testing.T) {
 	})
 }
 
+// TestC35StopWaitsForNoRead: a stop waits for writes. What was asked is not needed any more, and another is to take over.
+func TestC35StopWaitsForNoRead(t *testing.T) {
+	optOut := namespace("team-a", DefaultLabel, OptOutValue)
+	optOut.ResourceVersion = "2"
+	unlabelled := configMap("platform", "settings")
+	unlabelled.ResourceVersion = "2"
+	for name, tc := range map[string]struct {
+		namespace string // in which ConfigMaps cannot be read; empty: namespaces cannot
+		happen    func(context.Context, kubernetes.Interface) error
+	}{
+		"a look at a source": {"platform", func(ctx context.Context, client kubernetes.Interface) error {
+			_, err := client.CoreV1().ConfigMaps("platform").Update(ctx, unlabelled, metav1.UpdateOptions{})
+			return err
+		}},
+		"a look at a namespace": {"", func(ctx context.Context, client kubernetes.Interface) error {
+			_, err := client.CoreV1().Namespaces().Update(ctx, optOut, metav1.UpdateOptions{})
+			return err
+		}},
+		"a look at what is in the way": {"team-b", func(ctx context.Context, client kubernetes.Interface) error {
+			_, err := client.CoreV1().Namespaces().Create(ctx, namespace("team-b"), metav1.CreateOptions{})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &hanger{Interface: fake.NewClientset(namespace("platform"), namespace("team-a"),
+					sourceCM("platform", "settings"), configMap("team-b", "settings"))}
+				h.when = func(verb, resource, at string) bool {
+					return verb == "get" && (resource == "configmaps" && at == tc.namespace || resource == "namespaces" && tc.namespace == "")
+				}
+				c := newTeamController(t, h)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+				synctest.Wait()
+				if err := tc.happen(t.Context(), h.Interface); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if n := h.hung.Load(); n != 1 {
+					t.Fatalf("%d reads hang, want 1", n)
+				}
+				stopped := time.Now()
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(stopped); took > 0 {
+					t.Errorf("the stop took %v", took)
+				}
+				if n := h.hung.Load(); n != 1 {
+					t.Errorf("%d reads were begun, want 1", n)
+				}
+			})
+		})
+	}
+}
+
 // TestC29FightsEndWithTheirNamespace: who fought in the old one is not in the new one.
 func TestC29FightsEndWithTheirNamespace(t *testing.T) {
 	at := cache.ObjectName{Namespace: "team-a", Name: "settings"}

@@ -111,26 +111,21 @@ type result struct {
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
 // slot, and what it writes is what is wanted now.
 func (c *Controller) carryOut(ctx, term context.Context, name string, j job) {
-	// What has begun is brought to its end, for which a stop waits, but not beyond the term. Each request has a time
-	// limit of its own, and none is begun after a stop, but for the second of a recreation.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(term, cancel)()
 	v, t := c.view(name), c.target(name, j)
-	c.settle(ctx, v, t, c.bring(ctx, v, t))
+	c.settle(ctx, v, t, c.bring(ctx, term, v, t))
 }
 
 // bring makes the calls for one target: none if there is nothing to do any more, one as a rule. Where a
 // create meets an object that the watch does not show, or is refused before it could, or a copy vanished, the
 // object is read and judged.
-func (c *Controller) bring(ctx context.Context, v view, t target) result {
+func (c *Controller) bring(ctx, term context.Context, v view, t target) result {
 	ch := c.rules.decide(v, t)
 	if ch.op != opCreate && ch.op != opLook {
-		return c.write(ctx, v, t, ch)
+		return c.write(ctx, term, v, t, ch)
 	}
 	res := result{change: ch}
 	if ch.op == opCreate {
-		res = c.write(ctx, v, t, ch)
+		res = c.write(ctx, term, v, t, ch)
 		collided := apierrors.IsAlreadyExists(res.err)
 		if !collided && res.trouble != refused {
 			return res
@@ -142,17 +137,19 @@ func (c *Controller) bring(ctx context.Context, v view, t target) result {
 			return res
 		}
 	}
-	return c.judgeLive(ctx, v, t, res)
+	return c.judgeLive(ctx, term, v, t, res)
 }
 
 // judgeLive reads the object at a target, which the watch does not show, and does what it calls for. before is
 // what came of a create there, if there was one.
-func (c *Controller) judgeLive(ctx context.Context, v view, t target, before result) result {
+func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, before result) result {
 	if !c.active.Load() {
 		return stopping(before.change)
 	}
 	live, err := c.readLive(ctx, v.copyIn(t))
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return stopping(before.change)
 	case err != nil:
 		return failed(before.change, err)
 	case live == nil && before.trouble == obstructed:
@@ -161,7 +158,7 @@ func (c *Controller) judgeLive(ctx context.Context, v view, t target, before res
 		return before
 	}
 	t.have, t.vanished = live, false
-	res := c.write(ctx, v, t, c.rules.decide(v, t))
+	res := c.write(ctx, term, v, t, c.rules.decide(v, t))
 	if res.change.op == opNone && res.outcome != outcomeNone && res.outcome != outcomeSynced && !c.rules.seen(live) {
 		res.trouble = obstructed // no event will tell of its end
 	}
@@ -174,7 +171,7 @@ func stopping(ch change) result {
 }
 
 // write carries out one change, behind its premise.
-func (c *Controller) write(ctx context.Context, v view, t target, ch change) result {
+func (c *Controller) write(ctx, term context.Context, v view, t target, ch change) result {
 	if ch.op == opNone || ch.op == opLook {
 		return result{change: ch, outcome: ch.outcome}
 	}
@@ -189,6 +186,8 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 		return result{change: ch, outcome: outcomeFight, again: hold}
 	}
 	switch holds, again, err := c.premiseHolds(ctx, v, t, ch); {
+	case err != nil && ctx.Err() != nil:
+		return stopping(ch)
 	case err != nil:
 		return failed(ch, err)
 	case again > 0:
@@ -200,7 +199,7 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 		return stopping(ch) // it was looked for long
 	}
 	began := time.Now()
-	err := c.writer.apply(ctx, ch)
+	err := c.send(ctx, term, ch)
 	altered := errors.Is(err, errAltered)
 	if err != nil && !altered {
 		if time.Since(began) >= longTime {
@@ -222,6 +221,15 @@ func (c *Controller) write(ctx context.Context, v view, t target, ch change) res
 		return result{change: ch}
 	}
 	return result{change: ch, outcome: outcomeSynced, wrote: true}
+}
+
+// send makes the calls of a change. What has begun is brought to its end, for which a stop waits, but not beyond the term.
+// Reads end with ctx, which ends at a stop: nothing comes of them any more.
+func (c *Controller) send(ctx, term context.Context, ch change) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(term, cancel)()
+	return c.writer.apply(ctx, ch)
 }
 
 // alteredPatience is the time before the next write where what was written was altered on its way, before that counts as
