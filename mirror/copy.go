@@ -126,11 +126,15 @@ func (r *rules) strip(cm *corev1.ConfigMap) {
 }
 
 // interned returns a copy of m, with room for size entries, whose strings are shared with all equal ones: a
-// thousand copies of one source differ in little.
+// thousand copies of one source differ in little. What names the copy itself has no equal, and to look for one would be a
+// third of the work.
 func interned(m map[string]string, size int) map[string]string {
 	out := make(map[string]string, size)
 	for k, v := range m {
-		out[intern(k)] = intern(v)
+		if k != CopyAnnotation {
+			v = intern(v)
+		}
+		out[intern(k)] = v
 	}
 	return out
 }
