@@ -147,10 +147,13 @@ type election struct {
 	lock    *timedLock
 	elector *leaderelection.LeaderElector
 	begun   chan context.Context
+	lost    func()
 }
 
-func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.HealthzAdaptor) (*election, error) {
-	e := &election{lock: lock, begun: make(chan context.Context, 1)}
+// newElection returns an election that calls lost when the lease is lost: then nothing may be written any more, of whatever
+// kind. That can be more than once, and in any goroutine.
+func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.HealthzAdaptor, lost func()) (*election, error) {
+	e := &election{lock: lock, begun: make(chan context.Context, 1), lost: lost}
 	var err error
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -178,7 +181,7 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 }
 
 // readyPeriod is how often it is asked whether the caches are full, by which the first term can be late.
-const readyPeriod = 50 * time.Millisecond
+const readyPeriod = 10 * time.Millisecond
 
 // run does the work under the leadership that the election brings, and returns its error. It stands for election when
 // ready says so: who cannot fill its caches would hold the lease for nothing. The end of ctx ends the work. When no write
@@ -186,7 +189,10 @@ const readyPeriod = 50 * time.Millisecond
 // that was lost is not, for it is not known what became of the last writes; it is left to expire.
 func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
 	electing, lose := context.WithCancel(context.WithoutCancel(ctx))
-	e.lock.lost = lose
+	e.lock.lost = func() {
+		e.lost()
+		lose()
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -37,8 +37,9 @@ type replica struct {
 	winding  time.Duration // how long the work takes to return after that
 
 	valid func() bool
-	began time.Time // of its term
-	ended time.Time // of its last write
+	began time.Time                 // of its term
+	ended time.Time                 // of its last write
+	lost  atomic.Pointer[time.Time] // when it was first told that it has lost the lease
 	err   chan error
 }
 
@@ -61,7 +62,10 @@ func (r *replica) start() *replica {
 	ctx, stop := context.WithCancel(r.t.Context())
 	r.stop = stop
 	r.lock.deadline, r.lock.rest = r.options.renewDeadline, r.options.renewPeriod()
-	election, err := r.options.newElection(r.lock, r.watchdog)
+	election, err := r.options.newElection(r.lock, r.watchdog, func() {
+		now := time.Now()
+		r.lost.CompareAndSwap(nil, &now)
+	})
 	noError(r.t, err)
 	go func() { r.err <- election.run(ctx, r.ready.Load, r.work) }()
 	synctest.Wait()
@@ -98,7 +102,11 @@ func (r *replica) work(ctx context.Context, leadership mirror.Leadership) error 
 // end stops the replica and returns its error.
 func (r *replica) end() error {
 	r.stop()
-	return <-r.err
+	err := <-r.err
+	if lost := r.lost.Load() != nil; lost != errors.Is(err, mirror.ErrLeadershipLost) {
+		r.t.Errorf("it ended with error %v, and was told that the lease is lost: %v", err, lost)
+	}
+	return err
 }
 
 // TestRenewals counts what a leader asks of the API server: each renewal is a write to etcd.
@@ -328,6 +336,9 @@ func loseLease(t *testing.T, options electionOptions) {
 				}
 				if took := first.ended.Sub(last); took != options.renewDeadline {
 					t.Errorf("the term ended %v after the last renewal", took)
+				}
+				if lost := first.lost.Load(); lost == nil || !lost.Equal(first.ended) {
+					t.Errorf("told at %v that the lease is lost, want at the end of the term at %v", lost, first.ended)
 				}
 				if lease.holder() != "first" {
 					t.Errorf("%q has the lease, want that it is left to expire", lease.holder())

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +30,6 @@ import (
 const (
 	// eventTimeout bounds one attempt to write an event.
 	eventTimeout = 10 * time.Second
-	// eventTries is how often the API server may fail at an event, in some 30 seconds.
-	eventTries = 6
 	// eventComplaint is how often the log says, at most, that events cannot be written.
 	eventComplaint = time.Minute
 )
@@ -38,8 +38,8 @@ const (
 var eventFlush = 3 * time.Second
 
 // eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. What is
-// recorded while others wait is not lost, however many there are; of what is said for the same reason about the same
-// object the last is written, for it says how things stand.
+// recorded while others wait, or while events are refused, is not lost, however many there are; of what is said for the
+// same reason about the same object the last is written, for it says how things stand.
 //
 // It does not use client-go's broadcaster, which drops what comes when a thousand events wait, and whose sink takes
 // events that differ only in their note for one and keeps the first note: of the foreign ConfigMaps in two namespaces
@@ -56,6 +56,7 @@ type eventRecorder struct {
 	waiting []eventKey
 	events  map[eventKey]*eventsv1.Event // each of waiting has one
 	closed  bool
+	closing chan struct{} // closed with it
 }
 
 // eventKey is what events are said about, and why.
@@ -78,13 +79,12 @@ func startEvents(ctx context.Context, client typedeventsv1.EventsV1Interface) (*
 		cancel:   cancel,
 		ended:    make(chan struct{}),
 		events:   map[eventKey]*eventsv1.Event{},
+		closing:  make(chan struct{}),
 	}
 	r.changed = sync.NewCond(&r.mu)
 	go func() {
 		defer close(r.ended)
-		for event := r.next(); event != nil && ctx.Err() == nil; event = r.next() {
-			r.write(ctx, event)
-		}
+		r.work(ctx)
 	}()
 	return r, nil
 }
@@ -118,49 +118,82 @@ func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 	r.changed.Signal()
 }
 
+// work writes what is recorded until ctx ends, or the recorder was shut down and nothing is left. After a failure it waits
+// longer and longer, until something succeeds. When the recorder is shut down, it tries once more at once.
+func (r *eventRecorder) work(ctx context.Context) {
+	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
+	backoff, closing := fresh, r.closing
+	for {
+		key, event := r.next()
+		if event == nil || ctx.Err() != nil {
+			return
+		}
+		if r.write(ctx, key, event) {
+			backoff = fresh
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-closing:
+			closing = nil
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
 // next waits for the next event to write; nil if there is none and the recorder was shut down.
-func (r *eventRecorder) next() *eventsv1.Event {
+func (r *eventRecorder) next() (eventKey, *eventsv1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.waiting) == 0 && !r.closed {
 		r.changed.Wait()
 	}
 	if len(r.waiting) == 0 {
-		return nil
+		return eventKey{}, nil
 	}
 	key := r.waiting[0]
 	r.waiting = r.waiting[1:]
 	event := r.events[key]
 	delete(r.events, key)
-	return event
+	return key, event
 }
 
-// write writes the event, again and again while the API server cannot be reached or has no time, and eventTries times
-// if it fails at this event: others wait behind it.
-func (r *eventRecorder) write(ctx context.Context, event *eventsv1.Event) {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
-	for failures := 0; ; {
-		err := r.create(ctx, event)
-		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
-			return
-		}
-		if now := time.Now(); now.Sub(r.complained) >= eventComplaint {
-			r.complained = now
-			klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
-		}
-		if code := answered(err); code >= 500 {
-			failures++
-		} else if code > 0 {
-			return // the event itself was refused: another attempt is of no use
-		}
-		if failures == eventTries {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff.Step()):
-		}
+// write reports whether the event needs no more attempt: it is written, or can never be. Otherwise it waits for the next:
+// before the others if the API server cannot be reached or has no time, and behind them if it answers, for it may have
+// something against this one only, and the others should not wait for that.
+func (r *eventRecorder) write(ctx context.Context, key eventKey, event *eventsv1.Event) bool {
+	err := r.create(ctx, event)
+	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
+		return true
 	}
+	if now := time.Now(); now.Sub(r.complained) >= eventComplaint {
+		r.complained = now
+		klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
+	}
+	if isHopeless(err) {
+		return true
+	}
+	return !r.putBack(key, event, answered(err))
+}
+
+// putBack has an event wait again, unless it is to be the last and would hold up the end. If something newer is said for its
+// reason by now, that is in its place already.
+func (r *eventRecorder) putBack(key eventKey, event *eventsv1.Event, last bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events[key] != nil {
+		return true
+	}
+	switch {
+	case last && r.closed:
+		return false
+	case last:
+		r.waiting = append(r.waiting, key)
+	default:
+		r.waiting = slices.Insert(r.waiting, 0, key)
+	}
+	r.events[key] = event
+	return true
 }
 
 func (r *eventRecorder) create(ctx context.Context, event *eventsv1.Event) error {
@@ -170,14 +203,17 @@ func (r *eventRecorder) create(ctx context.Context, event *eventsv1.Event) error
 	return err
 }
 
-// answered returns the HTTP status with which the API server answered the request; 0 if it did not, or only said that
-// it has no time.
-func answered(err error) int {
+// answered reports whether the API server answered the request, and not only that it has no time.
+func answered(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) {
-		return 0
-	}
-	return int(status.Status().Code)
+	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
+}
+
+// isHopeless reports whether the event itself is what was refused, or there is no place for it any more. A right that is
+// missing may be granted.
+func isHopeless(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // endAfter ends the recorder behind work that ended with err. Who has lost the leadership writes nothing more, and goes.
@@ -210,6 +246,9 @@ func (r *eventRecorder) stop() {
 func (r *eventRecorder) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		close(r.closing)
+	}
 	r.changed.Signal()
 }

@@ -28,7 +28,8 @@ import (
 type eventStore struct {
 	typedeventsv1.EventsV1Interface
 	typedeventsv1.EventInterface
-	answer func(attempt int) error
+	answer  func(attempt int) error
+	refuses string // the note of the only event that answer is for; empty: it is for each
 
 	mu       sync.Mutex
 	attempts int
@@ -43,7 +44,7 @@ func (s *eventStore) Create(ctx context.Context, event *eventsv1.Event, _ metav1
 	s.attempts++
 	attempt := s.attempts
 	s.mu.Unlock()
-	if s.answer != nil {
+	if s.answer != nil && (s.refuses == "" || s.refuses == event.Note) {
 		if err := s.answer(attempt); err != nil {
 			return nil, err
 		}
@@ -214,45 +215,85 @@ func TestLastEvents(t *testing.T) {
 	}
 }
 
-func TestRefusedEventIsNotTriedAgain(t *testing.T) {
+// A right that is missing may be granted, and what is to be told is told then.
+func TestRefusedEventIsWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(attempt int) error {
-			if attempt > 1 {
+		granted := time.Now().Add(time.Hour)
+		store := &eventStore{answer: func(int) error {
+			if time.Now().After(granted) {
 				return nil
 			}
 			return apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`))
 		}}
 		recorder, log := record(t, store)
-		say(recorder, "one")
-		synctest.Wait()
-		say(recorder, "two")
-		recorder.shutDown()
-		if want := []string{"two"}; !slices.Equal(store.notes, want) || store.attempts != 2 {
-			t.Errorf("written: %q in %d attempts, want %q in 2", store.notes, store.attempts, want)
+		for _, name := range []string{"a", "b", "c"} {
+			sayOf(recorder, name, "old")
+		}
+		time.Sleep(30 * time.Minute)
+		sayOf(recorder, "b", "new")
+		time.Sleep(30 * time.Minute)
+		if most := 80; store.attempts > most {
+			t.Errorf("%d attempts in an hour, want at most %d", store.attempts, most)
+		}
+		time.Sleep(2 * time.Minute)
+		if slices.Sort(store.notes); !slices.Equal(store.notes, []string{"new", "old", "old"}) {
+			t.Errorf("written: %q, want the last about each", store.notes)
 		}
 		if !strings.Contains(log.String(), "Cannot write events") || !strings.Contains(log.String(), `cannot create resource`) {
 			t.Errorf("the log does not say which right is missing: %s", log)
 		}
+		recorder.shutDown()
 	})
 }
 
-// What the API server fails at for ever, such as an event that a broken webhook judges, must not hold up the others.
-func TestEventAtWhichTheServerFailsIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(attempt int) error {
-			if attempt > eventTries {
-				return nil
+// What is refused for what it is, or for its namespace, will be refused again.
+func TestHopelessEventIsNotTriedAgain(t *testing.T) {
+	closing := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("being terminated"))
+	closing.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, refusal := range []error{
+		closing, apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"), apierrors.NewBadRequest("denied"),
+		apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil), apierrors.NewRequestEntityTooLargeError("no"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &eventStore{answer: func(attempt int) error {
+				if attempt > 1 {
+					return nil
+				}
+				return refusal
+			}}
+			recorder, _ := record(t, store)
+			say(recorder, "one")
+			synctest.Wait()
+			say(recorder, "two")
+			synctest.Wait()
+			if want := []string{"two"}; !slices.Equal(store.notes, want) || store.attempts != 2 {
+				t.Errorf("%v: written: %q in %d attempts, want %q in 2", refusal, store.notes, store.attempts, want)
 			}
+			recorder.shutDown()
+		})
+	}
+}
+
+// What the API server fails at, such as an event that a broken webhook judges, holds up neither the others nor the end.
+func TestEventAtWhichTheServerFailsDoesNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &eventStore{refuses: "bad", answer: func(int) error {
 			return apierrors.NewInternalError(errors.New("failed calling webhook"))
 		}}
 		recorder, _ := record(t, store)
-		say(recorder, "one")
-		synctest.Wait()
-		say(recorder, "two")
-		time.Sleep(time.Minute)
+		said := []string{"one", "bad", "two", "three"}
+		for _, note := range said {
+			sayOf(recorder, note, note)
+		}
+		time.Sleep(2 * time.Second)
+		if want := []string{"one", "two", "three"}; !slices.Equal(store.notes, want) {
+			t.Errorf("written: %q, want %q", store.notes, want)
+		}
+		time.Sleep(time.Hour)
+		began := time.Now()
 		recorder.shutDown()
-		if want := []string{"two"}; !slices.Equal(store.notes, want) || store.attempts != eventTries+1 {
-			t.Errorf("written: %q in %d attempts, want %q in %d", store.notes, store.attempts, want, eventTries+1)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the end took %v", took)
 		}
 	})
 }
@@ -260,7 +301,7 @@ func TestEventAtWhichTheServerFailsIsGivenUp(t *testing.T) {
 func TestServerWithoutTimeGetsEventsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &eventStore{answer: func(attempt int) error {
-			if attempt > 2*eventTries {
+			if attempt > 12 {
 				return nil
 			}
 			return apierrors.NewServiceUnavailable("etcd is away")
@@ -304,13 +345,13 @@ func TestLastEventOfAReasonIsWritten(t *testing.T) {
 		}}
 		recorder, _ := record(t, store)
 		say(recorder, "in a")
-		synctest.Wait() // it is being written
+		synctest.Wait() // it was to be written
 		say(recorder, "in a and b")
 		sayOf(recorder, "other", "in a")
 		say(recorder, "in a, b and c")
 		time.Sleep(time.Minute)
 		recorder.shutDown()
-		if want := []string{"in a", "in a, b and c", "in a"}; !slices.Equal(store.notes, want) {
+		if want := []string{"in a, b and c", "in a"}; !slices.Equal(store.notes, want) {
 			t.Errorf("written: %q, want %q", store.notes, want)
 		}
 	})

@@ -139,7 +139,17 @@ func TestRefusedWrites(t *testing.T) {
 		t.Errorf("got %v refused, want creating leases", refused.refused)
 	}
 	answerTo(refused, http.MethodPut, lease, 403)
-	answerTo(refused, http.MethodGet, lease, 200) // it is there, and another's
+	for range 2 { // it is there, and expired
+		answerTo(refused, http.MethodGet, lease, 500)
+		answerTo(refused, http.MethodGet, lease, 200)
+		if len(refused.refused) != 1 || refused.refused[right{"update", "leases"}] == "" {
+			t.Errorf("got %v refused, want updating leases", refused.refused)
+		}
+		answerTo(refused, http.MethodPut, lease, 403)
+	}
+	for range 2 { // it is another's
+		answerTo(refused, http.MethodGet, lease, 200)
+	}
 	if len(refused.refused) != 0 {
 		t.Errorf("got %v refused, want nothing", refused.refused)
 	}

@@ -13,7 +13,7 @@ import (
 // neededRights are the rights without which the caches are not filled, or not kept so, or nobody leads.
 var neededRights = []right{
 	{"list", "configmaps"}, {"watch", "configmaps"}, {"list", "namespaces"}, {"watch", "namespaces"},
-	{"get", "leases"}, {"create", "leases"}, {"update", "leases"},
+	readLease, {"create", "leases"}, updateLease,
 }
 
 // right is a verb and a resource, as RBAC has them.
@@ -24,6 +24,7 @@ type right struct{ verb, resource string }
 type refusals struct {
 	mu      sync.Mutex
 	refused map[right]string // by what answer
+	last    right            // what was asked for last of leases, but for reads that failed
 }
 
 func newRefusals() *refusals { return &refusals{refused: map[right]string{}} }
@@ -48,6 +49,10 @@ func (r *refusals) checks() []healthz.HealthChecker {
 func (r *refusals) note(asked right, response *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	readAgain := asked == readLease && r.last == readLease
+	if asked.resource == readLease.resource && (asked != readLease || response.StatusCode < 300) {
+		r.last = asked
+	}
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		r.refused[asked] = response.Status
@@ -58,12 +63,18 @@ func (r *refusals) note(asked right, response *http.Response) {
 		for _, verb := range spared[asked.verb] {
 			delete(r.refused, right{verb, asked.resource})
 		}
+		if readAgain {
+			delete(r.refused, updateLease)
+		}
 	}
 }
 
-// spared are the rights that are not needed when another was granted: what is watched need not be listed, a lease that can
-// be read is there, and who is not to lead reads it and does no more. Who is, updates it right after that.
-var spared = map[string][]string{"watch": {"list"}, "get": {"create", "update"}}
+// Rights on the lease. Who reads it and then does not update it is not to lead, and need not have the right to.
+var readLease, updateLease = right{"get", "leases"}, right{"update", "leases"}
+
+// spared are the rights that are not needed when another was granted: what is watched need not be listed, and a lease that
+// can be read is there.
+var spared = map[string][]string{"watch": {"list"}, "get": {"create"}}
 
 // askedFor returns which of neededRights a request needs.
 func askedFor(r *http.Request) (right, bool) {

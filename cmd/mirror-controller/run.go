@@ -104,7 +104,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 	if err != nil {
 		return err
 	}
-	election, err := opts.election.newElection(lock, watchdog)
+	election, err := opts.election.newElection(lock, watchdog, recorder.cancel)
 	if err != nil {
 		return err
 	}
