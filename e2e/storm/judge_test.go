@@ -111,9 +111,34 @@ func (s *scene) userRemoves(cm *corev1.ConfigMap) {
 
 // userReplaces has a ConfigMap be gone, and within the second there again.
 func (s *scene) userReplaces(cm *corev1.ConfigMap) {
+	s.userAway(cm)
+	s.userWrites(cm)
+}
+
+// age has all that happened have happened so much earlier.
+func (s *scene) age(by time.Duration) {
+	for _, r := range s.history.configMaps {
+		earlier(r, by)
+	}
+	for _, r := range s.history.namespaces {
+		earlier(r, by)
+	}
+	for i := range s.history.round {
+		s.history.round[i].seen = s.history.round[i].seen.Add(-by)
+	}
+	s.round.began, s.round.before = s.round.began.Add(-by), s.round.before.Add(-by)
+}
+
+func earlier[T any](r record[T], by time.Duration) {
+	for i := range r {
+		r[i].seen = r[i].seen.Add(-by)
+	}
+}
+
+// userAway has a ConfigMap be gone, to come back within the second.
+func (s *scene) userAway(cm *corev1.ConfigMap) {
 	s.users.replaced[stateOf(s.history.present()[model.KeyOf(cm)])] = true
 	s.userRemoves(cm)
-	s.userWrites(cm)
 }
 
 // controllerRemoves is remove with a line in the audit log.
@@ -242,6 +267,25 @@ func TestJudge(t *testing.T) {
 				s.userReplaces(sourceIn("other", "2"))
 				s.controllerRemoves(copied)
 			},
+		},
+		"its source is gone, and another is away": {
+			before: list(source, sourceIn("other", "2"), copied),
+			happen: func(s *scene) {
+				s.userRemoves(source)
+				s.userAway(sourceIn("other", "2"))
+				s.controllerRemoves(copied)
+				s.userWrites(sourceIn("other", "2"))
+			},
+		},
+		"its source is gone, and another was replaced long before": {
+			before: list(source, sourceIn("other", "2"), copied),
+			happen: func(s *scene) {
+				s.userReplaces(sourceIn("other", "2"))
+				s.age(time.Hour)
+				s.userRemoves(source)
+				s.controllerRemoves(copied)
+			},
+			want: "other/settings wanted it",
 		},
 
 		"an immutable copy, for nothing": {

@@ -216,8 +216,8 @@ func (j *judgement) all(key model.Key, such which) bool {
 }
 
 // steady returns a source, if there is one, that claimed the place in every moment on which the deletion may rest,
-// however the namespace was in any of them, but for moments in which the source of the copy was replaced within the
-// second. Another source that is away has no copy there that could stay.
+// however the namespace was in any of them, but for moments in which the source was replaced within the second. If it is
+// another one than that of the copy, it has no copy there that could stay: the deletion may rest on such a moment.
 func (j *judgement) steady(t transition, from time.Time) string {
 	owner, _ := instance.Ours(t.before)
 	namespaces := j.history.ofNamespace(t.key.Namespace, from).before(t.rv)
@@ -225,12 +225,24 @@ func (j *judgement) steady(t transition, from time.Time) string {
 		since := j.round.began // of the others, the cache has the last word, which may be old
 		if key == owner {
 			since = from
+		} else if j.seenAway(key, t, from) {
+			continue
 		}
 		if j.claimsAlways(j.history.of(key, since).before(t.rv), namespaces, key == owner) {
 			return key.String()
 		}
 	}
 	return ""
+}
+
+// seenAway reports whether a ConfigMap may have been away in the cache of who made the deletion.
+func (j *judgement) seenAway(key model.Key, t transition, from time.Time) bool {
+	if slices.ContainsFunc(j.fleet.incidents.between(j.round.began, t.seen), func(i incident) bool {
+		return !strings.HasPrefix(i.step.kind, requestsPrefix) && j.mayHaveDeleted(i.user, t.key)
+	}) {
+		from = j.round.began // its watch may have been far behind
+	}
+	return slices.Contains(j.history.of(key, from).before(t.rv).states(), nil)
 }
 
 // claimsAlways reports whether a source claims a namespace in each of their states.
@@ -240,7 +252,7 @@ func (j *judgement) claimsAlways(sources record[corev1.ConfigMap], namespaces re
 	}
 	var before *corev1.ConfigMap
 	for _, cm := range sources.states() {
-		if cm == nil && !(owner && j.replaced(before)) {
+		if cm == nil && !j.replaced(before) {
 			return false
 		}
 		for _, ns := range namespaces.states() {
