@@ -23,8 +23,8 @@ const fieldManager = "mirror-controller"
 // then is to be heard.
 const requestTimeout = 35 * time.Second
 
-// echoPatience is how long a target waits for the watch to show our own last write there, before it is looked
-// at again all the same. As a rule the event that shows it comes within milliseconds and is the next look.
+// echoPatience is the time between two looks at a target where the watch has not shown our own last write yet. As a rule
+// the event that shows it comes within milliseconds and is the next look.
 const echoPatience = time.Second
 
 // writer makes the calls, one for each change, all of them conditional.

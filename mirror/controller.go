@@ -105,7 +105,8 @@ type Leadership struct {
 	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
 	// leadership, and ends the writes in flight at once.
 	Begun <-chan context.Context
-	// Valid is asked right before each write; none is sent while it does not hold.
+	// Valid is asked right before each write is handed to the client, which may hold it for its throttle and send it again
+	// when the API server asks for that. None is handed over while it does not hold.
 	Valid func() bool
 	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another need not wait
 	// until Run has returned. After a loss it is not called.
