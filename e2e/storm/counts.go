@@ -23,6 +23,8 @@ type counts struct {
 	edges      int            // moments in which one copy more or less might have turned its mind
 	deletions  int            // of the controller
 	forgiven   int            // those of them that were not, or not strictly, judged
+	states     int            // other than users are known to have made
+	doubtful   int            // those of them that users may have made all the same, which are not judged
 	idleAsks   int
 	rounds     int
 	slowest    time.Duration
@@ -69,6 +71,16 @@ func (c *counts) deletion(excused bool) {
 	})
 }
 
+// state counts a state that users are not known to have made. doubtful says whether they may have.
+func (c *counts) state(doubtful bool) {
+	c.in(func() {
+		c.states++
+		if doubtful {
+			c.doubtful++
+		}
+	})
+}
+
 // print writes a summary.
 func (c *counts) print(w io.Writer) {
 	c.mu.Lock()
@@ -87,7 +99,8 @@ func (c *counts) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d, at the edge: %d\n",
 		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes, c.edges)
-	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d\n", c.deletions, c.forgiven)
+	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d; states that users are not known to have made: %d, of them not judged, for they may have: %d\n",
+		c.deletions, c.forgiven, c.states, c.doubtful)
 }
 
 func sum(m map[string]int) int {

@@ -59,7 +59,14 @@ func (s *storm) newJudgement() *judgement {
 // judgeTransitions finds out which transitions the controller made, and what was wrong with them.
 func (j *judgement) judgeTransitions() {
 	for _, t := range j.transitions {
-		if onStage(t.key) && !model.Reserved(t.key.Name) && !j.byUser(t) {
+		if !onStage(t.key) || model.Reserved(t.key.Name) {
+			continue
+		}
+		byUser := j.byUser(t)
+		if doubtful := byUser && j.mayBeUsers(t); doubtful || !byUser {
+			j.counts.state(doubtful)
+		}
+		if !byUser {
 			j.controllers = append(j.controllers, t)
 		}
 	}
@@ -103,7 +110,7 @@ func (j *judgement) byUser(t transition) bool {
 	j.users.mu.Lock()
 	defer j.users.mu.Unlock()
 	switch {
-	case j.users.unsure[t.key] || t.gap && j.users.touched[t.key]:
+	case j.users.doubtful(t):
 		return true
 	case t.after != nil:
 		return j.users.wrote[t.after.ResourceVersion] || t.appeared() && madeBy(t.after, user)
@@ -111,13 +118,23 @@ func (j *judgement) byUser(t transition) bool {
 	return t.before.DeletionTimestamp != nil // somebody took the last finalizer away
 }
 
+// doubtful reports whether it cannot be known that no user made the transition. The mutex is held.
+func (u *users) doubtful(t transition) bool { return u.unsure[t.key] || t.gap && u.touched[t.key] }
+
+// mayBeUsers reports whether a transition that counts as made by a user is not known to be.
+func (j *judgement) mayBeUsers(t transition) bool {
+	j.users.mu.Lock()
+	defer j.users.mu.Unlock()
+	known := t.after != nil && j.users.wrote[t.after.ResourceVersion]
+	return !known && j.users.doubtful(t)
+}
+
 // endedByUser is byUser for a deletion. The audit log tells how many of them the controller made.
 func (j *judgement) endedByUser(t transition) bool {
 	j.users.mu.Lock()
-	unsure, touched := j.users.unsure[t.key], j.users.touched[t.key]
-	deleted := j.users.deleted[stateOf(t.before)]
+	doubtful, deleted := j.users.doubtful(t), j.users.deleted[stateOf(t.before)]
 	j.users.mu.Unlock()
-	if unsure || t.gap && touched || t.before.DeletionTimestamp != nil {
+	if doubtful || t.before.DeletionTimestamp != nil {
 		return true
 	}
 	endings, torn := 0, false
