@@ -61,13 +61,15 @@ type history struct {
 	namespaces map[string]record[corev1.Namespace]
 	// By UID: what an object has been. An object that is gone is forgotten.
 	lostLabel, pristine map[types.UID]bool
+	// By key: the last object there was immutable, and not pristine. What is made in its place has its metadata.
+	worn map[model.Key]bool
 }
 
 func newHistory() *history {
 	return &history{
 		changed: make(chan struct{}), seen: map[string]string{},
 		configMaps: map[model.Key]record[corev1.ConfigMap]{}, namespaces: map[string]record[corev1.Namespace]{},
-		lostLabel: map[types.UID]bool{}, pristine: map[types.UID]bool{},
+		lostLabel: map[types.UID]bool{}, pristine: map[types.UID]bool{}, worn: map[model.Key]bool{},
 	}
 }
 
@@ -132,6 +134,7 @@ func (h *history) takeConfigMap(key model.Key, object metav1.Object, rv string, 
 func (h *history) step(t transition) {
 	t.seen = time.Now()
 	if t.after == nil {
+		h.worn[t.key] = immutable(t.before) && !h.pristine[t.before.UID]
 		delete(h.lostLabel, t.before.UID)
 		delete(h.pristine, t.before.UID)
 	}
@@ -152,7 +155,7 @@ func digest(cm *corev1.ConfigMap) string {
 // describe takes down what the object has been.
 func (h *history) describe(before, cm *corev1.ConfigMap) {
 	if before == nil {
-		h.pristine[cm.UID] = madeBy(cm, model.Controller)
+		h.pristine[cm.UID] = madeBy(cm, model.Controller) && !h.worn[model.KeyOf(cm)]
 	}
 	switch {
 	case !ours(cm):

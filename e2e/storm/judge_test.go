@@ -449,6 +449,42 @@ func TestJudge(t *testing.T) {
 
 func list(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
 
+// TestPristine: what the controller makes in the place of an immutable object has the metadata of that.
+func TestPristine(t *testing.T) {
+	made := func(cm *corev1.ConfigMap) *corev1.ConfigMap {
+		cm = cm.DeepCopy()
+		cm.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: model.Controller}}
+		return cm
+	}
+	copied := made(copyIn("team-a", "1"))
+	adoptable := annotated(settingsIn("team-a", "mine"), model.AdoptAnnotation, "true")
+	for name, c := range map[string]struct {
+		before *corev1.ConfigMap
+		want   bool
+	}{
+		"anew":                              {nil, true},
+		"of a copy":                         {copied, true},
+		"of an immutable copy":              {frozenUp(copied), true},
+		"of what was foreign":               {adoptable, true},
+		"of what was foreign and immutable": {frozenUp(adoptable), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			if c.before != nil {
+				s.write(c.before)
+				s.remove(c.before)
+			}
+			for range 2 { // the second in the place of the first
+				s.write(frozenUp(copied))
+				if got := s.history.pristine[copied.UID]; got != c.want {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+				s.remove(copied)
+			}
+		})
+	}
+}
+
 // TestUnseen has a gap in the history of a foreign object, which users touched before it.
 func TestUnseen(t *testing.T) {
 	foreign := settingsIn("team-a", "mine", model.Label, model.CopyMark)

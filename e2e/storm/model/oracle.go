@@ -24,8 +24,8 @@ type Past struct {
 	// LostLabel reports whether the object was last seen with our label when it was a copy, and has been one since:
 	// the controller's watch has shown it go.
 	LostLabel func(types.UID) bool
-	// Pristine reports whether the object was made by the controller and has been ours ever since, so that what is
-	// on it from a source has been noted on it.
+	// Pristine reports whether the object was made by the controller, not in the place of one with metadata of others, and
+	// has been ours ever since, so that what is on it from a source has been noted on it.
 	Pristine func(types.UID) bool
 	// Unattended is set if there was a moment without a leader: a copy that lost its label then may count as released.
 	Unattended bool
