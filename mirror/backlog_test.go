@@ -216,12 +216,36 @@ func TestBacklogBusyTargetsInARound(t *testing.T) {
 	if more {
 		t.Error("got more while the only one left is busy, want nothing more at once")
 	}
+	if kept := b.names["s"].targets; kept != nil {
+		t.Errorf("got %q kept of a round that is over, want nothing", kept)
+	}
 	if due, _ := b.done("s", "b"); !due {
 		t.Error("got b not due after the round passed it over, want it due")
 	}
 	again, _ := b.take("s", 10, list)
 	wantJobs(t, "after b was done", again, "b")
 	finish(b, "s", append(round, again...))
+	wantEmpty(t, b)
+}
+
+// TestBacklogRoundPassesOverWhatIsMarked: a target that the round comes to before its mark is taken keeps the mark, and
+// is handed out once.
+func TestBacklogRoundPassesOverWhatIsMarked(t *testing.T) {
+	b := newBacklog()
+	list, _ := listing("a", "b", "c", "d", "e")
+	for _, namespace := range []string{"e", "d", "c", "a"} {
+		b.mark("s", namespace, mark{vanished: true})
+	}
+	b.markAll("s")
+	first, _ := b.take("s", 4, list)
+	wantJobs(t, "three marked, and one of the round", first, "e", "d", "c", "b")
+	finish(b, "s", first)
+	second, _ := b.take("s", 4, list)
+	wantJobs(t, "the one that is still marked, and the round", second, "a", "c", "d", "e")
+	if !second[0].vanished || second[0].round {
+		t.Errorf("got %+v, want the target with its mark", second[0])
+	}
+	finish(b, "s", second)
 	wantEmpty(t, b)
 }
 
@@ -616,6 +640,23 @@ func TestBacklogIdle(t *testing.T) {
 	want("after a round", true)
 	b.take("s", 2, list)
 	want("after nothing was taken", true)
+}
+
+// TestBacklogIsNotIdleWhileTheRoundIsListed ends the last job of the name at that moment.
+func TestBacklogIsNotIdleWhileTheRoundIsListed(t *testing.T) {
+	b := newBacklog()
+	b.mark("s", "a", mark{})
+	b.take("s", 10, noList)
+	b.markAll("s")
+	jobs, _ := b.take("s", 10, func() []string {
+		if due, idle := b.done("s", "a"); due || idle {
+			t.Errorf("a done: got due %v, idle %v, want false, false", due, idle)
+		}
+		return []string{"a", "b"}
+	})
+	wantJobs(t, "the round", jobs, "a", "b")
+	finish(b, "s", jobs)
+	wantEmpty(t, b)
 }
 
 // TestBacklogUnderConcurrency runs the backlog as the controller does, with events, slices and jobs all at the

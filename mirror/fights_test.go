@@ -54,6 +54,10 @@ func TestC36FightIsOver(t *testing.T) {
 		if f.calmIn(at) != 0 {
 			t.Error("it is not over")
 		}
+		f.sweep()
+		if len(f.at) != 1 {
+			t.Error("it is forgotten before it was left in peace for longer than that")
+		}
 		time.Sleep(time.Nanosecond)
 		f.sweep()
 		if len(f.at) != 0 {
@@ -151,7 +155,12 @@ func TestWhatIsNewIsSoonForgotten(t *testing.T) {
 		f := newFights()
 		f.wrote(inA, "blue", false)
 		f.wrote(inB, "blue", true)
-		time.Sleep(fresh + time.Nanosecond)
+		time.Sleep(fresh)
+		f.sweep()
+		if len(f.at) != 2 {
+			t.Errorf("got %v left while it is fresh, want both", f.at)
+		}
+		time.Sleep(time.Nanosecond)
 		f.sweep()
 		if len(f.at) != 1 || f.at[inB] == nil {
 			t.Errorf("got %v left, want the repair alone", f.at)

@@ -490,3 +490,54 @@ func TestActionsOfEvents(t *testing.T) {
 		t.Errorf("got actions %q of reason Foreign, want two that differ", actions)
 	}
 }
+
+// TestLedgerOutdates what was in line with a source only if its content is another one.
+func TestLedgerOutdates(t *testing.T) {
+	d := newDesk()
+	d.has(sourceCM("platform", "settings"))
+	d.notes(outcomeSynced, "team-a", "team-b")
+	d.notes(outcomeForeign, "team-c")
+	for _, step := range []struct {
+		source          *corev1.ConfigMap
+		synced, pending int
+	}{
+		{sourceCM("platform", "settings", annotation("note", "does not travel")), 2, 0},
+		{sourceCM("platform", "settings", data("key", "new")), 0, 2},
+	} {
+		d.has(step.source)
+		if synced, pending := d.copies(outcomeSynced), d.copies(outcomePending); synced != step.synced || pending != step.pending {
+			t.Errorf("got %d in line and %d pending, want %d and %d", synced, pending, step.synced, step.pending)
+		}
+		if got := d.pending(sourceKey); got != (step.pending > 0) {
+			t.Errorf("got the source pending %v, want %v", got, step.pending > 0)
+		}
+	}
+}
+
+func TestLedgerExpectsWhereNothingIsKnown(t *testing.T) {
+	d := newDesk()
+	d.expect(sourceKey, "team-a") // there is no such source
+	if d.pending(sourceKey) || d.copies(outcomePending) > 0 {
+		t.Error("got something pending without a source")
+	}
+	d.has(sourceCM("platform", "settings"))
+	d.notes(outcomeForeign, "team-a")
+	d.expect(sourceKey, "team-a")
+	if d.pending(sourceKey) || d.copies(outcomeForeign) != 1 {
+		t.Error("got a copy expected where something else is known")
+	}
+	for range 2 {
+		d.expect(sourceKey, "team-b")
+		if !d.pending(sourceKey) || d.copies(outcomePending) != 1 {
+			t.Errorf("got %d pending, want 1", d.copies(outcomePending))
+		}
+	}
+}
+
+func TestLedgerCountsInvalidSources(t *testing.T) {
+	d := newDesk()
+	d.has(sourceCM("platform", "settings", annotation(PrefixAnnotation, "Team")), sourceCM("base", "settings"), sourceCM("team-a", "settings"))
+	if sources, invalid := d.sources(), d.invalidSources(); sources != 3 || invalid != 1 {
+		t.Errorf("got %d sources, %d of them invalid, want 3 and 1", sources, invalid)
+	}
+}

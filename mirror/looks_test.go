@@ -178,6 +178,23 @@ func TestC15LookAtASourceThatIsCreatedAnew(t *testing.T) {
 	})
 }
 
+// TestC15LookAtASourceThatIsDeletedAgain while the watch is silent: the second begins with that deletion, not with the
+// first one.
+func TestC15LookAtASourceThatIsDeletedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *script, l *looks) {
+		l.vanished(sourceKey)
+		wantLook(t, "right after", l, s, "", nil, time.Second, 1)
+		time.Sleep(time.Second)
+		s.cm = sourceCM("platform", "settings")
+		wantLook(t, "created anew", l, s, "", nil, time.Second, 2)
+		time.Sleep(time.Second)
+		s.cm = nil
+		wantLook(t, "deleted again", l, s, "", nil, time.Second, 3)
+		time.Sleep(time.Second)
+		wantLook(t, "a second later", l, s, "", nil, 0, 4)
+	})
+}
+
 func TestC16LookAtASourceThatIsBeingDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *script, l *looks) {
 		s.cm = sourceCM("platform", "settings", deleting)
@@ -628,6 +645,17 @@ func TestSweepLeavesALookThatIsWaitedForAlone(t *testing.T) {
 		wantLook(t, "first", l, s, "", nil, time.Second, 1)
 		l.sweep()
 		wantLook(t, "after a sweep", l, s, "", nil, time.Second, 1)
+	})
+	bubble(t, func(t *testing.T, s *script, l *looks) {
+		s.cm = sourceCM("platform", "settings") // at 7
+		for range 4 {
+			_, wait, _ := l.source(t.Context(), testRules(), sourceKey, "6")
+			time.Sleep(wait)
+		}
+		wantLook(t, "behind for long", l, s, "6", nil, 16*time.Second, 5)
+		time.Sleep(10 * time.Second)
+		l.sweep()
+		wantLook(t, "after a sweep", l, s, "6", nil, 6*time.Second, 5)
 	})
 }
 

@@ -180,7 +180,7 @@ func (p Percent) exceeded(part, whole int) bool {
 	return p < 100 && part > pruneFree && part*100 >= int(p)*whole
 }
 
-func (p *Percent) String() string { return strconv.Itoa(int(*p)) + "%" }
+func (p Percent) String() string { return strconv.Itoa(int(p)) + "%" }
 
 // Type names the kind of value in the help.
 func (p *Percent) Type() string { return "percent" }

@@ -152,6 +152,7 @@ func TestValidateAcceptsWhatIsRight(t *testing.T) {
 			o.CopyAnnotations = o.CopyLabels
 		},
 		"never a resync":      func(o *Options) { o.ResyncPeriod = 0 },
+		"the shortest period": func(o *Options) { o.ResyncPeriod = minResyncPeriod },
 		"one after another":   func(o *Options) { o.ConcurrentSources, o.ConcurrentWrites = 1, 1 },
 		"repeated by oneself": func(o *Options) { o.NamespacePrefixes = []string{"team-", "team-"} },
 	} {
