@@ -1,6 +1,6 @@
 package mirror
 
-// Faults that reviews and mutation found, one test for each.
+// Faults that reviews, mutation and the storm found, one test for each.
 
 import (
 	"errors"
@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -255,5 +257,40 @@ func TestMendedKnownProblemIsToldAgainWhileAnotherRemains(t *testing.T) {
 	d.notes(outcomeForeign, "a")
 	if got := d.statementsOf("settings"); len(got) > 0 {
 		t.Errorf("C11: got %q said again, want nothing", got)
+	}
+}
+
+// a copy without label, of a frozen source, at a target that another source claims, is not put right when its source is
+// mended, but after the resync period.
+func TestMendedFrozenCopyWithoutLabelIsInTheWay(t *testing.T) {
+	r := testRules()
+	frozen, mended := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier in (")), sourceCM("platform", "settings")
+	mended.ResourceVersion = "2"
+	lost := copyCM(r, mended, "team-a")
+	delete(lost.Labels, r.label)
+	client := fake.NewClientset(lost)
+	c := newTeamController(t, client)
+	c.active.Store(true)
+	has(t, c, frozen, sourceCM("shared", "settings"))
+	if err := c.namespaces.GetIndexer().Add(namespace("team-a")); err != nil {
+		t.Fatal(err)
+	}
+	look := func() {
+		c.reconcile(t.Context(), t.Context(), "settings")
+		c.writes.Wait()
+	}
+	for range 2 * rampTries {
+		c.mark("settings", "team-a", mark{}) // as when the time of the next try has come
+		look()
+	}
+	has(t, c, mended)
+	c.markAll("settings")
+	look()
+	got, err := client.CoreV1().ConfigMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Labels[r.label] != CopyValue {
+		t.Errorf("got labels %v, want it put right at once", got.Labels)
 	}
 }

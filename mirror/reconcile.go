@@ -159,7 +159,11 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	}
 	t.have, t.vanished = live, false
 	res := c.write(ctx, term, v, t, c.rules.decide(v, t))
-	if res.change.op == opNone && res.outcome != outcomeNone && res.outcome != outcomeSynced && !c.rules.seen(live) {
+	switch {
+	case res.change.op != opNone || c.rules.seen(live):
+	case res.outcome == outcomeFrozen:
+		res.trouble = behind // an event about its source ends that, and then it has to be looked at
+	case res.outcome != outcomeNone && res.outcome != outcomeSynced:
 		res.trouble = obstructed // no event will tell of its end
 	}
 	return res
