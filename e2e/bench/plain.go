@@ -46,6 +46,7 @@ type order struct {
 	Names, Namespaces []string
 	Payload           int
 	Version           string
+	Watch             bool // watch what is written, meanwhile
 }
 
 // Ops of an order.
@@ -172,6 +173,10 @@ func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Wri
 		if err := orders.Decode(&o); err != nil {
 			return fmt.Errorf("no more orders: %w", err)
 		}
+		stop, err := p.watch(ctx, o)
+		if err != nil {
+			return err
+		}
 		if err := answers.Encode(""); err != nil {
 			return err
 		}
@@ -186,7 +191,30 @@ func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Wri
 		if err := answers.Encode(problem); err != nil {
 			return err
 		}
+		time.AfterFunc(2*tail, stop) // when what the last write takes has been counted
 	}
+}
+
+// watch begins a watch like the controller's on what is written, if the order asks for it. What it shows is taken in, and
+// nothing else is done with it.
+func (p *plainWriter) watch(ctx context.Context, o order) (stop func(), err error) {
+	if !o.Watch {
+		return func() {}, nil
+	}
+	maps := p.client.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: plainSelector, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	w, err := maps.Watch(ctx, metav1.ListOptions{LabelSelector: plainSelector, ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for range w.ResultChan() {
+		}
+	}()
+	return w.Stop, nil
 }
 
 func firstLine(err error) string {

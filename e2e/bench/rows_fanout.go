@@ -18,6 +18,9 @@ type fanOut struct {
 	// cpu is the CPU time that a created copy takes in the program that makes it, cpuAll in that program, the API
 	// server and etcd; nil: not asked for.
 	cpu, cpuAll *row
+	// watching is the time to create against that of a plain program that watches what it writes, as whoever heals must;
+	// nil: not asked for.
+	watching *row
 }
 
 // phase is a change of the source, and what it costs to have it in all copies.
@@ -50,6 +53,7 @@ func newLarge(s sizes) group {
 	f.phases[1].time.bar = 0 // for information
 	f.cpu = &row{figure: "CPU a write", unit: asCPU, bar: 2.5}
 	f.cpuAll = &row{figure: "CPU a write, with API server and etcd", unit: asCPU}
+	f.watching = &row{figure: f.phases[0].time.figure + ", against a plain program that watches", unit: asTime}
 	return f
 }
 
@@ -68,7 +72,7 @@ func (f *fanOut) rows() []*row {
 		times, requests = append(times, p.time), append(requests, p.requests)
 	}
 	if f.cpu != nil {
-		times = append(times, f.cpu, f.cpuAll)
+		times = append(times, f.cpu, f.cpuAll, f.watching)
 	}
 	return append(times, requests...)
 }
@@ -84,10 +88,14 @@ func (f *fanOut) measure(ctx context.Context, b *bench) error {
 	return b.with(ctx, b.pool.prefixes(f.targets), func(c *controller) error {
 		for i := range f.rounds {
 			name := fmt.Sprintf("fan-out-%d", i)
-			err := alternately(i,
+			sides := []func() error{
 				func() error { return f.ours(ctx, b, c, name) },
-				func() error { return f.limit(ctx, b, name, namespaces) })
-			if err != nil {
+				func() error { return f.limit(ctx, b, name, namespaces, false) },
+			}
+			if f.watching != nil {
+				sides = append(sides, func() error { return f.limit(ctx, b, name, namespaces, true) })
+			}
+			if err := alternately(i, sides...); err != nil {
 				return err
 			}
 		}
@@ -95,13 +103,12 @@ func (f *fanOut) measure(ctx context.Context, b *bench) error {
 	})
 }
 
-// alternately runs both functions, the second first in every other round.
-func alternately(round int, ours, limit func() error) error {
-	order := []func() error{ours, limit}
+// alternately runs the functions, the last first in every other round.
+func alternately(round int, sides ...func() error) error {
 	if round%2 == 1 {
-		slices.Reverse(order)
+		slices.Reverse(sides)
 	}
-	for _, f := range order {
+	for _, f := range sides {
 		if err := f(); err != nil {
 			return err
 		}
@@ -145,6 +152,9 @@ func (f *fanOut) ours(ctx context.Context, b *bench, c *controller, name string)
 			})
 			if err == nil {
 				f.enter(p, u, func(r *row) *[]float64 { return &r.ours })
+				if p.op == opCreate && f.watching != nil {
+					f.watching.ours = append(f.watching.ours, u.took.Seconds())
+				}
 			}
 			return err
 		})
@@ -167,20 +177,24 @@ func (f *fanOut) change(ctx context.Context, b *bench, name string, p *phase) (e
 	return err
 }
 
-// limit is a round of the plain program.
-func (f *fanOut) limit(ctx context.Context, b *bench, name string, namespaces []string) error {
+// limit is a round of the plain program, which watches besides, or not.
+func (f *fanOut) limit(ctx context.Context, b *bench, name string, namespaces []string, watching bool) error {
 	w, err := b.watch(ctx, plainSelector)
 	if err != nil {
 		return err
 	}
 	defer w.stop()
 	for _, p := range f.phases {
-		o := order{Op: p.op, Names: []string{name}, Namespaces: namespaces, Payload: f.payload, Version: p.version}
+		o := order{Op: p.op, Names: []string{name}, Namespaces: namespaces, Payload: f.payload, Version: p.version, Watch: watching}
 		u, err := b.limit(ctx, w, o)
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("%s: %w", p.op, err)
+		case !watching:
+			f.enter(p, u, func(r *row) *[]float64 { return &r.limit })
+		case p.op == opCreate:
+			f.watching.limit = append(f.watching.limit, u.took.Seconds())
 		}
-		f.enter(p, u, func(r *row) *[]float64 { return &r.limit })
 	}
 	return nil
 }
