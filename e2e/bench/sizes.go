@@ -41,8 +41,8 @@ type options struct {
 
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
 var fullSizes = map[string]string{
-	"few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "7",
-	"more-heal": "5000", "settle": "10s", "idle": "2m",
+	"rounds": "21", "few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "7", "crowd": "200",
+	"more-heal": "5000", "more-fresh": "500", "settle": "10s", "idle": "2m",
 }
 
 // parse reads the flags. -full stands for all of fullSizes that are not given.
@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
 	fs.StringVar(&o.out, "out", "e2e/bench/out", "folder for the table and the plot")
-	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes some fifty minutes")
+	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes some sixty minutes")
 	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
 	o.sizes.bind(fs)
 	if err := fs.Parse(args); err != nil {
@@ -85,21 +85,21 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.rounds, "rounds", 7, "interleaved `rounds` of a comparison")
 	fs.IntVar(&s.few, "few", 3, "interleaved `rounds` of the comparisons that move the most objects")
 	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
-	fs.IntVar(&s.large, "large", 3000, "target `namespaces` of a large fan-out")
-	fs.IntVar(&s.sources, "sources", 40, "`sources` of a cold start, each to -targets namespaces")
-	fs.IntVar(&s.standing, "standing", 50, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
+	fs.IntVar(&s.large, "large", 2000, "target `namespaces` of a large fan-out")
+	fs.IntVar(&s.sources, "sources", 25, "`sources` of a cold start, each to -targets namespaces")
+	fs.IntVar(&s.standing, "standing", 30, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
 	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -sources and of -standing")
 	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of healed copies")
-	fs.IntVar(&s.crowd, "crowd", 200, "`sources` that a new namespace gets copies of")
+	fs.IntVar(&s.crowd, "crowd", 100, "`sources` that a new namespace gets copies of")
 	fs.IntVar(&s.payload, "payload", 1024, "`bytes` of data of a source")
 	fs.IntVar(&s.fat, "fat", 10240, "`bytes` of data of a source in the rows about memory and payload")
 	fs.IntVar(&s.thin, "thin", 100, "`bytes` of data of the sources that these are compared with")
 	fs.IntVar(&s.starts, "starts", 1, "`rounds` of the rows about memory, each with processes of its own")
 	fs.IntVar(&s.heals, "heals", 500, "`number` of healed copies, and half that of created ones, of which a figure of CPU is the mean")
 	fs.IntVar(&s.moreHeal, "more-heal", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a heal is measured, against %d", smallTargets))
-	fs.IntVar(&s.moreFresh, "more-fresh", 500, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
+	fs.IntVar(&s.moreFresh, "more-fresh", 300, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
 	fs.DurationVar(&s.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
-	fs.DurationVar(&s.idle, "idle", 30*time.Second, "how `long` an idle controller is watched")
+	fs.DurationVar(&s.idle, "idle", 20*time.Second, "how `long` an idle controller is watched")
 }
 
 // asked returns those of the rows that -run matches.
