@@ -268,14 +268,9 @@ func TestJudge(t *testing.T) {
 				s.controllerRemoves(copied)
 			},
 		},
-		"its source is gone, and another is away": {
-			before: list(source, sourceIn("other", "2"), copied),
-			happen: func(s *scene) {
-				s.userRemoves(source)
-				s.userAway(sourceIn("other", "2"))
-				s.controllerRemoves(copied)
-				s.userWrites(sourceIn("other", "2"))
-			},
+		"its source is away, for less than the second": {
+			happen: func(s *scene) { s.userAway(source); s.controllerRemoves(copied); s.userWrites(source) },
+			want:   "home/settings wanted it",
 		},
 		"its source is gone, and another was replaced long before": {
 			before: list(source, sourceIn("other", "2"), copied),
@@ -286,6 +281,16 @@ func TestJudge(t *testing.T) {
 				s.controllerRemoves(copied)
 			},
 			want: "other/settings wanted it",
+		},
+		"the same, by one whose watch was silent": {
+			before: list(source, sourceIn("other", "2"), copied),
+			happen: func(s *scene) {
+				s.fleet.incidents.list = []*incident{{step: newStep("hold-configmaps", "0"), began: time.Now(), ended: time.Now()}}
+				s.userReplaces(sourceIn("other", "2"))
+				s.age(time.Hour)
+				s.userRemoves(source)
+				s.controllerRemoves(copied)
+			},
 		},
 
 		"an immutable copy, for nothing": {
@@ -448,6 +453,36 @@ func TestJudge(t *testing.T) {
 }
 
 func list(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
+
+// TestDoubtIsCounted: where users may have been at work, nothing is judged, and the summary says so.
+func TestDoubtIsCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		happen           func(*scene)
+		states, doubtful int
+	}{
+		"the controller's": {func(s *scene) { s.write(copyIn("team-a", "2")) }, 1, 0},
+		"a user's":         {func(s *scene) { s.userWrites(copyIn("team-a", "2")) }, 0, 0},
+		"perhaps a user's": {func(s *scene) {
+			s.write(copyIn("team-a", "2"))
+			s.users.unsure[model.Key{Namespace: "team-a", Name: "settings"}] = true
+		}, 1, 1},
+		"a user's, beside one in doubt": {func(s *scene) {
+			s.userWrites(copyIn("team-a", "2"))
+			s.users.unsure[model.Key{Namespace: "team-a", Name: "settings"}] = true
+		}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			s.userWrites(copyIn("team-a", "1"))
+			s.begin(t)
+			c.happen(s)
+			s.problems()
+			if s.counts.states != c.states || s.counts.doubtful != c.doubtful {
+				t.Errorf("got %d, %d of them in doubt, want %d and %d", s.counts.states, s.counts.doubtful, c.states, c.doubtful)
+			}
+		})
+	}
+}
 
 // TestPristine: what the controller makes in the place of an immutable object has the metadata of that.
 func TestPristine(t *testing.T) {

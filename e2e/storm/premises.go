@@ -247,7 +247,7 @@ func (j *judgement) seenAway(key model.Key, t transition, from time.Time) bool {
 
 // claimsAlways reports whether a source claims a namespace in each of their states.
 func (j *judgement) claimsAlways(sources record[corev1.ConfigMap], namespaces record[corev1.Namespace], owner bool) bool {
-	if sources.torn() || namespaces.torn() || sources.last() == nil {
+	if sources.torn() || namespaces.torn() {
 		return false
 	}
 	var before *corev1.ConfigMap
