@@ -811,6 +811,26 @@ func TestQuietness(t *testing.T) {
 	}
 }
 
+// TestQuietnessBegins has a write judged whose line in the audit log comes behind the mark.
+func TestQuietnessBegins(t *testing.T) {
+	began := time.Unix(100, 0)
+	for name, c := range map[string]struct {
+		received          time.Time
+		early, disturbing bool
+	}{
+		"asked for before": {received: began.Add(-time.Millisecond), early: true},
+		"asked for within": {received: began, disturbing: true},
+	} {
+		e := cluster.Event{Verb: "create", Received: c.received}
+		e.Object.Resource, e.Object.Namespace, e.Object.Name, e.Response.Code = "configmaps", "team-a", "settings", 201
+		q := &quietness{began: began, window: time.Second, asked: map[string]int{}}
+		q.count(e)
+		if q.early != c.early || len(q.errs) > 0 != c.disturbing {
+			t.Errorf("%s: early %t, errors %v", name, q.early, q.errs)
+		}
+	}
+}
+
 func TestRecord(t *testing.T) {
 	var r record[int]
 	one, two := 1, 2

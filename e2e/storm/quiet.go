@@ -26,15 +26,15 @@ func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
 		if err != nil {
 			return err
 		}
+		began := time.Now()
 		mark, err := s.cluster.Audit().Mark()
 		if err != nil {
 			return err
 		}
-		began := time.Now()
 		if err := sleep(ctx, window); err != nil {
 			return err
 		}
-		again, err := s.disturbance(mark, verdicts, time.Since(began))
+		again, err := s.disturbance(mark, verdicts, began)
 		if err != nil {
 			return err
 		}
@@ -120,28 +120,27 @@ func sameSum(sums map[string]string, source, sum string) error {
 // errDisturbed is the error of a time of quiet that was none.
 var errDisturbed = errors.New("it was not quiet")
 
-// disturbance judges what the controller asked for since the mark, in a window that long. again is set if the time of
-// quiet has to begin anew.
-func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, window time.Duration) (again bool, err error) {
+// disturbance judges what the controller asked for since the mark, which was made when the time of quiet began. again
+// is set if that has to begin anew.
+func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, began time.Time) (again bool, err error) {
 	events, _, err := s.cluster.Audit().Since(mark)
 	if err != nil {
 		return false, err
 	}
-	q := &quietness{window: window, open: s.openPlaces(verdicts), asked: map[string]int{}}
+	q := &quietness{began: began, window: time.Since(began), open: s.openPlaces(verdicts), asked: map[string]int{}}
+	if until := s.round.healed.Add(late); until.After(began) {
+		q.began = until
+	}
 	for _, e := range events {
-		switch {
-		case !s.fleet.isOurs(e.User.Username):
-		case isWrite(e) && e.Object.Resource == "configmaps" && e.Received.Before(s.round.healed.Add(late)):
-			again = true
-		default:
+		if s.fleet.isOurs(e.User.Username) {
 			q.count(e)
 		}
 	}
 	s.counts.idle(q.idle)
 	if len(q.errs) > 0 {
-		return again, fmt.Errorf("%w: %w", errDisturbed, errors.Join(q.errs...))
+		return q.early, fmt.Errorf("%w: %w", errDisturbed, errors.Join(q.errs...))
 	}
-	return again, nil
+	return q.early, nil
 }
 
 // openPlaces returns the places to which there may be requests in the time of quiet, and how many may change something.
@@ -164,15 +163,22 @@ func (s *storm) openPlaces(verdicts []model.Verdict) map[model.Key]int {
 
 // quietness is the judgement on a time of quiet.
 type quietness struct {
+	began  time.Time
 	window time.Duration
 	open   map[model.Key]int // see openPlaces
 	asked  map[string]int    // requests, by whose they are and about what
 	idle   int               // requests about ConfigMaps that had no effect
+	early  bool              // a ConfigMap was written by a request from before it began
 	errs   []error
 }
 
-// count takes in a request.
+// count takes in a request. The audit log gets its line when it is answered, which can be after a watch has shown what
+// it did: so there are lines behind the mark of writes that are older.
 func (q *quietness) count(e cluster.Event) {
+	if isWrite(e) && e.Object.Resource == "configmaps" && e.Received.Before(q.began) {
+		q.early = true
+		return
+	}
 	key := model.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 	changes, open := q.open[key]
 	what, most := e.Verb, 0
