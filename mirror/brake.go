@@ -49,7 +49,7 @@ func (c *Controller) strangers() (strangers []*corev1.ConfigMap, copies int) {
 		}
 		v := c.view(cm.Name)
 		v.prunable = func(*corev1.ConfigMap) bool { return true }
-		if c.rules.decide(v, c.target(cm.Name, job{namespace: cm.Namespace})).byFlags() {
+		if c.rules.decide(v, c.target(cm.Name, job{namespace: cm.Namespace})).byFlags {
 			strangers = append(strangers, cm)
 		}
 	}

@@ -140,7 +140,7 @@ func TestC17StrangersUpToTheLimitGo(t *testing.T) {
 				return c.rules.decide(c.view("settings"), c.target("settings", job{namespace: namespace}))
 			}
 			for _, cm := range strangers {
-				if got := decided(cm.Namespace); !got.byFlags() {
+				if got := decided(cm.Namespace); !got.byFlags {
 					t.Errorf("%s: got %v, want it deleted because of the flags", cm.Namespace, got.op)
 				}
 			}

@@ -468,7 +468,7 @@ func TestC42StripNeverChangesTheDecision(t *testing.T) {
 				want := r.decide(v, target{namespace: ns.Name, object: ns, have: have})
 				got := r.decide(v, target{namespace: ns.Name, object: ns, have: stripped})
 				ops[want.op]++
-				if got.op != want.op || got.outcome != want.outcome || got.premise != want.premise || got.source != want.source || got.owner != want.owner {
+				if got.op != want.op || got.outcome != want.outcome || got.premise != want.premise || got.byFlags != want.byFlags || got.source != want.source || got.owner != want.owner {
 					t.Errorf("%s, %s: got %v, %v, %+v from the cache, want %v, %v, %+v",
 						name, viewName, got.op, got.outcome, got.premise, want.op, want.outcome, want.premise)
 				}

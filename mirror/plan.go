@@ -85,12 +85,11 @@ type change struct {
 	owner cache.ObjectName
 	// premise is what to ask for live before a deletion.
 	premise premise
+	// byFlags is set if a copy is to be deleted because of the flags alone: its source is there and asks for it.
+	byFlags bool
 	// outcome is how the winner, or else the owner, stands there if nothing is to be done.
 	outcome outcome
 }
-
-// byFlags reports whether a copy is to be deleted because of the flags alone: its source is there and asks for it.
-func (c change) byFlags() bool { return c.op == opDelete && c.premise == (premise{}) }
 
 // plan returns what is to be done at each target to bring it in line with the sources of the name, in the
 // order of the targets. It does no I/O and modifies none of its arguments.
@@ -195,6 +194,8 @@ func (r *rules) decideForeign(c change, t target) change {
 //	there                              | not by the flags         | delete if judged at take-over, else report
 //	there, narrows the name away       | by the flags             | delete; premise: the source
 //	there                              | opted out, not selected  | delete; premise: source and namespace
+//
+// In each row the namespace is a premise as well if only its labels keep another source of the name from the target.
 func (r *rules) decideUnwanted(c change, v view, t target) change {
 	s := find(v.sources, c.owner)
 	// Where the name of the target is right for a source, only the labels of the namespace speak against it.
@@ -204,7 +205,7 @@ func (r *rules) decideUnwanted(c change, v view, t target) change {
 		c.op, c.premise = opDelete, premise{source: true, namespace: byLabels}
 	case s == nil || !r.allowsTarget(t.namespace):
 		if v.prunable(t.have) {
-			c.op = opDelete
+			c.op, c.byFlags, c.premise = opDelete, true, premise{namespace: byLabels}
 		} else {
 			c.outcome = outcomeStranger
 		}

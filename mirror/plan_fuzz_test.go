@@ -514,7 +514,7 @@ func (w *world) plan(t *testing.T, v view, targets []target) []change {
 		}
 		tgt.have = w.objects[tgt.namespace].DeepCopy()
 		whole := w.rules.plan(v, []target{tgt})[0]
-		if whole.op != c.op || whole.outcome != c.outcome || whole.premise != c.premise || whole.source != c.source || whole.owner != c.owner {
+		if whole.op != c.op || whole.outcome != c.outcome || whole.premise != c.premise || whole.byFlags != c.byFlags || whole.source != c.source || whole.owner != c.owner {
 			t.Errorf("%s: got %v, %v from the cache, want %v, %v", tgt.namespace, c.op, c.outcome, whole.op, whole.outcome)
 		}
 	}
@@ -557,8 +557,11 @@ func (w *world) checkChange(t *testing.T, v view, c change) {
 	if c.premise != (premise{}) && !w.rules.stillUnwanted(v, live, ns) {
 		t.Errorf("%s: got a deletion behind %+v, which does not hold", c.namespace, c.premise)
 	}
-	if c.premise == (premise{}) && !w.prunable[c.namespace] {
-		t.Errorf("%s: got a deletion behind no premise of a copy that was not judged", c.namespace)
+	if c.byFlags == c.premise.source || c.byFlags && !w.prunable[c.namespace] {
+		t.Errorf("%s: got a deletion behind %+v, by flags: %v, of a copy that was judged: %v", c.namespace, c.premise, c.byFlags, w.prunable[c.namespace])
+	}
+	if byLabels := slices.ContainsFunc(v.sources, func(s *source) bool { return s.claimsName(w.rules, c.namespace) }); byLabels != c.premise.namespace {
+		t.Errorf("%s: got a deletion behind %+v; but for the labels of the namespace a source claims it: %v", c.namespace, c.premise, byLabels)
 	}
 }
 

@@ -185,6 +185,8 @@ func TestDecide(t *testing.T) {
 			prunable: true, op: opDelete},
 		"C44 outside the flags, not judged": {sources: cms(src), at: "other", ns: namespace("other"), have: copyCM(r, src, "other"),
 			outcome: outcomeStranger},
+		"C41 outside the source namespaces, judged, opted out of another's": {sources: cms(elsewhere, src), ns: out,
+			have: copyCM(r, elsewhere, "team-a"), prunable: true, op: opDelete, premise: premise{namespace: true}},
 		"C14 outside the source namespaces, judged": {sources: cms(elsewhere), ns: a, have: copyCM(r, elsewhere, "team-a"),
 			prunable: true, op: opDelete},
 		"C44 outside the source namespaces, not judged": {sources: cms(elsewhere), ns: a, have: copyCM(r, elsewhere, "team-a"),
@@ -231,9 +233,9 @@ func TestDecide(t *testing.T) {
 			}
 			changes := r.plan(v, []target{{namespace: at, object: tc.ns, have: have, vanished: tc.vanished}})
 			c := changes[0]
-			if c.op != tc.op || c.outcome != tc.outcome || c.premise != tc.premise {
-				t.Errorf("got %v, outcome %v, premise %+v; want %v, outcome %v, premise %+v",
-					c.op, c.outcome, c.premise, tc.op, tc.outcome, tc.premise)
+			if c.op != tc.op || c.outcome != tc.outcome || c.premise != tc.premise || c.byFlags != tc.prunable {
+				t.Errorf("got %v, outcome %v, premise %+v, by flags %v; want %v, outcome %v, premise %+v, by flags %v",
+					c.op, c.outcome, c.premise, c.byFlags, tc.op, tc.outcome, tc.premise, tc.prunable)
 			}
 			if c.op != opNone && c.op != opCreate && c.op != opLook && c.have != have {
 				t.Errorf("have is not the object that was judged")
@@ -247,17 +249,6 @@ func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
 // editData changes the data of a copy, which shares its map with the source no longer.
 func editData(k, v string) cmOption {
 	return func(cm *corev1.ConfigMap) { cm.Data[k] = v }
-}
-
-// TestC17ByFlags tells the deletions that the brake counts from all other changes.
-func TestC17ByFlags(t *testing.T) {
-	for _, p := range []premise{{}, {source: true}, {namespace: true}, {source: true, namespace: true}} {
-		for o := opNone; o <= opLook; o++ {
-			if got, want := (change{op: o, premise: p}).byFlags(), o == opDelete && !p.source && !p.namespace; got != want {
-				t.Errorf("%v behind %+v: got byFlags %v, want %v", o, p, got, want)
-			}
-		}
-	}
 }
 
 // TestC41NamesakeClaims: where another source of the name would claim the target but for the labels of a namespace
@@ -275,6 +266,26 @@ func TestC41NamesakeClaims(t *testing.T) {
 		t.Error("the copy counts as unwanted although another source claims the target")
 	}
 	if !r.stillUnwanted(v, nil, namespace("team-a")) {
+		t.Error("the copy counts as wanted although no source claims the target")
+	}
+}
+
+// TestC41NamesakeClaimsOfAnOutsider is the same for a copy that goes because of the flags: its source is no longer in a
+// namespace that they allow.
+func TestC41NamesakeClaimsOfAnOutsider(t *testing.T) {
+	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} })
+	outsider := sourceCM("platform", "settings")
+	v := viewOf(r, "settings", outsider, sourceCM("base", "settings"))
+	v.prunable = func(*corev1.ConfigMap) bool { return true }
+	old, now := namespace("team-a", DefaultLabel, OptOutValue), namespace("team-a")
+	c := r.decide(v, target{namespace: "team-a", object: old, have: copyCM(testRules(), outsider, "team-a")})
+	if want := (premise{namespace: true}); c.op != opDelete || !c.byFlags || c.premise != want {
+		t.Fatalf("got %v behind %+v, by flags: %v, want a deletion by flags behind %+v", c.op, c.premise, c.byFlags, want)
+	}
+	if r.stillUnwanted(v, nil, now) {
+		t.Error("the copy counts as unwanted although another source claims the target")
+	}
+	if !r.stillUnwanted(v, nil, old) {
 		t.Error("the copy counts as wanted although no source claims the target")
 	}
 }
