@@ -75,3 +75,59 @@ func TestResignsBeforeItsWatchesEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestC35LossEndsWritesInFlight: a write that hangs when the leadership is lost is cut off then, not when it times out.
+func TestC35LossEndsWritesInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanger{Interface: fake.NewClientset(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))}
+		h.when = func(verb, _, _ string) bool { return verb == "create" }
+		c := newTeamController(t, h)
+		term, lose := context.WithCancel(context.WithoutCancel(t.Context()))
+		begun := make(chan context.Context, 1)
+		begun <- term
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Run(t.Context(), Leadership{Begun: begun, Valid: func() bool { return true }})
+		}()
+		synctest.Wait()
+		if n := h.hung.Load(); n != 1 {
+			t.Fatalf("%d writes in flight, want 1", n)
+		}
+		lost := time.Now()
+		lose()
+		if err := <-ended; !errors.Is(err, ErrLeadershipLost) {
+			t.Errorf("got error %v", err)
+		}
+		if took := time.Since(lost); took > 0 {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// TestC35RunAsksBeforeItWrites: a term that has not ended is not enough.
+func TestC35RunAsksBeforeItWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))
+		c := newTeamController(t, client)
+		ctx, stop := context.WithCancel(t.Context())
+		begun := make(chan context.Context, 1)
+		begun <- context.WithoutCancel(ctx)
+		ended := make(chan error, 1)
+		asked := 0
+		go func() { ended <- c.Run(ctx, Leadership{Begun: begun, Valid: func() bool { asked++; return false }}) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "create" {
+				t.Errorf("got %v sent", a)
+			}
+		}
+		if asked == 0 {
+			t.Error("nobody asked")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
