@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -384,6 +385,17 @@ func TestJudge(t *testing.T) {
 			happen: func(s *scene) {
 				s.userWrites(stranger)
 				s.fleet.lives = append(s.fleet.lives, &life{})
+				s.controllerRemoves(stranger)
+			},
+		},
+		"a stranger, and a standby that takes over": {
+			before: list(source),
+			happen: func(s *scene) {
+				s.userWrites(stranger)
+				log := &takeOverCounter{fleet: s.fleet}
+				for _, part := range []string{"I1122 controller.go:189] \"Mirr", "oring\" instance"} {
+					_, _ = io.WriteString(log, part)
+				}
 				s.controllerRemoves(stranger)
 			},
 		},

@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&o.first, "first", 0, "the number of the first round: several storms can share the rounds of a seed")
 	fs.IntVar(&o.operations, "operations", 70, "how many operations in a round; of four one finds nothing to act on")
 	fs.DurationVar(&o.shrink, "shrink", 20*time.Minute, "how long to look for the shortest list of steps that fails; 0: not at all")
-	fs.StringVar(&o.dump, "dump", "", "a folder for the whole logs of the controllers, if a round fails")
+	fs.StringVar(&o.dump, "dump", "", "a folder for what there was, and the whole logs of the controllers, if a round fails")
 	replay := fs.String("replay", "", "a file of steps that are to happen instead")
 	if err := fs.Parse(args); err != nil {
 		return err

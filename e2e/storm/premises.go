@@ -283,7 +283,7 @@ func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner boo
 // it, and its source asked for copies there, in vain, ever since. Nobody has judged it then.
 func (j *judgement) stranger(t transition) bool {
 	flags := j.fleet.present()
-	if j.fleet.starts() != j.round.starts {
+	if j.fleet.beginnings() != j.round.beginnings {
 		return false
 	}
 	owner, _ := instance.Ours(t.before)
@@ -355,7 +355,7 @@ func (j *judgement) mostEvents(key model.Key) int {
 			}
 		}
 	}
-	return reasons*(1+j.fleet.starts()-j.round.starts) + 2*changes
+	return reasons*(1+j.fleet.beginnings()-j.round.beginnings) + 2*changes
 }
 
 // eventName returns the name of the object that an event is about, from its own: that is "<name>.<number>".

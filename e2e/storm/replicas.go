@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,14 +100,16 @@ type fleet struct {
 	incidents incidents     // faults, and when they were at work
 	patience  time.Duration // with which they are asked to stop
 
-	mu       sync.Mutex
-	flags    model.Flags    // the latest; while they are rolled out, others are in force, too
-	looks    bool           // with a short resync period
-	inForce  []model.Flags  // all that were since the round began
-	lives    []*life        // processes, in all
-	endings  map[string]int // how processes ended
-	problems []string
-	broken   context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
+	mu      sync.Mutex
+	flags   model.Flags   // the latest; while they are rolled out, others are in force, too
+	looks   bool          // with a short resync period
+	inForce []model.Flags // all that were since the round began
+	lives   []*life       // processes, in all
+	// takeOvers is how often one of them took over.
+	takeOvers int
+	endings   map[string]int // how processes ended
+	problems  []string
+	broken    context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
 }
 
 // newFleet starts no controller yet.
@@ -274,11 +277,29 @@ func (f *fleet) oldest() time.Time {
 	return oldest
 }
 
-// starts returns how many processes were started in all.
-func (f *fleet) starts() int {
+// beginnings returns how many processes were started, and how often one of them took over, in all.
+func (f *fleet) beginnings() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.lives)
+	return len(f.lives) + f.takeOvers
+}
+
+// tookOver is what a controller prints when it begins to mirror.
+const tookOver = `"Mirroring"`
+
+// takeOverCounter counts in what a controller prints how often it took over.
+type takeOverCounter struct {
+	fleet *fleet
+	end   []byte // of what was written so far, shorter than tookOver
+}
+
+func (c *takeOverCounter) Write(p []byte) (int, error) {
+	text := slices.Concat(c.end, p)
+	c.end = text[max(0, len(text)-len(tookOver)+1):]
+	c.fleet.mu.Lock()
+	defer c.fleet.mu.Unlock()
+	c.fleet.takeOvers += bytes.Count(text, []byte(tookOver))
+	return len(p), nil
 }
 
 // replica is one process of the controller after the other, behind a proxy of its own.
@@ -317,7 +338,7 @@ var environment = []string{
 // start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
 func (r *replica) start() error {
 	p, err := r.installed.Start(shipped.RunOptions{
-		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(),
+		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: &takeOverCounter{fleet: r.fleet},
 	})
 	if err != nil {
 		return err
@@ -466,6 +487,21 @@ func (r *replica) kill() {
 	if r.process != nil {
 		r.asked = r.process
 		r.process.Kill()
+	}
+}
+
+// quit ends the process so that it prints what each of its goroutines is doing.
+func (r *replica) quit() {
+	r.mu.Lock()
+	p := r.process
+	r.asked = p
+	r.mu.Unlock()
+	if p == nil || p.Signal(syscall.SIGQUIT) != nil {
+		return // it has just ended
+	}
+	select {
+	case <-p.Done():
+	case <-time.After(stopAnswered):
 	}
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
@@ -82,20 +85,42 @@ func (s *storm) summary() {
 		s.writers.strict, s.writers.excused, lost, stuck, outdated)
 }
 
-// tell prints what is known of a round that failed, and keeps the logs if there is a folder for them.
+// tell prints what is known of a round that failed, and keeps more if there is a folder for it.
 func (s *storm) tell(r round, err error) {
 	fmt.Fprintf(s.out, "\n%v\n\nThe steps of that round, behind what was there before:\n\n", err)
 	_ = writeRounds(s.out, []round{s.given, r}) // to somebody who does not listen
 	for _, r := range s.fleet.replicas {
-		log := r.log(1 << 30)
-		fmt.Fprintf(s.out, "\nReplica %d printed last:\n%s\n", r.id, tail(log, 40))
-		if s.dump != "" {
-			file := filepath.Join(s.dump, fmt.Sprintf("seed-%d-replica-%d.log", s.seed, r.id))
-			if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
-				fmt.Fprintln(s.out, err)
-			}
-		}
+		fmt.Fprintf(s.out, "\nReplica %d printed last:\n%s\n", r.id, r.log(40))
 	}
+	if s.dump == "" {
+		return
+	}
+	if err := s.keepAll(); err != nil {
+		fmt.Fprintln(s.out, err)
+	}
+}
+
+// keepAll writes into the folder what there is on the stage, and the whole logs of the controllers, which end with what each of
+// their goroutines is doing: they are ended for that.
+func (s *storm) keepAll() error {
+	if err := os.MkdirAll(s.dump, 0o700); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopAnswered)
+	defer cancel()
+	now, errs := s.live(ctx)
+	objects := slices.Collect(maps.Values(now.ConfigMaps))
+	for _, cm := range objects {
+		cm.Data, cm.BinaryData = nil, nil
+	}
+	text, err := yaml.Marshal(objects)
+	errs = errors.Join(errs, err, os.WriteFile(filepath.Join(s.dump, fmt.Sprintf("seed-%d-configmaps.yaml", s.seed)), text, 0o600))
+	for _, r := range s.fleet.replicas {
+		r.quit()
+		file := filepath.Join(s.dump, fmt.Sprintf("seed-%d-replica-%d.log", s.seed, r.id))
+		errs = errors.Join(errs, os.WriteFile(file, []byte(r.log(1<<30)), 0o600))
+	}
+	return errs
 }
 
 // contentMark is the annotation on what users write that says which content it has, so that it can be written again.
