@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestFlags(t *testing.T) {
 		t.Errorf("got large %d, sources %d: want what was given, 7, and what -full stands for, 100", o.large, o.sources)
 	}
 	asked := 0
-	for _, g := range groups(o.sizes) {
+	for _, g := range slices.Concat(stages(o.sizes)...) {
 		asked += len(o.asked(g.rows()))
 	}
 	if asked != 2 {
@@ -103,7 +104,7 @@ func TestFiguresDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, g := range groups(o.sizes) {
+	for _, g := range slices.Concat(stages(o.sizes)...) {
 		for _, r := range g.rows() {
 			if seen[r.figure] || r.unit == nil {
 				t.Errorf("row %q: twice, or without a unit", r.figure)
@@ -171,7 +172,7 @@ func TestRequestsThatAreWanted(t *testing.T) {
 		"a renewal, and nothing else":     {want{alone: true}, []string{"update leases"}, true},
 		"an event, and nothing is wanted": {want{alone: true}, []string{"update leases", "create events"}, false},
 	} {
-		got := tally{odd: map[string]int{}}
+		got := newTally()
 		for _, line := range c.log {
 			var e cluster.Event
 			words := append(strings.Fields(line), "")
@@ -184,21 +185,16 @@ func TestRequestsThatAreWanted(t *testing.T) {
 	}
 }
 
-// What the controller has read holds for a while: longer work may read again, shorter work may not.
-func TestReadsOfLongWork(t *testing.T) {
-	for _, c := range []struct {
-		held, took time.Duration
-		made, want int
-	}{
-		{0, time.Hour, 2, 1},
-		{time.Minute, 59 * time.Second, 2, 1},
-		{time.Minute, time.Minute, 2, 2},
-		{time.Minute, time.Minute, 1, 1},
-		{time.Minute, time.Minute, 3, 2},
-		{time.Minute, time.Hour, 0, 1},
-	} {
-		if got := (want{reads: 1, held: c.held}).after(c.took, c.made).reads; got != c.want {
-			t.Errorf("held for %s, %d reads in %s: want %d, got %d", c.held, c.made, c.took, c.want, got)
+// A request that comes when none is expected fails a row in which all numbers are right; what belongs to a start does not.
+func TestStrays(t *testing.T) {
+	for request, want := range map[string]string{"update configmaps": missed, "get namespaces": missed, "watch configmaps": met, "update leases": met} {
+		var e cluster.Event
+		e.Verb, e.Object.Resource, _ = strings.Cut(request, " ")
+		strays := newTally()
+		strays.add(e)
+		r := row{exact: true, ours: []float64{5}, limit: []float64{5}}
+		if r.refuse(strays); r.verdict() != want {
+			t.Errorf("%s: got %q, want %q", request, r.verdict(), want)
 		}
 	}
 }

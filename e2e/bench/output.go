@@ -46,7 +46,7 @@ func (r *row) cells() []string {
 
 // report prints the table and writes it and the plot into the folder.
 func (b *bench) report(rows []*row) error {
-	printTable(os.Stdout, rows)
+	printTable(os.Stdout, rows, b.smaller())
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err
 	}
@@ -55,14 +55,22 @@ func (b *bench) report(rows []*row) error {
 		os.WriteFile(filepath.Join(b.out, plotFile), []byte(plot(fmt.Sprintf("%s, controller %s", time.Now().Format(time.DateOnly), b.version()), rows)), 0o644))
 }
 
-func printTable(out io.Writer, rows []*row) {
+func printTable(out io.Writer, rows []*row, note string) {
 	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.Join(r.cells(), "\t"))
 	}
 	_ = w.Flush() // standard output is all there is to tell it on
-	fmt.Fprintf(out, "\n%s\n", summary(rows))
+	fmt.Fprintf(out, "\n%s%s\n", summary(rows), note)
+}
+
+// smaller is what to think of sizes that are not those of BENCHMARKS.md.
+func (o options) smaller() string {
+	if o.full {
+		return ""
+	}
+	return ", smaller than those of the bars (BENCH=full)"
 }
 
 // summary counts the rows by their verdict.
@@ -81,7 +89,7 @@ func (b *bench) markdown(rows []*row) string {
 	fmt.Fprintf(&s, "%s. Controller %s; %s; etcd without fsync. %s; load before the run %s, after it %s; it took %s.\n\n",
 		time.Now().Format(time.DateOnly), b.version(), b.plane(), machine(), b.loadBefore, load(), time.Since(b.began).Round(time.Second))
 	fmt.Fprintf(&s, "Ours and limit are medians, ratio is of these, ratios is where the middle half of the rounds' own ratios lies.\n"+
-		"Sizes: %s.\n\n", b.given)
+		"Sizes%s: %s.\n\n", b.smaller(), b.given)
 	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)
 	line(strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ","))

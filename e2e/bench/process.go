@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -20,6 +24,9 @@ import (
 // /readyz says less: a standby is ready, too.
 const readyLine = "Mirroring"
 
+// healthLine is the line that says where the controller serves /readyz.
+var healthLine = regexp.MustCompile(`"Serving health" address="([^"]+)"`)
+
 // controller is a running controller.
 type controller struct {
 	*shipped.Process
@@ -27,9 +34,9 @@ type controller struct {
 	ready   *lineSeen
 }
 
-// start starts a controller whose targets are the namespaces with the prefixes. Options of its environment come as
+// launch starts a controller whose targets are the namespaces with the prefixes. Options of its environment come as
 // NAME=value.
-func (b *bench) start(prefixes []string, env ...string) (*controller, error) {
+func (b *bench) launch(prefixes []string, env ...string) (*controller, error) {
 	var args []string
 	for _, p := range prefixes {
 		args = append(args, "--namespace-prefix="+p)
@@ -40,9 +47,9 @@ func (b *bench) start(prefixes []string, env ...string) (*controller, error) {
 	return &controller{Process: p, started: started, ready: ready}, err
 }
 
-// startReady is start, and waits until the controller mirrors.
-func (b *bench) startReady(ctx context.Context, prefixes []string, env ...string) (*controller, error) {
-	c, err := b.start(prefixes, env...)
+// launchReady is launch, and waits until the controller mirrors.
+func (b *bench) launchReady(ctx context.Context, prefixes []string, env ...string) (*controller, error) {
+	c, err := b.launch(prefixes, env...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +61,7 @@ func (b *bench) startReady(ctx context.Context, prefixes []string, env ...string
 
 // with starts a controller, waits until it mirrors, calls f and stops it.
 func (b *bench) with(ctx context.Context, prefixes []string, f func(*controller) error, env ...string) error {
-	c, err := b.startReady(ctx, prefixes, env...)
+	c, err := b.launchReady(ctx, prefixes, env...)
 	if err != nil {
 		return err
 	}
@@ -73,6 +80,34 @@ func (c *controller) waitReady(ctx context.Context) (time.Duration, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// readyPoll is how often /readyz is asked while a start is timed.
+const readyPoll = 10 * time.Millisecond
+
+// waitReadyz returns how long it took from the start of the process until /readyz said yes.
+func (c *controller) waitReadyz(ctx context.Context) (time.Duration, error) {
+	err := wait.PollUntilContextTimeout(ctx, readyPoll, patience, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-c.Done():
+			return false, fmt.Errorf("the controller ended with code %d:\n%s", c.ExitCode(), c.Log())
+		default:
+		}
+		address := healthLine.FindStringSubmatch(c.Log())
+		if address == nil {
+			return false, nil
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address[1]+"/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false, err
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
+	})
+	return time.Since(c.started), err
 }
 
 // stop ends the controller also if ctx has ended.

@@ -17,11 +17,13 @@ type auditor struct {
 	log  *cluster.AuditLog
 	user string
 	mark cluster.Mark // up to where the log was read
+	// strays are the requests that came when none was expected, since the last call of forget.
+	strays tally
 }
 
 // afterthought is how long the audit log is read on after the last request that is expected: what is one too many comes
 // then. It is longer than the second after which the controller looks for the last time at what it has done.
-const afterthought = 1500 * time.Millisecond
+const afterthought = 1200 * time.Millisecond
 
 // tally are the requests of the controller to ConfigMaps and namespaces. A list is one, however it is made: a watch counts
 // only if it begins as a list.
@@ -35,9 +37,8 @@ type want struct {
 	writes, reads, lists int
 	// events is how many there may be. They are about sources, and summed up.
 	events int
-	// held is for how long the controller may believe what it has read; 0: for ever. If the work takes longer, it may read
-	// once more each time.
-	held time.Duration
+	// ended is set if the work leaves no process that could ask for anything afterwards.
+	ended bool
 	// alone is set if there is to be no request to other resources, but for renewals of the lease. Otherwise there may be
 	// what it takes to get the lease.
 	alone bool
@@ -56,6 +57,8 @@ const (
 // beside is what the controller may ask for besides.
 var beside = []string{renewal, "create leases", "get leases", newEvent, addEvent}
 
+func newTally() tally { return tally{odd: map[string]int{}} }
+
 func (w want) total() int { return w.writes + w.reads + w.lists }
 
 // met reports whether the requests are those that are wanted.
@@ -68,25 +71,15 @@ func (w want) met(t tally) bool {
 	return t.writes == w.writes && t.reads == w.reads && t.lists == w.lists && t.odd[newEvent]+t.odd[addEvent] <= w.events
 }
 
-// after returns what is wanted of work that took so long and made so many reads.
-func (w want) after(took time.Duration, reads int) want {
-	if w.held > 0 {
-		w.reads = max(w.reads, min(reads, w.reads+int(took/w.held)))
-	}
-	return w
-}
-
 // during fills a row with the requests that the controller makes while f runs, against those that are wanted.
 func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() error) error {
-	if _, err := a.next(); err != nil {
+	if err := a.pass(); err != nil {
 		return err
 	}
-	began := time.Now()
 	if err := f(); err != nil {
 		return err
 	}
-	took := time.Since(began)
-	t := tally{odd: map[string]int{}}
+	t := newTally()
 	// The line of a request may come a moment after its effect.
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Second, true, func(context.Context) (bool, error) {
 		return t.writes >= wanted.writes && t.reads >= wanted.reads && t.lists >= wanted.lists, a.addTo(&t)
@@ -94,11 +87,12 @@ func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() erro
 	if err != nil && !wait.Interrupted(err) {
 		return err
 	}
-	time.Sleep(afterthought)
+	if !wanted.ended {
+		time.Sleep(afterthought)
+	}
 	if err := a.addTo(&t); err != nil {
 		return err
 	}
-	wanted = wanted.after(took, t.reads)
 	r.add(float64(t.writes+t.reads+t.lists), float64(wanted.total()))
 	if !wanted.met(t) {
 		r.off = true
@@ -107,6 +101,31 @@ func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() erro
 	}
 	r.count(t.odd)
 	return nil
+}
+
+// pass reads the log up to its end. What the controller asked for is a stray.
+func (a *auditor) pass() error { return a.addTo(&a.strays) }
+
+// forget begins with no strays.
+func (a *auditor) forget() error {
+	err := a.pass()
+	a.strays = newTally()
+	return err
+}
+
+// judgeStrays fails a row if there were strays since forget.
+func (a *auditor) judgeStrays(r *row) error {
+	err := a.pass()
+	r.refuse(a.strays)
+	return err
+}
+
+// refuse fails the row if there were requests, which came when none was expected.
+func (r *row) refuse(t tally) {
+	if t.writes+t.reads+t.lists > 0 {
+		r.off = true
+		r.say("%d writes, %d reads, %d lists at other times", t.writes, t.reads, t.lists)
+	}
 }
 
 // next returns the requests of the controller that the log has got since it was last read.

@@ -25,14 +25,12 @@ const (
 // trace, in a process that collects after each 5% of growth.
 type memory struct {
 	few, many, fat scene
-	payloadBytes   int // of a source whose cost is measured
 	starts         int
 	settle         time.Duration
 
 	payloadMade, payloadMadePeak, payload, payloadPeak *row
 	copyLive, copyMade, copyResident                   *row
 	neighbours, neighboursLive                         *row
-	sourceLive, namespaceLive                          *row
 }
 
 func newMemory(s sizes) group {
@@ -44,7 +42,7 @@ func newMemory(s sizes) group {
 	growth := fmt.Sprintf("memory a copy, %s to %s copies: ", thousands(few.copies()), thousands(many.copies()))
 	beside := fmt.Sprintf("memory beside %s unrelated ConfigMaps: ", thousands(many.copies()))
 	return &memory{
-		few: few, many: many, fat: fat, payloadBytes: s.payload, starts: s.starts, settle: s.settle,
+		few: few, many: many, fat: fat, starts: s.starts, settle: s.settle,
 		payloadMade:     &row{figure: payload + "made: resident", unit: asBytes, bar: 1.15},
 		payloadMadePeak: &row{figure: payload + "made: peak", unit: asBytes, bar: 1.4},
 		payload:         &row{figure: payload + "restarted: resident", unit: asBytes, bar: 1.15},
@@ -54,14 +52,12 @@ func newMemory(s sizes) group {
 		copyResident:    &row{figure: growth + "restarted: resident", unit: asBytes, bar: 1},
 		neighbours:      &row{figure: beside + "resident", unit: asBytes, bar: 1.05},
 		neighboursLive:  &row{figure: beside + "live heap", unit: asBytes, bar: 1.05},
-		sourceLive:      &row{figure: fmt.Sprintf("memory a source of %s: live heap", asSize(s.payload)), unit: asBytes},
-		namespaceLive:   &row{figure: "memory a namespace: live heap", unit: asBytes},
 	}
 }
 
 func (g *memory) rows() []*row {
 	return []*row{g.payloadMade, g.payloadMadePeak, g.payload, g.payloadPeak, g.copyLive, g.copyMade, g.copyResident,
-		g.neighbours, g.neighboursLive, g.sourceLive, g.namespaceLive}
+		g.neighbours, g.neighboursLive}
 }
 
 func (g *memory) measure(ctx context.Context, b *bench) error {
@@ -85,10 +81,7 @@ func (g *memory) measure(ctx context.Context, b *bench) error {
 	g.payloadMadePeak.ours, g.payloadMadePeak.limit = fat.made.peak, many.made.peak
 	g.payload.ours, g.payload.limit = fat.restarted.resident, many.restarted.resident
 	g.payloadPeak.ours, g.payloadPeak.limit = fat.restarted.peak, many.restarted.peak
-	if err := g.measureLive(ctx, b, copies); err != nil {
-		return err
-	}
-	return g.measureGrowth(ctx, b)
+	return g.measureLive(ctx, b, copies)
 }
 
 // rounds is what was read in all rounds with one scene.
@@ -132,14 +125,14 @@ func (g *memory) read(ctx context.Context, c *controller, f *footprint) error {
 
 // measureLive fills the rows about the live heap, and those about neighbours: the copies are there already.
 func (g *memory) measureLive(ctx context.Context, b *bench, copies float64) error {
-	many, err := g.live(ctx, b, g.many)
+	many, err := b.liveHeap(ctx, g.many)
 	if err != nil {
 		return err
 	}
 	if err := g.compareNeighbours(ctx, b, many); err != nil {
 		return err
 	}
-	few, err := g.live(ctx, b, g.few)
+	few, err := b.liveHeap(ctx, g.few)
 	if err != nil {
 		return err
 	}
@@ -178,7 +171,7 @@ func (g *memory) compareNeighbours(ctx context.Context, b *bench, alone float64)
 			return err
 		}
 	}
-	live, err := g.live(ctx, b, g.many)
+	live, err := b.liveHeap(ctx, g.many)
 	if err != nil {
 		return err
 	}
@@ -190,17 +183,32 @@ func (g *memory) compareNeighbours(ctx context.Context, b *bench, alone float64)
 // growthObjects is of how many sources, and of how many namespaces, the cost of one is the mean.
 const growthObjects = 3000
 
-// measureGrowth measures what a source and a namespace cost by themselves.
-func (g *memory) measureGrowth(ctx context.Context, b *bench) error {
-	empty, err := g.live(ctx, b, scene{payload: g.payloadBytes})
+// growth is what a source and a namespace cost by themselves. It comes last: its namespaces stay.
+type growth struct {
+	payload           int // bytes of data of a source
+	source, namespace *row
+}
+
+func newGrowth(s sizes) group {
+	return &growth{
+		payload:   s.payload,
+		source:    &row{figure: fmt.Sprintf("memory a source of %s: live heap", asSize(s.payload)), unit: asBytes},
+		namespace: &row{figure: "memory a namespace: live heap", unit: asBytes},
+	}
+}
+
+func (g *growth) rows() []*row { return []*row{g.source, g.namespace} }
+
+func (g *growth) measure(ctx context.Context, b *bench) error {
+	empty, err := b.liveHeap(ctx, scene{payload: g.payload})
 	if err != nil {
 		return err
 	}
-	sources, err := g.live(ctx, b, scene{sources: growthObjects, payload: g.payloadBytes})
+	sources, err := b.liveHeap(ctx, scene{sources: growthObjects, payload: g.payload})
 	if err != nil {
 		return err
 	}
-	g.sourceLive.ours = []float64{(sources - empty) / growthObjects}
+	g.source.ours = []float64{(sources - empty) / growthObjects}
 	var names []string
 	for i := range growthObjects {
 		names = append(names, fmt.Sprintf("growth-%d", i))
@@ -208,19 +216,19 @@ func (g *memory) measureGrowth(ctx context.Context, b *bench) error {
 	if err := b.createNamespaces(ctx, names); err != nil {
 		return err
 	}
-	namespaces, err := g.live(ctx, b, scene{sources: growthObjects, payload: g.payloadBytes})
+	namespaces, err := b.liveHeap(ctx, scene{sources: growthObjects, payload: g.payload})
 	if err != nil {
 		return err
 	}
-	g.namespaceLive.ours = []float64{(namespaces - sources) / growthObjects}
+	g.namespace.ours = []float64{(namespaces - sources) / growthObjects}
 	return nil
 }
 
 // gcLine is a line of the trace of Go's collector; the last of the three numbers is the live heap.
 var gcLine = regexp.MustCompile(`(?m)^gc \d+ @.*, \d+->\d+->(\d+) MB, `)
 
-// live returns the live heap of a process on a scene, in bytes; the trace gives it in whole MiB.
-func (g *memory) live(ctx context.Context, b *bench, s scene) (live float64, err error) {
+// liveHeap returns the live heap of a process on a scene, in bytes; the trace gives it in whole MiB.
+func (b *bench) liveHeap(ctx context.Context, s scene) (live float64, err error) {
 	if err := b.fill(ctx, s); err != nil {
 		return 0, err
 	}

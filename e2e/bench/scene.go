@@ -57,15 +57,18 @@ type scene struct{ sources, targets, payload int }
 
 func (s scene) copies() int { return s.sources * s.targets }
 
-func newBench(ctx context.Context, o options) (b *bench, err error) {
-	b = &bench{options: o, loadBefore: load(), began: time.Now(), touched: map[string]bool{}, pool: newPool(o.sizes)}
+func newBench(o options) *bench { return &bench{options: o, loadBefore: load(), began: time.Now()} }
+
+// start starts a cluster in which there is nothing but the installed controller, which does not run.
+func (b *bench) start(ctx context.Context) (err error) {
+	b.pool, b.laid, b.filled, b.touched = newPool(b.sizes), scene{}, false, map[string]bool{}
 	if b.cluster, err = cluster.Start(ctx, cluster.Options{}); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.open(ctx); err != nil {
-		return nil, errors.Join(err, b.cluster.Stop())
+		return errors.Join(err, b.cluster.Stop())
 	}
-	return b, nil
+	return nil
 }
 
 // open installs the controller, without starting it, and starts the plain program.
@@ -76,7 +79,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 	if b.servers, err = b.serverPids(); err != nil {
 		return err
 	}
-	b.audit = auditor{log: b.cluster.Audit(), user: b.installed.User}
+	b.audit = auditor{log: b.cluster.Audit(), user: b.installed.User, strays: newTally()}
 	cfg := b.cluster.Admin()
 	if b.admin, err = kubernetes.NewForConfig(cfg); err != nil {
 		return err
@@ -288,7 +291,7 @@ func (b *bench) makeCopies(ctx context.Context, s scene) (*controller, error) {
 	}
 	defer w.stop()
 	x := w.expect(s.sources*s.targets, holds("", "1"))
-	c, err := b.start(b.pool.prefixes(s.targets))
+	c, err := b.launch(b.pool.prefixes(s.targets))
 	if err != nil {
 		return nil, err
 	}
