@@ -24,8 +24,8 @@ const sliceSize = 64
 // ctx ends; what it began ends with term at the latest. It returns whether there is more to take at once, for which the
 // name is in the queue again.
 func (c *Controller) reconcile(ctx, term context.Context, name string) (more bool) {
-	v := c.view(name)
-	changed := c.ledger.open(name, v.all())
+	before := c.view(name)
+	changed := c.ledger.open(name, before.all())
 	if changed {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
 		// before all targets were compared with it.
@@ -34,7 +34,7 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 	jobs, more := c.backlog.take(name, sliceSize, func() []string {
 		targets := c.targetsOf(name)
 		if changed {
-			c.expect(v, targets)
+			c.expect(before, targets)
 		}
 		return targets
 	})
@@ -44,6 +44,9 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 	if len(jobs) == 0 && c.backlog.idle(name) {
 		c.report(ctx, name)
 	}
+	// What the targets are judged by is read after they were taken. A change that came before that is in it, and one that
+	// comes later makes them due again; of one that came between an older reading and the taking nothing would be left.
+	v := c.view(name)
 	targets := make([]target, 0, len(jobs))
 	for _, j := range jobs {
 		targets = append(targets, c.target(name, j))
