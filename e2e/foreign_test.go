@@ -372,8 +372,9 @@ func TestC17Brake(t *testing.T) {
 
 	const served = "--metrics-bind-address=127.0.0.1:0"
 	blocked := func(copies float64) map[string]float64 { return map[string]float64{`mirror_prune_blocked`: copies} }
-	p = w.startExactly(wrong, served, "--resync-period=200ms")
+	p = w.startExactly(wrong, served, "--resync-period=200ms", "--health-probe-bind-address=127.0.0.1:0")
 	w.waitInLine(source, typo)
+	w.until("ready behind the brake", func() error { return w.probe(p, "/readyz") })
 	w.waitEvent(w.home, "settings", "PruneBlocked")
 	w.waitMetrics("the copies of both sources", p, blocked(2*12))
 	w.delete(w.home, "temporary")

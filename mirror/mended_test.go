@@ -366,3 +366,18 @@ func TestMendedDeletionBetweenTheLookAndTheRound(t *testing.T) {
 		}
 	})
 }
+
+// a deletion of which nobody knows what was deleted: it may have been a source, and it may have been a copy.
+func TestMendedDeletionOfTheUnknown(t *testing.T) {
+	c := newTeamController(t, fake.NewClientset())
+	c.active.Store(true)
+	c.looks.sources[cache.ObjectName{Namespace: "team-a", Name: "settings"}] = &sourceLook{settledAt: time.Now()}
+	c.configMapDeleted(coreinformers.DeletedConfigMap{FinalStateUnknown: &cache.DeletedFinalStateUnknown{Key: "team-a/settings"}})
+	p := c.backlog.names["settings"]
+	if p == nil || !p.round || !p.due["team-a"].vanished {
+		t.Errorf("got %+v due, want a round, and a look for the copy that may have vanished", p)
+	}
+	if look := c.looks.sources[cache.ObjectName{Namespace: "team-a", Name: "settings"}]; look == nil || look.vanishedAt.IsZero() || !look.settledAt.IsZero() {
+		t.Errorf("got %+v known of the source, want that it vanished", look)
+	}
+}

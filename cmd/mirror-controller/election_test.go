@@ -472,6 +472,9 @@ func TestLeaseClient(t *testing.T) {
 
 	o := newElectionOptions()
 	o.renewDeadline = 6 * time.Second // half of which is how long this test waits for an answer that does not come
+	if c := o.leaseConfig(config); c.QPS != -1 || c.RateLimiter != nil {
+		t.Errorf("the lease is throttled to %v requests a second", c.QPS)
+	}
 	lock, err := o.lock(config)
 	noError(t, err)
 	other, err := o.lock(config)
