@@ -185,15 +185,39 @@ func TestRequestsThatAreWanted(t *testing.T) {
 	}
 }
 
-// A request that comes when none is expected fails a row in which all numbers are right; what belongs to a start does not.
+// fakeLog is an audit log; a mark is how many events were read.
+type fakeLog struct{ events []cluster.Event }
+
+func (l *fakeLog) Since(m cluster.Mark) ([]cluster.Event, cluster.Mark, error) {
+	return slices.Clone(l.events[m:]), cluster.Mark(len(l.events)), nil
+}
+
+// A request that comes when none is expected fails a row in which all numbers are right; watches and the lease do not.
 func TestStrays(t *testing.T) {
 	for request, want := range map[string]string{"update configmaps": missed, "get namespaces": missed, "watch configmaps": met, "update leases": met} {
-		var e cluster.Event
-		e.Verb, e.Object.Resource, _ = strings.Cut(request, " ")
-		strays := newTally()
-		strays.add(e)
+		log := &fakeLog{}
+		a := auditor{log: log, user: "us", strays: newTally()}
+		ask := func(request string) {
+			e := cluster.Event{}
+			e.User.Username = "us"
+			e.Verb, e.Object.Resource, _ = strings.Cut(request, " ")
+			log.events = append(log.events, e)
+		}
+		noError := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		r := row{exact: true, ours: []float64{5}, limit: []float64{5}}
-		if r.refuse(strays); r.verdict() != want {
+		ask("list configmaps") // before
+		noError(a.forget())
+		_, err := a.next() // what is expected
+		noError(err)
+		ask(request)
+		noError(a.pass())
+		noError(a.judgeStrays(&r))
+		if r.verdict() != want {
 			t.Errorf("%s: got %q, want %q", request, r.verdict(), want)
 		}
 	}

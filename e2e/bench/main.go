@@ -97,7 +97,10 @@ func measure(ctx context.Context, o options) error {
 			failed = b.measureAll(ctx, asked)
 		}
 	}
-	if b.cluster == nil {
+	switch {
+	case len(rows) == 0:
+		return fmt.Errorf("-run: no row matches %s", o.only)
+	case b.cluster == nil:
 		return failed
 	}
 	return errors.Join(failed, b.report(rows))

@@ -46,7 +46,7 @@ func (r *row) cells() []string {
 
 // report prints the table and writes it and the plot into the folder.
 func (b *bench) report(rows []*row) error {
-	printTable(os.Stdout, rows, b.smaller())
+	printTable(os.Stdout, rows, b.caution())
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func printTable(out io.Writer, rows []*row, note string) {
 	fmt.Fprintf(out, "\n%s%s\n", summary(rows), note)
 }
 
-// smaller is what to think of sizes that are not those of BENCHMARKS.md.
-func (o options) smaller() string {
+// caution is what to think of sizes that are not those of BENCHMARKS.md.
+func (o options) caution() string {
 	if o.full {
 		return ""
 	}
-	return ", smaller than those of the bars (BENCH=full)"
+	return "; the bars are for the sizes of BENCH=full"
 }
 
 // summary counts the rows by their verdict.
@@ -89,7 +89,7 @@ func (b *bench) markdown(rows []*row) string {
 	fmt.Fprintf(&s, "%s. Controller %s; %s; etcd without fsync. %s; load before the run %s, after it %s; it took %s.\n\n",
 		time.Now().Format(time.DateOnly), b.version(), b.plane(), machine(), b.loadBefore, load(), time.Since(b.began).Round(time.Second))
 	fmt.Fprintf(&s, "Ours and limit are medians, ratio is of these, ratios is where the middle half of the rounds' own ratios lies.\n"+
-		"Sizes%s: %s.\n\n", b.smaller(), b.given)
+		"Sizes: %s%s.\n\n", b.given, b.caution())
 	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)
 	line(strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ","))

@@ -107,7 +107,11 @@ func (c *controller) waitReadyz(ctx context.Context) (time.Duration, error) {
 		}
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
-	return time.Since(c.started), err
+	ready := time.Since(c.started)
+	if err != nil {
+		err = fmt.Errorf("the controller was not ready after %s: %w\n%s", ready, err, c.Log())
+	}
+	return ready, err
 }
 
 // stop ends the controller also if ctx has ended.

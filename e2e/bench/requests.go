@@ -14,11 +14,16 @@ import (
 
 // auditor counts the controller's requests in the API server's audit log.
 type auditor struct {
-	log  *cluster.AuditLog
+	log  auditLog
 	user string
 	mark cluster.Mark // up to where the log was read
 	// strays are the requests that came when none was expected, since the last call of forget.
 	strays tally
+}
+
+// auditLog is the audit log of a cluster.
+type auditLog interface {
+	Since(cluster.Mark) ([]cluster.Event, cluster.Mark, error)
 }
 
 // afterthought is how long the audit log is read on after the last request that is expected: what is one too many comes

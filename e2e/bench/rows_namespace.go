@@ -196,7 +196,7 @@ func (g *during) measure(ctx context.Context, b *bench) error {
 				_, err := b.admin.CoreV1().ConfigMaps(home).Update(ctx, newSource(name, "1", g.payload, false), metav1.UpdateOptions{})
 				return err
 			})
-			if err != nil {
+			if err := b.afterwards(err); err != nil {
 				return err
 			}
 		}

@@ -56,9 +56,12 @@ func (g *restart) ours(ctx context.Context, b *bench) (ready time.Duration, err 
 			return c.stopAfter(ctx, err)
 		}
 		mirrors, err := c.waitReady(ctx)
+		if err != nil {
+			return c.stopAfter(ctx, err)
+		}
 		g.mirrors.ours = append(g.mirrors.ours, mirrors.Seconds())
 		time.Sleep(afterthought)
-		return c.stopAfter(ctx, err)
+		return c.stop(ctx)
 	})
 	return ready, err
 }

@@ -32,12 +32,11 @@ func (s *storm) judge() []string {
 // border is where one round ends for the judge, and the next begins: nothing is between them. Of what is under way the
 // watch may show the effect before the audit log has its line.
 type border struct {
-	mark  cluster.Mark
-	shown time.Time                       // what was done before this, the watches have shown
-	began time.Time                       // of the round behind it
-	start map[model.Key]*corev1.ConfigMap // what there was, without payload
-	// beginnings is how many there had been by then; see fleet.
-	beginnings int
+	mark      cluster.Mark
+	shown     time.Time                       // what was done before this, the watches have shown
+	began     time.Time                       // of the round behind it
+	start     map[model.Key]*corev1.ConfigMap // what there was, without payload
+	takeOvers int                             // how many there had been by then
 }
 
 // begins returns the border at which a round begins: where the one before was judged up to; for the first, here.
@@ -47,13 +46,13 @@ func (s *storm) begins() (border, error) {
 	}
 	mark, err := s.cluster.Audit().Mark()
 	_, start, at := s.history.takeRound()
-	return border{mark: mark, shown: at, began: at, start: start, beginnings: s.fleet.beginnings()}, err
+	return border{mark: mark, shown: at, began: at, start: start, takeOvers: len(s.fleet.tookOver())}, err
 }
 
 // newJudgement begins a judgement on what happened up to now.
 func (s *storm) newJudgement() *judgement {
 	happened, now, at := s.history.takeRound()
-	s.judged = &border{mark: s.round.mark, shown: s.round.ended, began: at, start: now, beginnings: s.fleet.beginnings()}
+	s.judged = &border{mark: s.round.mark, shown: s.round.ended, began: at, start: now, takeOvers: len(s.fleet.tookOver())}
 	return &judgement{storm: s, transitions: happened, writes: map[model.Key][]cluster.Event{}}
 }
 

@@ -68,6 +68,14 @@ func (s *scene) settle() {
 // change changes the flags to those of a profile.
 func (s *scene) change(profile int) { s.fleet.setFlags(flagsOf(profile, 100), false) }
 
+// takeOver has a controller say that it takes over.
+func (s *scene) takeOver() {
+	log := &takeOverWatcher{fleet: s.fleet}
+	for _, part := range []string{"I1122 controller.go:189] \"Mirr", "oring\" instance", "=default"} {
+		_, _ = io.WriteString(log, part)
+	}
+}
+
 func (s *scene) next() string {
 	s.rv++
 	return fmt.Sprint(s.rv)
@@ -380,24 +388,29 @@ func TestJudge(t *testing.T) {
 			want:   "turned up outside the flags",
 		},
 		"a stranger that was there before": {before: list(source, stranger), happen: func(s *scene) { s.controllerRemoves(stranger) }},
-		"a stranger, and a start": {
+		"a stranger, and a process that only starts": {
 			before: list(source),
 			happen: func(s *scene) {
 				s.userWrites(stranger)
 				s.fleet.lives = append(s.fleet.lives, &life{})
 				s.controllerRemoves(stranger)
 			},
+			want: "turned up outside the flags",
 		},
-		"a stranger, and a standby that takes over": {
+		"a stranger, and a process that takes over": {
+			before: list(source),
+			happen: func(s *scene) { s.userWrites(stranger); s.takeOver(); s.controllerRemoves(stranger) },
+		},
+		"a take-over, and then a stranger": {
 			before: list(source),
 			happen: func(s *scene) {
-				s.userWrites(stranger)
-				log := &takeOverCounter{fleet: s.fleet}
-				for _, part := range []string{"I1122 controller.go:189] \"Mirr", "oring\" instance"} {
-					_, _ = io.WriteString(log, part)
-				}
-				s.controllerRemoves(stranger)
+				s.takeOver()
+				late := stranger.DeepCopy()
+				late.CreationTimestamp = metav1.Now()
+				s.userWrites(late)
+				s.controllerRemoves(late)
 			},
+			want: "turned up outside the flags",
 		},
 		"a stranger whose source goes": {
 			before: list(source),

@@ -279,11 +279,13 @@ func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner boo
 	})
 }
 
-// stranger reports whether the object turned up in this round as a copy outside the flags, by no process that began in
-// it, and its source asked for copies there, in vain, ever since. Nobody has judged it then.
+// stranger reports whether the object turned up in this round as a copy outside the flags, no process took over while it
+// was there, and its source asked for copies there, in vain, ever since. Nobody has judged it then.
 func (j *judgement) stranger(t transition) bool {
 	flags := j.fleet.present()
-	if j.fleet.beginnings() != j.round.beginnings {
+	// The second in which it was made may have begun before, and what a process prints may come late.
+	made, gone := t.before.CreationTimestamp.Time, t.seen.Add(time.Second)
+	if slices.ContainsFunc(j.fleet.tookOver(), func(at time.Time) bool { return !at.Before(made) && at.Before(gone) }) {
 		return false
 	}
 	owner, _ := instance.Ours(t.before)
@@ -355,7 +357,7 @@ func (j *judgement) mostEvents(key model.Key) int {
 			}
 		}
 	}
-	return reasons*(1+j.fleet.beginnings()-j.round.beginnings) + 2*changes
+	return reasons*(1+len(j.fleet.tookOver())-j.round.takeOvers) + 2*changes
 }
 
 // eventName returns the name of the object that an event is about, from its own: that is "<name>.<number>".

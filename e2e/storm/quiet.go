@@ -50,14 +50,14 @@ func (s *storm) past() model.Past {
 	return model.Past{
 		LostLabel:  s.history.has(s.history.lostLabel),
 		Pristine:   s.history.has(s.history.pristine),
-		Unattended: s.fleet.beginnings() != s.round.beginnings,
+		Unattended: len(s.fleet.tookOver()) != s.round.takeOvers,
 		Released:   s.released,
 		Judged: func(of, source model.Key) bool {
 			return s.history.lastAt(of).Before(oldest) && s.history.lastAt(source).Before(oldest)
 		},
 		Later: func(cm *corev1.ConfigMap) bool {
 			start := s.round.start[model.KeyOf(cm)]
-			return s.fleet.beginnings() == s.round.beginnings && (start == nil || start.UID != cm.UID)
+			return len(s.fleet.tookOver()) == s.round.takeOvers && (start == nil || start.UID != cm.UID)
 		},
 		Blocked:    s.blocked,
 		LooksAgain: s.profile == looking,

@@ -100,13 +100,12 @@ type fleet struct {
 	incidents incidents     // faults, and when they were at work
 	patience  time.Duration // with which they are asked to stop
 
-	mu      sync.Mutex
-	flags   model.Flags   // the latest; while they are rolled out, others are in force, too
-	looks   bool          // with a short resync period
-	inForce []model.Flags // all that were since the round began
-	lives   []*life       // processes, in all
-	// takeOvers is how often one of them took over.
-	takeOvers int
+	mu        sync.Mutex
+	flags     model.Flags    // the latest; while they are rolled out, others are in force, too
+	looks     bool           // with a short resync period
+	inForce   []model.Flags  // all that were since the round began
+	lives     []*life        // processes, in all
+	takeOvers []time.Time    // when one of them took over
 	endings   map[string]int // how processes ended
 	problems  []string
 	broken    context.CancelCauseFunc // called when a controller is broken, and there is nothing to wait for
@@ -277,28 +276,30 @@ func (f *fleet) oldest() time.Time {
 	return oldest
 }
 
-// beginnings returns how many processes were started, and how often one of them took over, in all.
-func (f *fleet) beginnings() int {
+// tookOver returns when processes took over, in all.
+func (f *fleet) tookOver() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.lives) + f.takeOvers
+	return slices.Clone(f.takeOvers)
 }
 
-// tookOver is what a controller prints when it begins to mirror.
-const tookOver = `"Mirroring"`
+// mirrors is what a controller prints when it takes over.
+const mirrors = `"Mirroring"`
 
-// takeOverCounter counts in what a controller prints how often it took over.
-type takeOverCounter struct {
+// takeOverWatcher takes down when a controller took over, in what it prints.
+type takeOverWatcher struct {
 	fleet *fleet
-	end   []byte // of what was written so far, shorter than tookOver
+	end   []byte // of what was written so far, shorter than what is looked for
 }
 
-func (c *takeOverCounter) Write(p []byte) (int, error) {
-	text := slices.Concat(c.end, p)
-	c.end = text[max(0, len(text)-len(tookOver)+1):]
-	c.fleet.mu.Lock()
-	defer c.fleet.mu.Unlock()
-	c.fleet.takeOvers += bytes.Count(text, []byte(tookOver))
+func (w *takeOverWatcher) Write(p []byte) (int, error) {
+	text := slices.Concat(w.end, p)
+	w.end = text[max(0, len(text)-len(mirrors)+1):]
+	if bytes.Contains(text, []byte(mirrors)) { // a process does so once
+		w.fleet.mu.Lock()
+		defer w.fleet.mu.Unlock()
+		w.fleet.takeOvers = append(w.fleet.takeOvers, time.Now())
+	}
 	return len(p), nil
 }
 
@@ -338,7 +339,7 @@ var environment = []string{
 // start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
 func (r *replica) start() error {
 	p, err := r.installed.Start(shipped.RunOptions{
-		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: &takeOverCounter{fleet: r.fleet},
+		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: &takeOverWatcher{fleet: r.fleet},
 	})
 	if err != nil {
 		return err
@@ -406,9 +407,9 @@ func (r *replica) hasLost(p *shipped.Process) bool {
 // watch waits for the end of the process, which has to be one that was asked for, or a lost lease.
 func (r *replica) watch(p *shipped.Process, l *life) {
 	<-p.Done()
-	lost := r.hasLost(p)
+	lost, gaveBack := r.hasLost(p), p.ExitCode() == 0 && !strings.Contains(p.Log(), leaseKept)
 	r.fleet.mu.Lock()
-	l.ended, l.lost, l.gaveBack = time.Now(), lost, p.ExitCode() == 0 && !strings.Contains(p.Log(), leaseKept)
+	l.ended, l.lost, l.gaveBack = time.Now(), lost, gaveBack
 	if lost {
 		r.fleet.endings[lostLease]++
 	}
@@ -520,7 +521,9 @@ func (r *replica) log(lines int) string {
 	defer r.mu.Unlock()
 	all := strings.Join(r.logs, "--- the next process ---\n")
 	if r.process != nil {
-		all += "--- the present process ---\n" + r.process.Log()
+		if present := r.process.Log(); !slices.Contains(r.logs, present) { // it has not ended, or nobody has noticed
+			all += "--- the present process ---\n" + present
+		}
 	}
 	return tail(all, lines)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,8 +101,8 @@ func (s *storm) tell(r round, err error) {
 	}
 }
 
-// keepAll writes into the folder what there is on the stage, and the whole logs of the controllers, which end with what each of
-// their goroutines is doing: they are ended for that.
+// keepAll writes into the folder the namespaces and ConfigMaps of the stage, and the last logs of the controllers, which end with what
+// each of their goroutines is doing: they are ended for that.
 func (s *storm) keepAll() error {
 	if err := os.MkdirAll(s.dump, 0o700); err != nil {
 		return err
@@ -109,12 +110,19 @@ func (s *storm) keepAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopAnswered)
 	defer cancel()
 	now, errs := s.live(ctx)
-	objects := slices.Collect(maps.Values(now.ConfigMaps))
-	for _, cm := range objects {
-		cm.Data, cm.BinaryData = nil, nil
+	var objects []any
+	for _, name := range stage {
+		objects = append(objects, now.Namespaces[name])
+	}
+	byKey := func(a, b model.Key) int { return strings.Compare(a.String(), b.String()) }
+	for _, key := range slices.SortedFunc(maps.Keys(now.ConfigMaps), byKey) {
+		if cm := now.ConfigMaps[key]; onStage(key) {
+			cm.Data, cm.BinaryData = nil, nil
+			objects = append(objects, cm)
+		}
 	}
 	text, err := yaml.Marshal(objects)
-	errs = errors.Join(errs, err, os.WriteFile(filepath.Join(s.dump, fmt.Sprintf("seed-%d-configmaps.yaml", s.seed)), text, 0o600))
+	errs = errors.Join(errs, err, os.WriteFile(filepath.Join(s.dump, fmt.Sprintf("seed-%d-objects.yaml", s.seed)), text, 0o600))
 	for _, r := range s.fleet.replicas {
 		r.quit()
 		file := filepath.Join(s.dump, fmt.Sprintf("seed-%d-replica-%d.log", s.seed, r.id))

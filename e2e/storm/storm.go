@@ -33,7 +33,7 @@ type settings struct {
 	first, rounds         int           // number of the first, and how many
 	operations            int           // in each round
 	shrink                time.Duration // how long to look for a shorter list of steps that fails
-	dump                  string        // a folder for the logs of a round that failed; empty: none
+	dump                  string        // a folder for what there is when a round fails; empty: none
 	out                   io.Writer
 }
 

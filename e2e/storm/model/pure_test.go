@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestNoCodeOfTheController: the oracle is written from the contract, and would else agree with each of its faults.
+// TestNoCodeOfTheController: the oracle is written from the contract, and would otherwise share its faults.
 func TestNoCodeOfTheController(t *testing.T) {
 	for _, pattern := range []string{"*.go", "../*.go"} {
 		files, err := filepath.Glob(pattern)
