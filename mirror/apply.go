@@ -39,7 +39,22 @@ type writer struct {
 	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet.
 	deleting map[types.UID]bool
 	// written are the resourceVersions of our writes that the watch may not have shown yet.
-	written map[cache.ObjectName]string
+	written map[cache.ObjectName]echo
+}
+
+// echo is what the watch is to show of a write.
+type echo struct {
+	rv string
+	at time.Time
+}
+
+// echoLifetime is for how long a write is waited for at most: resourceVersions that went back, as of a restored etcd, may not
+// come there for days.
+const echoLifetime = time.Minute
+
+func (e echo) awaited(synced string) bool {
+	order, err := resourceversion.CompareResourceVersion(synced, e.rv)
+	return err == nil && order < 0 && time.Since(e.at) < echoLifetime
 }
 
 // errNotLeading is why a write was not sent: another process may lead by now.
@@ -49,7 +64,7 @@ var errNotLeading = errors.New("the leadership was not renewed in time")
 var errAltered = errors.New("accepted and altered on its way, by an admission webhook or policy")
 
 func newWriter(client kubernetes.Interface, r *rules, m *measures) *writer {
-	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]string{}}
+	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]echo{}}
 }
 
 // apply carries out a change. Nothing is written if the object is no longer the one that was judged:
@@ -152,7 +167,7 @@ func (w *writer) wrote(operation op, s *source, made *corev1.ConfigMap, err erro
 		return err
 	}
 	w.mu.Lock()
-	w.written[cache.MetaObjectToName(made)] = made.ResourceVersion
+	w.written[cache.MetaObjectToName(made)] = echo{made.ResourceVersion, time.Now()}
 	w.mu.Unlock()
 	if !w.rules.asWritten(s, made) {
 		return errAltered
@@ -169,26 +184,25 @@ func (w *writer) ahead(target cache.ObjectName, c change, synced string) bool {
 	if c.have != nil && w.deleting[c.have.UID] {
 		return true
 	}
-	rv, ok := w.written[target]
-	if !ok {
-		return false
-	}
-	if order, err := resourceversion.CompareResourceVersion(synced, rv); err == nil && order < 0 {
+	e, ok := w.written[target]
+	if ok && e.awaited(synced) {
 		return true
 	}
 	delete(w.written, target)
 	return false
 }
 
-// sweep forgets the writes that the cache has shown.
-func (w *writer) sweep(synced string) {
+// sweep forgets the writes that the cache has shown, or has gone past, and returns their targets.
+func (w *writer) sweep(synced string) (past []cache.ObjectName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for target, rv := range w.written {
-		if order, err := resourceversion.CompareResourceVersion(synced, rv); err != nil || order >= 0 {
+	for target, e := range w.written {
+		if !e.awaited(synced) {
 			delete(w.written, target)
+			past = append(past, target)
 		}
 	}
+	return past
 }
 
 // answered reports whether the error is the API server's answer to that one request, not a connection that broke, nor

@@ -209,12 +209,12 @@ func TestAheadOfTheCache(t *testing.T) {
 	}
 
 	for _, synced := range []string{"43", ""} { // where client-go does not tell, nothing is held up
-		wr.written[inA], wr.written[inB] = "43", "9"
+		wr.written[inA], wr.written[inB] = echo{"43", time.Now()}, echo{"9", time.Now()}
 		wr.sweep(synced)
 		if len(wr.written) > 0 {
 			t.Errorf("swept at %q: got %v kept, want nothing", synced, wr.written)
 		}
-		wr.written[inA] = "43"
+		wr.written[inA] = echo{"43", time.Now()}
 		if wr.ahead(inA, c, synced) {
 			t.Errorf("synced to %q: got it ahead", synced)
 		}

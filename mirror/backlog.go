@@ -26,6 +26,7 @@ type pending struct {
 	busy     map[string]bool // targets handed out
 	round    bool            // a round was asked for and its targets are not listed yet
 	listing  bool            // its targets are being listed
+	opened   bool            // somebody is about to take; see open
 	targets  []string        // the targets of the round, sorted
 	next     int             // index of the next target of the round
 	left     int             // how many targets of the round are still to be taken
@@ -75,6 +76,14 @@ func (b *backlog) markAll(name string) {
 	b.of(name).round = true
 }
 
+// open has the name count as not idle until the next take: what somebody learns about it before that is not told before the
+// targets were taken.
+func (b *backlog) open(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(name).opened = true
+}
+
 // take hands out up to limit targets of the name. list returns all targets of the name, in any order; it is
 // called when a round begins. more reports whether there is something left to take at once.
 func (b *backlog) take(name string, limit int, list func() []string) (jobs []job, more bool) {
@@ -87,6 +96,7 @@ func (b *backlog) take(name string, limit int, list func() []string) (jobs []job
 	if p == nil {
 		return nil, false
 	}
+	p.opened = false
 	// A part of each slice is the round's, or targets that are marked all the time would keep it from its end.
 	jobs = p.takeMarked(jobs, limit-min(p.left, limit/4))
 	jobs = p.takeRound(jobs, limit)
@@ -194,7 +204,7 @@ func (b *backlog) idle(name string) bool {
 }
 
 func (b *backlog) dropIfEmpty(name string, p *pending) bool {
-	empty := !p.round && !p.listing && p.left == 0 && len(p.marked) == 0 && len(p.busy) == 0
+	empty := !p.round && !p.listing && !p.opened && p.left == 0 && len(p.marked) == 0 && len(p.busy) == 0
 	if empty {
 		delete(b.names, name)
 	}

@@ -23,6 +23,26 @@ func (c *Controller) view(name string) view {
 	return v
 }
 
+// look is view, and sees to it that the ledger knows what is decided by. Who reads targets as well reads them before: a cache
+// that holds a copy has already held the state of its source.
+func (c *Controller) look(name string) (v view, changed bool) {
+	c.view(name) // reads what has not been read yet, outside the lock
+	changed = c.ledger.openBy(name, func() []*source {
+		v = c.view(name)
+		return v.all()
+	})
+	return v, changed
+}
+
+// lookBehind is look where the round of what changed may have begun already: there is another.
+func (c *Controller) lookBehind(name string) view {
+	v, changed := c.look(name)
+	if changed {
+		c.markAll(name)
+	}
+	return v
+}
+
 // readSource reads a source, or returns what was read from that very object before.
 func (c *Controller) readSource(cm *corev1.ConfigMap) *source {
 	key := cache.MetaObjectToName(cm)
@@ -107,6 +127,9 @@ func (c *Controller) targetsOf(name string) []string {
 	found, _ := indexer.ByTypedIndex(byName, name)
 	for _, cm := range found {
 		set[cm.Namespace] = true
+	}
+	for _, namespace := range c.ledger.targets(name) { // one that went while there was no source is due no other way
+		set[namespace] = true
 	}
 	return slices.Collect(maps.Keys(set))
 }

@@ -247,7 +247,11 @@ func (c *Controller) tick(ctx context.Context) {
 		case <-sweep.C:
 			c.looks.sweep()
 			c.sweepParsed()
-			c.writer.sweep(c.cacheVersion())
+			for _, target := range c.writer.sweep(c.cacheVersion()) {
+				if c.cachedConfigMap(target) == nil {
+					c.mark(target.Name, target.Namespace, mark{}) // it may have gone before a relist, which then tells of nothing
+				}
+			}
 			c.fights.sweep()
 		case <-resync:
 			c.lookAtAll()

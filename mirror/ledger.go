@@ -26,6 +26,8 @@ type account struct {
 	wrote  int // copies written since the last statement
 	dirty  bool
 	told   told
+	// unannounced is set until a round over the targets of the source, as last seen, was listed.
+	unannounced bool
 }
 
 // standing is how a source stands at one target.
@@ -42,8 +44,14 @@ func newLedger(label string) *ledger {
 // open makes sure that exactly the given sources, all of one name, have accounts, and that these know their
 // present state. It reports whether that of one of them was not known before.
 func (l *ledger) open(name string, sources []*source) (changed bool) {
+	return l.openBy(name, func() []*source { return sources })
+}
+
+// openBy is open for what read returns, which is called under the lock: no older reading comes behind a newer one.
+func (l *ledger) openBy(name string, read func() []*source) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	sources := read()
 	accounts := l.names[name]
 	for key, a := range accounts {
 		if find(sources, key) == nil {
@@ -71,7 +79,7 @@ func (l *ledger) open(name string, sources []*source) (changed bool) {
 			if a.source != nil && a.source.checksum != s.checksum {
 				l.outdate(a)
 			}
-			a.source, a.dirty = s, true
+			a.source, a.dirty, a.unannounced = s, true, true
 			changed = true
 		}
 	}
@@ -107,11 +115,49 @@ func (l *ledger) count(a *account, o outcome, n int) {
 	l.total[o] += n
 }
 
+// announce reports whether a source of the name changed since it was last called.
+func (l *ledger) announce(name string) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.names[name] {
+		changed = changed || a.unannounced
+		a.unannounced = false
+	}
+	return changed
+}
+
+// targets returns the namespaces of which something is noted for the name.
+func (l *ledger) targets(name string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.names[name] {
+		for namespace := range a.at {
+			out = append(out, namespace)
+		}
+	}
+	return out
+}
+
+// enterBy is enter for what was decided by s. If the account knows other content of that source by now, the round that this
+// asked for will compare the target with it, and until then it is pending.
+func (l *ledger) enterBy(s *source, namespace string, st standing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.names[s.key.Name][s.key]
+	if a != nil && a.source.checksum != s.checksum && st.outcome == outcomeSynced {
+		st.outcome = outcomePending
+	}
+	l.note(a, namespace, st)
+}
+
 // enter notes how a source stands at a target. A source without an account is gone: nothing is noted.
 func (l *ledger) enter(key cache.ObjectName, namespace string, s standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.names[key.Name][key]
+	l.note(l.names[key.Name][key], namespace, s)
+}
+
+func (l *ledger) note(a *account, namespace string, s standing) {
 	if a == nil {
 		return
 	}
@@ -180,8 +226,16 @@ func (l *ledger) pending(key cache.ObjectName) bool {
 // statements returns what is to be said about the sources of a name, now that there is nothing left to do for
 // them at the moment, and takes note that it was said.
 func (l *ledger) statements(name string) []statement {
+	return l.statementsIf(name, func() bool { return true })
+}
+
+// statementsIf is statements, or nothing if idle, asked under the lock, says that there is something to do by now.
+func (l *ledger) statementsIf(name string, idle func() bool) []statement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !idle() {
+		return nil // they come at its end
+	}
 	var out []statement
 	for _, a := range l.names[name] {
 		if a.dirty {

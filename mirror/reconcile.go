@@ -24,17 +24,16 @@ const sliceSize = 64
 // ctx ends; what it began ends with term at the latest. It returns whether there is more to take at once, for which the
 // name is in the queue again.
 func (c *Controller) reconcile(ctx, term context.Context, name string) (more bool) {
-	before := c.view(name)
-	changed := c.ledger.open(name, before.all())
-	if changed {
+	c.backlog.open(name) // not idle until the targets are taken: nothing is said of what is opened here before that
+	if _, changed := c.look(name); changed {
 		// The cache may be ahead of the event that tells of the change, and nothing may be said of the new content
 		// before all targets were compared with it.
 		c.backlog.markAll(name)
 	}
 	jobs, more := c.backlog.take(name, sliceSize, func() []string {
 		targets := c.targetsOf(name)
-		if changed {
-			c.expect(before, targets)
+		if c.ledger.announce(name) {
+			c.expect(c.view(name), targets)
 		}
 		return targets
 	})
@@ -46,11 +45,12 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 	}
 	// What the targets are judged by is read after they were taken. A change that came before that is in it, and one that
 	// comes later makes them due again; of one that came between an older reading and the taking nothing would be left.
-	v := c.view(name)
+	// And it is read after what stands at the targets: see look.
 	targets := make([]target, 0, len(jobs))
 	for _, j := range jobs {
 		targets = append(targets, c.target(name, j))
 	}
+	v := c.lookBehind(name)
 	for i, ch := range c.rules.plan(v, targets) {
 		if ch.op == opNone {
 			c.settle(ctx, v, targets[i], result{change: ch, outcome: ch.outcome})
@@ -114,7 +114,8 @@ type result struct {
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
 // slot, and what it writes is what is wanted now.
 func (c *Controller) carryOut(ctx, term context.Context, name string, j job) {
-	v, t := c.view(name), c.target(name, j)
+	t := c.target(name, j)
+	v := c.lookBehind(name)
 	c.settle(ctx, v, t, c.bring(ctx, term, v, t))
 }
 
@@ -160,11 +161,18 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	case live == nil:
 		return before
 	}
+	if c.moved(v, t) {
+		return result{change: before.change, outcome: outcomePending, again: lookAnew}
+	}
 	t.have, t.vanished = live, false
 	res := c.write(ctx, term, v, t, c.rules.decide(v, t))
 	switch {
-	case res.change.op != opNone || c.rules.seen(live):
-	case res.outcome == outcomeFrozen:
+	case res.change.op != opNone:
+	case c.rules.seen(live):
+		if res.outcome != outcomeNone && c.cachedConfigMap(v.copyIn(t)) == nil {
+			res.trouble = behind // the watch has not shown it, and if it goes in a relist never will
+		}
+	case res.outcome == outcomeFrozen, res.outcome == outcomePending:
 		res.trouble = behind // an event about its source ends that, and then it has to be looked at
 	case res.outcome != outcomeNone && res.outcome != outcomeSynced:
 		res.trouble = obstructed // no event will tell of its end
@@ -298,7 +306,15 @@ func (c *Controller) premiseHolds(ctx context.Context, v view, t target, ch chan
 			return false, 0, nil
 		}
 	}
+	if c.moved(v, t) {
+		return false, lookAnew, nil
+	}
 	return c.rules.stillUnwanted(v, source, namespace), 0, nil
+}
+
+// moved reports whether the caches have moved on since v and t were read.
+func (c *Controller) moved(v view, t target) bool {
+	return !slices.Equal(c.view(v.name).all(), v.all()) || c.cachedNamespace(t.namespace) != t.object
 }
 
 // settle notes the result for a target and sees to it that a target in trouble is tried again.
@@ -356,7 +372,7 @@ func (c *Controller) enter(v view, t target, res result) {
 		case t.object != nil && s.claims(c.rules, t.object) && res.change.holder() != "":
 			st = standing{outcome: outcomeSuperseded, note: res.change.holder()}
 		}
-		c.ledger.enter(s.key, t.namespace, st)
+		c.ledger.enterBy(s, t.namespace, st)
 	}
 }
 
@@ -403,10 +419,11 @@ func (c *Controller) logResult(ctx context.Context, at cache.ObjectName, res res
 
 // report tells people what is new about the sources of a name.
 func (c *Controller) report(ctx context.Context, name string) {
-	for _, took := range c.latencies.idle(name, c.ledger.pending) {
+	idle := func() bool { return c.backlog.idle(name) }
+	for _, took := range c.latencies.idle(name, func(key cache.ObjectName) bool { return !idle() || c.ledger.pending(key) }) {
 		c.measures.propagation.Observe(took.Seconds())
 	}
-	for _, s := range c.ledger.statements(name) {
+	for _, s := range c.ledger.statementsIf(name, idle) {
 		klog.FromContext(ctx).Info(s.note, "source", cache.MetaObjectToName(s.source), "outcome", s.reason)
 		c.recorder.Eventf(s.source, nil, s.kind, s.reason, s.action, "%s", s.note)
 	}

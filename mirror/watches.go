@@ -148,10 +148,7 @@ func (c *Controller) namespaceUpdated(old, new *corev1.Namespace) {
 
 // namespaceSeen is namespaceChanged for a new one.
 func (c *Controller) namespaceSeen(namespace string) {
-	if c.active.Load() && c.rules.allowsTarget(namespace) {
-		c.latencies.namespaceSeen(namespace, c.configMaps.GetTypedIndexer().ListIndexFuncValues(bySource))
-	}
-	c.namespaceChanged(namespace)
+	c.markNamespace(namespace, true)
 }
 
 func (c *Controller) namespaceGone(namespace string) {
@@ -162,13 +159,21 @@ func (c *Controller) namespaceGone(namespace string) {
 }
 
 // namespaceChanged makes the namespace due for every source, and for every copy in it.
-func (c *Controller) namespaceChanged(namespace string) {
-	if !c.active.Load() || !c.rules.allowsTarget(namespace) {
+func (c *Controller) namespaceChanged(namespace string) { c.markNamespace(namespace, false) }
+
+func (c *Controller) markNamespace(namespace string, fresh bool) {
+	if !c.active.Load() {
 		return
 	}
 	indexer := c.configMaps.GetTypedIndexer()
-	for _, name := range indexer.ListIndexFuncValues(bySource) {
-		c.mark(name, namespace, mark{})
+	if c.rules.allowsTarget(namespace) {
+		names := indexer.ListIndexFuncValues(bySource)
+		if fresh {
+			c.latencies.namespaceSeen(namespace, names)
+		}
+		for _, name := range names {
+			c.mark(name, namespace, mark{})
+		}
 	}
 	copies, _ := indexer.ByTypedIndex(cache.NamespaceIndex, namespace)
 	for _, cm := range copies {

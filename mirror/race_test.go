@@ -1,0 +1,702 @@
+package mirror
+
+// Faults by readings that are older than what is settled by them. The storm found one of that kind, a hunt for more the rest.
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// still is a controller that does not run: its caches and handlers are moved by hand, as when the handlers lag behind.
+type still struct {
+	*Controller
+	*diary
+	client *fake.Clientset
+}
+
+func newStill(t *testing.T, objects ...runtime.Object) still {
+	t.Helper()
+	o := NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	client, d := fake.NewClientset(objects...), &diary{}
+	c, err := New(client, d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.active.Store(true)
+	return still{c, d, client}
+}
+
+func (s still) namespace(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := s.namespaces.GetIndexer().Add(namespace(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cached puts objects into the cache, and no handler hears of it.
+func (s still) cached(t *testing.T, cms ...*corev1.ConfigMap) {
+	t.Helper()
+	for _, cm := range cms {
+		if err := s.configMaps.GetIndexer().Add(cm); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// echo puts into the cache what the API server has.
+func (s still) echo(t *testing.T, namespace, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm = cm.DeepCopy()
+	s.rules.strip(cm)
+	s.cached(t, cm)
+	return cm
+}
+
+func (s still) work(t *testing.T) {
+	t.Helper()
+	for range 5 {
+		s.reconcile(t.Context(), t.Context(), "settings")
+		s.writes.Wait()
+	}
+}
+
+// the cache has the new content before the handler; a job writes it, and is reported as one of the old content. Then the
+// event comes, everything is in line, and nothing is said.
+func TestRaceMirroredIsNeverSaidOfWhatWasWrittenBeforeItsEvent(t *testing.T) {
+	s := newStill(t)
+	one := sourceCM("platform", "settings")
+	two := sourceCM("platform", "settings", data("key", "changed"))
+	two.ResourceVersion = "8"
+	s.namespace(t, "platform", "team-a")
+	s.cached(t, one)
+	s.configMapSeen(one)
+	s.work(t)
+	s.echo(t, "team-a", "settings")
+	if n := s.count(ReasonMirrored); n != 1 {
+		t.Fatalf("got %d Mirrored, want 1", n)
+	}
+	s.cached(t, two)                     // the indexer
+	s.mark("settings", "team-a", mark{}) // a job that is under way for any reason: an echo, a retry
+	jobs, _ := s.backlog.take("settings", sliceSize, nil)
+	for _, j := range jobs {
+		s.carryOut(t.Context(), t.Context(), "settings", j)
+	}
+	s.echo(t, "team-a", "settings")
+	s.configMapUpdated(one, two) // the handler
+	s.work(t)
+	if n := s.count(ReasonMirrored); n != 2 {
+		t.Errorf("got %d Mirrored in %q, want 2: the new content is in line", n, s.reasons)
+	}
+}
+
+// the same through reconcile, whose second view differs from the first.
+func TestRaceMirroredIsNeverSaidIfTheSecondViewDiffers(t *testing.T) {
+	s := newStill(t)
+	one := sourceCM("platform", "settings")
+	two := sourceCM("platform", "settings", data("key", "changed"))
+	two.ResourceVersion = "8"
+	s.namespace(t, "platform", "team-a")
+	s.cached(t, one)
+	s.configMapSeen(one)
+	s.work(t)
+	s.echo(t, "team-a", "settings")
+	b := &between{ConfigMapIndexInformer: s.configMaps}
+	s.configMaps = b
+	change := func() { s.cached(t, two) }
+	b.happen.Store(&change)
+	s.mark("settings", "team-a", mark{})
+	s.reconcile(t.Context(), t.Context(), "settings")
+	s.writes.Wait()
+	s.echo(t, "team-a", "settings")
+	s.configMapUpdated(one, two) // the handler
+	s.work(t)
+	if n := s.count(ReasonMirrored); n != 2 {
+		t.Errorf("got %d Mirrored in %q, want 2", n, s.reasons)
+	}
+}
+
+// a source that is new in the second view has no account: its writes are not counted.
+func TestRaceMirroredIsNeverSaidOfASourceThatIsNewInTheSecondView(t *testing.T) {
+	s := newStill(t)
+	src := sourceCM("platform", "settings")
+	s.namespace(t, "platform", "team-a")
+	b := &between{ConfigMapIndexInformer: s.configMaps}
+	s.configMaps = b
+	appear := func() { s.cached(t, src) }
+	b.happen.Store(&appear)
+	s.mark("settings", "team-a", mark{}) // any event there
+	s.reconcile(t.Context(), t.Context(), "settings")
+	s.writes.Wait()
+	s.echo(t, "team-a", "settings")
+	s.configMapSeen(src) // the handler
+	s.work(t)
+	if n := s.count(ReasonMirrored); n != 1 {
+		t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
+	}
+}
+
+// settle finds the backlog of a name idle; before it reports that, a source comes, and a worker opens its account and lists
+// its targets. The report takes the new content for told, and the end of its latency is now.
+func TestRaceReportOfAnIdleNameTakesWhatIsNewForTold(t *testing.T) {
+	s := newStill(t)
+	src := sourceCM("platform", "settings")
+	s.namespace(t, "platform", "team-a")
+	s.mark("settings", "team-a", mark{})
+	jobs, _ := s.backlog.take("settings", sliceSize, nil)
+	// The last lines of settle, of one goroutine:
+	if _, idle := s.backlog.done("settings", jobs[0].namespace); !idle {
+		t.Fatal("not idle")
+	}
+	// A handler, and a worker:
+	s.cached(t, src)
+	s.configMapSeen(src)
+	b := &targeting{between{ConfigMapIndexInformer: s.configMaps}}
+	s.configMaps = b
+	listing := func() { // in targetsOf, behind ledger.open
+		// settle goes on:
+		s.report(t.Context(), "settings")
+		if len(s.latencies.sources["settings"]) == 0 {
+			t.Error("got the latency of the change ended before its first write, want it measured")
+		}
+	}
+	b.happen.Store(&listing)
+	s.work(t)
+	if n := s.count(ReasonMirrored); n != 1 {
+		t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
+	}
+}
+
+// targeting is the cache of ConfigMaps, in which something happens after the targets of a name were listed.
+type targeting struct{ between }
+
+func (b *targeting) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
+	return targetingIndexer{b.ConfigMapIndexInformer.GetTypedIndexer(), b}
+}
+
+type targetingIndexer struct {
+	cache.TypedIndexer[*corev1.ConfigMap]
+	b *targeting
+}
+
+func (i targetingIndexer) ByTypedIndex(index, value string) ([]*corev1.ConfigMap, error) {
+	found, err := i.TypedIndexer.ByTypedIndex(index, value)
+	if index == byName {
+		if happen := i.b.happen.Swap(nil); happen != nil {
+			(*happen)()
+		}
+	}
+	return found, err
+}
+
+// gate is an API server some of whose answers wait, or have something happen before them.
+type gate struct {
+	kubernetes.Interface
+	mu      sync.Mutex
+	before  func(verb, resource, namespace, name string) // of a call
+	after   func(verb, resource, namespace, name string) // of a call, before its answer arrives
+	cut     *cutWatch
+	swallow atomic.Pointer[string] // the namespace whose events the watch loses
+	calls   []string
+}
+
+func (g *gate) IsWatchListSemanticsUnSupported() bool { return true }
+func (g *gate) CoreV1() typedcorev1.CoreV1Interface   { return gateCore{g.Interface.CoreV1(), g} }
+
+func (g *gate) loses(namespace string) bool {
+	lost := g.swallow.Load()
+	return lost != nil && *lost == namespace
+}
+
+func (g *gate) in(verb, resource, namespace, name string) {
+	g.mu.Lock()
+	g.calls = append(g.calls, verb+" "+resource+" "+namespace+"/"+name)
+	g.mu.Unlock()
+	if g.before != nil {
+		g.before(verb, resource, namespace, name)
+	}
+}
+
+func (g *gate) out(verb, resource, namespace, name string) {
+	if g.after != nil {
+		g.after(verb, resource, namespace, name)
+	}
+}
+
+func (g *gate) count(call string) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+type gateCore struct {
+	typedcorev1.CoreV1Interface
+	g *gate
+}
+
+func (c gateCore) ConfigMaps(ns string) typedcorev1.ConfigMapInterface {
+	return gateConfigMaps{c.CoreV1Interface.ConfigMaps(ns), c.g, ns}
+}
+func (c gateCore) Namespaces() typedcorev1.NamespaceInterface {
+	return gateNamespaces{c.CoreV1Interface.Namespaces(), c.g}
+}
+
+type gateNamespaces struct {
+	typedcorev1.NamespaceInterface
+	g *gate
+}
+
+func (c gateNamespaces) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Namespace, error) {
+	c.g.in("get", "namespaces", "", name)
+	ns, err := c.NamespaceInterface.Get(ctx, name, o)
+	c.g.out("get", "namespaces", "", name)
+	return ns, err
+}
+
+type gateConfigMaps struct {
+	typedcorev1.ConfigMapInterface
+	g  *gate
+	ns string
+}
+
+func (c gateConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
+	c.g.in("get", "configmaps", c.ns, name)
+	cm, err := c.ConfigMapInterface.Get(ctx, name, o)
+	c.g.out("get", "configmaps", c.ns, name)
+	return cm, err
+}
+
+func (c gateConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o metav1.CreateOptions) (*corev1.ConfigMap, error) {
+	c.g.in("create", "configmaps", c.ns, cm.Name)
+	return c.ConfigMapInterface.Create(ctx, cm, o)
+}
+
+func (c gateConfigMaps) Update(ctx context.Context, cm *corev1.ConfigMap, o metav1.UpdateOptions) (*corev1.ConfigMap, error) {
+	c.g.in("update", "configmaps", c.ns, cm.Name)
+	return c.ConfigMapInterface.Update(ctx, cm, o)
+}
+
+func (c gateConfigMaps) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	c.g.in("delete", "configmaps", c.ns, name)
+	return c.ConfigMapInterface.Delete(ctx, name, o)
+}
+
+func (c gateConfigMaps) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := c.ConfigMapInterface.Watch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	cw := &cutWatch{Interface: w, out: make(chan watch.Event), cutNow: make(chan struct{}), stopped: make(chan struct{})}
+	c.g.mu.Lock()
+	c.g.cut = cw
+	c.g.mu.Unlock()
+	go cw.run(c.g)
+	return cw, nil
+}
+
+// cutWatch is a watch that can lose events and then end with 410.
+type cutWatch struct {
+	watch.Interface
+	out     chan watch.Event
+	cutNow  chan struct{}
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (w *cutWatch) ResultChan() <-chan watch.Event { return w.out }
+func (w *cutWatch) Stop()                          { w.once.Do(func() { close(w.stopped) }); w.Interface.Stop() }
+
+func (w *cutWatch) run(g *gate) {
+	defer close(w.out)
+	for {
+		select {
+		case <-w.stopped:
+			return
+		case <-w.cutNow:
+			select {
+			case w.out <- watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}}:
+			case <-w.stopped:
+			}
+			return
+		case e, ok := <-w.Interface.ResultChan():
+			if !ok {
+				return
+			}
+			if cm, is := e.Object.(*corev1.ConfigMap); is && g.loses(cm.Namespace) {
+				continue
+			}
+			select {
+			case w.out <- e:
+			case <-w.stopped:
+				return
+			}
+		}
+	}
+}
+
+// gated runs a controller without resync on an API server behind a gate.
+func gated(t *testing.T, objects []runtime.Object, edit func(*Options), f func(t *testing.T, g *gate, c *Controller, d *diary)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOptions()
+		o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
+		if edit != nil {
+			edit(o)
+		}
+		g, d := &gate{Interface: fake.NewClientset(objects...)}, &diary{}
+		c, err := New(g, d, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		f(t, g, c, d)
+	})
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+		return v
+	}
+}
+
+func (g *gate) cm(ns string) typedcorev1.ConfigMapInterface {
+	return g.Interface.CoreV1().ConfigMaps(ns)
+}
+
+// a copy that goes while the watch is away, and before the watch has shown it, is gone for good.
+func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
+	objects := []runtime.Object{namespace("platform"), namespace("team-a")}
+	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+		ctx := t.Context()
+		g.swallow.Store(new("team-a")) // the watch has stalled behind the source
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(100 * time.Millisecond)
+		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.cm("team-a").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil { // by somebody
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		g.swallow.Store(nil)
+		close(g.cut.cutNow) // 410: a relist
+		time.Sleep(24 * time.Hour)
+		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
+			t.Errorf("a day later: %v; the ledger says %d synced", err, c.ledger.copies(outcomeSynced))
+		}
+	})
+}
+
+// an object that is in the way, and carries our label, is left to the watch, which never shows it.
+func TestRaceForeignObjectThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
+	objects := []runtime.Object{namespace("platform"), namespace("team-a")}
+	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+		ctx := t.Context()
+		g.swallow.Store(new("team-a"))
+		must[*corev1.ConfigMap](t)(g.cm("team-a").Create(ctx, configMap("team-a", "settings", label(DefaultLabel, CopyValue)), metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(100 * time.Millisecond)
+		if err := g.cm("team-a").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil { // by its owner
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		g.swallow.Store(nil)
+		close(g.cut.cutNow) // 410: a relist
+		time.Sleep(24 * time.Hour)
+		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
+			t.Errorf("a day later: %v; the ledger says %d foreign", err, c.ledger.copies(outcomeForeign))
+		}
+	})
+}
+
+// another source of the name appears while the look at the one that is gone is under way.
+func TestRaceNamesakeAppearsDuringTheLook(t *testing.T) {
+	objects := []runtime.Object{namespace("platform"), namespace("shared"), namespace("team-a"), sourceCM("platform", "settings")}
+	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+		ctx := t.Context()
+		var looks atomic.Int32
+		g.after = func(verb, resource, ns, name string) {
+			if verb == "get" && ns == "platform" {
+				if looks.Add(1) == 2 {
+					must[*corev1.ConfigMap](t)(g.cm("shared").Create(ctx, sourceCM("shared", "settings"), metav1.CreateOptions{}))
+					time.Sleep(50 * time.Millisecond) // the answer is on its way; cache and handlers have the new source
+				}
+			}
+		}
+		if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := looks.Load(); n < 2 {
+			t.Fatalf("got %d looks, want 2", n)
+		}
+		if n := g.count("delete configmaps team-a/settings"); n != 0 {
+			t.Errorf("got %d deletions of a copy that another source had claimed for 50 ms, want it taken over in place", n)
+		}
+	})
+}
+
+// the source claims the target again while the look at the namespace is under way; what was known of the source is void.
+func TestRaceSourceClaimsAgainDuringTheLookAtTheNamespace(t *testing.T) {
+	team := namespace("team-a", "tier", "gold")
+	src := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=gold"))
+	gated(t, []runtime.Object{namespace("platform"), team, src}, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+		ctx := t.Context()
+		var looks atomic.Int32
+		g.after = func(verb, resource, ns, name string) {
+			if verb == "get" && resource == "namespaces" {
+				if looks.Add(1) == 1 {
+					wide := sourceCM("platform", "settings")
+					wide.ResourceVersion = "1000"
+					must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, wide, metav1.UpdateOptions{}))
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		}
+		narrow := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=silver"))
+		narrow.ResourceVersion = ""
+		must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, narrow, metav1.UpdateOptions{}))
+		time.Sleep(time.Minute)
+		if looks.Load() == 0 {
+			t.Fatal("got no look at the namespace")
+		}
+		if n := g.count("delete configmaps team-a/settings"); n != 0 {
+			t.Errorf("got %d deletions of a copy that its source had claimed again for 50 ms", n)
+		}
+	})
+}
+
+// a round is given up for a new one; of the targets that it had announced one has gone while there was no source.
+func TestRaceAnnouncedTargetOfAGoneNamespaceIsPendingForEver(t *testing.T) {
+	objects := append(inNamespaces(70, "team-"), namespace("platform"))
+	gated(t, objects, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, g *gate, c *Controller, d *diary) {
+		ctx := t.Context()
+		var slow atomic.Bool
+		slow.Store(true)
+		g.before = func(verb, resource, ns, name string) {
+			if verb == "create" && slow.Load() {
+				time.Sleep(10 * time.Second)
+			}
+		}
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Second) // the first of 64 is under way, 6 wait for the next slice
+		if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := g.Interface.CoreV1().Namespaces().Delete(ctx, "team-069", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		again := sourceCM("platform", "settings")
+		again.UID = "another"
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, again, metav1.CreateOptions{}))
+		slow.Store(false)
+		time.Sleep(24 * time.Hour)
+		if n := c.ledger.copies(outcomePending); n != 0 {
+			t.Errorf("got %d pending and %d synced a day later, events %q, and %d latencies that go on", n, c.ledger.copies(outcomeSynced), d.reasons, len(c.latencies.sources))
+		}
+	})
+}
+
+// a copy outside the flags whose namespace the cache shows after the copy.
+func TestRaceNamespaceOutsideTheFlagsComesAfterTheCopy(t *testing.T) {
+	s := newStill(t)
+	src := sourceCM("platform", "settings")
+	s.namespace(t, "platform")
+	s.cached(t, src)
+	stranger := copyIn(src, "other")
+	s.cached(t, stranger)
+	s.configMapSeen(src)
+	s.configMapSeen(stranger)
+	s.work(t)
+	s.namespaces.GetIndexer().Add(namespace("other"))
+	s.namespaceSeen("other")
+	s.work(t)
+	if n := s.ledger.copies(outcomeStranger); n != 1 {
+		t.Errorf("got %d strangers, events %q, want 1 reported", n, s.reasons)
+	}
+}
+
+// listed is the cache of ConfigMaps, in which something happens after the names of sources were listed.
+type listed struct {
+	between
+}
+
+func (b *listed) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
+	return listedIndexer{b.ConfigMapIndexInformer.GetTypedIndexer(), b}
+}
+
+type listedIndexer struct {
+	cache.TypedIndexer[*corev1.ConfigMap]
+	b *listed
+}
+
+func (i listedIndexer) ListIndexFuncValues(index string) []string {
+	names := i.TypedIndexer.ListIndexFuncValues(index)
+	if index == bySource {
+		if happen := i.b.happen.Swap(nil); happen != nil {
+			(*happen)()
+		}
+	}
+	return names
+}
+
+// a source goes between the two listings of the names for a new namespace: it is never settled there.
+func TestRaceFillingThatNeverEnds(t *testing.T) {
+	s := newStill(t)
+	src, other := sourceCM("platform", "settings"), sourceCM("platform", "other")
+	s.namespace(t, "platform")
+	s.cached(t, src, other)
+	b := &listed{between{ConfigMapIndexInformer: s.configMaps}}
+	s.configMaps = b
+	going := func() {
+		if err := s.configMaps.GetIndexer().Delete(other); err != nil {
+			t.Error(err)
+		}
+	}
+	b.happen.Store(&going)
+	s.namespace(t, "team-a")
+	s.namespaceSeen("team-a")
+	s.configMapDeleted(deletedCM(other))
+	s.work(t)
+	s.reconcile(t.Context(), t.Context(), "other")
+	s.writes.Wait()
+	if f := s.latencies.namespaces["team-a"]; f != nil {
+		t.Errorf("got %v left to fill, want nothing: it is filled", f.left)
+	}
+}
+
+func deletedCM(cm *corev1.ConfigMap) cache.DeletedObject[*corev1.ConfigMap] {
+	return cache.DeletedObject[*corev1.ConfigMap]{OptionalObj: cm}
+}
+
+// the API server's resourceVersions have gone back (a restored etcd): a write that the watch will never show holds up its
+// target until they have come that far again.
+func TestRaceWriteThatTheWatchWillNeverShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(fake.NewClientset(), testRules(), newMeasures())
+		at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
+		w.written[at] = echo{"1000000", time.Now()}
+		for range 24 * 120 {
+			time.Sleep(30 * time.Second)
+			w.sweep("5000")
+		}
+		if w.ahead(at, change{op: opCreate}, "5000") {
+			t.Error("got the target held up a day after the write, and nobody is told")
+		}
+	})
+}
+
+// the view is read before the target, and the cache has a newer source, and a copy of that, in between.
+func TestRaceTargetThatIsNewerThanTheView(t *testing.T) {
+	r := testRules()
+	one := sourceCM("platform", "settings")
+	two := sourceCM("platform", "settings", data("key", "changed"))
+	two.ResourceVersion = "8"
+	old, new := copyCM(r, one, "team-a"), copyCM(r, two, "team-a")
+	new.ResourceVersion = "10"
+	s := newStill(t, new.DeepCopy())
+	r.strip(old)
+	r.strip(new)
+	s.namespace(t, "platform", "team-a")
+	s.cached(t, one, old)
+	b := &between{ConfigMapIndexInformer: s.configMaps}
+	s.configMaps = b
+	change := func() { s.cached(t, two, new) } // by the process that led before
+	b.happen.Store(&change)
+	s.mark("settings", "team-a", mark{})
+	jobs, _ := s.backlog.take("settings", sliceSize, nil)
+	s.carryOut(t.Context(), t.Context(), "settings", jobs[0])
+	got, err := s.client.CoreV1().ConfigMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Data["key"] != "changed" {
+		t.Errorf("got %q written over the newer content, want it left", got.Data)
+	}
+}
+
+// what is in the way is our own copy without its label, being deleted; a round tells that it is foreign.
+func TestRaceRoundTellsForeignOfOurOwn(t *testing.T) {
+	r := testRules()
+	src := sourceCM("platform", "settings")
+	going := copyCM(r, src, "team-a", without(r.label), deleting)
+	going.Finalizers = []string{"example.com/hold"}
+	s := newStill(t, going)
+	s.namespace(t, "platform", "team-a")
+	s.cached(t, src)
+	s.configMapSeen(src)
+	s.work(t)
+	if n := s.count(ReasonForeign); n != 0 {
+		t.Fatalf("got %q before", s.reasons)
+	}
+	two := sourceCM("platform", "settings", data("key", "changed"))
+	two.ResourceVersion = "8"
+	s.cached(t, two)
+	s.configMapUpdated(src, two)
+	s.work(t)
+	if n := s.count(ReasonForeign); n != 0 {
+		t.Errorf("got %q, want nothing said to be foreign: it is ours and pending", s.reasons)
+	}
+}
+
+// the source goes while the object that is in the way is read: what was handed over becomes a copy of nothing, and goes.
+func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
+	theirs := configMap("team-a", "settings", annotation(AdoptAnnotation, AdoptValue), data("theirs", "precious"))
+	objects := []runtime.Object{namespace("platform"), namespace("team-a"), theirs}
+	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+		ctx := t.Context()
+		var once atomic.Bool
+		g.after = func(verb, resource, ns, name string) {
+			if verb == "get" && ns == "team-a" && once.CompareAndSwap(false, true) {
+				if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Minute)
+		if cm, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
+			t.Errorf("got %v, %v; the source had gone 50 ms before it was adopted", cm, err)
+		}
+	})
+}
