@@ -161,11 +161,12 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	case live == nil:
 		return before
 	}
-	if c.moved(v, t) {
+	t.have, t.vanished = live, false
+	ch := c.rules.decide(v, t)
+	if ch.op != opNone && c.moved(v, t) {
 		return result{change: before.change, outcome: outcomePending, again: lookAnew}
 	}
-	t.have, t.vanished = live, false
-	res := c.write(ctx, term, v, t, c.rules.decide(v, t))
+	res := c.write(ctx, term, v, t, ch)
 	switch {
 	case res.change.op != opNone:
 	case c.rules.seen(live):
