@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -697,6 +698,28 @@ func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		if cm, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
 			t.Errorf("got %v, %v; the source had gone 50 ms before it was adopted", cm, err)
+		}
+	})
+}
+
+// the source changes while the object in the way is read, again and again: that is no reason for another create at once.
+func TestRaceEditsDuringTheReadOfAnObjectInTheWay(t *testing.T) {
+	theirs := configMap("team-a", "settings", data("theirs", "precious"))
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, nil, func(t *testing.T, g *gate, _ *Controller, _ *diary) {
+		ctx := t.Context()
+		var edits atomic.Int32
+		g.after = func(verb, _, ns, _ string) {
+			if verb == "get" && ns == "team-a" {
+				edited := sourceCM("platform", "settings", data("key", strconv.Itoa(int(edits.Add(1)))))
+				edited.ResourceVersion = strconv.Itoa(1000 + int(edits.Load()))
+				must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, edited, metav1.UpdateOptions{}))
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Minute)
+		if n := g.count("create configmaps team-a/settings"); n < 2 || n > 20 {
+			t.Errorf("got %d creates in a minute, want its pace", n)
 		}
 	})
 }
