@@ -199,7 +199,7 @@ func BenchmarkRound(b *testing.B) {
 	targets := numbered("team", 10_000)
 	list := func() []string { return targets }
 	backlog, ledger := newBacklog(), newLedger(DefaultLabel)
-	ledger.open("settings", []*source{src})
+	ledger.opens("settings", src)
 	b.ReportAllocs()
 	for b.Loop() {
 		backlog.markAll("settings")
@@ -207,10 +207,10 @@ func BenchmarkRound(b *testing.B) {
 			var jobs []job
 			jobs, more = backlog.take("settings", 64, list)
 			for _, j := range jobs {
-				ledger.enter(src.key, j.namespace, standing{outcome: outcomeSynced, wrote: true})
+				ledger.enter(src, j.namespace, standing{outcome: outcomeSynced, wrote: true})
 				backlog.done("settings", j.namespace)
 			}
 		}
-		ledger.statements("settings")
+		ledger.says("settings")
 	}
 }

@@ -27,7 +27,7 @@ func (c *Controller) view(name string) view {
 // that holds a copy has already held the state of its source.
 func (c *Controller) look(name string) (v view, changed bool) {
 	c.view(name) // reads what has not been read yet, outside the lock
-	changed = c.ledger.openBy(name, func() []*source {
+	changed = c.ledger.open(name, func() []*source {
 		v = c.view(name)
 		return v.all()
 	})

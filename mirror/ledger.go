@@ -41,14 +41,10 @@ func newLedger(label string) *ledger {
 	return &ledger{label: label, names: map[string]map[cache.ObjectName]*account{}}
 }
 
-// open makes sure that exactly the given sources, all of one name, have accounts, and that these know their
-// present state. It reports whether that of one of them was not known before.
-func (l *ledger) open(name string, sources []*source) (changed bool) {
-	return l.openBy(name, func() []*source { return sources })
-}
-
-// openBy is open for what read returns, which is called under the lock: no older reading comes behind a newer one.
-func (l *ledger) openBy(name string, read func() []*source) (changed bool) {
+// open makes sure that exactly the sources that read returns, all of one name, have accounts, and that these know
+// their present state. It reports whether that of one of them was not known before. It reads under the lock: no
+// older reading comes behind a newer one.
+func (l *ledger) open(name string, read func() []*source) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sources := read()
@@ -138,49 +134,39 @@ func (l *ledger) targets(name string) (out []string) {
 	return out
 }
 
-// enterBy is enter for what was decided by s. If the account knows other content of that source by now, the round that this
-// asked for will compare the target with it, and until then it is pending.
-func (l *ledger) enterBy(s *source, namespace string, st standing) {
+// enter notes how a source stands at a target, as decided by s. A source without an account is gone: nothing is
+// noted. If the account knows other content of that source by now, the round that this asked for will compare the
+// target with it, and until then it is pending.
+func (l *ledger) enter(s *source, namespace string, st standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.names[s.key.Name][s.key]
-	if a != nil && a.source.checksum != s.checksum && st.outcome == outcomeSynced {
-		st.outcome = outcomePending
-	}
-	l.note(a, namespace, st)
-}
-
-// enter notes how a source stands at a target. A source without an account is gone: nothing is noted.
-func (l *ledger) enter(key cache.ObjectName, namespace string, s standing) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.note(l.names[key.Name][key], namespace, s)
-}
-
-func (l *ledger) note(a *account, namespace string, s standing) {
 	if a == nil {
 		return
 	}
-	if s.wrote {
+	if st.outcome == outcomeSynced && a.source.checksum != s.checksum {
+		st.outcome = outcomePending
+	}
+	if st.wrote {
 		a.wrote++
 		a.dirty = true
 	}
 	before := a.at[namespace]
-	if before == s.outcome && a.notes[namespace] == s.note {
+	if before == st.outcome && a.notes[namespace] == st.note {
 		return
 	}
 	a.dirty = true
 	l.count(a, before, -1)
-	l.count(a, s.outcome, 1)
-	if s.outcome == outcomeNone {
+	l.count(a, st.outcome, 1)
+	if st.outcome == outcomeNone {
 		delete(a.at, namespace)
 	} else {
-		a.at[namespace] = s.outcome
+		a.at[namespace] = st.outcome
 	}
-	if s.note == "" {
+	if st.note == "" {
 		delete(a.notes, namespace)
 	} else {
-		a.notes[namespace] = s.note
+		a.notes[namespace] = st.note
 	}
 }
 
@@ -224,13 +210,8 @@ func (l *ledger) pending(key cache.ObjectName) bool {
 }
 
 // statements returns what is to be said about the sources of a name, now that there is nothing left to do for
-// them at the moment, and takes note that it was said.
-func (l *ledger) statements(name string) []statement {
-	return l.statementsIf(name, func() bool { return true })
-}
-
-// statementsIf is statements, or nothing if idle, asked under the lock, says that there is something to do by now.
-func (l *ledger) statementsIf(name string, idle func() bool) []statement {
+// them at the moment, and takes note that it was said; nothing if idle, asked under the lock, says otherwise.
+func (l *ledger) statements(name string, idle func() bool) []statement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !idle() {

@@ -19,40 +19,59 @@ type desk struct {
 
 func newDesk() *desk { return &desk{newLedger("mirror"), testRules()} }
 
+// opens makes these the sources of a name.
+func (l *ledger) opens(name string, sources ...*source) (changed bool) {
+	return l.open(name, func() []*source { return sources })
+}
+
+// notes enters what was decided by the source as the account knows it.
+func (l *ledger) notes(key cache.ObjectName, namespace string, st standing) {
+	s := &source{key: key}
+	if a := l.names[key.Name][key]; a != nil {
+		s = a.source
+	}
+	l.enter(s, namespace, st)
+}
+
+// says returns what is to be said about the sources of a name that is idle.
+func (l *ledger) says(name string) []statement {
+	return l.statements(name, func() bool { return true })
+}
+
 // has opens accounts for these sources of the name settings, read from what the cache holds now.
 func (d *desk) has(list ...*corev1.ConfigMap) {
 	var sources []*source
 	for _, cm := range list {
 		sources = append(sources, d.rules.readSource(cm))
 	}
-	d.open("settings", sources)
+	d.opens("settings", sources...)
 }
 
 // notes enters one outcome for platform/settings in all of the namespaces.
 func (d *desk) notes(o outcome, namespaces ...string) {
 	for _, ns := range namespaces {
-		d.enter(sourceKey, ns, standing{outcome: o})
+		d.ledger.notes(sourceKey, ns, standing{outcome: o})
 	}
 }
 
 // writes enters a copy that was written, in all of the namespaces.
 func (d *desk) writes(namespaces ...string) {
 	for _, ns := range namespaces {
-		d.enter(sourceKey, ns, standing{outcome: outcomeSynced, wrote: true})
+		d.ledger.notes(sourceKey, ns, standing{outcome: outcomeSynced, wrote: true})
 	}
 }
 
 // says enters a problem and what there is to say about it, in all of the namespaces.
 func (d *desk) says(o outcome, note string, namespaces ...string) {
 	for _, ns := range namespaces {
-		d.enter(sourceKey, ns, standing{outcome: o, note: note})
+		d.ledger.notes(sourceKey, ns, standing{outcome: o, note: note})
 	}
 }
 
 // statementsOf returns what is to be said now, sorted by source, as "namespace Kind Reason: note".
 func (d *desk) statementsOf(name string) []string {
 	var out []string
-	for _, s := range d.statements(name) {
+	for _, s := range d.ledger.says(name) {
 		out = append(out, s.source.Namespace+" "+s.kind+" "+s.reason+": "+s.note)
 	}
 	slices.SortStableFunc(out, func(a, b string) int {
@@ -269,10 +288,10 @@ func TestStatements(t *testing.T) {
 		},
 		"C05 a reserved name": {
 			{func(d *desk) {
-				d.open("settings", []*source{d.rules.readSource(sourceCM("platform", "kube-root-ca.crt"))})
+				d.opens("settings", d.rules.readSource(sourceCM("platform", "kube-root-ca.crt")))
 			}, []string{reserved + "|kube-root-ca.crt"}},
 			{func(d *desk) {
-				d.open("settings", []*source{d.rules.readSource(sourceCM("platform", "kube-root-ca.crt"))})
+				d.opens("settings", d.rules.readSource(sourceCM("platform", "kube-root-ca.crt")))
 			}, nil},
 		},
 		"C03 two sources of one name": {
@@ -280,13 +299,13 @@ func TestStatements(t *testing.T) {
 				d.has(src, tenant)
 				d.writes("a", "b")
 				for _, ns := range []string{"a", "b"} {
-					d.enter(cache.ObjectName{Namespace: "team-z", Name: "settings"}, ns, standing{outcome: outcomeSuperseded, note: "platform/settings"})
+					d.ledger.notes(cache.ObjectName{Namespace: "team-z", Name: "settings"}, ns, standing{outcome: outcomeSuperseded, note: "platform/settings"})
 				}
 			}, []string{mirrored + "2 copies in line", "team-z Warning Superseded: |platform/settings"}},
 			{func(d *desk) {
 				d.has(tenant)
 				for _, ns := range []string{"a", "b"} {
-					d.enter(cache.ObjectName{Namespace: "team-z", Name: "settings"}, ns, standing{outcome: outcomeSynced, wrote: true})
+					d.ledger.notes(cache.ObjectName{Namespace: "team-z", Name: "settings"}, ns, standing{outcome: outcomeSynced, wrote: true})
 				}
 			}, []string{"team-z Normal Mirrored: 2 copies in line"}},
 		},
@@ -337,10 +356,10 @@ func TestStatementsAreAboutOneName(t *testing.T) {
 	d.has(sourceCM("platform", "settings"))
 	d.writes("a")
 	other := d.rules.readSource(sourceCM("platform", "other"))
-	d.open("other", []*source{other})
-	d.enter(other.key, "a", standing{outcome: outcomeSynced, wrote: true})
+	d.opens("other", other)
+	d.enter(other, "a", standing{outcome: outcomeSynced, wrote: true})
 	for _, name := range []string{"none", "settings", "other"} {
-		got := d.statements(name)
+		got := d.ledger.says(name)
 		if name == "none" {
 			if len(got) > 0 {
 				t.Errorf("got %v about a name without sources", got)
@@ -360,7 +379,7 @@ func TestStatementsRegardTheSourceAsItIsNow(t *testing.T) {
 	now := sourceCM("platform", "settings", func(cm *corev1.ConfigMap) { cm.ResourceVersion = "99" })
 	d.has(now)
 	d.writes("a")
-	got := d.statements("settings")
+	got := d.ledger.says("settings")
 	if len(got) != 1 || got[0].source != now {
 		t.Errorf("got %v, want one statement about the object at 99", got)
 	}
@@ -390,7 +409,7 @@ func TestLedgerTotals(t *testing.T) {
 					delete(model, s.key)
 				}
 			}
-			l.open(name, present)
+			l.opens(name, present...)
 			for _, s := range present {
 				if model[s.key] == nil {
 					model[s.key] = map[string]outcome{}
@@ -402,12 +421,12 @@ func TestLedgerTotals(t *testing.T) {
 		}
 		key := all[name][random.IntN(3)].key
 		ns, o := string(rune('a'+random.IntN(5))), outcome(random.IntN(int(outcomes)))
-		l.enter(key, ns, standing{outcome: o, note: []string{"", "x", "y"}[random.IntN(3)], wrote: random.IntN(2) == 0})
+		l.notes(key, ns, standing{outcome: o, note: []string{"", "x", "y"}[random.IntN(3)], wrote: random.IntN(2) == 0})
 		if model[key] != nil {
 			model[key][ns] = o
 		}
 		if random.IntN(10) == 0 {
-			l.statements(name)
+			l.says(name)
 		}
 
 		var want [outcomes]int
@@ -423,7 +442,7 @@ func TestLedgerTotals(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		l.open(name, nil)
+		l.opens(name)
 	}
 	if l.total != [outcomes]int{} || len(l.names) != 0 {
 		t.Errorf("got totals %v and accounts %v after all sources went, want none", l.total, l.names)
@@ -450,7 +469,7 @@ func TestLedgerOpenTellsWhatIsNew(t *testing.T) {
 		{nil, false},
 		{[]*source{again}, true},
 	} {
-		if got := l.open("settings", step.sources); got != step.want {
+		if got := l.opens("settings", step.sources...); got != step.want {
 			t.Errorf("step %d: got changed %v, want %v", i, got, step.want)
 		}
 	}
@@ -481,7 +500,7 @@ func TestActionsOfEvents(t *testing.T) {
 	d.notes(outcomeForeign, "a")
 	d.notes(outcomeStranger, "x")
 	var actions []string
-	for _, s := range d.statements("settings") {
+	for _, s := range d.ledger.says("settings") {
 		if s.reason == ReasonForeign {
 			actions = append(actions, s.action)
 		}

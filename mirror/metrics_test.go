@@ -39,8 +39,8 @@ func metered(t *testing.T) (*Controller, metrics.KubeRegistry) {
 func TestGaugesOfWhatStandsStill(t *testing.T) {
 	c, registry := metered(t)
 	frozen := c.rules.readSource(sourceCM("platform", "settings", annotation(SelectorAnnotation, "a in (")))
-	c.ledger.open("settings", []*source{frozen, c.rules.readSource(sourceCM("base", "settings"))})
-	c.ledger.enter(frozen.key, "other", standing{outcome: outcomeStranger})
+	c.ledger.opens("settings", frozen, c.rules.readSource(sourceCM("base", "settings")))
+	c.ledger.enter(frozen, "other", standing{outcome: outcomeStranger})
 	for _, blocked := range []bool{false, true} {
 		c.blocked.Store(blocked)
 		want := "mirror_prune_blocked 0\n"
@@ -172,10 +172,10 @@ func TestSlicesAreCounted(t *testing.T) {
 func TestCopiesAreCountedByState(t *testing.T) {
 	c, registry := metered(t)
 	s := c.rules.readSource(sourceCM("platform", "settings"))
-	c.ledger.open("settings", []*source{s})
+	c.ledger.opens("settings", s)
 	for o := outcomeNone; o < outcomes; o++ {
 		for i := range 1 << o {
-			c.ledger.enter(s.key, o.String()+strings.Repeat("x", i), standing{outcome: o})
+			c.ledger.enter(s, o.String()+strings.Repeat("x", i), standing{outcome: o})
 		}
 	}
 	got := scrape(t, registry)
@@ -192,7 +192,7 @@ func TestCopiesAreCountedByState(t *testing.T) {
 			t.Errorf("got\n%s\nwant in it %s", got, want)
 		}
 	}
-	c.ledger.open("settings", nil)
+	c.ledger.opens("settings")
 	if got := scrape(t, registry); !strings.Contains(got, "mirror_sources 0\n") || !strings.Contains(got, `mirror_copies{state="failed"} 0`+"\n") {
 		t.Errorf("after the source has gone got\n%s\nwant none of it", got)
 	}
@@ -201,7 +201,7 @@ func TestCopiesAreCountedByState(t *testing.T) {
 func TestSourcesOutsideTheFlagsAreNotCounted(t *testing.T) {
 	l := newLedger("mirror")
 	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"platform"} })
-	l.open("settings", []*source{r.readSource(sourceCM("platform", "settings")), r.readSource(sourceCM("elsewhere", "settings"))})
+	l.opens("settings", r.readSource(sourceCM("platform", "settings")), r.readSource(sourceCM("elsewhere", "settings")))
 	if got := l.sources(); got != 1 {
 		t.Errorf("got %d sources, want 1", got)
 	}

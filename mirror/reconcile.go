@@ -373,7 +373,7 @@ func (c *Controller) enter(v view, t target, res result) {
 		case t.object != nil && s.claims(c.rules, t.object) && res.change.holder() != "":
 			st = standing{outcome: outcomeSuperseded, note: res.change.holder()}
 		}
-		c.ledger.enterBy(s, t.namespace, st)
+		c.ledger.enter(s, t.namespace, st)
 	}
 }
 
@@ -424,7 +424,7 @@ func (c *Controller) report(ctx context.Context, name string) {
 	for _, took := range c.latencies.idle(name, func(key cache.ObjectName) bool { return !idle() || c.ledger.pending(key) }) {
 		c.measures.propagation.Observe(took.Seconds())
 	}
-	for _, s := range c.ledger.statementsIf(name, idle) {
+	for _, s := range c.ledger.statements(name, idle) {
 		klog.FromContext(ctx).Info(s.note, "source", cache.MetaObjectToName(s.source), "outcome", s.reason)
 		c.recorder.Eventf(s.source, nil, s.kind, s.reason, s.action, "%s", s.note)
 	}

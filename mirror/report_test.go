@@ -102,11 +102,11 @@ func TestStatementsFitAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger("mirror")
 			s := testRules().readSource(tc.src)
-			l.open(tc.src.Name, []*source{s})
+			l.opens(tc.src.Name, s)
 			for _, ns := range tc.at {
-				l.enter(s.key, ns, standing{outcome: tc.o, note: tc.note})
+				l.enter(s, ns, standing{outcome: tc.o, note: tc.note})
 			}
-			all := l.statements(tc.src.Name)
+			all := l.says(tc.src.Name)
 			if len(all) != 1 {
 				t.Fatalf("got %d statements, want 1", len(all))
 			}
@@ -131,9 +131,9 @@ func TestStatementsFitAnEvent(t *testing.T) {
 func TestForeignTellsHowToHandOver(t *testing.T) {
 	l := newLedger("example.com/mirror")
 	s := testRules().readSource(sourceCM("platform", "settings"))
-	l.open("settings", []*source{s})
-	l.enter(s.key, "team-a", standing{outcome: outcomeForeign})
-	got := l.statements("settings")
+	l.opens("settings", s)
+	l.enter(s, "team-a", standing{outcome: outcomeForeign})
+	got := l.says("settings")
 	if len(got) != 1 {
 		t.Fatalf("got %v, want one statement", got)
 	}
@@ -171,11 +171,11 @@ func TestStatementsRegardTheRightSource(t *testing.T) {
 	l := newLedger("mirror")
 	r := testRules()
 	one, other := r.readSource(sourceCM("platform", "settings")), r.readSource(sourceCM("base", "settings"))
-	l.open("settings", []*source{one, other})
-	l.enter(one.key, "team-a", standing{outcome: outcomeForeign})
-	l.enter(other.key, "team-a", standing{outcome: outcomeSuperseded, note: "platform/settings"})
+	l.opens("settings", one, other)
+	l.enter(one, "team-a", standing{outcome: outcomeForeign})
+	l.enter(other, "team-a", standing{outcome: outcomeSuperseded, note: "platform/settings"})
 	reasons := map[cache.ObjectName]string{}
-	for _, s := range l.statements("settings") {
+	for _, s := range l.says("settings") {
 		reasons[cache.MetaObjectToName(s.source)] = s.reason
 	}
 	if len(reasons) != 2 || reasons[one.key] != "Foreign" || reasons[other.key] != "Superseded" {
