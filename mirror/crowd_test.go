@@ -6,146 +6,25 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// hanger is an API server that does not answer to some requests.
-type hanger struct {
-	kubernetes.Interface
-	when func(verb, resource, namespace string) bool
-	hung atomic.Int32
-}
-
-func (h *hanger) IsWatchListSemanticsUnSupported() bool { return true } // as of the fake clientset
-
-func (h *hanger) CoreV1() typedcorev1.CoreV1Interface { return hangerCore{h.Interface.CoreV1(), h} }
-
-func (h *hanger) hang(ctx context.Context, verb, resource, namespace string) error {
-	if !h.when(verb, resource, namespace) {
-		return nil
-	}
-	h.hung.Add(1)
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-type hangerCore struct {
-	typedcorev1.CoreV1Interface
-	hanger *hanger
-}
-
-func (c hangerCore) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
-	return hangerConfigMaps{c.CoreV1Interface.ConfigMaps(namespace), c.hanger, namespace}
-}
-
-func (c hangerCore) Namespaces() typedcorev1.NamespaceInterface {
-	return hangerNamespaces{c.CoreV1Interface.Namespaces(), c.hanger}
-}
-
-type hangerConfigMaps struct {
-	typedcorev1.ConfigMapInterface
-	hanger    *hanger
-	namespace string
-}
-
-func (c hangerConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o metav1.CreateOptions) (*corev1.ConfigMap, error) {
-	if err := c.hanger.hang(ctx, "create", "configmaps", c.namespace); err != nil {
-		return nil, err
-	}
-	return c.ConfigMapInterface.Create(ctx, cm, o)
-}
-
-func (c hangerConfigMaps) Update(ctx context.Context, cm *corev1.ConfigMap, o metav1.UpdateOptions) (*corev1.ConfigMap, error) {
-	if err := c.hanger.hang(ctx, "update", "configmaps", c.namespace); err != nil {
-		return nil, err
-	}
-	return c.ConfigMapInterface.Update(ctx, cm, o)
-}
-
-func (c hangerConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
-	if err := c.hanger.hang(ctx, "get", "configmaps", c.namespace); err != nil {
-		return nil, err
-	}
-	return c.ConfigMapInterface.Get(ctx, name, o)
-}
-
-type hangerNamespaces struct {
-	typedcorev1.NamespaceInterface
-	hanger *hanger
-}
-
-func (c hangerNamespaces) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Namespace, error) {
-	if err := c.hanger.hang(ctx, "get", "namespaces", name); err != nil {
-		return nil, err
-	}
-	return c.NamespaceInterface.Get(ctx, name, o)
-}
-
-// diary keeps the reasons of events.
-type diary struct {
-	mu      sync.Mutex
-	reasons []string
-}
-
-func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.reasons = append(d.reasons, reason)
-}
-
-func (d *diary) count(reason string) (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.reasons {
-		if r == reason {
-			n++
-		}
-	}
-	return n
-}
-
-// scene is a controller that runs, the API server that it runs on, and the events that it tells.
-type scene struct {
-	*hanger
-	*diary
-	controller *Controller
-}
-
-// crowd runs a controller with 32 slots in a bubble, on an API server that has these objects and hangs when hangs
-// says so. f may wait as long as it likes.
-func crowd(t *testing.T, hangs func(verb, resource, namespace string) bool, objects []runtime.Object, f func(*testing.T, scene)) {
+// crowd runs a controller with 32 slots on an API server that has these objects and hangs when hangs says so.
+func crowd(t *testing.T, hangs func(call) bool, objects []runtime.Object, f func(*testing.T, scene)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		o := NewOptions()
-		o.NamespacePrefixes, o.ResyncPeriod, o.ConcurrentWrites = []string{"team-"}, 0, 32
-		h, d := &hanger{Interface: fake.NewClientset(objects...), when: hangs}, &diary{}
-		c, err := New(h, d, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-		defer func() { // also if f fails
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}()
-		f(t, scene{h, d, c})
-	})
+	alone(t, func() *apiServer {
+		s := newAPIServer(objects...)
+		s.hangs = hangs
+		return s
+	}, func(o *Options) { o.ConcurrentWrites = 32 }, f)
 }
 
 // inNamespaces returns n namespaces whose names begin with prefix.
@@ -180,11 +59,11 @@ func fills(t *testing.T, h scene, name string, n int) time.Duration {
 
 // TestC30HangingTargetIsReported: writes there come to no end, but reads do: it is that target.
 func TestC30HangingTargetIsReported(t *testing.T) {
-	hangs := func(verb, _, namespace string) bool { return verb == "create" && namespace == "team-bad" }
+	hangs := func(c call) bool { return c.verb == "create" && c.namespace == "team-bad" }
 	objects := []runtime.Object{namespace("platform"), namespace("team-bad"), namespace("team-good"), sourceCM("platform", "settings")}
 	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		time.Sleep(5 * time.Minute)
-		if h.count(ReasonWriteFailed) != 1 {
+		if h.told(ReasonWriteFailed) != 1 {
 			t.Errorf("got events %q in five minutes, want one about the target that hangs", h.reasons)
 		}
 		before := h.hung.Load()
@@ -199,7 +78,7 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 func TestWhatIsNotReachedYetIsPending(t *testing.T) {
 	const targets = 100 // more than slots
 	var slow atomic.Bool
-	hangs := func(verb, _, _ string) bool { return slow.Load() && (verb == "create" || verb == "update") }
+	hangs := func(c call) bool { return slow.Load() && (c.verb == "create" || c.verb == "update") }
 	objects := append(inNamespaces(targets, "team-"), namespace("platform"))
 	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		expect := func(what string, synced, pending int) {
@@ -234,20 +113,18 @@ func TestWhatIsNotReachedYetIsPending(t *testing.T) {
 
 // TestC34HangingServerIsNoRefusal: where nothing is answered, no target is to blame.
 func TestC34HangingServerIsNoRefusal(t *testing.T) {
-	hangs := func(string, string, string) bool { return true }
+	hangs := func(call) bool { return true }
 	objects := []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}
 	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		time.Sleep(time.Hour)
-		if h.hung.Load() < 50 || h.count(ReasonWriteFailed) > 0 {
+		if h.hung.Load() < 50 || h.told(ReasonWriteFailed) > 0 {
 			t.Errorf("got %d tries and events %q, want it to be tried, and no word of a refusal", h.hung.Load(), h.reasons)
 		}
 	})
 }
 
 func TestC30HangingTargetsHoldUpNobody(t *testing.T) {
-	hangs := func(verb, _, namespace string) bool {
-		return verb == "create" && strings.HasPrefix(namespace, "team-bad-")
-	}
+	hangs := func(c call) bool { return c.verb == "create" && strings.HasPrefix(c.namespace, "team-bad-") }
 	objects := append(inNamespaces(100, "team-bad-"), namespace("platform"), sourceCM("platform", "settings"))
 	crowd(t, hangs, objects, func(t *testing.T, h scene) {
 		time.Sleep(4*requestTimeout + time.Second) // until each of them was tried once
@@ -262,9 +139,7 @@ func TestC30HangingTargetsHoldUpNobody(t *testing.T) {
 
 func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 	const sources = 40 // more than slots
-	hangs := func(verb, resource, namespace string) bool {
-		return verb == "get" && resource == "namespaces" && namespace == "team-a"
-	}
+	hangs := func(c call) bool { return c == call{"get", "namespaces", "team-a"} }
 	objects := []runtime.Object{namespace("platform")}
 	for i := range sources {
 		objects = append(objects, sourceCM("platform", fmt.Sprintf("settings-%d", i)))
@@ -290,8 +165,8 @@ func TestC34HangingNamespaceLookHoldsUpNobody(t *testing.T) {
 // the write rests.
 func TestC35StopDuringALook(t *testing.T) {
 	var stop atomic.Pointer[func()]
-	hangs := func(verb, resource, namespace string) bool {
-		if f := stop.Load(); f != nil && verb == "get" && resource == "configmaps" && namespace == "platform" {
+	hangs := func(c call) bool {
+		if f := stop.Load(); f != nil && c == (call{"get", "configmaps", "platform"}) {
 			(*f)()
 		}
 		return false
@@ -345,16 +220,11 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &hanger{Interface: fake.NewClientset(namespace("platform"), namespace("team-a"),
-					sourceCM("platform", "settings"), configMap("team-b", "settings"))}
-				h.when = func(verb, resource, at string) bool {
-					return verb == "get" && (resource == "configmaps" && at == tc.namespace || resource == "namespaces" && tc.namespace == "")
+				h := newAPIServer(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"), configMap("team-b", "settings"))
+				h.hangs = func(c call) bool {
+					return c == call{"get", "configmaps", tc.namespace} || tc.namespace == "" && c.verb == "get" && c.resource == "namespaces"
 				}
-				c := newTeamController(t, h)
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-				synctest.Wait()
+				end := runs(t, newTeamController(t, h))
 				if err := tc.happen(t.Context(), h.Interface); err != nil {
 					t.Fatal(err)
 				}
@@ -363,10 +233,7 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 					t.Fatalf("%d reads hang, want 1", n)
 				}
 				stopped := time.Now()
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				end()
 				if took := time.Since(stopped); took > 0 {
 					t.Errorf("the stop took %v", took)
 				}
@@ -406,7 +273,7 @@ func TestC29FightsEndWithTheirNamespace(t *testing.T) {
 // process grows over the weeks.
 func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 	objects := append(inNamespaces(10, "team-"), namespace("platform"), sourceCM("platform", "settings"))
-	crowd(t, nothing, objects, func(t *testing.T, s scene) {
+	crowd(t, func(call) bool { return false }, objects, func(t *testing.T, s scene) {
 		synctest.Wait()
 		spoil(t, s, "team-000", 3, time.Minute)
 		fills(t, s, "team-new", 1)
@@ -429,8 +296,6 @@ func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 		}
 	})
 }
-
-func nothing(string, string, string) bool { return false }
 
 // spoil edits the copy in a namespace n times, with this time between.
 func spoil(t *testing.T, s scene, namespace string, n int, pause time.Duration) {

@@ -3,11 +3,9 @@ package mirror
 // Faults that reviews, mutation and the storm found, one test for each.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,45 +296,16 @@ func TestMendedFrozenCopyWithoutLabelIsInTheWay(t *testing.T) {
 	}
 }
 
-// between is the cache of ConfigMaps, in which something happens after the sources of a name were looked up.
-type between struct {
-	coreinformers.ConfigMapIndexInformer
-	happen atomic.Pointer[func()] // once
-}
-
-func (b *between) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
-	return betweenIndexer{b.ConfigMapIndexInformer.GetTypedIndexer(), b}
-}
-
-type betweenIndexer struct {
-	cache.TypedIndexer[*corev1.ConfigMap]
-	between *between
-}
-
-func (i betweenIndexer) ByTypedIndex(index, value string) ([]*corev1.ConfigMap, error) {
-	found, err := i.TypedIndexer.ByTypedIndex(index, value)
-	if index == bySource {
-		if happen := i.between.happen.Swap(nil); happen != nil {
-			(*happen)()
-		}
-	}
-	return found, err
-}
-
 // a source that is deleted between the look at the sources and the taking of the round, which its deletion had asked for
 // already: the round went by what was, and there was no other. To read a large source takes long enough for that.
 func TestMendedDeletionBetweenTheLookAndTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))
 		c := newTeamController(t, client)
-		between := &between{ConfigMapIndexInformer: c.configMaps}
-		c.configMaps = between
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-		synctest.Wait()
+		then := interpose(c, readSources)
+		defer runs(t, c)()
 		copies := func() (names []string) {
-			list, err := client.CoreV1().ConfigMaps("team-a").List(ctx, metav1.ListOptions{})
+			list, err := client.CoreV1().ConfigMaps("team-a").List(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -348,21 +317,16 @@ func TestMendedDeletionBetweenTheLookAndTheRound(t *testing.T) {
 		if got := copies(); len(got) != 1 {
 			t.Fatalf("got %q, want one copy", got)
 		}
-		deletion := func() {
-			if err := client.CoreV1().ConfigMaps("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+		then(func() {
+			if err := client.CoreV1().ConfigMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Millisecond) // all that there is to do about it but by this worker is done
-		}
-		between.happen.Store(&deletion)
+		})
 		c.mark("settings", "platform", mark{}) // any event of that name
 		time.Sleep(time.Minute)
 		if got := copies(); len(got) != 0 {
 			t.Errorf("got %q a minute after their source is gone", got)
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -3,9 +3,7 @@ package mirror
 // Faults by readings that are older than what is settled by them. The storm found one of that kind, a hunt for more the rest.
 
 import (
-	"context"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,10 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -93,7 +88,7 @@ func TestRaceMirroredIsNeverSaidOfWhatWasWrittenBeforeItsEvent(t *testing.T) {
 	s.configMapSeen(one)
 	s.work(t)
 	s.echo(t, "team-a", "settings")
-	if n := s.count(ReasonMirrored); n != 1 {
+	if n := s.told(ReasonMirrored); n != 1 {
 		t.Fatalf("got %d Mirrored, want 1", n)
 	}
 	s.cached(t, two)                     // the indexer
@@ -105,7 +100,7 @@ func TestRaceMirroredIsNeverSaidOfWhatWasWrittenBeforeItsEvent(t *testing.T) {
 	s.echo(t, "team-a", "settings")
 	s.configMapUpdated(one, two) // the handler
 	s.work(t)
-	if n := s.count(ReasonMirrored); n != 2 {
+	if n := s.told(ReasonMirrored); n != 2 {
 		t.Errorf("got %d Mirrored in %q, want 2: the new content is in line", n, s.reasons)
 	}
 }
@@ -121,17 +116,14 @@ func TestRaceMirroredIsNeverSaidIfTheSecondViewDiffers(t *testing.T) {
 	s.configMapSeen(one)
 	s.work(t)
 	s.echo(t, "team-a", "settings")
-	b := &between{ConfigMapIndexInformer: s.configMaps}
-	s.configMaps = b
-	change := func() { s.cached(t, two) }
-	b.happen.Store(&change)
+	interpose(s.Controller, readSources)(func() { s.cached(t, two) })
 	s.mark("settings", "team-a", mark{})
 	s.reconcile(t.Context(), t.Context(), "settings")
 	s.writes.Wait()
 	s.echo(t, "team-a", "settings")
 	s.configMapUpdated(one, two) // the handler
 	s.work(t)
-	if n := s.count(ReasonMirrored); n != 2 {
+	if n := s.told(ReasonMirrored); n != 2 {
 		t.Errorf("got %d Mirrored in %q, want 2", n, s.reasons)
 	}
 }
@@ -141,17 +133,14 @@ func TestRaceMirroredIsNeverSaidOfASourceThatIsNewInTheSecondView(t *testing.T) 
 	s := newStill(t)
 	src := sourceCM("platform", "settings")
 	s.namespace(t, "platform", "team-a")
-	b := &between{ConfigMapIndexInformer: s.configMaps}
-	s.configMaps = b
-	appear := func() { s.cached(t, src) }
-	b.happen.Store(&appear)
+	interpose(s.Controller, readSources)(func() { s.cached(t, src) })
 	s.mark("settings", "team-a", mark{}) // any event there
 	s.reconcile(t.Context(), t.Context(), "settings")
 	s.writes.Wait()
 	s.echo(t, "team-a", "settings")
 	s.configMapSeen(src) // the handler
 	s.work(t)
-	if n := s.count(ReasonMirrored); n != 1 {
+	if n := s.told(ReasonMirrored); n != 1 {
 		t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
 	}
 }
@@ -171,220 +160,23 @@ func TestRaceReportOfAnIdleNameTakesWhatIsNewForTold(t *testing.T) {
 	// A handler, and a worker:
 	s.cached(t, src)
 	s.configMapSeen(src)
-	b := &targeting{between{ConfigMapIndexInformer: s.configMaps}}
-	s.configMaps = b
-	listing := func() { // in targetsOf, behind ledger.open
+	interpose(s.Controller, readTargets)(func() { // in targetsOf, behind ledger.open
 		// settle goes on:
 		s.report(t.Context(), "settings")
 		if len(s.latencies.sources["settings"]) == 0 {
 			t.Error("got the latency of the change ended before its first write, want it measured")
 		}
-	}
-	b.happen.Store(&listing)
+	})
 	s.work(t)
-	if n := s.count(ReasonMirrored); n != 1 {
+	if n := s.told(ReasonMirrored); n != 1 {
 		t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
 	}
 }
 
-// targeting is the cache of ConfigMaps, in which something happens after the targets of a name were listed.
-type targeting struct{ between }
-
-func (b *targeting) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
-	return targetingIndexer{b.ConfigMapIndexInformer.GetTypedIndexer(), b}
-}
-
-type targetingIndexer struct {
-	cache.TypedIndexer[*corev1.ConfigMap]
-	b *targeting
-}
-
-func (i targetingIndexer) ByTypedIndex(index, value string) ([]*corev1.ConfigMap, error) {
-	found, err := i.TypedIndexer.ByTypedIndex(index, value)
-	if index == byName {
-		if happen := i.b.happen.Swap(nil); happen != nil {
-			(*happen)()
-		}
-	}
-	return found, err
-}
-
-// gate is an API server some of whose answers wait, or have something happen before them.
-type gate struct {
-	kubernetes.Interface
-	mu      sync.Mutex
-	before  func(verb, resource, namespace, name string) // of a call
-	after   func(verb, resource, namespace, name string) // of a call, before its answer arrives
-	cut     *cutWatch
-	swallow atomic.Pointer[string] // the namespace whose events the watch loses
-	calls   []string
-}
-
-func (g *gate) IsWatchListSemanticsUnSupported() bool { return true }
-func (g *gate) CoreV1() typedcorev1.CoreV1Interface   { return gateCore{g.Interface.CoreV1(), g} }
-
-func (g *gate) loses(namespace string) bool {
-	lost := g.swallow.Load()
-	return lost != nil && *lost == namespace
-}
-
-func (g *gate) in(verb, resource, namespace, name string) {
-	g.mu.Lock()
-	g.calls = append(g.calls, verb+" "+resource+" "+namespace+"/"+name)
-	g.mu.Unlock()
-	if g.before != nil {
-		g.before(verb, resource, namespace, name)
-	}
-}
-
-func (g *gate) out(verb, resource, namespace, name string) {
-	if g.after != nil {
-		g.after(verb, resource, namespace, name)
-	}
-}
-
-func (g *gate) count(call string) (n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range g.calls {
-		if c == call {
-			n++
-		}
-	}
-	return n
-}
-
-type gateCore struct {
-	typedcorev1.CoreV1Interface
-	g *gate
-}
-
-func (c gateCore) ConfigMaps(ns string) typedcorev1.ConfigMapInterface {
-	return gateConfigMaps{c.CoreV1Interface.ConfigMaps(ns), c.g, ns}
-}
-func (c gateCore) Namespaces() typedcorev1.NamespaceInterface {
-	return gateNamespaces{c.CoreV1Interface.Namespaces(), c.g}
-}
-
-type gateNamespaces struct {
-	typedcorev1.NamespaceInterface
-	g *gate
-}
-
-func (c gateNamespaces) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Namespace, error) {
-	c.g.in("get", "namespaces", "", name)
-	ns, err := c.NamespaceInterface.Get(ctx, name, o)
-	c.g.out("get", "namespaces", "", name)
-	return ns, err
-}
-
-type gateConfigMaps struct {
-	typedcorev1.ConfigMapInterface
-	g  *gate
-	ns string
-}
-
-func (c gateConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
-	c.g.in("get", "configmaps", c.ns, name)
-	cm, err := c.ConfigMapInterface.Get(ctx, name, o)
-	c.g.out("get", "configmaps", c.ns, name)
-	return cm, err
-}
-
-func (c gateConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o metav1.CreateOptions) (*corev1.ConfigMap, error) {
-	c.g.in("create", "configmaps", c.ns, cm.Name)
-	return c.ConfigMapInterface.Create(ctx, cm, o)
-}
-
-func (c gateConfigMaps) Update(ctx context.Context, cm *corev1.ConfigMap, o metav1.UpdateOptions) (*corev1.ConfigMap, error) {
-	c.g.in("update", "configmaps", c.ns, cm.Name)
-	return c.ConfigMapInterface.Update(ctx, cm, o)
-}
-
-func (c gateConfigMaps) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	c.g.in("delete", "configmaps", c.ns, name)
-	return c.ConfigMapInterface.Delete(ctx, name, o)
-}
-
-func (c gateConfigMaps) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := c.ConfigMapInterface.Watch(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	cw := &cutWatch{Interface: w, out: make(chan watch.Event), cutNow: make(chan struct{}), stopped: make(chan struct{})}
-	c.g.mu.Lock()
-	c.g.cut = cw
-	c.g.mu.Unlock()
-	go cw.run(c.g)
-	return cw, nil
-}
-
-// cutWatch is a watch that can lose events and then end with 410.
-type cutWatch struct {
-	watch.Interface
-	out     chan watch.Event
-	cutNow  chan struct{}
-	stopped chan struct{}
-	once    sync.Once
-}
-
-func (w *cutWatch) ResultChan() <-chan watch.Event { return w.out }
-func (w *cutWatch) Stop()                          { w.once.Do(func() { close(w.stopped) }); w.Interface.Stop() }
-
-func (w *cutWatch) run(g *gate) {
-	defer close(w.out)
-	for {
-		select {
-		case <-w.stopped:
-			return
-		case <-w.cutNow:
-			select {
-			case w.out <- watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}}:
-			case <-w.stopped:
-			}
-			return
-		case e, ok := <-w.Interface.ResultChan():
-			if !ok {
-				return
-			}
-			if cm, is := e.Object.(*corev1.ConfigMap); is && g.loses(cm.Namespace) {
-				continue
-			}
-			select {
-			case w.out <- e:
-			case <-w.stopped:
-				return
-			}
-		}
-	}
-}
-
-// gated runs a controller without resync on an API server behind a gate.
-func gated(t *testing.T, objects []runtime.Object, edit func(*Options), f func(t *testing.T, g *gate, c *Controller, d *diary)) {
+// gated runs a controller on an API server that has these objects.
+func gated(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		o := NewOptions()
-		o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
-		if edit != nil {
-			edit(o)
-		}
-		g, d := &gate{Interface: fake.NewClientset(objects...)}, &diary{}
-		c, err := New(g, d, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-		defer func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}()
-		synctest.Wait()
-		f(t, g, c, d)
-	})
+	alone(t, func() *apiServer { return newAPIServer(objects...) }, func(*Options) {}, f)
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -397,78 +189,64 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (g *gate) cm(ns string) typedcorev1.ConfigMapInterface {
-	return g.Interface.CoreV1().ConfigMaps(ns)
-}
-
-// a copy that goes while the watch is away, and before the watch has shown it, is gone for good.
-func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	objects := []runtime.Object{namespace("platform"), namespace("team-a")}
-	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
-		ctx := t.Context()
-		g.swallow.Store(new("team-a")) // the watch has stalled behind the source
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+// unseen has what is done in team-a go unseen, until what came of it is deleted there by somebody, and a relist shows the
+// rest: no event ever tells of it. A day later the copy has to be there.
+func unseen(t *testing.T, do func(*testing.T, scene)) {
+	t.Helper()
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		s.stalled.Store(new("team-a"))
+		do(t, s)
 		time.Sleep(100 * time.Millisecond)
-		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.cm("team-a").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil { // by somebody
+		if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		g.swallow.Store(nil)
-		close(g.cut.cutNow) // 410: a relist
+		s.relist()
 		time.Sleep(24 * time.Hour)
-		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
-			t.Errorf("a day later: %v; the ledger says %d synced", err, c.ledger.copies(outcomeSynced))
+		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
+			l := s.controller.ledger
+			t.Errorf("a day later: %v; the ledger says %d synced, %d foreign", err, l.copies(outcomeSynced), l.copies(outcomeForeign))
 		}
 	})
 }
 
-// an object that is in the way, and carries our label, is left to the watch, which never shows it.
+func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
+	unseen(t, func(t *testing.T, s scene) {
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+	})
+}
+
+// an object that is in the way, and carries our label, is left to the watch.
 func TestRaceForeignObjectThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	objects := []runtime.Object{namespace("platform"), namespace("team-a")}
-	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
-		ctx := t.Context()
-		g.swallow.Store(new("team-a"))
-		must[*corev1.ConfigMap](t)(g.cm("team-a").Create(ctx, configMap("team-a", "settings", label(DefaultLabel, CopyValue)), metav1.CreateOptions{}))
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
-		time.Sleep(100 * time.Millisecond)
-		if err := g.cm("team-a").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil { // by its owner
-			t.Fatal(err)
-		}
-		time.Sleep(100 * time.Millisecond)
-		g.swallow.Store(nil)
-		close(g.cut.cutNow) // 410: a relist
-		time.Sleep(24 * time.Hour)
-		if _, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil {
-			t.Errorf("a day later: %v; the ledger says %d foreign", err, c.ledger.copies(outcomeForeign))
-		}
+	unseen(t, func(t *testing.T, s scene) {
+		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
+		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 	})
 }
 
 // another source of the name appears while the look at the one that is gone is under way.
 func TestRaceNamesakeAppearsDuringTheLook(t *testing.T) {
 	objects := []runtime.Object{namespace("platform"), namespace("shared"), namespace("team-a"), sourceCM("platform", "settings")}
-	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+	gated(t, objects, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var looks atomic.Int32
-		g.after = func(verb, resource, ns, name string) {
-			if verb == "get" && ns == "platform" {
+		s.after = func(c call) {
+			if c == (call{"get", "configmaps", "platform"}) {
 				if looks.Add(1) == 2 {
-					must[*corev1.ConfigMap](t)(g.cm("shared").Create(ctx, sourceCM("shared", "settings"), metav1.CreateOptions{}))
+					must[*corev1.ConfigMap](t)(s.configMaps("shared").Create(ctx, sourceCM("shared", "settings"), metav1.CreateOptions{}))
 					time.Sleep(50 * time.Millisecond) // the answer is on its way; cache and handlers have the new source
 				}
 			}
 		}
-		if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+		if err := s.configMaps("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		if n := looks.Load(); n < 2 {
 			t.Fatalf("got %d looks, want 2", n)
 		}
-		if n := g.count("delete configmaps team-a/settings"); n != 0 {
+		if n := s.count("delete", "configmaps", "team-a"); n != 0 {
 			t.Errorf("got %d deletions of a copy that another source had claimed for 50 ms, want it taken over in place", n)
 		}
 	})
@@ -478,27 +256,27 @@ func TestRaceNamesakeAppearsDuringTheLook(t *testing.T) {
 func TestRaceSourceClaimsAgainDuringTheLookAtTheNamespace(t *testing.T) {
 	team := namespace("team-a", "tier", "gold")
 	src := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=gold"))
-	gated(t, []runtime.Object{namespace("platform"), team, src}, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+	gated(t, []runtime.Object{namespace("platform"), team, src}, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var looks atomic.Int32
-		g.after = func(verb, resource, ns, name string) {
-			if verb == "get" && resource == "namespaces" {
+		s.after = func(c call) {
+			if c.verb == "get" && c.resource == "namespaces" {
 				if looks.Add(1) == 1 {
 					wide := sourceCM("platform", "settings")
 					wide.ResourceVersion = "1000"
-					must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, wide, metav1.UpdateOptions{}))
+					must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, wide, metav1.UpdateOptions{}))
 					time.Sleep(50 * time.Millisecond)
 				}
 			}
 		}
 		narrow := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=silver"))
 		narrow.ResourceVersion = ""
-		must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, narrow, metav1.UpdateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, narrow, metav1.UpdateOptions{}))
 		time.Sleep(time.Minute)
 		if looks.Load() == 0 {
 			t.Fatal("got no look at the namespace")
 		}
-		if n := g.count("delete configmaps team-a/settings"); n != 0 {
+		if n := s.count("delete", "configmaps", "team-a"); n != 0 {
 			t.Errorf("got %d deletions of a copy that its source had claimed again for 50 ms", n)
 		}
 	})
@@ -507,32 +285,33 @@ func TestRaceSourceClaimsAgainDuringTheLookAtTheNamespace(t *testing.T) {
 // a round is given up for a new one; of the targets that it had announced one has gone while there was no source.
 func TestRaceAnnouncedTargetOfAGoneNamespaceIsPendingForEver(t *testing.T) {
 	objects := append(inNamespaces(70, "team-"), namespace("platform"))
-	gated(t, objects, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, g *gate, c *Controller, d *diary) {
+	alone(t, func() *apiServer { return newAPIServer(objects...) }, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var slow atomic.Bool
 		slow.Store(true)
-		g.before = func(verb, resource, ns, name string) {
-			if verb == "create" && slow.Load() {
+		s.before = func(c call) {
+			if c.verb == "create" && slow.Load() {
 				time.Sleep(10 * time.Second)
 			}
 		}
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Second) // the first of 64 is under way, 6 wait for the next slice
-		if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+		if err := s.configMaps("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := g.Interface.CoreV1().Namespaces().Delete(ctx, "team-069", metav1.DeleteOptions{}); err != nil {
+		if err := s.Interface.CoreV1().Namespaces().Delete(ctx, "team-069", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		again := sourceCM("platform", "settings")
 		again.UID = "another"
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, again, metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, again, metav1.CreateOptions{}))
 		slow.Store(false)
 		time.Sleep(24 * time.Hour)
+		c := s.controller
 		if n := c.ledger.copies(outcomePending); n != 0 {
-			t.Errorf("got %d pending and %d synced a day later, events %q, and %d latencies that go on", n, c.ledger.copies(outcomeSynced), d.reasons, len(c.latencies.sources))
+			t.Errorf("got %d pending and %d synced a day later, events %q, and %d latencies that go on", n, c.ledger.copies(outcomeSynced), s.reasons, len(c.latencies.sources))
 		}
 	})
 }
@@ -556,44 +335,17 @@ func TestRaceNamespaceOutsideTheFlagsComesAfterTheCopy(t *testing.T) {
 	}
 }
 
-// listed is the cache of ConfigMaps, in which something happens after the names of sources were listed.
-type listed struct {
-	between
-}
-
-func (b *listed) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
-	return listedIndexer{b.ConfigMapIndexInformer.GetTypedIndexer(), b}
-}
-
-type listedIndexer struct {
-	cache.TypedIndexer[*corev1.ConfigMap]
-	b *listed
-}
-
-func (i listedIndexer) ListIndexFuncValues(index string) []string {
-	names := i.TypedIndexer.ListIndexFuncValues(index)
-	if index == bySource {
-		if happen := i.b.happen.Swap(nil); happen != nil {
-			(*happen)()
-		}
-	}
-	return names
-}
-
 // a source goes between the two listings of the names for a new namespace: it is never settled there.
 func TestRaceFillingThatNeverEnds(t *testing.T) {
 	s := newStill(t)
 	src, other := sourceCM("platform", "settings"), sourceCM("platform", "other")
 	s.namespace(t, "platform")
 	s.cached(t, src, other)
-	b := &listed{between{ConfigMapIndexInformer: s.configMaps}}
-	s.configMaps = b
-	going := func() {
+	interpose(s.Controller, readNames)(func() {
 		if err := s.configMaps.GetIndexer().Delete(other); err != nil {
 			t.Error(err)
 		}
-	}
-	b.happen.Store(&going)
+	})
 	s.namespace(t, "team-a")
 	s.namespaceSeen("team-a")
 	s.configMapDeleted(deletedCM(other))
@@ -639,10 +391,7 @@ func TestRaceTargetThatIsNewerThanTheView(t *testing.T) {
 	r.strip(new)
 	s.namespace(t, "platform", "team-a")
 	s.cached(t, one, old)
-	b := &between{ConfigMapIndexInformer: s.configMaps}
-	s.configMaps = b
-	change := func() { s.cached(t, two, new) } // by the process that led before
-	b.happen.Store(&change)
+	interpose(s.Controller, readSources)(func() { s.cached(t, two, new) }) // by the process that led before
 	s.mark("settings", "team-a", mark{})
 	jobs, _ := s.backlog.take("settings", sliceSize, nil)
 	s.carryOut(t.Context(), t.Context(), "settings", jobs[0])
@@ -666,7 +415,7 @@ func TestRaceRoundTellsForeignOfOurOwn(t *testing.T) {
 	s.cached(t, src)
 	s.configMapSeen(src)
 	s.work(t)
-	if n := s.count(ReasonForeign); n != 0 {
+	if n := s.told(ReasonForeign); n != 0 {
 		t.Fatalf("got %q before", s.reasons)
 	}
 	two := sourceCM("platform", "settings", data("key", "changed"))
@@ -674,7 +423,7 @@ func TestRaceRoundTellsForeignOfOurOwn(t *testing.T) {
 	s.cached(t, two)
 	s.configMapUpdated(src, two)
 	s.work(t)
-	if n := s.count(ReasonForeign); n != 0 {
+	if n := s.told(ReasonForeign); n != 0 {
 		t.Errorf("got %q, want nothing said to be foreign: it is ours and pending", s.reasons)
 	}
 }
@@ -683,20 +432,20 @@ func TestRaceRoundTellsForeignOfOurOwn(t *testing.T) {
 func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 	theirs := configMap("team-a", "settings", annotation(AdoptAnnotation, AdoptValue), data("theirs", "precious"))
 	objects := []runtime.Object{namespace("platform"), namespace("team-a"), theirs}
-	gated(t, objects, nil, func(t *testing.T, g *gate, c *Controller, _ *diary) {
+	gated(t, objects, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var once atomic.Bool
-		g.after = func(verb, resource, ns, name string) {
-			if verb == "get" && ns == "team-a" && once.CompareAndSwap(false, true) {
-				if err := g.cm("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
+		s.after = func(c call) {
+			if c == (call{"get", "configmaps", "team-a"}) && once.CompareAndSwap(false, true) {
+				if err := s.configMaps("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
-		if cm, err := g.cm("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
+		if cm, err := s.configMaps("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
 			t.Errorf("got %v, %v; the source had gone 50 ms before it was adopted", cm, err)
 		}
 	})
@@ -705,20 +454,20 @@ func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 // the source changes while the object in the way is read, again and again: that is no reason for another create at once.
 func TestRaceEditsDuringTheReadOfAnObjectInTheWay(t *testing.T) {
 	theirs := configMap("team-a", "settings", data("theirs", "precious"))
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, nil, func(t *testing.T, g *gate, _ *Controller, _ *diary) {
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var edits atomic.Int32
-		g.after = func(verb, _, ns, _ string) {
-			if verb == "get" && ns == "team-a" {
+		s.after = func(c call) {
+			if c == (call{"get", "configmaps", "team-a"}) {
 				edited := sourceCM("platform", "settings", data("key", strconv.Itoa(int(edits.Add(1)))))
 				edited.ResourceVersion = strconv.Itoa(1000 + int(edits.Load()))
-				must[*corev1.ConfigMap](t)(g.cm("platform").Update(ctx, edited, metav1.UpdateOptions{}))
+				must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, edited, metav1.UpdateOptions{}))
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		must[*corev1.ConfigMap](t)(g.cm("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
-		if n := g.count("create configmaps team-a/settings"); n < 2 || n > 20 {
+		if n := s.count("create", "configmaps", "team-a"); n < 2 || n > 20 {
 			t.Errorf("got %d creates in a minute, want its pace", n)
 		}
 	})

@@ -79,8 +79,8 @@ func TestResignsBeforeItsWatchesEnd(t *testing.T) {
 // TestC35LossEndsWritesInFlight: a write that hangs when the leadership is lost is cut off then, not when it times out.
 func TestC35LossEndsWritesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hanger{Interface: fake.NewClientset(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))}
-		h.when = func(verb, _, _ string) bool { return verb == "create" }
+		h := newAPIServer(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))
+		h.hangs = func(c call) bool { return c.verb == "create" }
 		c := newTeamController(t, h)
 		term, lose := context.WithCancel(context.WithoutCancel(t.Context()))
 		begun := make(chan context.Context, 1)
