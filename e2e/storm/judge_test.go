@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -841,18 +842,56 @@ func TestQuietnessBegins(t *testing.T) {
 	began := time.Unix(100, 0)
 	for name, c := range map[string]struct {
 		received          time.Time
+		healed            time.Duration // before that
 		early, disturbing bool
 	}{
-		"asked for before": {received: began.Add(-time.Millisecond), early: true},
-		"asked for within": {received: began, disturbing: true},
+		"asked for before":            {received: began.Add(-time.Millisecond), healed: time.Minute, early: true},
+		"asked for within":            {received: began, healed: time.Minute, disturbing: true},
+		"held up by the last fault":   {received: began.Add(time.Second - time.Millisecond), healed: late - time.Second, early: true},
+		"not held up as long as that": {received: began.Add(time.Second), healed: late - time.Second, disturbing: true},
 	} {
 		e := cluster.Event{Verb: "create", Received: c.received}
 		e.Object.Resource, e.Object.Namespace, e.Object.Name, e.Response.Code = "configmaps", "team-a", "settings", 201
-		q := &quietness{began: began, window: time.Second, asked: map[string]int{}}
+		q := &quietness{began: quietFrom(began, began.Add(-c.healed)), window: time.Second, asked: map[string]int{}}
 		q.count(e)
-		if q.early != c.early || len(q.errs) > 0 != c.disturbing {
-			t.Errorf("%s: early %t, errors %v", name, q.early, q.errs)
+		if again, err := q.verdict(); again != c.early || errors.Is(err, errDisturbed) != c.disturbing {
+			t.Errorf("%s: again %t, error %v", name, again, err)
 		}
+	}
+}
+
+// TestMostEvents has things happen that a source's outcome depends on, and others.
+func TestMostEvents(t *testing.T) {
+	src := sourceIn("home", "a")
+	other := sourceIn("home", "a")
+	other.Name = "other"
+	key := model.KeyOf(src)
+	for name, c := range map[string]struct {
+		happens func(s *scene)
+		most    int
+	}{
+		"nothing":                     {func(*scene) {}, reasons},
+		"a user edits a copy":         {func(s *scene) { s.userWrites(copyIn("team-a", "a")) }, reasons + 2},
+		"we write a copy":             {func(s *scene) { s.write(copyIn("team-a", "a")) }, reasons},
+		"a user edits something else": {func(s *scene) { s.userWrites(other) }, reasons},
+		"a namespace gets a label":    {func(s *scene) { s.namespace("team-a", "tier", "gold") }, reasons + 2},
+		"another process takes over":  {func(s *scene) { s.takeOver() }, 2 * reasons},
+	} {
+		s := newScene()
+		s.userWrites(src)
+		s.begin(t)
+		c.happens(s)
+		j := s.newJudgement()
+		if got := j.mostEvents(key); got != c.most {
+			t.Errorf("%s: got %d events, want %d", name, got, c.most)
+		}
+	}
+	s := newScene()
+	s.begin(t)
+	s.namespace("team-a", "tier", "gold") // before there is a source
+	s.userWrites(src)
+	if got := s.newJudgement().mostEvents(key); got != reasons+2 {
+		t.Errorf("got %d events for a source that came later, want %d: its own appearance", got, reasons+2)
 	}
 }
 

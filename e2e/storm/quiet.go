@@ -127,20 +127,23 @@ func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, began t
 	if err != nil {
 		return false, err
 	}
-	q := &quietness{began: began, window: time.Since(began), open: s.openPlaces(verdicts), asked: map[string]int{}}
-	if until := s.round.healed.Add(late); until.After(began) {
-		q.began = until
-	}
+	q := &quietness{began: quietFrom(began, s.round.healed), window: time.Since(began), open: s.openPlaces(verdicts), asked: map[string]int{}}
 	for _, e := range events {
 		if s.fleet.isOurs(e.User.Username) {
 			q.count(e)
 		}
 	}
 	s.counts.idle(q.idle)
-	if len(q.errs) > 0 {
-		return q.early, fmt.Errorf("%w: %w", errDisturbed, errors.Join(q.errs...))
+	return q.verdict()
+}
+
+// quietFrom returns from when on what is asked for disturbs a time of quiet that began when the last fault was over since
+// healed.
+func quietFrom(began, healed time.Time) time.Time {
+	if until := healed.Add(late); until.After(began) {
+		return until
 	}
-	return q.early, nil
+	return began
 }
 
 // openPlaces returns the places to which there may be requests in the time of quiet, and how many may change something.
@@ -170,6 +173,14 @@ type quietness struct {
 	idle   int               // requests about ConfigMaps that had no effect
 	early  bool              // a ConfigMap was written by a request from before it began
 	errs   []error
+}
+
+// verdict returns an error if it was not quiet. again is set if that has to be judged anew.
+func (q *quietness) verdict() (again bool, err error) {
+	if len(q.errs) > 0 {
+		err = fmt.Errorf("%w: %w", errDisturbed, errors.Join(q.errs...))
+	}
+	return q.early, err
 }
 
 // count takes in a request. The audit log gets its line when it is answered, which can be after a watch has shown what
