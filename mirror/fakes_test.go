@@ -209,23 +209,27 @@ func (w *brittleWatch) send(e watch.Event) {
 type reading string
 
 const (
-	readSources reading = "the sources of a name"
+	readSources reading = "the sources of a name" // a look at them reads twice
 	readTargets reading = "the copies of a name"
 	readNames   reading = "the names of sources"
 )
 
-// interposed is the cache of ConfigMaps, in which something happens once, behind the next such reading.
+// interposed is the cache of ConfigMaps, in which something happens once, behind such a reading.
 type interposed struct {
 	coreinformers.ConfigMapIndexInformer
 	behind reading
-	happen atomic.Pointer[func()]
+	left   atomic.Int32 // readings until then
+	happen func()
 }
 
-// interpose makes something happen behind the next such reading of the controller's cache. It is ready when armed.
-func interpose(c *Controller, r reading) (arm func(happen func())) {
+// interpose makes something happen behind such a reading of the controller's cache: the n-th since it was armed.
+func interpose(c *Controller, r reading) (arm func(n int32, happen func())) {
 	i := &interposed{ConfigMapIndexInformer: c.configMaps, behind: r}
 	c.configMaps = i
-	return func(happen func()) { i.happen.Store(&happen) }
+	return func(n int32, happen func()) {
+		i.happen = happen
+		i.left.Store(n)
+	}
 }
 
 func (i *interposed) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
@@ -233,11 +237,8 @@ func (i *interposed) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
 }
 
 func (i *interposed) read(r reading) {
-	if r != i.behind {
-		return
-	}
-	if happen := i.happen.Swap(nil); happen != nil {
-		(*happen)()
+	if r == i.behind && i.left.Add(-1) == 0 {
+		i.happen()
 	}
 }
 

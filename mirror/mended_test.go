@@ -317,7 +317,7 @@ func TestMendedDeletionBetweenTheLookAndTheRound(t *testing.T) {
 		if got := copies(); len(got) != 1 {
 			t.Fatalf("got %q, want one copy", got)
 		}
-		then(func() {
+		then(1, func() {
 			if err := client.CoreV1().ConfigMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}

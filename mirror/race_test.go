@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -116,7 +117,7 @@ func TestRaceMirroredIsNeverSaidIfTheSecondViewDiffers(t *testing.T) {
 	s.configMapSeen(one)
 	s.work(t)
 	s.echo(t, "team-a", "settings")
-	interpose(s.Controller, readSources)(func() { s.cached(t, two) })
+	interpose(s.Controller, readSources)(2, func() { s.cached(t, two) })
 	s.mark("settings", "team-a", mark{})
 	s.reconcile(t.Context(), t.Context(), "settings")
 	s.writes.Wait()
@@ -128,20 +129,56 @@ func TestRaceMirroredIsNeverSaidIfTheSecondViewDiffers(t *testing.T) {
 	}
 }
 
-// a source that is new in the second view has no account: its writes are not counted.
-func TestRaceMirroredIsNeverSaidOfASourceThatIsNewInTheSecondView(t *testing.T) {
-	s := newStill(t)
+// a source that the cache has before its event comes: its writes count, and it is not said to be mirrored before all of its
+// targets were looked at.
+func TestRaceMirroredIsSaidOnceOfASourceBeforeItsEvent(t *testing.T) {
 	src := sourceCM("platform", "settings")
-	s.namespace(t, "platform", "team-a")
-	interpose(s.Controller, readSources)(func() { s.cached(t, src) })
-	s.mark("settings", "team-a", mark{}) // any event there
-	s.reconcile(t.Context(), t.Context(), "settings")
-	s.writes.Wait()
-	s.echo(t, "team-a", "settings")
-	s.configMapSeen(src) // the handler
-	s.work(t)
-	if n := s.told(ReasonMirrored); n != 1 {
-		t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
+	for name, appears := range map[string]func(t *testing.T, s still){
+		"before the round": func(t *testing.T, s still) {
+			s.cached(t, src)
+			s.reconcile(t.Context(), t.Context(), "settings")
+		},
+		"between the views of the round": func(t *testing.T, s still) {
+			interpose(s.Controller, readSources)(2, func() { s.cached(t, src) })
+			s.reconcile(t.Context(), t.Context(), "settings")
+		},
+		"while a write waits for its slot": func(t *testing.T, s still) {
+			jobs, _ := s.backlog.take("settings", sliceSize, nil)
+			s.cached(t, src)
+			s.carryOut(t.Context(), t.Context(), "settings", jobs[0])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStill(t)
+			s.namespace(t, "platform", "team-a", "team-b")
+			s.mark("settings", "team-a", mark{}) // any event there
+			appears(t, s)
+			s.writes.Wait()
+			s.work(t)
+			s.echo(t, "team-a", "settings")
+			s.configMapSeen(src) // the handler
+			s.work(t)
+			s.echo(t, "team-b", "settings")
+			s.work(t)
+			if n := s.told(ReasonMirrored); n != 1 {
+				t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
+			}
+		})
+	}
+}
+
+// another worker looks while the first one has read, and not yet told the ledger.
+func TestRaceNoOlderLookComesBehindANewerOne(t *testing.T) {
+	s := newStill(t)
+	two := sourceCM("platform", "settings", data("key", "changed"))
+	s.cached(t, sourceCM("platform", "settings"))
+	interpose(s.Controller, readSources)(1, func() {
+		s.cached(t, two)
+		s.look("settings")
+	})
+	v, _ := s.look("settings")
+	if known := s.ledger.names["settings"][sourceKey].source.cm; v.sources[0].cm != two || known != two {
+		t.Errorf("got content %v, and %v in the ledger, want the newer", v.sources[0].cm.Data, known.Data)
 	}
 }
 
@@ -160,7 +197,7 @@ func TestRaceReportOfAnIdleNameTakesWhatIsNewForTold(t *testing.T) {
 	// A handler, and a worker:
 	s.cached(t, src)
 	s.configMapSeen(src)
-	interpose(s.Controller, readTargets)(func() { // in targetsOf, behind ledger.open
+	interpose(s.Controller, readTargets)(1, func() { // in targetsOf, behind ledger.open
 		// settle goes on:
 		s.report(t.Context(), "settings")
 		if len(s.latencies.sources["settings"]) == 0 {
@@ -341,7 +378,7 @@ func TestRaceFillingThatNeverEnds(t *testing.T) {
 	src, other := sourceCM("platform", "settings"), sourceCM("platform", "other")
 	s.namespace(t, "platform")
 	s.cached(t, src, other)
-	interpose(s.Controller, readNames)(func() {
+	interpose(s.Controller, readNames)(1, func() {
 		if err := s.configMaps.GetIndexer().Delete(other); err != nil {
 			t.Error(err)
 		}
@@ -391,7 +428,7 @@ func TestRaceTargetThatIsNewerThanTheView(t *testing.T) {
 	r.strip(new)
 	s.namespace(t, "platform", "team-a")
 	s.cached(t, one, old)
-	interpose(s.Controller, readSources)(func() { s.cached(t, two, new) }) // by the process that led before
+	interpose(s.Controller, readSources)(2, func() { s.cached(t, two, new) }) // by the process that led before
 	s.mark("settings", "team-a", mark{})
 	jobs, _ := s.backlog.take("settings", sliceSize, nil)
 	s.carryOut(t.Context(), t.Context(), "settings", jobs[0])
@@ -469,6 +506,48 @@ func TestRaceEditsDuringTheReadOfAnObjectInTheWay(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := s.count("create", "configmaps", "team-a"); n < 2 || n > 20 {
 			t.Errorf("got %d creates in a minute, want its pace", n)
+		}
+	})
+}
+
+// its namespace opts out while the object that is in the way is read.
+func TestRaceAdoptionInANamespaceThatOptsOut(t *testing.T) {
+	theirs := configMap("team-a", "settings", annotation(AdoptAnnotation, AdoptValue), data("theirs", "precious"))
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
+		out := namespace("team-a", DefaultLabel, OptOutValue)
+		out.ResourceVersion = "1000"
+		s.after = func(c call) {
+			if c == (call{"get", "configmaps", "team-a"}) {
+				must[*corev1.Namespace](t)(s.Interface.CoreV1().Namespaces().Update(t.Context(), out, metav1.UpdateOptions{}))
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Minute)
+		if cm, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
+			t.Errorf("got %v, %v; its namespace had opted out 50 ms before it was adopted", cm, err)
+		}
+	})
+}
+
+// the object in the way, of which no event tells, goes before it is read.
+func TestRaceObjectInTheWayGoesBeforeItIsRead(t *testing.T) {
+	theirs := configMap("team-a", "settings", data("theirs", "precious"))
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
+		var once sync.Once
+		s.before = func(c call) {
+			if c == (call{"get", "configmaps", "team-a"}) {
+				once.Do(func() {
+					if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Minute)
+		if cm, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] != "" {
+			t.Errorf("got %v, %v a minute later, want the copy", cm, err)
 		}
 	})
 }
