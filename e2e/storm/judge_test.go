@@ -417,6 +417,14 @@ func TestJudge(t *testing.T) {
 			before: list(source),
 			happen: func(s *scene) { s.userWrites(stranger); s.userRemoves(source); s.controllerRemoves(stranger) },
 		},
+		"a copy that is replaced, and then flags that do not allow it": {happen: func(s *scene) {
+			other := copyIn("team-a", "2")
+			other.UID = "another"
+			s.userReplaces(frozenUp(other))
+			s.controllerRemoves(frozenUp(other))
+			s.write(copied)
+			s.change(6)
+		}},
 
 		"somebody's label is kept": {happen: func(s *scene) {
 			s.userWrites(labelled(copyIn("team-a", "x"), "cost", "1"))

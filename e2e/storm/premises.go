@@ -279,10 +279,10 @@ func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner boo
 	})
 }
 
-// stranger reports whether the object turned up in this round as a copy outside the flags, no process took over while it
-// was there, and its source asked for copies there, in vain, ever since. Nobody has judged it then.
+// stranger reports whether the object turned up in this round as a copy outside the flags, all that were in force, no
+// process took over while it was there, and its source asked for copies there, in vain, ever since. Nobody has judged it
+// then.
 func (j *judgement) stranger(t transition) bool {
-	flags := j.fleet.present()
 	// The second in which it was made may have begun before, and what a process prints may come late.
 	made, gone := t.before.CreationTimestamp.Time, t.seen.Add(time.Second)
 	if slices.ContainsFunc(j.fleet.tookOver(), func(at time.Time) bool { return !at.Before(made) && at.Before(gone) }) {
@@ -308,7 +308,7 @@ func (j *judgement) stranger(t transition) bool {
 		}
 	}
 	return !of.torn() && !slices.ContainsFunc(states, func(cm *corev1.ConfigMap) bool {
-		return cm == nil || !flags.Outside(cm, t.key.Namespace)
+		return cm == nil || !j.byAll(func(f model.Flags) bool { return f.Outside(cm, t.key.Namespace) })
 	})
 }
 
