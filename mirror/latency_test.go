@@ -2,10 +2,14 @@ package mirror
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -121,4 +125,28 @@ func TestFillIsOfTheSourcesThatWereThere(t *testing.T) {
 			t.Errorf("got a fill of %v, want none: for the sources that were there nothing was written", fill)
 		}
 	})
+}
+
+// TestLatencyGoesOnWhilePending: the name is idle, and one target waits for its next try.
+func TestLatencyGoesOnWhilePending(t *testing.T) {
+	s := newStill(t)
+	src := sourceCM("platform", "settings")
+	s.namespace(t, "platform", "team-a", "team-b")
+	s.cached(t, src)
+	s.configMapSeen(src)
+	var busy atomic.Bool
+	busy.Store(true)
+	s.client.PrependReactor("create", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return busy.Load() && a.GetNamespace() == "team-b", nil, apierrors.NewServiceUnavailable("for a while")
+	})
+	s.work(t)
+	if len(s.latencies.sources["settings"]) != 1 {
+		t.Error("got the latency ended, and a copy is not there yet")
+	}
+	busy.Store(false)
+	s.mark("settings", "team-b", mark{}) // its time has come
+	s.work(t)
+	if len(s.latencies.sources["settings"]) != 0 {
+		t.Error("got the latency going on, and all copies are there")
+	}
 }

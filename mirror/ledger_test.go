@@ -449,6 +449,22 @@ func TestLedgerTotals(t *testing.T) {
 	}
 }
 
+// TestLedgerTakesNothingOldForInLine: of a copy of older content another round is to come, of an object in the way it makes
+// no difference.
+func TestLedgerTakesNothingOldForInLine(t *testing.T) {
+	d := newDesk()
+	old := d.rules.readSource(sourceCM("platform", "settings"))
+	d.opens("settings", old)
+	d.has(sourceCM("platform", "settings", data("key", "changed")))
+	d.enter(old, "a", standing{outcome: outcomeSynced, wrote: true})
+	d.enter(old, "b", standing{outcome: outcomeForeign})
+	for o, want := range map[outcome]int{outcomeSynced: 0, outcomePending: 1, outcomeForeign: 1} {
+		if got := d.copies(o); got != want {
+			t.Errorf("got %d %v, want %d", got, o, want)
+		}
+	}
+}
+
 func TestLedgerOpenTellsWhatIsNew(t *testing.T) {
 	l, r := newLedger("mirror"), testRules()
 	one, other := r.readSource(sourceCM("platform", "settings")), r.readSource(sourceCM("base", "settings"))
