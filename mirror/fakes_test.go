@@ -5,6 +5,7 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -261,16 +262,17 @@ func (i interposedIndexer) ListIndexFuncValues(index string) []string {
 	return names
 }
 
-// diary keeps the reasons of events.
+// diary keeps the reasons and the notes of events.
 type diary struct {
-	mu      sync.Mutex
-	reasons []string
+	mu             sync.Mutex
+	reasons, notes []string
 }
 
-func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reasons = append(d.reasons, reason)
+	d.notes = append(d.notes, fmt.Sprintf(note, args...))
 }
 
 // told returns how many events had this reason.

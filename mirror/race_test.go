@@ -3,6 +3,7 @@ package mirror
 // Faults by readings that are older than what is settled by them. The storm found one of that kind, a hunt for more the rest.
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -148,22 +149,22 @@ func TestRaceMirroredIsSaidOnceOfASourceBeforeItsEvent(t *testing.T) {
 			s.carryOut(t.Context(), t.Context(), "settings", jobs[0])
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStill(t)
-			s.namespace(t, "platform", "team-a", "team-b")
-			s.mark("settings", "team-a", mark{}) // any event there
-			appears(t, s)
-			s.writes.Wait()
-			s.work(t)
-			s.echo(t, "team-a", "settings")
-			s.configMapSeen(src) // the handler
-			s.work(t)
-			s.echo(t, "team-b", "settings")
-			s.work(t)
-			if n := s.told(ReasonMirrored); n != 1 {
-				t.Errorf("got %d Mirrored in %q, want 1", n, s.reasons)
-			}
-		})
+		for want, targets := range map[string][]string{"1 copy in line": {"team-a"}, "2 copies in line": {"team-a", "team-b"}} {
+			t.Run(name+", "+want, func(t *testing.T) {
+				s := newStill(t)
+				s.namespace(t, append(targets, "platform")...)
+				s.mark("settings", "team-a", mark{}) // any event there
+				appears(t, s)
+				s.writes.Wait()
+				s.work(t)
+				s.echo(t, "team-a", "settings")
+				s.configMapSeen(src) // the handler
+				s.work(t)
+				if !slices.Equal(s.notes, []string{want}) {
+					t.Errorf("got events %q, want %q", s.notes, want)
+				}
+			})
+		}
 	}
 }
 
