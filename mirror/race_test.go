@@ -227,9 +227,9 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// unseen has what is done in team-a go unseen, until what came of it is deleted there by somebody, and a relist shows the
+// goesUnseen has what is done in team-a go unseen, until what came of it is deleted there by somebody, and a relist shows the
 // rest: no event ever tells of it. A day later the copy has to be there.
-func unseen(t *testing.T, do func(*testing.T, scene)) {
+func goesUnseen(t *testing.T, do func(*testing.T, scene)) {
 	t.Helper()
 	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
 		s.stalled.Store(new("team-a"))
@@ -249,14 +249,14 @@ func unseen(t *testing.T, do func(*testing.T, scene)) {
 }
 
 func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	unseen(t, func(t *testing.T, s scene) {
+	goesUnseen(t, func(t *testing.T, s scene) {
 		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 	})
 }
 
 // an object that is in the way, and carries our label, is left to the watch.
 func TestRaceForeignObjectThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	unseen(t, func(t *testing.T, s scene) {
+	goesUnseen(t, func(t *testing.T, s scene) {
 		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
 		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
 		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
@@ -549,6 +549,27 @@ func TestRaceObjectInTheWayGoesBeforeItIsRead(t *testing.T) {
 		time.Sleep(time.Minute)
 		if cm, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] != "" {
 			t.Errorf("got %v, %v a minute later, want the copy", cm, err)
+		}
+	})
+}
+
+// what another process wrote while our watch was away is not asked for again and again until the watch is back.
+func TestRaceUnseenCopiesAreLeftToTheWatch(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		s.stalled.Store(new("team-a"))
+		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), copyCM(testRules(), src, "team-a"), metav1.CreateOptions{}))
+		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
+		for _, at := range []struct {
+			pause time.Duration
+			want  int
+		}{{20 * time.Second, 1}, {20 * time.Second, 2}, {10 * time.Minute, 12}} {
+			time.Sleep(at.pause)
+			for _, verb := range []string{"create", "get"} {
+				if n := s.count(verb, "configmaps", "team-a"); n != at.want {
+					t.Errorf("another %v later: got %d requests to %s, want %d", at.pause, n, verb, at.want)
+				}
+			}
 		}
 	})
 }

@@ -171,7 +171,7 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	case res.change.op != opNone:
 	case c.rules.seen(live):
 		if res.outcome != outcomeNone && c.cachedConfigMap(v.copyIn(t)) == nil {
-			res.trouble = behind // the watch has not shown it, and if it goes in a relist never will
+			res.trouble = unseen // and if it goes before a relist, the watch never will show it
 		}
 	case res.outcome == outcomeFrozen, res.outcome == outcomePending:
 		res.trouble = behind // an event about its source ends that, and then it has to be looked at

@@ -18,10 +18,11 @@ const (
 	closing            // the namespace is being deleted, by the API server's word but not yet by our cache
 	refused            // quota, admission, authorization or validation refuse the write
 	obstructed         // an object that is not ours is in the way
+	unseen             // nothing is wrong with what is there, but the watch has not shown it
 )
 
 func (t trouble) String() string {
-	return [...]string{"none", "behind", "transient", "closing", "refused", "obstructed"}[t]
+	return [...]string{"none", "behind", "transient", "closing", "refused", "obstructed", "unseen"}[t]
 }
 
 // maxRetryDelay caps every pace: no event tells that a quota was raised or a webhook mended.
@@ -31,13 +32,16 @@ const maxRetryDelay = time.Minute
 //
 // An event usually ends being behind long before its delay. A refusal may be over in a moment (a deleted
 // object still counts in a quota until the quota is counted again), but slows down to once a minute within
-// eight tries. An API server that was away should not find its copies a minute late when it is back.
+// eight tries. An API server that was away should not find its copies a minute late when it is back. What is unseen
+// may be all that a process missed which takes over when the API server has just restarted, and whose own watch is
+// not back: it is within client-go's backoff of up to 30 seconds, and until then that server has enough to do.
 var paces = map[trouble]struct{ first, max time.Duration }{
 	behind:     {time.Second, maxRetryDelay},
 	transient:  {50 * time.Millisecond, 15 * time.Second},
 	closing:    {50 * time.Millisecond, maxRetryDelay},
 	refused:    {250 * time.Millisecond, maxRetryDelay},
 	obstructed: {time.Second, maxRetryDelay},
+	unseen:     {30 * time.Second, maxRetryDelay},
 }
 
 // retries remembers the targets in trouble and hands each out again when its time has come. A target is

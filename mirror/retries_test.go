@@ -58,6 +58,7 @@ func TestC30PaceOfEveryTrouble(t *testing.T) {
 		closing:    {50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 25600 * ms, 51200 * ms, 60 * s, 60 * s},
 		refused:    {250 * ms, 500 * ms, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s},
 		obstructed: {s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s},
+		unseen:     {30 * s, 60 * s, 60 * s},
 	} {
 		t.Run(trouble.String(), func(t *testing.T) {
 			withRetries(t, func(t *testing.T, r *retries) {
@@ -68,8 +69,8 @@ func TestC30PaceOfEveryTrouble(t *testing.T) {
 			})
 		})
 	}
-	if len(paces) != 5 {
-		t.Errorf("got paces of %d troubles, want 5, each with a row here", len(paces))
+	if len(paces) != 6 {
+		t.Errorf("got paces of %d troubles, want 6, each with a row here", len(paces))
 	}
 }
 
@@ -230,7 +231,7 @@ func TestC43TheMarkIsNotLostBeforeTheTroubleIsOver(t *testing.T) {
 
 func TestInWhichTrouble(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
-		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed} {
+		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed, unseen} {
 			r.add(inA, mark{}, trouble)
 			if got, want := r.is(inA, refused), trouble == refused; got != want {
 				t.Errorf("%v: got %v, want %v", trouble, got, want)
@@ -264,7 +265,7 @@ func TestC30Hardened(t *testing.T) {
 		if got := r.hardened(inB, transient, true); got != transient {
 			t.Errorf("another target: got %v, want transient", got)
 		}
-		for _, other := range []trouble{noTrouble, behind, closing, refused, obstructed} {
+		for _, other := range []trouble{noTrouble, behind, closing, refused, obstructed, unseen} {
 			if got := r.hardened(inA, other, true); got != other {
 				t.Errorf("got %v for %v, want it as it is", got, other)
 			}
@@ -286,7 +287,7 @@ func TestC30Hardened(t *testing.T) {
 
 func TestC30AnotherTroubleDoesNotHarden(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
-		for _, other := range []trouble{behind, closing, obstructed} {
+		for _, other := range []trouble{behind, closing, obstructed, unseen} {
 			for range 10 { // for minutes
 				r.add(inA, mark{}, other)
 				r.next()
@@ -317,7 +318,7 @@ func TestC30WhatHoldsUp(t *testing.T) {
 		if r.holdsUp(inA) {
 			t.Error("got a target that holds up of which nothing is known")
 		}
-		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed} {
+		for _, trouble := range []trouble{behind, transient, closing, refused, obstructed, unseen} {
 			r.add(inA, mark{}, trouble)
 			if got, want := r.holdsUp(inA), trouble == refused; got != want {
 				t.Errorf("%v: got %v, want %v", trouble, got, want)
