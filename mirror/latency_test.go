@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -148,5 +149,17 @@ func TestLatencyGoesOnWhilePending(t *testing.T) {
 	s.work(t)
 	if len(s.latencies.sources["settings"]) != 0 {
 		t.Error("got the latency going on, and all copies are there")
+	}
+}
+
+// TestOnlyNewNamespacesAreFilled: one whose labels changed has its copies, or never wanted them.
+func TestOnlyNewNamespacesAreFilled(t *testing.T) {
+	s := newStill(t)
+	s.cached(t, sourceCM("platform", "settings"))
+	s.namespaceChanged("team-a")
+	s.namespaceSeen("team-b")
+	s.namespaceSeen("elsewhere")
+	if got := slices.Collect(maps.Keys(s.latencies.namespaces)); !slices.Equal(got, []string{"team-b"}) {
+		t.Errorf("got %q being filled, want team-b", got)
 	}
 }

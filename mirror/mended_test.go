@@ -345,3 +345,16 @@ func TestMendedDeletionOfTheUnknown(t *testing.T) {
 		t.Errorf("got %+v known of the source, want that it vanished", look)
 	}
 }
+
+// what we deleted, and what the watch shows only as replaced by another, is not remembered for ever.
+func TestMendedDeletionOfWhatWasReplaced(t *testing.T) {
+	s := newStill(t)
+	old := copyIn(sourceCM("platform", "settings"), "team-a")
+	anew := old.DeepCopy()
+	old.UID, anew.UID = "old", "new"
+	s.writer.expectDeletion(old.UID, true)
+	s.configMapUpdated(old, anew)
+	if n := len(s.writer.deleting); n != 0 {
+		t.Errorf("got %d deletions still expected, want none", n)
+	}
+}
