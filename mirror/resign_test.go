@@ -104,6 +104,24 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 	})
 }
 
+// TestC35StopLetsWritesEnd: of a write that is cut off nobody knows whether it happened. One that hangs ends by its own time
+// limit.
+func TestC35StopLetsWritesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newAPIServer(namespace("platform"), namespace("team-a"), sourceCM("platform", "settings"))
+		h.hangs = func(c call) bool { return c.verb == "create" }
+		end := runs(t, newTeamController(t, h))
+		if n := h.hung.Load(); n != 1 {
+			t.Fatalf("%d writes in flight, want 1", n)
+		}
+		stopped := time.Now()
+		end()
+		if took := time.Since(stopped); took < requestTimeout {
+			t.Errorf("the write was cut off after %v", took)
+		}
+	})
+}
+
 // TestC35RunAsksBeforeItWrites: a term that has not ended is not enough.
 func TestC35RunAsksBeforeItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
