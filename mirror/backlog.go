@@ -36,13 +36,13 @@ type pending struct {
 // mark is why a target is due.
 type mark struct {
 	vanished bool // a copy disappeared from there by no delete of ours
+	round    bool // it is due with all others of the name, and not for something that happened there
 }
 
 // job is one target that was taken from the backlog.
 type job struct {
 	namespace string
 	mark
-	round bool // it is due with all others of the name, and not for something that happened there
 }
 
 func newBacklog() *backlog { return &backlog{names: map[string]*pending{}} }
@@ -169,9 +169,9 @@ func (p *pending) takeRound(jobs []job, limit int) []job {
 		case due:
 		case p.busy[namespace]:
 			p.marked = append(p.marked, namespace)
-			p.due[namespace] = mark{}
+			p.due[namespace] = mark{round: true}
 		default:
-			jobs = append(jobs, job{namespace: namespace, round: true})
+			jobs = append(jobs, job{namespace: namespace, mark: mark{round: true}})
 			p.busy[namespace] = true
 		}
 		p.lastSeen = namespace

@@ -249,6 +249,30 @@ func TestBacklogRoundPassesOverWhatIsMarked(t *testing.T) {
 	wantEmpty(t, b)
 }
 
+// TestBacklogBusyInARound: what a round meets while it is busy is due as a part of the round, until something happens there.
+func TestBacklogBusyInARound(t *testing.T) {
+	for _, happens := range []bool{false, true} {
+		b := newBacklog()
+		list, _ := listing("a")
+		b.markAll("s")
+		first, _ := b.take("s", 4, list)
+		b.markAll("s")
+		none, _ := b.take("s", 4, list)
+		wantJobs(t, "a is busy", none)
+		if happens {
+			b.mark("s", "a", mark{})
+		}
+		finish(b, "s", first)
+		again, _ := b.take("s", 4, list)
+		wantJobs(t, "a is due again", again, "a")
+		if !first[0].round || again[0].round == happens {
+			t.Errorf("something happened: %v, and got %+v, then %+v", happens, first[0], again[0])
+		}
+		finish(b, "s", again)
+		wantEmpty(t, b)
+	}
+}
+
 func TestBacklogRoundInSlices(t *testing.T) {
 	b := newBacklog()
 	list, calls := listing("e", "c", "a", "d", "b")

@@ -214,3 +214,27 @@ func BenchmarkRound(b *testing.B) {
 		ledger.says("settings")
 	}
 }
+
+// BenchmarkLook measures what comes before each write: the sources of the name are read, and the ledger knows them already.
+func BenchmarkLook(b *testing.B) {
+	for _, sources := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("%d sources of the name", sources), func(b *testing.B) {
+			o := NewOptions()
+			o.NamespacePrefixes = []string{"team-"}
+			c, err := New(fake.NewClientset(), &diary{}, o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range sources {
+				if err := c.configMaps.GetIndexer().Add(sourceCM(fmt.Sprintf("platform-%04d", i), "settings")); err != nil {
+					b.Fatal(err)
+				}
+			}
+			c.look("settings")
+			b.ReportAllocs()
+			for b.Loop() {
+				c.lookBehind("settings")
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ func (c *Controller) view(name string) view {
 		}
 	}
 	sortSources(v.sources)
+	sortSources(v.outsiders) // an index has no order, and two views of one state are to be equal
 	return v
 }
 

@@ -60,6 +60,8 @@ type Controller struct {
 	unreachable rate.Sometimes // limits how often it is said that the API server does not answer
 	undeleted   rate.Sometimes // limits how often it is said that copies cannot be deleted
 
+	reporting sync.Mutex // held while it is said what is new
+
 	parsedMu sync.Mutex
 	parsed   map[cache.ObjectName]*source
 }
@@ -249,7 +251,8 @@ func (c *Controller) tick(ctx context.Context) {
 			c.sweepParsed()
 			for _, target := range c.writer.sweep(c.cacheVersion()) {
 				if c.cachedConfigMap(target) == nil {
-					c.mark(target.Name, target.Namespace, mark{}) // it may have gone before a relist, which then tells of nothing
+					// It may have gone before a relist, which then tells of nothing, or have lost its label.
+					c.mark(target.Name, target.Namespace, mark{vanished: true})
 				}
 			}
 			c.fights.sweep()

@@ -65,8 +65,8 @@
 // Every write is conditional. A create fails if any object is there. An update carries the resourceVersion
 // that was judged, a delete UID and resourceVersion. So an old cache costs a refused call and another look,
 // never a wrong object, and no record of our own writes is needed for that: names are known beforehand, so
-// nothing can be made twice. (The writer remembers its last writes only to spare the API server calls that it
-// would refuse.)
+// nothing can be made twice. (The writer remembers its last writes to spare the API server calls that it would
+// refuse, and to have a look where the watch has gone past one and shows nothing there.)
 //
 // What preconditions cannot guard is the premise of a deletion: that the source is gone, or that the
 // namespace, whose watch is not ordered with the other one, no longer qualifies, for this source or for a

@@ -35,17 +35,24 @@ type apiServer struct {
 	hung    atomic.Int32
 	stalled atomic.Pointer[string] // the namespace whose ConfigMaps the watch does not show
 
-	mu    sync.Mutex
-	calls map[call]int
-	watch *brittleWatch // the last one of ConfigMaps
+	mu       sync.Mutex
+	calls    map[call]int
+	watch    *brittleWatch // the last one of ConfigMaps
+	labelled map[cache.ObjectName]*corev1.ConfigMap
 }
 
 func newAPIServer(objects ...runtime.Object) *apiServer {
 	nothing := func(call) {}
-	return &apiServer{
-		Interface: fake.NewClientset(objects...), calls: map[call]int{},
+	s := &apiServer{
+		Interface: fake.NewClientset(objects...), calls: map[call]int{}, labelled: map[cache.ObjectName]*corev1.ConfigMap{},
 		hangs: func(call) bool { return false }, before: nothing, after: nothing,
 	}
+	for _, o := range objects {
+		if cm, is := o.(*corev1.ConfigMap); is {
+			s.shown(watch.Event{Object: cm})
+		}
+	}
+	return s
 }
 
 func (s *apiServer) IsWatchListSemanticsUnSupported() bool { return true } // as of the fake clientset
@@ -72,10 +79,26 @@ func (s *apiServer) relist() {
 	close(s.watch.expire)
 }
 
-func (s *apiServer) shows(object runtime.Object) bool {
-	stalled := s.stalled.Load()
-	cm, is := object.(*corev1.ConfigMap)
-	return stalled == nil || !is || cm.Namespace != *stalled
+// shown returns the event that a watch with our selector has of what happened, if it has one: an object that loses its label
+// is deleted there, and shown as it was before. The fake clientset's watch knows no selectors.
+func (s *apiServer) shown(e watch.Event) (out watch.Event, shows bool) {
+	cm, is := e.Object.(*corev1.ConfigMap)
+	if !is {
+		return e, true
+	}
+	if stalled := s.stalled.Load(); stalled != nil && cm.Namespace == *stalled {
+		return e, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := cache.MetaObjectToName(cm)
+	before := s.labelled[key]
+	if label := cm.Labels[DefaultLabel]; label == SourceValue || label == CopyValue {
+		s.labelled[key] = cm
+		return e, true
+	}
+	delete(s.labelled, key)
+	return watch.Event{Type: watch.Deleted, Object: before}, before != nil
 }
 
 // hooked sends a request with its hooks.
@@ -148,7 +171,7 @@ func (c hookedConfigMaps) Watch(ctx context.Context, o metav1.ListOptions) (watc
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	c.server.watch = brittle
-	go brittle.run(c.server.shows)
+	go brittle.run(c.server.shown)
 	return brittle, nil
 }
 
@@ -178,7 +201,7 @@ func (w *brittleWatch) Stop() {
 	w.Interface.Stop()
 }
 
-func (w *brittleWatch) run(shows func(runtime.Object) bool) {
+func (w *brittleWatch) run(shown func(watch.Event) (watch.Event, bool)) {
 	defer close(w.events)
 	for {
 		select {
@@ -192,7 +215,7 @@ func (w *brittleWatch) run(shows func(runtime.Object) bool) {
 			if !ok {
 				return
 			}
-			if shows(e.Object) {
+			if e, shows := shown(e); shows {
 				w.send(e)
 			}
 		}
@@ -223,7 +246,8 @@ type interposed struct {
 	happen func()
 }
 
-// interpose makes something happen behind such a reading of the controller's cache: the n-th since it was armed.
+// interpose makes something happen behind such a reading of the controller's cache: the n-th since it was armed. A look at
+// the sources reads twice, the second time with the ledger locked: what happens behind that must not look, nor report.
 func interpose(c *Controller, r reading) (arm func(n int32, happen func())) {
 	i := &interposed{ConfigMapIndexInformer: c.configMaps, behind: r}
 	c.configMaps = i

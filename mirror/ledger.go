@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/tools/cache"
@@ -49,8 +50,15 @@ func (l *ledger) open(name string, read func() []*source) (changed bool) {
 	defer l.mu.Unlock()
 	sources := read()
 	accounts := l.names[name]
+	if known(accounts, sources) {
+		return false
+	}
+	present := map[cache.ObjectName]bool{}
+	for _, s := range sources {
+		present[s.key] = true
+	}
 	for key, a := range accounts {
-		if find(sources, key) == nil {
+		if !present[key] {
 			for o, n := range a.count {
 				l.total[o] -= n
 			}
@@ -80,6 +88,15 @@ func (l *ledger) open(name string, read func() []*source) (changed bool) {
 		}
 	}
 	return changed
+}
+
+// known reports whether there are accounts of exactly these sources, in their present state: before each write that is
+// all there is to find out.
+func known(accounts map[cache.ObjectName]*account, sources []*source) bool {
+	return len(accounts) == len(sources) && !slices.ContainsFunc(sources, func(s *source) bool {
+		a := accounts[s.key]
+		return a == nil || a.source != s
+	})
 }
 
 // outdate notes that the copies that were in line with the source are not any more.

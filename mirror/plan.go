@@ -55,7 +55,7 @@ type view struct {
 	name string
 	// sources are all sources of the name, by precedence.
 	sources []*source
-	// outsiders are those that ask to be mirrored and are no sources under the flags, in any order.
+	// outsiders are those that ask to be mirrored and are no sources under the flags, in that order as well.
 	outsiders []*source
 	// prunable reports whether a copy outside the flags was judged at take-over and may go.
 	prunable func(*corev1.ConfigMap) bool

@@ -1,10 +1,13 @@
 package mirror
 
 // Faults by readings that are older than what is settled by them. The storm found one of that kind, a hunt for more the rest.
+// The name of each test is what happens, or what was wrong, and the comment how.
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,10 +15,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 )
 
 // still is a controller that does not run: its caches and handlers are moved by hand, as when the handlers lag behind.
@@ -211,13 +217,13 @@ func TestRaceReportOfAnIdleNameTakesWhatIsNewForTold(t *testing.T) {
 	}
 }
 
-// gated runs a controller on an API server that has these objects.
-func gated(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
+// withObjects runs a controller on an API server that has these objects.
+func withObjects(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
 	t.Helper()
 	alone(t, func() *apiServer { return newAPIServer(objects...) }, func(*Options) {}, f)
 }
 
-func must[T any](t *testing.T) func(T, error) T {
+func noted[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
@@ -231,7 +237,7 @@ func must[T any](t *testing.T) func(T, error) T {
 // rest: no event ever tells of it. A day later the copy has to be there.
 func goesUnseen(t *testing.T, do func(*testing.T, scene)) {
 	t.Helper()
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
 		s.stalled.Store(new("team-a"))
 		do(t, s)
 		time.Sleep(100 * time.Millisecond)
@@ -250,7 +256,7 @@ func goesUnseen(t *testing.T, do func(*testing.T, scene)) {
 
 func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
 	goesUnseen(t, func(t *testing.T, s scene) {
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 	})
 }
 
@@ -258,21 +264,21 @@ func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
 func TestRaceForeignObjectThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
 	goesUnseen(t, func(t *testing.T, s scene) {
 		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
-		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 	})
 }
 
 // another source of the name appears while the look at the one that is gone is under way.
 func TestRaceNamesakeAppearsDuringTheLook(t *testing.T) {
 	objects := []runtime.Object{namespace("platform"), namespace("shared"), namespace("team-a"), sourceCM("platform", "settings")}
-	gated(t, objects, func(t *testing.T, s scene) {
+	withObjects(t, objects, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var looks atomic.Int32
 		s.after = func(c call) {
 			if c == (call{"get", "configmaps", "platform"}) {
 				if looks.Add(1) == 2 {
-					must[*corev1.ConfigMap](t)(s.configMaps("shared").Create(ctx, sourceCM("shared", "settings"), metav1.CreateOptions{}))
+					noted[*corev1.ConfigMap](t)(s.configMaps("shared").Create(ctx, sourceCM("shared", "settings"), metav1.CreateOptions{}))
 					time.Sleep(50 * time.Millisecond) // the answer is on its way; cache and handlers have the new source
 				}
 			}
@@ -294,7 +300,7 @@ func TestRaceNamesakeAppearsDuringTheLook(t *testing.T) {
 func TestRaceSourceClaimsAgainDuringTheLookAtTheNamespace(t *testing.T) {
 	team := namespace("team-a", "tier", "gold")
 	src := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=gold"))
-	gated(t, []runtime.Object{namespace("platform"), team, src}, func(t *testing.T, s scene) {
+	withObjects(t, []runtime.Object{namespace("platform"), team, src}, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var looks atomic.Int32
 		s.after = func(c call) {
@@ -302,14 +308,14 @@ func TestRaceSourceClaimsAgainDuringTheLookAtTheNamespace(t *testing.T) {
 				if looks.Add(1) == 1 {
 					wide := sourceCM("platform", "settings")
 					wide.ResourceVersion = "1000"
-					must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, wide, metav1.UpdateOptions{}))
+					noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, wide, metav1.UpdateOptions{}))
 					time.Sleep(50 * time.Millisecond)
 				}
 			}
 		}
 		narrow := sourceCM("platform", "settings", annotation(SelectorAnnotation, "tier=silver"))
 		narrow.ResourceVersion = ""
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, narrow, metav1.UpdateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, narrow, metav1.UpdateOptions{}))
 		time.Sleep(time.Minute)
 		if looks.Load() == 0 {
 			t.Fatal("got no look at the namespace")
@@ -332,7 +338,7 @@ func TestRaceAnnouncedTargetOfAGoneNamespaceIsPendingForEver(t *testing.T) {
 				time.Sleep(10 * time.Second)
 			}
 		}
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Second) // the first of 64 is under way, 6 wait for the next slice
 		if err := s.configMaps("platform").Delete(ctx, "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -344,7 +350,7 @@ func TestRaceAnnouncedTargetOfAGoneNamespaceIsPendingForEver(t *testing.T) {
 		time.Sleep(time.Second)
 		again := sourceCM("platform", "settings")
 		again.UID = "another"
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, again, metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, again, metav1.CreateOptions{}))
 		slow.Store(false)
 		time.Sleep(24 * time.Hour)
 		c := s.controller
@@ -470,7 +476,7 @@ func TestRaceRoundTellsForeignOfOurOwn(t *testing.T) {
 func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 	theirs := configMap("team-a", "settings", annotation(AdoptAnnotation, AdoptValue), data("theirs", "precious"))
 	objects := []runtime.Object{namespace("platform"), namespace("team-a"), theirs}
-	gated(t, objects, func(t *testing.T, s scene) {
+	withObjects(t, objects, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var once atomic.Bool
 		s.after = func(c call) {
@@ -481,7 +487,7 @@ func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
 		if cm, err := s.configMaps("team-a").Get(ctx, "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
 			t.Errorf("got %v, %v; the source had gone 50 ms before it was adopted", cm, err)
@@ -492,18 +498,18 @@ func TestRaceAdoptionForASourceThatIsGone(t *testing.T) {
 // the source changes while the object in the way is read, again and again: that is no reason for another create at once.
 func TestRaceEditsDuringTheReadOfAnObjectInTheWay(t *testing.T) {
 	theirs := configMap("team-a", "settings", data("theirs", "precious"))
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
 		ctx := t.Context()
 		var edits atomic.Int32
 		s.after = func(c call) {
 			if c == (call{"get", "configmaps", "team-a"}) {
 				edited := sourceCM("platform", "settings", data("key", strconv.Itoa(int(edits.Add(1)))))
 				edited.ResourceVersion = strconv.Itoa(1000 + int(edits.Load()))
-				must[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, edited, metav1.UpdateOptions{}))
+				noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(ctx, edited, metav1.UpdateOptions{}))
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(ctx, sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
 		if n := s.count("create", "configmaps", "team-a"); n < 2 || n > 20 {
 			t.Errorf("got %d creates in a minute, want its pace", n)
@@ -514,16 +520,16 @@ func TestRaceEditsDuringTheReadOfAnObjectInTheWay(t *testing.T) {
 // its namespace opts out while the object that is in the way is read.
 func TestRaceAdoptionInANamespaceThatOptsOut(t *testing.T) {
 	theirs := configMap("team-a", "settings", annotation(AdoptAnnotation, AdoptValue), data("theirs", "precious"))
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
 		out := namespace("team-a", DefaultLabel, OptOutValue)
 		out.ResourceVersion = "1000"
 		s.after = func(c call) {
 			if c == (call{"get", "configmaps", "team-a"}) {
-				must[*corev1.Namespace](t)(s.Interface.CoreV1().Namespaces().Update(t.Context(), out, metav1.UpdateOptions{}))
+				noted[*corev1.Namespace](t)(s.Interface.CoreV1().Namespaces().Update(t.Context(), out, metav1.UpdateOptions{}))
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
 		if cm, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] == "" {
 			t.Errorf("got %v, %v; its namespace had opted out 50 ms before it was adopted", cm, err)
@@ -534,9 +540,8 @@ func TestRaceAdoptionInANamespaceThatOptsOut(t *testing.T) {
 // the object in the way, of which no event tells, goes before it is read.
 func TestRaceObjectInTheWayGoesBeforeItIsRead(t *testing.T) {
 	theirs := configMap("team-a", "settings", data("theirs", "precious"))
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
-		s.stalled.Store(new("team-a")) // the real watch leaves out what has no label of ours
-		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
 		var once sync.Once
 		s.before = func(c call) {
 			if c == (call{"get", "configmaps", "team-a"}) {
@@ -547,7 +552,7 @@ func TestRaceObjectInTheWayGoesBeforeItIsRead(t *testing.T) {
 				})
 			}
 		}
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 		time.Sleep(time.Minute)
 		if cm, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil || cm.Data["theirs"] != "" {
 			t.Errorf("got %v, %v a minute later, want the copy", cm, err)
@@ -558,10 +563,10 @@ func TestRaceObjectInTheWayGoesBeforeItIsRead(t *testing.T) {
 // what another process wrote while our watch was away is not asked for again and again until the watch is back.
 func TestRaceUnseenCopiesAreLeftToTheWatch(t *testing.T) {
 	src := sourceCM("platform", "settings")
-	gated(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
 		s.stalled.Store(new("team-a"))
-		must[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), copyCM(testRules(), src, "team-a"), metav1.CreateOptions{}))
-		must[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), copyCM(testRules(), src, "team-a"), metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
 		for _, at := range []struct {
 			pause time.Duration
 			want  int
@@ -572,6 +577,176 @@ func TestRaceUnseenCopiesAreLeftToTheWatch(t *testing.T) {
 					t.Errorf("another %v later: got %d requests to %s, want %d", at.pause, n, verb, at.want)
 				}
 			}
+		}
+	})
+}
+
+// our own copy loses its label before the watch has shown it, and then its source goes: neither is ever shown (C43).
+func TestRaceUnseenCopyLosesItsLabelAndItsSource(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	for name, wrote := range map[string]func(t *testing.T, s scene){
+		"written by us": func(*testing.T, scene) {},
+		"written by the leader before": func(t *testing.T, s scene) {
+			noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), copyCM(testRules(), src, "team-a"), metav1.CreateOptions{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+				s.stalled.Store(new("team-a"))
+				wrote(t, s)
+				noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
+				time.Sleep(100 * time.Millisecond)
+				stripped := copyCM(testRules(), src, "team-a", without(DefaultLabel))
+				stripped.ResourceVersion = "500"
+				noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Update(t.Context(), stripped, metav1.UpdateOptions{}))
+				if err := s.configMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+				s.relist()
+				time.Sleep(24 * time.Hour)
+				if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					t.Errorf("a day later: got %v, want the copy of a source that is gone not there any more", err)
+				}
+			})
+		})
+	}
+}
+
+// an object that is not ours, and that no watch shows, is no copy of ours that was deleted when it goes.
+func TestRaceUnseenForeignObjectThatGoesIsNoRepair(t *testing.T) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		registry := metrics.NewKubeRegistry()
+		s.controller.RegisterMetrics(registry)
+		s.stalled.Store(new("team-a"))
+		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
+		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(time.Second)
+		if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		if got := scrape(t, registry); !strings.Contains(got, `mirror_repairs_total{cause="deleted"} 0`+"\n") {
+			t.Errorf("got\n%s\nwant no repair", got)
+		}
+	})
+}
+
+// views of one state have namesakes outside the flags in different orders: that is no reason to look anew.
+func TestRaceManySourcesOutsideTheFlags(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	objects := append(inNamespaces(20, "team-"), namespace("platform"), src)
+	for i := range 20 {
+		objects = append(objects, copyCM(testRules(), src, fmt.Sprintf("team-%03d", i), without(DefaultLabel)), sourceCM(fmt.Sprintf("tenant-%d", i), "settings"))
+	}
+	edit := func(o *Options) { o.SourceNamespaces = []string{"platform"} }
+	alone(t, func() *apiServer { return newAPIServer(objects...) }, edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for _, verb := range []string{"create", "get", "update"} {
+			n := 0
+			for i := range 20 {
+				n += s.count(verb, "configmaps", fmt.Sprintf("team-%03d", i))
+			}
+			if n != 20 {
+				t.Errorf("got %d requests to %s, want one for each of 20 copies without their label", n, verb)
+			}
+		}
+	})
+}
+
+// an admission webhook takes longer to let a create through than the source takes to be edited again.
+func TestRaceEditsDuringTheCreateBesideAnObjectInTheWay(t *testing.T) {
+	theirs := configMap("team-a", "settings", data("theirs", "precious"))
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), theirs}, func(t *testing.T, s scene) {
+		s.before = func(c call) {
+			if c.verb == "create" {
+				time.Sleep(1500 * time.Millisecond)
+			}
+		}
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		for i := range 600 {
+			time.Sleep(time.Second)
+			edited := sourceCM("platform", "settings", data("key", strconv.Itoa(i)))
+			edited.ResourceVersion = strconv.Itoa(1000 + i)
+			noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(t.Context(), edited, metav1.UpdateOptions{}))
+		}
+		if n := s.count("create", "configmaps", "team-a"); n < 10 || n > 18 {
+			t.Errorf("got %d creates in ten minutes, want its pace: 1, 2, 4 seconds, up to one a minute", n)
+		}
+	})
+}
+
+// a worker that finds nothing to do opens no account: a report of another would take it for told before the round is asked
+// for.
+func TestRaceWorkerWithoutJobsOpensNoAccount(t *testing.T) {
+	s := newStill(t)
+	interpose(s.Controller, readSources)(2, func() { s.cached(t, sourceCM("platform", "settings")) })
+	s.reconcile(t.Context(), t.Context(), "settings")
+	if got := s.ledger.names["settings"]; got != nil {
+		t.Errorf("got %d accounts opened, want them left to the event", len(got))
+	}
+}
+
+// heldReports is a recorder that finds out whether another report could overtake this one.
+type heldReports struct {
+	t *testing.T
+	c *Controller
+}
+
+func (r *heldReports) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	if r.c.reporting.TryLock() {
+		r.c.reporting.Unlock()
+		r.t.Errorf("%s: got an event that a later one can overtake", reason)
+	}
+}
+
+// of two reports about one name the later one is recorded last, for the recorder keeps the last.
+func TestRaceReportsInTheirOrder(t *testing.T) {
+	s := newStill(t)
+	s.recorder = &heldReports{t, s.Controller}
+	s.namespace(t, "platform", "team-a")
+	src := sourceCM("platform", "settings")
+	s.cached(t, src)
+	s.configMapSeen(src)
+	s.work(t)
+	if n := s.ledger.copies(outcomeSynced); n != 1 {
+		t.Errorf("got %d in line, want 1", n)
+	}
+}
+
+// somebody strips the label of a copy that we are deleting: its deletion is refused, and the watch shows it to be gone (C43).
+func TestRaceLabelGoesDuringTheDeletion(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	objects := []runtime.Object{namespace("platform"), namespace("team-a"), src, copyCM(testRules(), src, "team-a")}
+	withObjects(t, objects, func(t *testing.T, s scene) {
+		var once, refused sync.Once
+		s.before = func(c call) {
+			if c.verb != "delete" {
+				return
+			}
+			once.Do(func() {
+				stripped := copyCM(testRules(), src, "team-a", without(DefaultLabel))
+				stripped.ResourceVersion = "500"
+				noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Update(t.Context(), stripped, metav1.UpdateOptions{}))
+				time.Sleep(50 * time.Millisecond)
+			})
+		}
+		s.Interface.(*fake.Clientset).PrependReactor("delete", "configmaps", func(a clienttesting.Action) (refuses bool, _ runtime.Object, _ error) {
+			if a.GetNamespace() == "team-a" {
+				refused.Do(func() { refuses = true }) // the fake clientset checks no preconditions
+			}
+			return refuses, nil, apierrors.NewConflict(corev1.Resource("configmaps"), "settings", nil)
+		})
+		if err := s.configMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a minute later: got %v, want the copy not there any more", err)
 		}
 	})
 }

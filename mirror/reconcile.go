@@ -40,8 +40,11 @@ func (c *Controller) reconcile(ctx, term context.Context, name string) (more boo
 	if more {
 		defer c.queue.Add(name)
 	}
-	if len(jobs) == 0 && c.backlog.idle(name) {
-		c.report(ctx, name)
+	if len(jobs) == 0 {
+		if c.backlog.idle(name) {
+			c.report(ctx, name)
+		}
+		return more
 	}
 	// What the targets are judged by is read after they were taken. A change that came before that is in it, and one that
 	// comes later makes them due again; of one that came between an older reading and the taking nothing would be left.
@@ -334,8 +337,9 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 		// Our own cache shows it as well: an event will tell if a namespace of that name returns.
 		res = result{change: res.change}
 	}
-	// The event of a copy's disappearance may have passed for one of a deletion of ours that then failed.
-	m := mark{vanished: t.vanished || res.err != nil && res.change.have != nil}
+	// The event of a copy's disappearance may have passed for one of a deletion of ours that then failed, and of a copy that
+	// the watch has not shown there may be none.
+	m := mark{vanished: t.vanished || res.err != nil && res.change.have != nil || res.trouble == unseen && res.outcome != outcomeForeign}
 	switch {
 	case res.paced:
 	case res.again > 0:
@@ -418,8 +422,10 @@ func (c *Controller) logResult(ctx context.Context, at cache.ObjectName, res res
 	}
 }
 
-// report tells people what is new about the sources of a name.
+// report tells people what is new about the sources of a name, in the order in which it came to be so.
 func (c *Controller) report(ctx context.Context, name string) {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	idle := func() bool { return c.backlog.idle(name) }
 	for _, took := range c.latencies.idle(name, func(key cache.ObjectName) bool { return !idle() || c.ledger.pending(key) }) {
 		c.measures.propagation.Observe(took.Seconds())
