@@ -273,6 +273,23 @@ func TestBacklogBusyInARound(t *testing.T) {
 	}
 }
 
+// TestBacklogOpen: a name is not idle while somebody is about to take of it, also if another ends its last target meanwhile.
+func TestBacklogOpen(t *testing.T) {
+	b := newBacklog()
+	b.mark("s", "a", mark{})
+	jobs, _ := b.take("s", 4, noList)
+	b.open("s")
+	if _, idle := b.done("s", jobs[0].namespace); idle || b.idle("s") {
+		t.Error("got an idle name while somebody is about to take")
+	}
+	none, _ := b.take("s", 4, noList)
+	wantJobs(t, "nothing is due", none)
+	if !b.idle("s") {
+		t.Error("got a name that is not idle, and nothing is due")
+	}
+	wantEmpty(t, b)
+}
+
 func TestBacklogRoundInSlices(t *testing.T) {
 	b := newBacklog()
 	list, calls := listing("e", "c", "a", "d", "b")
