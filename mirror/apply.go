@@ -188,8 +188,28 @@ func (w *writer) ahead(target cache.ObjectName, c change, synced string) bool {
 	if ok && e.awaited(synced) {
 		return true
 	}
-	delete(w.written, target)
+	if c.op != opCreate { // where a create is due, what was written is not there: that is for the sweep to tell
+		delete(w.written, target)
+	}
 	return false
+}
+
+// forget forgets the write at a target.
+func (w *writer) forget(target cache.ObjectName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.written, target)
+}
+
+// forgetNamespace forgets the writes in a namespace that is gone.
+func (w *writer) forgetNamespace(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for target := range w.written {
+		if target.Namespace == namespace {
+			delete(w.written, target)
+		}
+	}
 }
 
 // sweep forgets the writes that the cache has shown, or has gone past, and returns their targets.

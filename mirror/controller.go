@@ -67,7 +67,8 @@ type Controller struct {
 }
 
 // New returns a controller that mirrors by the options, which must be valid, with the rights of client. The
-// client must not throttle below the writes it should make. Events on sources go to recorder.
+// client must not throttle below the writes it should make. Events on sources go to recorder, in the order in which things
+// came to be so; it must not block.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Options) (*Controller, error) {

@@ -4,6 +4,7 @@ package mirror
 // The name of each test is what happens, or what was wrong, and the comment how.
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -596,20 +597,163 @@ func TestRaceUnseenCopyLosesItsLabelAndItsSource(t *testing.T) {
 				wrote(t, s)
 				noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
 				time.Sleep(100 * time.Millisecond)
-				stripped := copyCM(testRules(), src, "team-a", without(DefaultLabel))
-				stripped.ResourceVersion = "500"
-				noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Update(t.Context(), stripped, metav1.UpdateOptions{}))
-				if err := s.configMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				stripCopy(t, s, src)
+				deleteSource(t, s)
 				time.Sleep(100 * time.Millisecond)
 				s.relist()
-				time.Sleep(24 * time.Hour)
-				if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					t.Errorf("a day later: got %v, want the copy of a source that is gone not there any more", err)
+				wantGoneInADay(t, s)
+			})
+		})
+	}
+}
+
+// what a write made is forgotten by a create that fails, and then the source goes (C43).
+func TestRaceUnseenCopyBehindACreateThatFails(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		s.stalled.Store(new("team-a"))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), src, metav1.CreateOptions{}))
+		time.Sleep(100 * time.Millisecond)
+		stripCopy(t, s, src)
+		s.relist()
+		time.Sleep(time.Second)
+		var down atomic.Bool
+		down.Store(true)
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load() && a.GetNamespace() == "team-a", nil, apierrors.NewInternalError(errors.New("etcd"))
+		})
+		edited := sourceCM("platform", "settings", data("key", "changed"))
+		edited.ResourceVersion = "1000"
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(t.Context(), edited, metav1.UpdateOptions{}))
+		time.Sleep(time.Second)
+		deleteSource(t, s)
+		time.Sleep(5 * time.Second)
+		down.Store(false)
+		wantGoneInADay(t, s)
+	})
+}
+
+// the source goes while the copy is read that no watch shows, and then the copy loses its label (C43).
+func TestRaceSourceGoesWhileTheUnseenCopyIsRead(t *testing.T) {
+	src := sourceCM("platform", "settings")
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		s.stalled.Store(new("team-a"))
+		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), copyCM(testRules(), src, "team-a"), metav1.CreateOptions{}))
+		var once sync.Once
+		s.after = func(c call) {
+			if c == (call{"get", "configmaps", "team-a"}) {
+				once.Do(func() {
+					deleteSource(t, s)
+					time.Sleep(50 * time.Millisecond)
+				})
+			}
+		}
+		edited := sourceCM("platform", "settings", data("key", "changed"))
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), edited, metav1.CreateOptions{}))
+		time.Sleep(500 * time.Millisecond)
+		stripCopy(t, s, src)
+		s.relist()
+		wantGoneInADay(t, s)
+	})
+}
+
+// stripCopy takes the label off the copy in team-a.
+func stripCopy(t *testing.T, s scene, src *corev1.ConfigMap) {
+	t.Helper()
+	stripped := copyCM(testRules(), src, "team-a", without(DefaultLabel))
+	stripped.ResourceVersion = "500"
+	noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Update(t.Context(), stripped, metav1.UpdateOptions{}))
+	time.Sleep(50 * time.Millisecond)
+}
+
+func deleteSource(t *testing.T, s scene) {
+	t.Helper()
+	if err := s.configMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantGoneInADay(t *testing.T, s scene) {
+	t.Helper()
+	time.Sleep(24 * time.Hour)
+	if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a day later: got %v, want the copy of a source that is gone not there any more", err)
+	}
+}
+
+// what is in the place of a copy that vanished is read once, and not with each create, once a minute (C40).
+func TestRaceVanishedCopyIsLookedForOnce(t *testing.T) {
+	replaced := func(t *testing.T, s scene) {
+		s.before = func(c call) {
+			if c == (call{"create", "configmaps", "team-a"}) {
+				_, _ = s.configMaps("team-a").Create(t.Context(), configMap("team-a", "settings", data("theirs", "x")), metav1.CreateOptions{}) // once
+			}
+		}
+	}
+	refused := func(t *testing.T, s scene) {
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("quota"))
+		})
+	}
+	failing := func(t *testing.T, s scene) {
+		refused(t, s)
+		var once sync.Once
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (fails bool, _ runtime.Object, err error) {
+			once.Do(func() { fails, err = true, apierrors.NewInternalError(errors.New("etcd")) })
+			return fails, nil, err
+		})
+	}
+	for name, happens := range map[string]func(*testing.T, scene){
+		"replaced by theirs": replaced, "refused by a quota": refused, "refused behind a failure": failing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
+				time.Sleep(5 * time.Second)
+				happens(t, s)
+				if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Minute)
+				creates, gets := s.count("create", "configmaps", "team-a"), s.count("get", "configmaps", "team-a")
+				time.Sleep(time.Hour)
+				creates, gets = s.count("create", "configmaps", "team-a")-creates, s.count("get", "configmaps", "team-a")-gets
+				if creates != 60 || gets != 0 {
+					t.Errorf("got %d creates and %d reads in an hour, want 60 and none", creates, gets)
 				}
 			})
 		})
+	}
+}
+
+// a source and its copy go in the same moment, soon after the copy was written.
+func TestRaceSourceAndCopyGoAtOnce(t *testing.T) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
+		time.Sleep(5 * time.Second)
+		if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		deleteSource(t, s)
+		time.Sleep(5 * time.Minute)
+		if n := s.count("get", "configmaps", "team-a"); n > 1 {
+			t.Errorf("got %d looks at where the copy was, want at most one", n)
+		}
+	})
+}
+
+// the namespace of a copy goes and comes back while its target waits: what was written in the old one was not deleted in the
+// new one.
+func TestRaceNamespaceAnewIsNoRepair(t *testing.T) {
+	s := newStill(t)
+	at := cache.ObjectName{Namespace: "team-a", Name: "settings"}
+	s.writer.written[at] = echo{"7", time.Now()}
+	s.namespaceGone("team-b")
+	if len(s.writer.written) != 1 {
+		t.Error("got a write forgotten in another namespace")
+	}
+	s.namespaceGone("team-a")
+	if len(s.writer.written) != 0 {
+		t.Error("got a write remembered in a namespace that is gone")
 	}
 }
 
@@ -729,10 +873,7 @@ func TestRaceLabelGoesDuringTheDeletion(t *testing.T) {
 				return
 			}
 			once.Do(func() {
-				stripped := copyCM(testRules(), src, "team-a", without(DefaultLabel))
-				stripped.ResourceVersion = "500"
-				noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Update(t.Context(), stripped, metav1.UpdateOptions{}))
-				time.Sleep(50 * time.Millisecond)
+				stripCopy(t, s, src)
 			})
 		}
 		s.Interface.(*fake.Clientset).PrependReactor("delete", "configmaps", func(a clienttesting.Action) (refuses bool, _ runtime.Object, _ error) {

@@ -112,6 +112,8 @@ type result struct {
 	paced bool
 	// untold is set if it is not known how the target stands: what was known before goes on to hold.
 	untold bool
+	// looked is set if the target was read live, and ours if a copy of ours is there that the watch has not shown.
+	looked, ours bool
 }
 
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
@@ -153,12 +155,26 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	if !c.active.Load() {
 		return stopping(before.change)
 	}
-	live, err := c.readLive(ctx, v.copyIn(t))
+	at := v.copyIn(t)
+	live, err := c.readLive(ctx, at)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return stopping(before.change)
 	case err != nil:
 		return failed(before.change, err)
+	}
+	c.writer.forget(at) // it is known what came of that
+	res := c.judge(ctx, term, v, t, live, before)
+	res.looked = true
+	if live != nil {
+		_, res.ours = c.rules.sourceOf(live)
+	}
+	return res
+}
+
+// judge does what the object calls for that was just read at a target; nil if there is none.
+func (c *Controller) judge(ctx, term context.Context, v view, t target, live *corev1.ConfigMap, before result) result {
+	switch {
 	case live == nil && before.trouble == obstructed:
 		return result{change: before.change, outcome: outcomePending, trouble: behind} // it has just gone
 	case live == nil:
@@ -339,7 +355,10 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 	}
 	// The event of a copy's disappearance may have passed for one of a deletion of ours that then failed, and of a copy that
 	// the watch has not shown there may be none.
-	m := mark{vanished: t.vanished || res.err != nil && res.change.have != nil || res.trouble == unseen && res.outcome != outcomeForeign}
+	m := mark{vanished: t.vanished && !res.looked || res.ours || res.err != nil && res.change.have != nil}
+	if res.looked {
+		c.retries.looked(at)
+	}
 	switch {
 	case res.paced:
 	case res.again > 0:

@@ -60,7 +60,7 @@ type troubled struct {
 	since   time.Time // when it began
 	// slow is set if the API server took its time to refuse, or did not answer at all.
 	slow bool
-	// mark is why the target was looked at; it is not lost until the trouble is over.
+	// mark is why the target was looked at; it is not lost until the trouble is over, or the target was read.
 	mark mark
 	// lookedAt is when the object in the way was last read.
 	lookedAt time.Time
@@ -108,6 +108,15 @@ func (r *retries) know(target cache.ObjectName, m mark) *troubled {
 	}
 	known.mark.vanished = known.mark.vanished || m.vanished
 	return known
+}
+
+// looked notes that what is at a target was read, so that it is known what came of a copy that vanished there.
+func (r *retries) looked(target cache.ObjectName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.targets[target]; known != nil {
+		known.mark.vanished = false
+	}
 }
 
 // next blocks until the time of a target has come and returns it with the mark it was put away with. more is

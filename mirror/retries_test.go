@@ -206,6 +206,18 @@ func TestC43TheMarkIsHandedOutAgain(t *testing.T) {
 	})
 }
 
+// TestC43OneLookIsEnough: the trouble goes on, and what vanished is known.
+func TestC43OneLookIsEnough(t *testing.T) {
+	withRetries(t, func(t *testing.T, r *retries) {
+		r.looked(inA) // of which nothing is known
+		r.add(inA, mark{vanished: true}, obstructed)
+		r.looked(inA)
+		wantNext(t, r, "after a look", inA, mark{}, time.Second)
+		r.add(inA, mark{}, obstructed)
+		wantNext(t, r, "at its pace", inA, mark{}, 2*time.Second)
+	})
+}
+
 // TestC43TheMarkIsNotLostBeforeTheTroubleIsOver: a look for another reason does not make up for one that failed.
 func TestC43TheMarkIsNotLostBeforeTheTroubleIsOver(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {

@@ -154,6 +154,7 @@ func (c *Controller) namespaceSeen(namespace string) {
 func (c *Controller) namespaceGone(namespace string) {
 	c.retries.forgetNamespace(namespace)
 	c.fights.forgetNamespace(namespace)
+	c.writer.forgetNamespace(namespace)
 	c.latencies.forgetNamespace(namespace)
 	c.namespaceChanged(namespace)
 }
