@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ type writer struct {
 	measures *measures
 
 	mu sync.Mutex
-	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet.
-	deleting map[types.UID]bool
+	// deleting are the UIDs of objects that we delete and whose disappearance the watch has not shown yet, and since when.
+	deleting map[types.UID]time.Time
 	// written are the resourceVersions of our writes that the watch may not have shown yet.
 	written map[cache.ObjectName]echo
 }
@@ -64,7 +65,7 @@ var errNotLeading = errors.New("the leadership was not renewed in time")
 var errAltered = errors.New("accepted and altered on its way, by an admission webhook or policy")
 
 func newWriter(client kubernetes.Interface, r *rules, m *measures) *writer {
-	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]bool{}, written: map[cache.ObjectName]echo{}}
+	return &writer{client: client, rules: r, measures: m, valid: func() bool { return true }, deleting: map[types.UID]time.Time{}, written: map[cache.ObjectName]echo{}}
 }
 
 // apply carries out a change. Nothing is written if the object is no longer the one that was judged:
@@ -146,7 +147,7 @@ func (w *writer) expectDeletion(uid types.UID, expected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if expected {
-		w.deleting[uid] = true
+		w.deleting[uid] = time.Now()
 	} else {
 		delete(w.deleting, uid)
 	}
@@ -156,7 +157,7 @@ func (w *writer) expectDeletion(uid types.UID, expected bool) {
 func (w *writer) deleted(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ours := w.deleting[uid]
+	_, ours := w.deleting[uid]
 	delete(w.deleting, uid)
 	return ours
 }
@@ -181,8 +182,10 @@ func (w *writer) wrote(operation op, s *source, made *corev1.ConfigMap, err erro
 func (w *writer) ahead(target cache.ObjectName, c change, synced string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.have != nil && w.deleting[c.have.UID] {
-		return true
+	if c.have != nil {
+		if _, going := w.deleting[c.have.UID]; going {
+			return true
+		}
 	}
 	e, ok := w.written[target]
 	if ok && e.awaited(synced) {
@@ -205,17 +208,18 @@ func (w *writer) forget(target cache.ObjectName) {
 func (w *writer) forgetNamespace(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for target := range w.written {
-		if target.Namespace == namespace {
-			delete(w.written, target)
-		}
-	}
+	maps.DeleteFunc(w.written, func(target cache.ObjectName, _ echo) bool { return target.Namespace == namespace })
 }
+
+// deletionLifetime is for how long the end of an object is waited for that we delete: somebody's finalizers may hold it, or a
+// relist have passed over it.
+const deletionLifetime = 24 * time.Hour
 
 // sweep forgets the writes that the cache has shown, or has gone past, and returns their targets.
 func (w *writer) sweep(synced string) (past []cache.ObjectName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	maps.DeleteFunc(w.deleting, func(_ types.UID, since time.Time) bool { return time.Since(since) >= deletionLifetime })
 	for target, e := range w.written {
 		if !e.awaited(synced) {
 			delete(w.written, target)

@@ -35,8 +35,14 @@ type pending struct {
 
 // mark is why a target is due.
 type mark struct {
-	vanished bool // a copy disappeared from there by no delete of ours
+	vanished bool // a copy disappeared from there by no delete of ours, and may only have lost its label: it is to be looked for
+	deleted  bool // a copy disappeared from there by no delete of ours, and was not put back
 	round    bool // it is due with all others of the name, and not for something that happened there
+}
+
+// and returns why a target is due that was due before: what vanished stays so until somebody has looked.
+func (m mark) and(before mark) mark {
+	return mark{vanished: m.vanished || before.vanished, deleted: m.deleted || before.deleted}
 }
 
 // job is one target that was taken from the backlog.
@@ -65,8 +71,7 @@ func (b *backlog) mark(name, namespace string, m mark) {
 	if !marked {
 		p.marked = append(p.marked, namespace)
 	}
-	// What vanished stays so until somebody has looked.
-	p.due[namespace] = mark{vanished: m.vanished || before.vanished}
+	p.due[namespace] = m.and(before)
 }
 
 // markAll starts a round over all targets of the name.

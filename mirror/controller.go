@@ -253,7 +253,7 @@ func (c *Controller) tick(ctx context.Context) {
 			for _, target := range c.writer.sweep(c.cacheVersion()) {
 				if c.cachedConfigMap(target) == nil {
 					// It may have gone before a relist, which then tells of nothing, or have lost its label.
-					c.mark(target.Name, target.Namespace, mark{vanished: true})
+					c.mark(target.Name, target.Namespace, mark{vanished: true, deleted: true})
 				}
 			}
 			c.fights.sweep()

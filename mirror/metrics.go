@@ -214,10 +214,10 @@ func writeResult(t trouble) string {
 }
 
 // repairCause returns what others have done to a copy that the change puts right; empty if nothing: the copy is new,
-// or it is the source that has changed. vanished is that of the target.
-func (r *rules) repairCause(c change, vanished bool) string {
+// or it is the source that has changed. deleted is that of the target.
+func (r *rules) repairCause(c change, deleted bool) string {
 	switch {
-	case c.op == opCreate && vanished:
+	case c.op == opCreate && deleted:
 		return causeDeleted
 	case c.have == nil || c.source == nil || c.have.Annotations[ChecksumAnnotation] != c.source.checksum ||
 		!sameKey(c.have.Annotations[SourceAnnotation], c.source.key.Namespace, c.source.key.Name):

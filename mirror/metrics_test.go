@@ -212,15 +212,15 @@ func TestRepairCause(t *testing.T) {
 	src := sourceCM("platform", "settings")
 	changed := sourceCM("platform", "settings", data("key", "changed"))
 	for name, tc := range map[string]struct {
-		source   *corev1.ConfigMap
-		have     *corev1.ConfigMap
-		vanished bool
-		want     string
+		source  *corev1.ConfigMap
+		have    *corev1.ConfigMap
+		deleted bool
+		want    string
 	}{
 		"new copy":                       {source: src},
-		"deleted by somebody":            {source: src, vanished: true, want: causeDeleted},
+		"deleted by somebody":            {source: src, deleted: true, want: causeDeleted},
 		"data edited":                    {source: src, have: copyCM(r, src, "team-a", editData("key", "edited")), want: causeEdited},
-		"deleted, and made by somebody":  {source: src, have: copyCM(r, src, "team-a", editData("key", "edited")), vanished: true, want: causeEdited},
+		"deleted, and made by somebody":  {source: src, have: copyCM(r, src, "team-a", editData("key", "edited")), deleted: true, want: causeEdited},
 		"made immutable":                 {source: src, have: copyCM(r, src, "team-a", immutable), want: causeEdited},
 		"label removed":                  {source: src, have: copyCM(r, src, "team-a", without(DefaultLabel)), want: causeUnlabelled},
 		"labelled true":                  {source: src, have: copyCM(r, src, "team-a", label(DefaultLabel, SourceValue)), want: causeUnlabelled},
@@ -233,11 +233,11 @@ func TestRepairCause(t *testing.T) {
 			if tc.have != nil {
 				r.strip(tc.have)
 			}
-			c := r.decide(viewOf(r, "settings", tc.source), target{namespace: "team-a", object: namespace("team-a"), have: tc.have, vanished: tc.vanished})
+			c := r.decide(viewOf(r, "settings", tc.source), target{namespace: "team-a", object: namespace("team-a"), have: tc.have, deleted: tc.deleted})
 			if c.op == opNone {
 				t.Fatal("got nothing to do, want a write")
 			}
-			if got := r.repairCause(c, tc.vanished); got != tc.want {
+			if got := r.repairCause(c, tc.deleted); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

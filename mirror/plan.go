@@ -71,6 +71,8 @@ type target struct {
 	have *corev1.ConfigMap
 	// vanished is set if a copy went from there by no delete of ours, and nobody has looked since.
 	vanished bool
+	// deleted is set if a copy went from there by no delete of ours, and was not put back.
+	deleted bool
 }
 
 // change is what the plan says about one target.

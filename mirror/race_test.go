@@ -236,9 +236,10 @@ func noted[T any](t *testing.T) func(T, error) T {
 
 // goesUnseen has what is done in team-a go unseen, until what came of it is deleted there by somebody, and a relist shows the
 // rest: no event ever tells of it. A day later the copy has to be there.
-func goesUnseen(t *testing.T, do func(*testing.T, scene)) {
+func goesUnseen(t *testing.T, repairs int, do func(*testing.T, scene)) {
 	t.Helper()
 	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
+		repaired := repairsOfDeleted(t, s)
 		s.stalled.Store(new("team-a"))
 		do(t, s)
 		time.Sleep(100 * time.Millisecond)
@@ -252,18 +253,31 @@ func goesUnseen(t *testing.T, do func(*testing.T, scene)) {
 			l := s.controller.ledger
 			t.Errorf("a day later: %v; the ledger says %d synced, %d foreign", err, l.copies(outcomeSynced), l.copies(outcomeForeign))
 		}
+		repaired(repairs)
 	})
 }
 
+// repairsOfDeleted returns what compares how many copies that were deleted were put back since.
+func repairsOfDeleted(t *testing.T, s scene) (want func(int)) {
+	registry := metrics.NewKubeRegistry()
+	s.controller.RegisterMetrics(registry)
+	return func(n int) {
+		t.Helper()
+		if got, want := scrape(t, registry), fmt.Sprintf("mirror_repairs_total{cause=\"deleted\"} %d\n", n); !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant in it %s", got, want)
+		}
+	}
+}
+
 func TestRaceCopyThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	goesUnseen(t, func(t *testing.T, s scene) {
+	goesUnseen(t, 1, func(t *testing.T, s scene) {
 		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
 	})
 }
 
 // an object that is in the way, and carries our label, is left to the watch.
 func TestRaceForeignObjectThatGoesBeforeTheWatchHasShownIt(t *testing.T) {
-	goesUnseen(t, func(t *testing.T, s scene) {
+	goesUnseen(t, 0, func(t *testing.T, s scene) {
 		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
 		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
 		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
@@ -760,8 +774,7 @@ func TestRaceNamespaceAnewIsNoRepair(t *testing.T) {
 // an object that is not ours, and that no watch shows, is no copy of ours that was deleted when it goes.
 func TestRaceUnseenForeignObjectThatGoesIsNoRepair(t *testing.T) {
 	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
-		registry := metrics.NewKubeRegistry()
-		s.controller.RegisterMetrics(registry)
+		repaired := repairsOfDeleted(t, s)
 		s.stalled.Store(new("team-a"))
 		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
 		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
@@ -774,9 +787,7 @@ func TestRaceUnseenForeignObjectThatGoesIsNoRepair(t *testing.T) {
 		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		if got := scrape(t, registry); !strings.Contains(got, `mirror_repairs_total{cause="deleted"} 0`+"\n") {
-			t.Errorf("got\n%s\nwant no repair", got)
-		}
+		repaired(0)
 	})
 }
 
@@ -888,6 +899,108 @@ func TestRaceLabelGoesDuringTheDeletion(t *testing.T) {
 		time.Sleep(time.Minute)
 		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a minute later: got %v, want the copy not there any more", err)
+		}
+	})
+}
+
+// what a look finds where a copy vanished says whether a copy is put back there later, or one is made.
+func TestRaceRepairsBehindALook(t *testing.T) {
+	quota := func(t *testing.T, s scene) {
+		var once sync.Once // it still counts the deleted one
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (refuses bool, _ runtime.Object, err error) {
+			once.Do(func() {
+				refuses, err = true, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+			})
+			return refuses, nil, err
+		})
+	}
+	going := func(t *testing.T, s scene) {
+		var once sync.Once
+		s.before = func(c call) {
+			if c == (call{"create", "configmaps", "team-a"}) {
+				once.Do(func() {
+					object := copyCM(testRules(), sourceCM("platform", "settings"), "team-a", without(DefaultLabel), deleting)
+					noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), object, metav1.CreateOptions{}))
+				})
+			}
+		}
+	}
+	edited := func(t *testing.T, s scene) {
+		var refuses atomic.Bool
+		refuses.Store(true)
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return refuses.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+		})
+		time.AfterFunc(20*time.Second, func() { // between two tries
+			refuses.Store(false)
+			src := sourceCM("platform", "settings", data("key", "changed"))
+			src.ResourceVersion = "1000"
+			noted[*corev1.ConfigMap](t)(s.configMaps("platform").Update(t.Context(), src, metav1.UpdateOptions{}))
+		})
+	}
+	for name, tc := range map[string]struct {
+		happens func(*testing.T, scene)
+		want    int
+	}{
+		"nothing, and a quota that refused":  {quota, 1},
+		"nothing, and an edit that is a try": {edited, 1},
+		"our own, which is being deleted":    {going, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
+				repaired := repairsOfDeleted(t, s)
+				time.Sleep(5 * time.Second)
+				tc.happens(t, s)
+				if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if tc.want == 0 {
+					if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+						t.Fatal(err) // its finalizer goes
+					}
+				}
+				time.Sleep(5 * time.Minute)
+				noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}))
+				repaired(tc.want)
+			})
+		})
+	}
+}
+
+// somebody deletes the copy every 45 seconds, and each time a quota still counts it: that is a fight all the same (C36).
+func TestRaceFightBehindAQuota(t *testing.T) {
+	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
+		time.Sleep(45 * time.Second)
+		refuses := false
+		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			refuses = !refuses
+			return refuses, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+		})
+		for range 60 {
+			_ = s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}) // if it is there
+			time.Sleep(45 * time.Second)
+		}
+		if s.told(ReasonFight) == 0 {
+			t.Error("got no Fight in 45 minutes of 60 deletions")
+		}
+	})
+}
+
+// what we delete, and a relist passes over, is not waited for for ever.
+func TestRaceDeletionThatTheWatchNeverShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(fake.NewClientset(), testRules(), newMeasures())
+		w.expectDeletion("held by finalizers", true)
+		time.Sleep(deletionLifetime - time.Second)
+		w.sweep("7")
+		if len(w.deleting) != 1 {
+			t.Error("got it forgotten before its time")
+		}
+		time.Sleep(time.Second)
+		w.sweep("7")
+		if len(w.deleting) != 0 {
+			t.Error("got it remembered for ever")
 		}
 	})
 }

@@ -112,8 +112,8 @@ type result struct {
 	paced bool
 	// untold is set if it is not known how the target stands: what was known before goes on to hold.
 	untold bool
-	// looked is set if the target was read live, and ours if a copy of ours is there that the watch has not shown.
-	looked, ours bool
+	// looked is set if the target was read live, found if something is there, and ours if that is a copy of ours.
+	looked, found, ours bool
 }
 
 // carryOut brings one target in line. It decides anew, for the caches may have moved on while it waited for a
@@ -167,6 +167,7 @@ func (c *Controller) judgeLive(ctx, term context.Context, v view, t target, befo
 	res := c.judge(ctx, term, v, t, live, before)
 	res.looked = true
 	if live != nil {
+		res.found = true
 		_, res.ours = c.rules.sourceOf(live)
 	}
 	return res
@@ -244,7 +245,7 @@ func (c *Controller) write(ctx, term context.Context, v view, t target, ch chang
 		res.alone = errors.Is(err, context.DeadlineExceeded) && c.answers(ctx, at)
 		return res
 	}
-	cause := c.rules.repairCause(ch, t.vanished)
+	cause := c.rules.repairCause(ch, t.deleted)
 	if cause != "" {
 		c.measures.repairs.WithLabelValues(cause).Inc()
 	}
@@ -355,9 +356,12 @@ func (c *Controller) settle(ctx context.Context, v view, t target, res result) {
 	}
 	// The event of a copy's disappearance may have passed for one of a deletion of ours that then failed, and of a copy that
 	// the watch has not shown there may be none.
-	m := mark{vanished: t.vanished && !res.looked || res.ours || res.err != nil && res.change.have != nil}
+	m := mark{
+		vanished: t.vanished && !res.looked || res.ours || res.err != nil && res.change.have != nil,
+		deleted:  t.deleted && !res.found,
+	}
 	if res.looked {
-		c.retries.looked(at)
+		c.retries.looked(at, res.found)
 	}
 	switch {
 	case res.paced:

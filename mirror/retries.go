@@ -106,16 +106,17 @@ func (r *retries) know(target cache.ObjectName, m mark) *troubled {
 		known = &troubled{}
 		r.targets[target] = known
 	}
-	known.mark.vanished = known.mark.vanished || m.vanished
+	known.mark = m.and(known.mark)
 	return known
 }
 
-// looked notes that what is at a target was read, so that it is known what came of a copy that vanished there.
-func (r *retries) looked(target cache.ObjectName) {
+// looked notes that what is at a target was read, so that it is known what came of a copy that vanished there. If something
+// was found, it was not deleted, or somebody else has put something in its place.
+func (r *retries) looked(target cache.ObjectName, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.targets[target]; known != nil {
-		known.mark.vanished = false
+		known.mark = mark{deleted: known.mark.deleted && !found}
 	}
 }
 
@@ -167,12 +168,15 @@ func (r *retries) forgetPace(target cache.ObjectName, t trouble) {
 	}
 }
 
-// vanished reports whether a copy disappeared from the target that nobody has looked for with success since.
-func (r *retries) vanished(target cache.ObjectName) bool {
+// markOf returns why a target in trouble has to be looked at again.
+func (r *retries) markOf(target cache.ObjectName) mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.targets[target]
-	return known != nil && known.mark.vanished
+	if known == nil {
+		return mark{}
+	}
+	return known.mark
 }
 
 // is reports whether the target is in this trouble.

@@ -209,19 +209,22 @@ func TestC43TheMarkIsHandedOutAgain(t *testing.T) {
 // TestC43OneLookIsEnough: the trouble goes on, and what vanished is known.
 func TestC43OneLookIsEnough(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
-		r.looked(inA) // of which nothing is known
-		r.add(inA, mark{vanished: true}, obstructed)
-		r.looked(inA)
-		wantNext(t, r, "after a look", inA, mark{}, time.Second)
+		r.looked(inA, true) // of which nothing is known
+		r.add(inA, mark{vanished: true, deleted: true}, obstructed)
+		r.looked(inA, false)
+		wantNext(t, r, "after a look that found nothing", inA, mark{deleted: true}, time.Second)
 		r.add(inA, mark{}, obstructed)
-		wantNext(t, r, "at its pace", inA, mark{}, 2*time.Second)
+		wantNext(t, r, "at its pace", inA, mark{deleted: true}, 2*time.Second)
+		r.add(inA, mark{vanished: true}, obstructed)
+		r.looked(inA, true)
+		wantNext(t, r, "after a look that found something", inA, mark{}, 4*time.Second)
 	})
 }
 
 // TestC43TheMarkIsNotLostBeforeTheTroubleIsOver: a look for another reason does not make up for one that failed.
 func TestC43TheMarkIsNotLostBeforeTheTroubleIsOver(t *testing.T) {
 	withRetries(t, func(t *testing.T, r *retries) {
-		if r.vanished(inA) {
+		if r.markOf(inA).vanished {
 			t.Error("got a target vanished of which nothing is known")
 		}
 		r.add(inA, mark{vanished: true}, transient)
@@ -229,13 +232,13 @@ func TestC43TheMarkIsNotLostBeforeTheTroubleIsOver(t *testing.T) {
 		wantNext(t, r, "after another look", inA, mark{vanished: true}, 50*time.Millisecond)
 		r.after(inA, mark{}, time.Second)
 		r.add(inB, mark{}, obstructed)
-		if !r.vanished(inA) || r.vanished(inB) {
-			t.Errorf("got vanished %v in team-a, %v in team-b, want true, false", r.vanished(inA), r.vanished(inB))
+		if !r.markOf(inA).vanished || r.markOf(inB).vanished {
+			t.Errorf("got vanished %v in team-a, %v in team-b, want true, false", r.markOf(inA).vanished, r.markOf(inB).vanished)
 		}
 		wantNext(t, r, "after a third one", inA, mark{vanished: true}, time.Second)
 		wantNext(t, r, "the other target", inB, mark{}, 0)
 		r.settled(inA)
-		if r.vanished(inA) {
+		if r.markOf(inA).vanished {
 			t.Error("got it vanished after it was settled")
 		}
 	})

@@ -133,7 +133,7 @@ func (c *Controller) configMapDeleted(d coreinformers.DeletedConfigMap) {
 		}
 		c.markAll(key.Name)
 	}
-	c.mark(key.Name, key.Namespace, mark{vanished: copied})
+	c.mark(key.Name, key.Namespace, mark{vanished: copied, deleted: copied})
 }
 
 func (c *Controller) namespaceUpdated(old, new *corev1.Namespace) {
