@@ -830,6 +830,7 @@ func TestQuietness(t *testing.T) {
 		"changes of something unseen": {request("create", "secrets", "x", 201), retried},
 	} {
 		q := &quietness{window: 5 * time.Second, open: open, asked: map[string]int{}}
+		c.of.Received = q.began.Add(settling)
 		for range c.most {
 			q.count(c.of)
 		}
@@ -842,6 +843,30 @@ func TestQuietness(t *testing.T) {
 	}
 	if got := rampOf(10 * time.Minute); got > 18 {
 		t.Errorf("%d tries in ten minutes, want one a minute behind the first", got)
+	}
+}
+
+// TestQuietnessSettles: tries without effect may come one after the other at first, and nothing else may.
+func TestQuietnessSettles(t *testing.T) {
+	began := time.Unix(100, 0)
+	for name, c := range map[string]struct {
+		code  int
+		after time.Duration
+		want  int
+	}{
+		"refused at first":  {409, settling - time.Millisecond, 0},
+		"refused later":     {409, settling, 1},
+		"accepted at first": {201, settling - time.Millisecond, 1},
+	} {
+		e := cluster.Event{Verb: "create", Received: began.Add(c.after)}
+		e.Object.Resource, e.Object.Namespace, e.Object.Name, e.Response.Code = "configmaps", "team-a", "settings", c.code
+		q := &quietness{began: began, window: 30 * time.Second, asked: map[string]int{}}
+		for range 10 {
+			q.count(e)
+		}
+		if len(q.errs) != c.want || c.code == 409 && q.idle != 10 {
+			t.Errorf("%s: %d without effect, errors %v", name, q.idle, q.errs)
+		}
 	}
 }
 

@@ -18,10 +18,15 @@ import (
 // process that stood still. What it did is put right again, and the quiet begins after that.
 const late = 5 * time.Second
 
+// mostTimes is how often a time of quiet may begin: a machine that is busy with other things costs a leader its lease, and
+// makes answers late.
+const mostTimes = 5
+
 // becomeQuiet waits until the cluster is what the model says and nothing is written for a while. That nothing
 // happens has no event to wait for: the window is a time.
 func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
-	for {
+	for range mostTimes {
+		takeOvers := len(s.fleet.tookOver())
 		verdicts, err := s.converge(ctx)
 		if err != nil {
 			return err
@@ -35,6 +40,9 @@ func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
 			return err
 		}
 		again, err := s.disturbance(mark, verdicts, began)
+		if len(s.fleet.tookOver()) > takeOvers {
+			continue // it judges what nobody has judged before, and there may be something to do about it
+		}
 		if err != nil {
 			return err
 		}
@@ -42,6 +50,7 @@ func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
 			return s.keep(ctx)
 		}
 	}
+	return fmt.Errorf("%w: %d times that were to be quiet began anew", errDisturbed, mostTimes)
 }
 
 // past returns what the model has to know besides the present state.
@@ -198,6 +207,9 @@ func (q *quietness) count(e cluster.Event) {
 		what, most = "accepted", changes
 	case e.Object.Resource == "configmaps" && key.Name != "":
 		q.idle++
+		if e.Received.Before(q.began.Add(settling)) {
+			return
+		}
 		if most = retried; open {
 			most = rampOf(q.window)
 		}
@@ -218,6 +230,9 @@ func (q *quietness) count(e cluster.Event) {
 
 // What is allowed in a time of quiet, of each kind.
 const (
+	// settling is for how long requests without effect do not count: each of the last events of a round is a reason to look
+	// once more.
+	settling = time.Second
 	// retried is how many requests there may be about one object, from retries of what a fault left unanswered.
 	retried = 2
 	// watchesAnew is how often the watch of a resource may begin anew: faults ended it, and it is time for another one.
