@@ -76,7 +76,7 @@ func (s *apiServer) relist() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stalled.Store(nil)
-	close(s.watch.expire)
+	s.watch.expired.Do(func() { close(s.watch.expire) }) // there may be none yet behind the last time
 }
 
 // shown returns the event that a watch with our selector has of what happened, if it has one: an object that loses its label
@@ -86,19 +86,18 @@ func (s *apiServer) shown(e watch.Event) (out watch.Event, shows bool) {
 	if !is {
 		return e, true
 	}
-	if stalled := s.stalled.Load(); stalled != nil && cm.Namespace == *stalled {
-		return e, false
-	}
+	stalled := s.stalled.Load()
+	reaches := stalled == nil || cm.Namespace != *stalled
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := cache.MetaObjectToName(cm)
 	before := s.labelled[key]
-	if label := cm.Labels[DefaultLabel]; label == SourceValue || label == CopyValue {
+	if label := cm.Labels[DefaultLabel]; e.Type != watch.Deleted && (label == SourceValue || label == CopyValue) {
 		s.labelled[key] = cm
-		return e, true
+		return e, reaches
 	}
 	delete(s.labelled, key)
-	return watch.Event{Type: watch.Deleted, Object: before}, before != nil
+	return watch.Event{Type: watch.Deleted, Object: before}, reaches && before != nil
 }
 
 // hooked sends a request with its hooks.
@@ -191,7 +190,7 @@ type brittleWatch struct {
 	watch.Interface
 	events          chan watch.Event
 	expire, stopped chan struct{}
-	stop            sync.Once
+	stop, expired   sync.Once
 }
 
 func (w *brittleWatch) ResultChan() <-chan watch.Event { return w.events }
@@ -216,6 +215,7 @@ func (w *brittleWatch) run(shown func(watch.Event) (watch.Event, bool)) {
 				return
 			}
 			if e, shows := shown(e); shows {
+				e.Object = e.Object.DeepCopyObject() // the cache keeps it, and not all of it
 				w.send(e)
 			}
 		}
