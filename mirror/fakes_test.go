@@ -32,6 +32,8 @@ type apiServer struct {
 	before func(call)
 	after  func(call) // the answer is on its way
 
+	refusing atomic.Pointer[func(call) error]
+
 	hung    atomic.Int32
 	stalled atomic.Pointer[string] // the namespace whose ConfigMaps the watch does not show
 
@@ -100,6 +102,9 @@ func (s *apiServer) shown(e watch.Event) (out watch.Event, shows bool) {
 	return watch.Event{Type: watch.Deleted, Object: before}, reaches && before != nil
 }
 
+// refuse has requests answered with the error that f has for them, from now on.
+func (s *apiServer) refuse(f func(call) error) { s.refusing.Store(&f) }
+
 // hooked sends a request with its hooks.
 func hooked[T any](ctx context.Context, s *apiServer, verb, resource, namespace string, send func() (T, error)) (T, error) {
 	c := call{verb, resource, namespace}
@@ -113,6 +118,12 @@ func hooked[T any](ctx context.Context, s *apiServer, verb, resource, namespace 
 		<-ctx.Done()
 		var none T
 		return none, ctx.Err()
+	}
+	if refuse := s.refusing.Load(); refuse != nil {
+		if err := (*refuse)(c); err != nil {
+			var none T
+			return none, err
+		}
 	}
 	return send()
 }

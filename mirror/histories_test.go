@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,6 +172,7 @@ func (h *history) end() {
 			h.t.Errorf("%s: got %v, %v, want a copy with %v", at, cm, err, src.Data)
 		}
 	}
+	synctest.Wait() // what is read below is no longer written
 	c := h.controller
 	for at, left := range c.retries.targets {
 		h.t.Errorf("got %+v left over of retries at %v", *left, at)
@@ -203,10 +205,11 @@ func TestRandomHistories(t *testing.T) {
 func (h *history) server() *apiServer {
 	s := newAPIServer(namespace("platform"), namespace("team-a"), namespace("team-b"))
 	s.strict()
-	s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		ours := a.(clienttesting.CreateAction).GetObject().(*corev1.ConfigMap).Labels[DefaultLabel] == CopyValue
-		err := *h.failing.Load()
-		return ours && err != nil, nil, err
+	s.refuse(func(c call) error {
+		if c.verb != "create" {
+			return nil
+		}
+		return *h.failing.Load()
 	})
 	return s
 }

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 )
@@ -633,8 +632,11 @@ func TestRaceUnseenCopyBehindACreateThatFails(t *testing.T) {
 		time.Sleep(time.Second)
 		var down atomic.Bool
 		down.Store(true)
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			return down.Load() && a.GetNamespace() == "team-a", nil, apierrors.NewInternalError(errors.New("etcd"))
+		s.refuse(func(c call) error {
+			if down.Load() && c == (call{"create", "configmaps", "team-a"}) {
+				return apierrors.NewInternalError(errors.New("etcd"))
+			}
+			return nil
 		})
 		edited := sourceCM("platform", "settings", data("key", "changed"))
 		edited.ResourceVersion = "1000"
@@ -695,6 +697,14 @@ func wantGoneInADay(t *testing.T, s scene) {
 	}
 }
 
+// quotaFor returns the error of a create that a quota refuses, if it does.
+func quotaFor(c call, refuses bool) error {
+	if c.verb != "create" || !refuses {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+}
+
 // what is in the place of a copy that vanished is read once, and not with each create, once a minute (C40).
 func TestRaceVanishedCopyIsLookedForOnce(t *testing.T) {
 	replaced := func(t *testing.T, s scene) {
@@ -704,17 +714,16 @@ func TestRaceVanishedCopyIsLookedForOnce(t *testing.T) {
 			}
 		}
 	}
-	refused := func(t *testing.T, s scene) {
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("quota"))
-		})
+	refused := func(_ *testing.T, s scene) {
+		s.refuse(func(c call) error { return quotaFor(c, true) })
 	}
-	failing := func(t *testing.T, s scene) {
-		refused(t, s)
-		var once sync.Once
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (fails bool, _ runtime.Object, err error) {
-			once.Do(func() { fails, err = true, apierrors.NewInternalError(errors.New("etcd")) })
-			return fails, nil, err
+	failing := func(_ *testing.T, s scene) {
+		var failed atomic.Bool
+		s.refuse(func(c call) error {
+			if c.verb == "create" && failed.CompareAndSwap(false, true) {
+				return apierrors.NewInternalError(errors.New("etcd"))
+			}
+			return quotaFor(c, true)
 		})
 	}
 	for name, happens := range map[string]func(*testing.T, scene){
@@ -887,11 +896,11 @@ func TestRaceLabelGoesDuringTheDeletion(t *testing.T) {
 				stripCopy(t, s, src)
 			})
 		}
-		s.Interface.(*fake.Clientset).PrependReactor("delete", "configmaps", func(a clienttesting.Action) (refuses bool, _ runtime.Object, _ error) {
-			if a.GetNamespace() == "team-a" {
-				refused.Do(func() { refuses = true }) // the fake clientset checks no preconditions
+		s.refuse(func(c call) (err error) {
+			if c.verb == "delete" {
+				refused.Do(func() { err = apierrors.NewConflict(corev1.Resource("configmaps"), "settings", nil) }) // the fake clientset checks no preconditions
 			}
-			return refuses, nil, apierrors.NewConflict(corev1.Resource("configmaps"), "settings", nil)
+			return err
 		})
 		if err := s.configMaps("platform").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -905,14 +914,9 @@ func TestRaceLabelGoesDuringTheDeletion(t *testing.T) {
 
 // what a look finds where a copy vanished says whether a copy is put back there later, or one is made.
 func TestRaceRepairsBehindALook(t *testing.T) {
-	quota := func(t *testing.T, s scene) {
-		var once sync.Once // it still counts the deleted one
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (refuses bool, _ runtime.Object, err error) {
-			once.Do(func() {
-				refuses, err = true, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-			})
-			return refuses, nil, err
-		})
+	quota := func(_ *testing.T, s scene) {
+		var refused atomic.Bool // it still counts the deleted one
+		s.refuse(func(c call) error { return quotaFor(c, c.verb == "create" && refused.CompareAndSwap(false, true)) })
 	}
 	going := func(t *testing.T, s scene) {
 		var once sync.Once
@@ -928,9 +932,7 @@ func TestRaceRepairsBehindALook(t *testing.T) {
 	edited := func(t *testing.T, s scene) {
 		var refuses atomic.Bool
 		refuses.Store(true)
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return refuses.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-		})
+		s.refuse(func(c call) error { return quotaFor(c, refuses.Load()) })
 		time.AfterFunc(20*time.Second, func() { // between two tries
 			refuses.Store(false)
 			src := sourceCM("platform", "settings", data("key", "changed"))
@@ -972,11 +974,8 @@ func TestRaceRepairsBehindALook(t *testing.T) {
 func TestRaceFightBehindAQuota(t *testing.T) {
 	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a"), sourceCM("platform", "settings")}, func(t *testing.T, s scene) {
 		time.Sleep(45 * time.Second)
-		refuses := false
-		s.Interface.(*fake.Clientset).PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			refuses = !refuses
-			return refuses, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-		})
+		var creates atomic.Int32
+		s.refuse(func(c call) error { return quotaFor(c, c.verb == "create" && creates.Add(1)%2 == 1) })
 		for range 60 {
 			_ = s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}) // if it is there
 			time.Sleep(45 * time.Second)
