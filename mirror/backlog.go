@@ -40,8 +40,8 @@ type mark struct {
 	round    bool // it is due with all others of the name, and not for something that happened there
 }
 
-// and returns why a target is due that was due before: what vanished stays so until somebody has looked.
-func (m mark) and(before mark) mark {
+// merge returns why a target is due that was due before: what vanished stays so until somebody has looked.
+func (m mark) merge(before mark) mark {
 	return mark{vanished: m.vanished || before.vanished, deleted: m.deleted || before.deleted}
 }
 
@@ -71,7 +71,7 @@ func (b *backlog) mark(name, namespace string, m mark) {
 	if !marked {
 		p.marked = append(p.marked, namespace)
 	}
-	p.due[namespace] = m.and(before)
+	p.due[namespace] = m.merge(before)
 }
 
 // markAll starts a round over all targets of the name.

@@ -80,7 +80,7 @@ func (c *Controller) forgetSource(key cache.ObjectName) {
 // target returns what the caches have about one target of a name.
 func (c *Controller) target(name string, j job) target {
 	key := cache.ObjectName{Namespace: j.namespace, Name: name}
-	m := j.and(c.retries.markOf(key))
+	m := j.merge(c.retries.markOf(key))
 	return target{
 		namespace: j.namespace,
 		object:    c.cachedNamespace(j.namespace),

@@ -106,7 +106,7 @@ func (r *retries) know(target cache.ObjectName, m mark) *troubled {
 		known = &troubled{}
 		r.targets[target] = known
 	}
-	known.mark = m.and(known.mark)
+	known.mark = m.merge(known.mark)
 	return known
 }
 
