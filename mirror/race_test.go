@@ -780,26 +780,6 @@ func TestRaceNamespaceAnewIsNoRepair(t *testing.T) {
 	}
 }
 
-// an object that is not ours, and that no watch shows, is no copy of ours that was deleted when it goes.
-func TestRaceUnseenForeignObjectThatGoesIsNoRepair(t *testing.T) {
-	withObjects(t, []runtime.Object{namespace("platform"), namespace("team-a")}, func(t *testing.T, s scene) {
-		repaired := repairsOfDeleted(t, s)
-		s.stalled.Store(new("team-a"))
-		theirs := configMap("team-a", "settings", label(DefaultLabel, CopyValue))
-		noted[*corev1.ConfigMap](t)(s.configMaps("team-a").Create(t.Context(), theirs, metav1.CreateOptions{}))
-		noted[*corev1.ConfigMap](t)(s.configMaps("platform").Create(t.Context(), sourceCM("platform", "settings"), metav1.CreateOptions{}))
-		time.Sleep(time.Second)
-		if err := s.configMaps("team-a").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		if _, err := s.configMaps("team-a").Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
-			t.Error(err)
-		}
-		repaired(0)
-	})
-}
-
 // views of one state have namesakes outside the flags in different orders: that is no reason to look anew.
 func TestRaceManySourcesOutsideTheFlags(t *testing.T) {
 	src := sourceCM("platform", "settings")
