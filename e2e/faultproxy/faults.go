@@ -98,7 +98,7 @@ type Injection struct {
 
 	// Guarded by the proxy's mutex.
 	seen  int            // requests that fit
-	taken int            // how often the rule was chosen
+	taken int            // how often its fault has taken effect, or is to when an answer comes
 	fired int            // how often its fault has taken effect
 	held  int            // requests that a Hold keeps back at present
 	tries map[string]int // by method and path: how often it was drawn for
@@ -209,6 +209,17 @@ func (p *Proxy) fire(i *Injection) {
 // count notes faults. The mutex is held.
 func (p *Proxy) count(k Kind, n int) {
 	p.counts[k] += n
+	p.wake()
+}
+
+// giveBack takes note that a request has come to its end without what was to happen to its answer: that may meet
+// another request instead.
+func (p *Proxy) giveBack(c *course) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range slices.Concat(c.delays, c.ends) {
+		i.taken--
+	}
 	p.wake()
 }
 

@@ -186,8 +186,9 @@ func (p *Proxy) wake() {
 type course struct {
 	request Request
 	conn    *conn
-	delays  []*Injection // DelayAnswer
-	end     *Injection   // ResetAfter or BreakAfter; nil: the client gets the answer
+	// What is to happen to the answer and has not.
+	delays []*Injection // DelayAnswer
+	ends   []*Injection // ResetAfter and BreakAfter: the first does it; the client gets the answer if there is none
 }
 
 type courseKey struct{}
@@ -204,6 +205,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer p.serving.Done()
+	defer p.giveBack(c)
 	for id := 0; ; {
 		i := p.next(id, c.request)
 		if i == nil {
@@ -236,9 +238,7 @@ func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Inje
 		c.delays = append(c.delays, i)
 		return true
 	case ResetAfter, BreakAfter:
-		if c.end == nil {
-			c.end = i
-		}
+		c.ends = append(c.ends, i)
 		return true
 	case Hold:
 		i.hold(r.Context())
@@ -271,19 +271,23 @@ func (p *Proxy) answered(resp *http.Response) error {
 	case c.request.Verb == "watch" && resp.StatusCode == http.StatusOK:
 		p.follow(c.request, resp)
 	}
-	for _, i := range c.delays {
+	for len(c.delays) > 0 {
+		i := c.delays[0]
+		c.delays = c.delays[1:]
 		p.fire(i)
 		p.delay(ctx, i.rule.Fault.For)
 	}
-	if c.end == nil {
+	if len(c.ends) == 0 {
 		return nil
 	}
+	end := c.ends[0]
+	c.ends = c.ends[1:]
 	if c.request.Verb != "watch" {
 		// The server has done with it when the answer is whole.
 		_, _ = io.Copy(io.Discard, resp.Body) // fails if the server has gone: no answer either
 	}
-	p.fire(c.end)
-	if c.end.rule.Fault.Kind == BreakAfter {
+	p.fire(end)
+	if end.rule.Fault.Kind == BreakAfter {
 		_ = c.conn.reset() // fails if the client has gone
 	}
 	return errCut

@@ -371,6 +371,36 @@ func TestResetAfter(t *testing.T) {
 	}
 }
 
+// TestAnswerNeverComes shows that a fault that was to meet an answer meets another one if that request ends without.
+func TestAnswerNeverComes(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []Kind{DelayAnswer, ResetAfter, BreakAfter} {
+		p, _ := start(t)
+		c := client(t, p, encodings[0])
+		i := p.Inject(Rule{Count: 1, Fault: Fault{Kind: kind, For: time.Millisecond}})
+		hold := p.Inject(Rule{Fault: Fault{Kind: Hold}})
+		failed := make(chan error)
+		go func() { failed <- create(t.Context(), c) }()
+		p.await(t, "the request", func() bool { return hold.Held() == 1 })
+		p.BreakConnections()
+		if err := <-failed; err == nil || i.Fired() != 0 {
+			t.Errorf("%s: the request that ended early: %v, fired %d times", kind, err, i.Fired())
+		}
+		hold.Stop()
+		p.await(t, "the fault has no request", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return i.taken == 0
+		})
+		for range 2 {
+			_ = create(t.Context(), c) // what becomes of it is not what this is about
+		}
+		if i.Fired() != 1 {
+			t.Errorf("%s: fired %d times, want once, for an answer that came", kind, i.Fired())
+		}
+	}
+}
+
 // pass asks the server many things, past the proxy. What takes one request has happened when it returns.
 func (s *server) pass(t *testing.T) {
 	t.Helper()
