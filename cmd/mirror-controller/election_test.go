@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -512,8 +513,9 @@ func TestLeaseClient(t *testing.T) {
 	if after := request(askLease); after.RemoteAddr == renewal.RemoteAddr {
 		t.Error("the connection on which no answer came is used again")
 	}
-	host, _, _ := strings.Cut(lock.Identity(), "_")
-	if host == "" || lock.Identity() == other.Identity() {
-		t.Errorf("identities %q and %q", lock.Identity(), other.Identity())
+	host, err := os.Hostname()
+	noError(t, err)
+	if !strings.HasPrefix(lock.Identity(), host+"_") || lock.Identity() == other.Identity() {
+		t.Errorf("identities %q and %q, want the name of the host and something else", lock.Identity(), other.Identity())
 	}
 }

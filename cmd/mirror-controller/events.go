@@ -27,15 +27,15 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-const (
+// eventComplaint is how often the log says, at most, that events cannot be written.
+const eventComplaint = time.Minute
+
+var (
 	// eventTimeout bounds one attempt to write an event.
 	eventTimeout = 10 * time.Second
-	// eventComplaint is how often the log says, at most, that events cannot be written.
-	eventComplaint = time.Minute
+	// eventFlush is how long a stopping process waits for its last events.
+	eventFlush = 3 * time.Second
 )
-
-// eventFlush is how long a stopping process waits for its last events.
-var eventFlush = 3 * time.Second
 
 // eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. What is
 // recorded while others wait, or while events are refused, is not lost, however many there are; of what is said for the

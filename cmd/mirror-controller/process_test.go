@@ -108,14 +108,15 @@ func (p *process) end() syscall.WaitStatus {
 	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// apiServer is an API server with one source and one target namespace, of which nothing changes. A write waits until
-// the test calls answer.
+// apiServer is an API server with one source and one target namespace, of which nothing changes; and perhaps one that
+// makes no sense, so that there is nothing to do but to say so. A write waits until the test calls answer.
 type apiServer struct {
 	*httptest.Server
 	gets   chan *http.Request
 	writes chan *http.Request
 	held   chan struct{}
 	events chan struct{} // what a write of an event waits for; usually held
+	frozen bool          // there is the source that makes no sense
 
 	leaseLock sync.Mutex
 	lease     []byte
@@ -141,8 +142,9 @@ func (s *apiServer) answer() { close(s.held) }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	list := func(kind, item string) {
-		fmt.Fprintf(w, `{"apiVersion": "v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [{"metadata": %s}]}`, kind, item)
+	list := func(kind string, items ...string) {
+		fmt.Fprintf(w, `{"apiVersion": "v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [{"metadata": %s}]}`,
+			kind, strings.Join(items, `}, {"metadata": `))
 	}
 	switch {
 	case r.URL.Query().Has("sendInitialEvents"): // a list is easier to imitate than the stream that can replace it
@@ -153,7 +155,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/configmaps":
 		s.gets <- r
-		list("ConfigMapList", `{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`)
+		sources := []string{`{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`}
+		if s.frozen {
+			sources = append(sources, `{"name": "frozen", "namespace": "shared", "uid": "3", "resourceVersion": "1",
+				"labels": {"mirror": "true"}, "annotations": {"`+mirror.PrefixAnnotation+`": ""}}`)
+		}
+		list("ConfigMapList", sources...)
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":
 		list("NamespaceList", `{"name": "team-a", "uid": "2", "resourceVersion": "1"}`)
 	case strings.Contains(r.URL.Path, "/leases"):
@@ -302,10 +309,51 @@ func configured(t *testing.T, server *apiServer) (*rest.Config, *options) {
 	return config, opts
 }
 
+// setFor gives a variable another value for as long as the test runs.
+func setFor[T any](t *testing.T, variable *T, value T) {
+	before := *variable
+	*variable = value
+	t.Cleanup(func() { *variable = before })
+}
+
+// TestLostLeaseEndsEvents shows that the write of an event ends with the lease, like any other write, and not only when
+// the last of the others has ended.
+func TestLostLeaseEndsEvents(t *testing.T) {
+	setFor(t, &eventTimeout, time.Hour)
+	server := newAPIServer(t)
+	server.frozen = true
+	config, opts := configured(t, server)
+	writing, end := make(chan struct{}, 1), make(chan struct{})
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") { // it does not end when it is told to
+				writing <- struct{}{}
+				<-end
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- control(t.Context(), config, opts) }()
+	<-writing
+	event := <-server.writes
+	server.takeLease()
+	select {
+	case <-event.Context().Done():
+	case <-ended:
+		t.Error("it ended before its last write")
+	case <-time.After(time.Minute):
+		t.Error("an event is still being written a minute after the lease was taken") // and will be
+	}
+	close(end)
+	if err := <-ended; !errors.Is(err, mirror.ErrLeadershipLost) {
+		t.Errorf("error %v, want that the leadership is lost", err)
+	}
+}
+
 // TestLostLeaseWaitsForNoEvents shows that control does not wait for its last events when it has lost its lease.
 func TestLostLeaseWaitsForNoEvents(t *testing.T) {
-	defer func(before time.Duration) { eventFlush = before }(eventFlush)
-	eventFlush = time.Hour
+	setFor(t, &eventFlush, time.Hour)
 	server := newAPIServer(t)
 	server.events = make(chan struct{})
 	config, opts := configured(t, server)
