@@ -73,13 +73,13 @@ compiler:
 
 .PHONY: e2e
 e2e: build cluster bin/helm bin/kube-score bin/promtool ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
-	cd e2e && $(ALONE) go test -timeout 20m ./cluster ./faultproxy ./bench $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 20m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
-	cd e2e && $(ALONE) go test -timeout 20m ./storm/model $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 20m ./storm $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
+	cd e2e && $(ALONE) go test -timeout 60m ./storm/model $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED)
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
-	cd e2e && $(ALONE) go test -timeout 20m -count=1 ./packaging $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 20m -count=1 ./checks $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
 	cd e2e/tools/helm && $(GO_BUILD) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm

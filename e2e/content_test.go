@@ -204,15 +204,22 @@ func TestC22ImmutableSource(t *testing.T) {
 	a, b := w.ns("a"), w.ns("b")
 	w.start()
 	replace := func(options ...option) *corev1.ConfigMap {
-		w.delete(w.home, "settings")
-		return w.createSource(w.home, "settings", options...)
+		source, _ := w.replaceSource("settings", options...)
+		return source
 	}
-	source := w.createSource(w.home, "settings", setImmutable)
-	w.waitInLine(source, a, b)
+	w.waitInLine(w.createSource(w.home, "settings", setImmutable), a, b)
 	copies := w.copies("settings", a, b)
-	replace(setImmutable)
-	w.settle(a, b)
-	w.allUntouched(copies)
+	w.inTime(func() bool {
+		source, inTime := w.replaceSource("settings", setImmutable)
+		w.settle(a, b)
+		if !inTime {
+			w.waitInLine(source, a, b)
+			copies = w.copies("settings", a, b)
+			return false
+		}
+		w.allUntouched(copies)
+		return true
+	})
 	two := withData(map[string]string{"key": "two"})
 	w.waitInLine(replace(setImmutable, two), a, b)
 	w.waitInLine(replace(two), a, b)

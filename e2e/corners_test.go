@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -122,13 +123,17 @@ func TestC27RecreatedKeepsOthersLabels(t *testing.T) {
 	w.start()
 	source := w.createSource(w.home, "settings", setImmutable)
 	w.waitInLine(source, a)
-	w.edit(a, "settings", withLabel("team", "red"), withAnnotation("note", "ours"))
-	w.delete(w.home, "settings")
-	source = w.createSource(w.home, "settings", setImmutable, withData(map[string]string{"key": "two"}))
-	w.waitInLine(source, a)
-	if cm := w.live(a, "settings"); cm.Labels["team"] != "red" || cm.Annotations["note"] != "ours" {
-		t.Errorf("labels %v, annotations %v: other people's are gone", cm.Labels, cm.Annotations)
-	}
+	try := 0
+	w.inTime(func() bool {
+		try++
+		w.edit(a, "settings", withLabel("team", "red"), withAnnotation("note", "ours"))
+		source, inTime := w.replaceSource("settings", setImmutable, withData(map[string]string{"key": fmt.Sprint(try)}))
+		w.waitInLine(source, a)
+		if cm := w.live(a, "settings"); inTime && (cm.Labels["team"] != "red" || cm.Annotations["note"] != "ours") {
+			t.Errorf("labels %v, annotations %v: other people's are gone", cm.Labels, cm.Annotations)
+		}
+		return inTime
+	})
 }
 
 // TestC43WithNamesake is C43 where another source of the name, for other namespaces, stays: its rounds visit the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -277,16 +278,24 @@ func TestC33NamespaceAgain(t *testing.T) {
 	w.proxy.ExpireWatches("namespaces")
 	w.await("the watch is down", func() bool { return hold.Fired() == 1 })
 	w.deleteNamespace(again)
-	w.delete(again, "settings") // the namespace controller would, seconds later
+	// The namespace controller would, seconds later.
+	if err := w.admin.CoreV1().ConfigMaps(again).Delete(w.ctx, "settings", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 	w.waitNamespaceGone(again)
 	w.createNamespace(again, nil)
+	mark := w.auditMark()
 	hold.Stop()
 	w.createNamespace(late, nil)
 	w.waitInLine(src, late)
 	w.settle(a)
-	if err := w.inLine(src, again); err != nil {
-		t.Errorf("a namespace created later is filled, but: %v", err)
+	tried := slices.ContainsFunc(writesTo(w.requestsSince(mark), "settings"), func(e cluster.Event) bool {
+		return e.Verb == "create" && e.Object.Namespace == again
+	})
+	if !tried {
+		t.Error("a namespace created later is filled, and this one not even tried")
 	}
+	w.waitInLine(src, again) // the API server itself may not know yet that the namespace is another one
 }
 
 // TestC33HalfOpen makes the controller's connection half-open: nothing arrives any more and nobody says so. It
@@ -427,12 +436,13 @@ func (w *faulty) check() {
 }
 
 // wroteOnce fails the test if a copy of the name was created, updated or deleted more than once, if there were
-// more than a number of writes that were refused, or if anything was written in the namespace that is taken.
+// more than a number of writes that were refused for what they said, or if anything was written in the namespace that is taken.
 func (w *world) wroteOnce(name, taken string, refusals int) {
 	w.Helper()
 	accepted, refused := map[string]int{}, 0
 	for _, e := range writesTo(w.requests(), name) {
 		switch {
+		case e.Response.Code == http.StatusTooManyRequests || e.Response.Code >= 500: // the API server's own trouble
 		case e.Response.Code >= 300:
 			if e.Object.Namespace != taken {
 				refused++
@@ -501,9 +511,10 @@ func TestC34HangingLook(t *testing.T) {
 	w.await("the look", func() bool { return hold.Fired() > 0 })
 	other = w.edit(w.home, "other", withData(map[string]string{"key": "new"}))
 	w.waitInLine(other, targets...)
-	if n := hold.Held(); n != 1 {
+	if n := hold.Held(); n > 1 {
 		t.Errorf("%d looks hang when the copies of the other source are in line, want 1", n)
 	}
+	w.await("a look hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
 	hold.Stop()
 	w.waitGone("gone", targets...)
 }
@@ -532,7 +543,7 @@ func TestC34Partition(t *testing.T) {
 				Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 			})
 			src := w.createSource(w.home, "settings")
-			w.await("the middle", func() bool { return hold.Fired() == 8 })
+			w.await("the middle", func() bool { return hold.Held() == 8 })
 			// The answers to these get lost, or come late.
 			hold.Stop()
 			cut(w)
@@ -577,7 +588,7 @@ func TestC34Restart(t *testing.T) {
 		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 	})
 	src := w.createSource(w.home, "settings")
-	w.await("the middle", func() bool { return hold.Fired() == 32 })
+	w.await("the middle", func() bool { return hold.Held() == 32 })
 	if err := s.cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -642,7 +653,11 @@ func TestC42Relist(t *testing.T) {
 			for i, expire := range []func(){
 				func() { w.proxy.ExpireWatches() },
 				func() { // and from the beginning: the last resourceVersion is not to be had
-					w.proxy.Inject(faultproxy.Rule{Verbs: []string{"watch", "list"}, Resources: watched, Count: 4, Fault: faultproxy.Fault{Kind: faultproxy.Gone}})
+					for _, resource := range watched {
+						w.proxy.Inject(faultproxy.Rule{
+							Verbs: []string{"watch", "list"}, Resources: []string{resource}, Count: 2, Fault: faultproxy.Fault{Kind: faultproxy.Gone},
+						})
+					}
 					w.proxy.EndWatches()
 				},
 			} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -279,31 +280,70 @@ func TestC15SourceRecreated(t *testing.T) {
 	a, b, c := w.ns("a"), w.ns("b"), w.ns("c")
 	w.start()
 	w.waitInLine(w.createSource(w.home, "settings"), a, b, c)
-	copies := w.copies("settings", a, b, c)
+	copies, late := w.copies("settings", a, b, c), 0
 	for i := range 100 {
-		w.delete(w.home, "settings")
-		w.createSource(w.home, "settings")
+		source, inTime := w.replaceSource("settings")
 		w.tick(i, a, b, c)
+		if !inTime {
+			w.waitInLine(source, a, b, c)
+			copies = w.copies("settings", a, b, c)
+			late++
+		}
 		w.allUntouched(copies)
 		if t.Failed() {
 			t.Fatalf("in round %d", i)
 		}
 	}
 	for i := range 20 {
-		w.delete(w.home, "settings")
-		source := w.createSource(w.home, "settings", withData(map[string]string{"round": string(rune('a' + i))}))
+		source, inTime := w.replaceSource("settings", withData(map[string]string{"round": string(rune('a' + i))}))
 		w.waitInLine(source, a, b, c)
+		if !inTime {
+			copies = w.copies("settings", a, b, c)
+			late++
+		}
 	}
+	t.Logf("%d of 120 sources came back too late to count", late)
 	// Until those are gone whose second began after the last round.
 	w.waitInLine(w.createSource(w.home, "last"), a, b, c)
 	w.delete(w.home, "last")
 	w.waitGone("last", a, b, c)
 	w.sameObjects(copies)
+	deletions := 0
 	for _, e := range writesTo(w.requests(), "settings") {
 		if e.Verb == "delete" {
-			t.Errorf("a copy was to be deleted: %v", e)
+			deletions++
 		}
 	}
+	if deletions > 3*late {
+		t.Errorf("%d copies were to be deleted, want those of %d sources that came too late at most", deletions, late)
+	}
+	if late > 60 {
+		t.Error("this machine is too slow to tell")
+	}
+}
+
+// recreationGrace is for how long the copies of a deleted source are kept, at the least.
+const recreationGrace = time.Second
+
+// replaceSource deletes a source, and creates it anew at once. inTime is set if that was before its copies may go: on a
+// machine that stands still it need not be.
+func (w *world) replaceSource(name string, options ...option) (source *corev1.ConfigMap, inTime bool) {
+	w.Helper()
+	began := time.Now()
+	w.delete(w.home, name)
+	source = w.createSource(w.home, name, options...)
+	return source, time.Since(began) < recreationGrace
+}
+
+// inTime repeats what is only worth something with a source that came back in time, and reports whether it did.
+func (w *world) inTime(try func() bool) {
+	w.Helper()
+	for range 5 {
+		if try() {
+			return
+		}
+	}
+	w.Error("this machine is too slow to tell")
 }
 
 // tick has the controller bring an edit of a source that nothing else is done to into each of the namespaces:

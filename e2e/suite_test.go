@@ -20,6 +20,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/stalls"
 )
 
 var (
@@ -35,6 +36,9 @@ type site struct {
 	seen      *outside.Observer
 }
 
+// standstills are the moments in which this machine had no time for the tests, and so for nobody.
+var standstills stalls.Log
+
 // shared is the site of all tests that do no harm to the control plane; TestMain sets it.
 var shared *site
 
@@ -46,6 +50,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
 	defer cancel()
+	go standstills.Follow(ctx)
 	var err error
 	if shared, err = newSite(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -591,6 +591,9 @@ func (w *world) passes(n int, target string) {
 	}
 }
 
+// betweenTries is for the others, whom a try as soon as the last has failed would leave no time.
+const betweenTries = 50 * time.Millisecond
+
 // until repeats what the cluster lets succeed sooner or later without showing when: each try that fails leaves
 // a mark in the world's home, which wakes the next.
 func (w *world) until(what string, try func() error) {
@@ -600,6 +603,7 @@ func (w *world) until(what string, try func() error) {
 		if err == nil {
 			return nil
 		}
+		time.Sleep(betweenTries)
 		// A mark that is like the one before would be no change, and wake nobody.
 		clock := configMap(w.home, "clock", withAnnotation("tries", fmt.Sprint(marks.Add(1))))
 		_, clockErr := w.admin.CoreV1().ConfigMaps(w.home).Update(w.ctx, clock, metav1.UpdateOptions{})

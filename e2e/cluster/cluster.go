@@ -19,8 +19,11 @@ import (
 // an idle machine with two cores they take 3 s and 1 s; the rest is for machines that are busy.
 const (
 	startTimeout = time.Minute
-	stopTimeout  = 10 * time.Second
+	stopTimeout  = time.Minute
 )
+
+// stopGrace is what another program has to stop when it is told to.
+const stopGrace = 10 * time.Second
 
 // Options say what cluster to start. The zero value is a cluster of the newest version.
 type Options struct {

@@ -94,7 +94,7 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopTimeout
+	cmd.WaitDelay = stopGrace
 	return cmd
 }
 

@@ -215,7 +215,7 @@ func (j *judgement) readAudit() {
 			continue
 		}
 		if took := e.Done.Sub(e.Received); took >= slowAnswer && e.Verb != "watch" && e.Verb != "list" {
-			j.stalls.add(stall{e.Done, took})
+			j.stalls.Add(e.Done, took)
 		}
 		if !isWrite(e) {
 			continue

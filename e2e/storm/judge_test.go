@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/stalls"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
@@ -29,7 +30,7 @@ type scene struct {
 func newScene() *scene {
 	flags := flagsOf(0, 100)
 	s := &scene{storm: &storm{
-		history: newHistory(), users: newUsers(nil), stalls: &stalls{}, sums: newSums(), counts: newCounts(),
+		history: newHistory(), users: newUsers(nil), stalls: &stalls.Log{}, sums: newSums(), counts: newCounts(),
 		fleet: &fleet{flags: flags, inForce: []model.Flags{flags}}, settled: map[model.Key]bool{},
 	}, deletes: map[model.Key][]cluster.Event{}}
 	s.round = &course{}
@@ -630,7 +631,7 @@ func at(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 
 // stormWith returns one with incidents: "who what from to", in milliseconds.
 func stormWith(t *testing.T, lines ...string) *storm {
-	s := &storm{fleet: &fleet{}, stalls: &stalls{}, counts: newCounts()}
+	s := &storm{fleet: &fleet{}, stalls: &stalls.Log{}, counts: newCounts()}
 	for _, line := range lines {
 		var who, what string
 		var from, to int
@@ -638,7 +639,7 @@ func stormWith(t *testing.T, lines ...string) *storm {
 			t.Fatal(err)
 		}
 		if what == "stall" {
-			s.stalls.add(stall{at(to), at(to).Sub(at(from))})
+			s.stalls.Add(at(to), at(to).Sub(at(from)))
 			continue
 		}
 		kind, resource, _ := strings.Cut(what, "/")

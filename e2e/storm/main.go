@@ -43,7 +43,8 @@
 //
 // # When it fails
 //
-// It prints the seed, what was wrong, and the steps of the round behind what users had put into the cluster before.
+// It prints the seed, what was wrong, by what arguments all of it happens again, and the steps of the round behind what
+// users had put into the cluster before.
 // Then it replays that on new clusters, with fewer and fewer steps, and prints the shortest list that still fails.
 // Such a list, in a file, is replayed by -replay. What happens at the same time is not always in the same order, so a
 // replay need not fail each time.
@@ -98,13 +99,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&o.operations, "operations", 70, "how many operations in a round; of four one finds nothing to act on")
 	fs.DurationVar(&o.shrink, "shrink", 20*time.Minute, "how long to look for the shortest list of steps that fails; 0: not at all")
 	fs.StringVar(&o.dump, "dump", "", "a folder for what there was, and the whole logs of the controllers, if a round fails")
-	replay := fs.String("replay", "", "a file of steps that are to happen instead")
+	fs.StringVar(&o.replay, "replay", "", "a file of steps that are to happen instead")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	rounds := o.plan
-	if *replay != "" {
-		rounds = func() ([]round, error) { return readFile(*replay) }
+	if o.replay != "" {
+		rounds = func() ([]round, error) { return readFile(o.replay) }
 	}
 	planned, err := rounds()
 	if err != nil {
@@ -115,11 +116,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // plan draws the rounds, behind one that lays out the cluster.
 func (o *settings) plan() ([]round, error) {
-	out := []round{drawBeginning(o.seed)}
+	beginning := drawBeginning(o.seed)
+	beginning.number = o.first
+	out := []round{beginning}
 	for n := range o.rounds {
-		out = append(out, drawRound(o.seed, o.first+n, o.operations)...)
+		for _, r := range drawRound(o.seed, o.first+n, o.operations) {
+			r.number = o.first + n
+			out = append(out, r)
+		}
 	}
 	return out, nil
+}
+
+// again returns the arguments by which all that happened up to the round of that number happens again.
+func (o *settings) again(number int) string {
+	if o.replay != "" {
+		return "-replay " + o.replay
+	}
+	return fmt.Sprintf("-seed %d -first %d -rounds %d -operations %d -quiet %s", o.seed, o.first, number-o.first+1, o.operations, o.quiet)
 }
 
 func readFile(name string) ([]round, error) {
@@ -128,7 +142,11 @@ func readFile(name string) ([]round, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readRounds(file)
+	rounds, err := readRounds(file)
+	for n := range rounds {
+		rounds[n].number = n
+	}
+	return rounds, err
 }
 
 func joinClose(err error, s *storm) error { return errors.Join(err, s.close()) }

@@ -22,7 +22,7 @@ const lookLasts = 12 * time.Second
 func (j *judgement) lookedAt(t transition) (from time.Time, excused bool) {
 	usual := t.seen.Add(-lookLasts)
 	for from = usual; from.After(j.round.began); {
-		earlier := usual.Add(-j.stalls.between(from, t.seen))
+		earlier := usual.Add(-j.stalls.Between(from, t.seen))
 		for _, i := range j.fleet.incidents.between(from, t.seen) {
 			if before := i.began.Add(-lookLasts); isSlow(i) && j.mayHaveDeleted(i.user, t.key) && before.Before(earlier) {
 				earlier = before

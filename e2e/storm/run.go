@@ -31,9 +31,9 @@ func rage(ctx context.Context, o settings, rounds []round) error {
 	if err == nil || ctx.Err() != nil {
 		return joinClose(err, s)
 	}
-	err = fmt.Errorf("seed %d, round %d: %w", o.seed, failed+1, err)
-	// As it happened, for a replay has less to choose.
-	r := round{calm: rounds[failed].calm, steps: s.round.happened}
+	r := rounds[failed]
+	err = fmt.Errorf("seed %d, round %d: %w", o.seed, r.number, err)
+	r.steps = s.round.happened // as it happened, for a replay has less to choose
 	s.tell(r, err)
 	given := s.given
 	if err := s.close(); err != nil {
@@ -59,8 +59,8 @@ func (s *storm) weatherAll(ctx context.Context, rounds []round) (failed int, err
 			return n, err
 		}
 		if !r.calm {
-			fmt.Fprintf(s.out, "%8s  seed %d, round %d of %d: all is what the model says, and quiet\n",
-				time.Since(began).Round(time.Second), s.seed, n+1, len(rounds))
+			fmt.Fprintf(s.out, "%8s  seed %d, round %d of %d to %d: all is what the model says, and quiet\n",
+				time.Since(began).Round(time.Second), s.seed, r.number, rounds[0].number, rounds[len(rounds)-1].number)
 		}
 	}
 	return 0, nil
@@ -88,7 +88,7 @@ func (s *storm) summary() {
 
 // tell prints what is known of a round that failed, and keeps more if there is a folder for it.
 func (s *storm) tell(r round, err error) {
-	fmt.Fprintf(s.out, "\n%v\n\nThe steps of that round, behind what was there before:\n\n", err)
+	fmt.Fprintf(s.out, "\n%v\n\nThe same again: %s\n\nThe steps of that round, behind what was there before:\n\n", err, s.again(r.number))
 	_ = writeRounds(s.out, []round{s.given, r}) // to somebody who does not listen
 	for _, r := range s.fleet.replicas {
 		fmt.Fprintf(s.out, "\nReplica %d printed last:\n%s\n", r.id, r.log(40))

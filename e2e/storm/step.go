@@ -53,8 +53,9 @@ func (s step) duration(arg string) time.Duration {
 type round struct {
 	// calm is set if nothing else happens beside each step, and the time of quiet need not be awaited: for what is
 	// determined only then, and for what has to be there before a storm.
-	calm  bool
-	steps []step
+	calm   bool
+	steps  []step
+	number int // of those that follow from the seed, or that are in the file
 }
 
 // Lines that begin a round.

@@ -20,6 +20,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/stalls"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
@@ -32,6 +33,7 @@ type settings struct {
 	patience              time.Duration // in which the cluster has to be what the model says
 	first, rounds         int           // number of the first, and how many
 	operations            int           // in each round
+	replay                string        // a file of rounds that are to happen instead, or empty
 	shrink                time.Duration // how long to look for a shorter list of steps that fails
 	dump                  string        // a folder for what there is when a round fails; empty: none
 	out                   io.Writer
@@ -45,7 +47,7 @@ type storm struct {
 	users   *users
 	seen    *outside.Observer
 	history *history
-	stalls  *stalls
+	stalls  *stalls.Log
 	writers *writers
 	sums    *sums
 	counts  *counts
@@ -101,8 +103,8 @@ func (s *storm) setUp(ctx context.Context) error {
 		return err
 	}
 	s.users, s.history = newUsers(client), newHistory()
-	s.stalls, s.writers, s.sums = &stalls{}, &writers{}, newSums()
-	go s.stalls.follow(watching)
+	s.stalls, s.writers, s.sums = &stalls.Log{}, &writers{}, newSums()
+	go s.stalls.Follow(watching)
 	if s.seen, err = outside.Observe(watching, client); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ var seeds = []uint64{22218, 20997}
 func short(seed uint64, out io.Writer) settings {
 	return settings{
 		controller: *binary, manifests: *manifests, verbosity: "2", seed: seed, rounds: 1, operations: 100,
-		quiet: 3 * time.Second, patience: 150 * time.Second, out: out,
+		quiet: 3 * time.Second, patience: 5 * time.Minute, out: out,
 	}
 }
 
@@ -300,5 +300,26 @@ func TestContents(t *testing.T) {
 		if size > 1<<20 {
 			t.Errorf("%s: %d bytes", shape, size)
 		}
+	}
+}
+
+// TestAgain shows that what is printed of a round that fails draws it again, behind the same rounds.
+func TestAgain(t *testing.T) {
+	o := settings{seed: 3, first: 67, rounds: 20, operations: 10, quiet: time.Second}
+	all, err := o.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const failed = 71
+	if want, got := "-seed 3 -first 67 -rounds 5 -operations 10 -quiet 1s", o.again(failed); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	o.rounds = 5
+	again, err := o.plan()
+	if err != nil || !reflect.DeepEqual(again, all[:len(again)]) || again[len(again)-1].number != failed || all[len(again)].number != failed+1 {
+		t.Errorf("%d rounds (%v) that are not the first of all", len(again), err)
+	}
+	if want, got := "-replay steps", (&settings{replay: "steps"}).again(0); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -226,7 +226,7 @@ func (j *judgement) lostForNothing(lives []life) {
 		if !l.lost || !l.ended.After(j.round.began) {
 			continue
 		}
-		if from := l.ended.Add(-losing); j.stalls.between(from, l.ended) == 0 && !j.met(l.user, from, l.ended, incident.touchesLease) {
+		if from := l.ended.Add(-losing); j.stalls.Between(from, l.ended) == 0 && !j.met(l.user, from, l.ended, incident.touchesLease) {
 			j.problems = append(j.problems, fmt.Sprintf("%s lost its lease before %s, and nothing had gone wrong that costs one", l.user, l.ended))
 		}
 	}
