@@ -158,14 +158,20 @@ func (f *fleet) setFlags(flags model.Flags, looks bool) {
 	f.flags, f.looks, f.inForce = flags, looks, append(f.inForce, flags)
 }
 
-// restart stops all replicas and starts them with the flags of the fleet.
-func (f *fleet) restart(ctx context.Context) error {
+// restart stops all replicas and starts them with the flags of the fleet. The last, if there is one, is stopped when the
+// others have ended.
+func (f *fleet) restart(ctx context.Context, last *replica) error {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 	}
 	for _, r := range f.replicas {
-		r.stop(ctx)
+		if r != last {
+			r.stop(ctx)
+		}
+	}
+	if last != nil {
+		last.stop(ctx)
 	}
 	for _, r := range f.replicas {
 		if err := r.renew(); err != nil {

@@ -126,9 +126,21 @@ func (s *storm) close() error {
 	return s.cluster.Stop()
 }
 
-// restart ends all controllers and starts them with other flags.
+// restart ends all controllers and starts them with other flags. Where a brake is to be met the leader ends last: one that
+// takes over from it for a moment, with the old flags, may delete what that brake would block.
 func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
-	return s.change(ctx, profile, pruneLimit, s.fleet.restart)
+	return s.change(ctx, profile, pruneLimit, func(whole context.Context) error {
+		var last *replica
+		if pruneLimit < 100 {
+			soon, cancel := context.WithTimeout(whole, s.patience)
+			defer cancel()
+			var err error
+			if last, err = s.leader(soon); err != nil {
+				return err
+			}
+		}
+		return s.fleet.restart(whole, last)
+	})
 }
 
 // change changes the flags, and has restart restart the controllers.

@@ -102,6 +102,7 @@ func TestLive(t *testing.T) {
 	edit := newStep("edit-source", create.on).with(contentArg, "small:2")
 	t.Run("outdated watches", func(t *testing.T) { s.outdatedWatches(t, edit) })
 	t.Run("rolled flags", s.rolledFlags)
+	t.Run("leader ends last", s.leaderEndsLast)
 	t.Run("stuck process", s.stuckProcess)
 }
 
@@ -158,6 +159,32 @@ func (s *storm) rolledFlags(t *testing.T) {
 	both := slices.ContainsFunc(lives[:len(before)], func(l life) bool { return l.user != next.user && l.has(next.started.Add(time.Second)) })
 	if !both {
 		t.Error("no process with the old flags was left when the first with the new ones had started")
+	}
+}
+
+// leaderEndsLast shows that nobody takes over with the old flags when those come that have a brake.
+func (s *storm) leaderEndsLast(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
+	defer cancel()
+	leader, err := s.leader(ctx)
+	if err != nil || leader == nil {
+		t.Fatalf("no leader: %v", err)
+	}
+	if leader != s.fleet.replicas[0] {
+		slices.Reverse(s.fleet.replicas) // it is to be the first in turn, otherwise
+	}
+	before := s.fleet.allLives()
+	s.weatherCalm(t, newStep("flags", "-").with(profileArg, "0").with(limitArg, "50"))
+	var led, stood time.Time
+	for _, l := range s.fleet.allLives()[:len(before)] {
+		if l.user == leader.installed.User {
+			led = l.ended
+		} else {
+			stood = l.ended
+		}
+	}
+	if !stood.Before(led) {
+		t.Errorf("the leader ended at %s, the other at %s", led, stood)
 	}
 }
 
