@@ -40,7 +40,7 @@ func rage(ctx context.Context, o settings, rounds []round) error {
 		fmt.Fprintln(o.out, err)
 	}
 	if o.shrink > 0 {
-		shrink(ctx, o, given, r, err)
+		shrink(ctx, o, given, r, err, replay)
 	}
 	return err
 }

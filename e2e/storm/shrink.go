@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// shrink looks for the shortest list of steps that still fails, by replays on new clusters, and prints it. What was
-// there before the round is part of the list. The time of quiet is cut short, unless that is when it failed: why.
-func shrink(ctx context.Context, o settings, given, failed round, why error) {
+// replayer runs rounds on a new cluster and returns why they fail; nil if they do not.
+type replayer func(ctx context.Context, o settings, rounds []round) error
+
+// shrink looks for the shortest list of steps that still fails, by replays, and prints it. What was there before the
+// round is part of the list. The time of quiet is cut short, unless that is when it failed: why.
+func shrink(ctx context.Context, o settings, given, failed round, why error, replay replayer) {
 	ctx, cancel := context.WithTimeout(ctx, o.shrink)
 	defer cancel()
 	out := o.out
@@ -43,7 +46,7 @@ func shrink(ctx context.Context, o settings, given, failed round, why error) {
 	_ = writeRounds(out, []round{{calm: true, steps: before}, {calm: failed.calm, steps: rest}})
 }
 
-// replay runs the rounds on a new cluster and returns why they fail; nil if they do not.
+// replay is the replayer on a real cluster.
 func replay(ctx context.Context, o settings, rounds []round) error {
 	s, err := newStorm(ctx, o)
 	if err != nil {

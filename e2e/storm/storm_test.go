@@ -7,12 +7,14 @@ import (
 	"flag"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -327,6 +329,50 @@ func TestContents(t *testing.T) {
 		if size > 1<<20 {
 			t.Errorf("%s: %d bytes", shape, size)
 		}
+	}
+}
+
+// TestShrink shows that of a round that fails the list is found that is needed for it, and that it can be read again.
+func TestShrink(t *testing.T) {
+	drawn := round{steps: drawer{rand.New(rand.NewPCG(1, 1))}.storm(60)}
+	given := drawBeginning(1)
+	needed := []step{given.steps[3], drawn.steps[20], drawn.steps[40]}
+	fails := func(rounds []round) bool {
+		has := func(list []step, want step) bool {
+			return slices.ContainsFunc(list, func(s step) bool { return s.String() == want.String() })
+		}
+		return len(rounds) == 2 && rounds[0].calm && !rounds[1].calm && has(rounds[0].steps, needed[0]) && has(rounds[1].steps, needed[1]) && has(rounds[1].steps, needed[2])
+	}
+	for name, tc := range map[string]struct {
+		replay replayer
+		found  bool
+	}{
+		"fails": {func(_ context.Context, _ settings, rounds []round) error {
+			if fails(rounds) {
+				return errors.New("it failed")
+			}
+			return nil
+		}, true},
+		"does not fail again": {func(context.Context, settings, []round) error { return nil }, false},
+		"takes too long":      {func(ctx context.Context, _ settings, _ []round) error { <-ctx.Done(); return ctx.Err() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				shrink(t.Context(), settings{out: &out, quiet: time.Minute, shrink: time.Minute}, given, drawn, errors.New("why"), tc.replay)
+				_, list, found := strings.Cut(out.String(), "-replay FILE:\n")
+				if found != tc.found {
+					t.Fatalf("printed:\n%s", out.String())
+				}
+				if !found {
+					return
+				}
+				rounds, err := readRounds(strings.NewReader(list))
+				if err != nil || !fails(rounds) || len(rounds[0].steps) != 1 || len(rounds[1].steps) != 2 {
+					t.Errorf("%v: printed, and not the shortest list:\n%s", err, list)
+				}
+			})
+		})
 	}
 }
 
