@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
 	fs.StringVar(&o.out, "out", "e2e/bench/out", "folder for the table and the plot")
-	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes some sixty minutes")
+	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes some fifty minutes")
 	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
 	o.sizes.bind(fs)
 	if err := fs.Parse(args); err != nil {
