@@ -239,3 +239,29 @@ func TestWatchGoesOn(t *testing.T) {
 		t.Errorf("it went on from %q with error %v, want from 7", from, err)
 	}
 }
+
+// TestAlternately shows that each side has each place as often as the others.
+func TestAlternately(t *testing.T) {
+	for n := 2; n <= 3; n++ {
+		var got []int
+		for round := range n {
+			var sides []func() error
+			for side := range n {
+				sides = append(sides, func() error { got = append(got, side); return nil })
+			}
+			if err := alternately(round, sides...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for place := range n {
+			var there []int
+			for round := range n {
+				there = append(there, got[round*n+place])
+			}
+			slices.Sort(there)
+			if want := []int{0, 1, 2}[:n]; !slices.Equal(there, want) {
+				t.Errorf("of %d sides these had place %d: %v", n, place, there)
+			}
+		}
+	}
+}
