@@ -11,7 +11,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // The chart on a real API server. What it renders is compared with the kustomizations in package packaging.
@@ -180,7 +180,7 @@ func TestChartAllNamespaces(t *testing.T) {
 	t.Parallel()
 	w := installChart(t, []string{"--set=allNamespaces=true,admissionPolicy.publishers=false"}, "a")
 	w.waitConfined()
-	copied, source := shape(w.copied), with(withLabel(w.label, mirror.SourceValue))
+	copied, source := shape(w.copied), with(withLabel(w.label, plan.SourceValue))
 	w.check(t, w.name+"-confined", []row{
 		{"copy created", w.account, w.ns("a"), nil, create(copied), ""},
 		{"copy created anywhere", w.account, w.home, nil, create(copied), ""},

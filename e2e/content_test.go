@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // What a copy holds, and how it is kept so: cases C19 to C27.
@@ -47,18 +47,18 @@ func TestC19CopyEdited(t *testing.T) {
 		"swapped values": {withKey("one", "2"), withKey("two", "1")},
 		"extra binary":   {withBinaryData(map[string][]byte{"three": {3}})},
 		"emptied":        {withData(nil)},
-		"checksum alone": {withAnnotation(mirror.ChecksumAnnotation, "sha256:"+strings.Repeat("0", 64))},
-		"all at once":    {withKey("three", "3"), withoutKey("one"), withoutAnnotation(mirror.ChecksumAnnotation)},
+		"checksum alone": {withAnnotation(plan.ChecksumAnnotation, "sha256:"+strings.Repeat("0", 64))},
+		"all at once":    {withKey("three", "3"), withoutKey("one"), withoutAnnotation(plan.ChecksumAnnotation)},
 	}
 	p := w.start()
 	source := w.createSource(w.home, "settings", withData(map[string]string{"one": "1", "two": "2"}))
 	w.waitInLine(source, a, b)
 	copies := w.copies("settings", a, b)
-	right := copies[0].Annotations[mirror.ChecksumAnnotation]
+	right := copies[0].Annotations[plan.ChecksumAnnotation]
 	waitHealed := func(what string) {
 		t.Helper()
 		w.eventually(what+" is put right", func() error {
-			if now := w.shown(a, "settings").Annotations[mirror.ChecksumAnnotation]; now != right {
+			if now := w.shown(a, "settings").Annotations[plan.ChecksumAnnotation]; now != right {
 				return fmt.Errorf("the checksum is %s, want %s", now, right)
 			}
 			return w.inLine(source, a)
@@ -424,7 +424,7 @@ func TestC26GitOpsMarks(t *testing.T) {
 	options := []option{
 		withLabel("team", "red"), withLabel("example.com/team", "red"),
 		withAnnotation("note", "x"), withAnnotation("example.com/note", "x"),
-		withAnnotation(mirror.PrefixAnnotation, w.prefix), withAnnotation(mirror.AdoptAnnotation, "true"),
+		withAnnotation(plan.PrefixAnnotation, w.prefix), withAnnotation(plan.AdoptAnnotation, "true"),
 	}
 	flags := []string{"--copy-label=*", "--copy-annotation=*"}
 	for _, key := range gitOpsMarks {
@@ -438,8 +438,8 @@ func TestC26GitOpsMarks(t *testing.T) {
 	w.waitInLine(source, a)
 	cm := w.live(a, "settings")
 	expectKeys(t, "labels", cm.Labels, w.label, "app.kubernetes.io/managed-by", "team", "example.com/team")
-	expectKeys(t, "annotations", cm.Annotations, mirror.SourceAnnotation, mirror.CopyAnnotation, mirror.ChecksumAnnotation,
-		mirror.InstanceAnnotation, mirror.CopiedAnnotation, "note", "example.com/note")
+	expectKeys(t, "annotations", cm.Annotations, plan.SourceAnnotation, plan.CopyAnnotation, plan.ChecksumAnnotation,
+		plan.InstanceAnnotation, plan.CopiedAnnotation, "note", "example.com/note")
 }
 
 func expectKeys(t *testing.T, what string, got map[string]string, want ...string) {
@@ -498,8 +498,8 @@ func TestC27CopiedMetadata(t *testing.T) {
 	expect("no flags", map[string]string{"theirs": "x"}, map[string]string{"theirs": "x"})
 	w.sameObjects(copies)
 	copies = w.copies("settings", a, b)
-	expectKeys(t, "annotations", copies[0].Annotations, mirror.SourceAnnotation, mirror.CopyAnnotation,
-		mirror.ChecksumAnnotation, mirror.InstanceAnnotation, "theirs")
+	expectKeys(t, "annotations", copies[0].Annotations, plan.SourceAnnotation, plan.CopyAnnotation,
+		plan.ChecksumAnnotation, plan.InstanceAnnotation, "theirs")
 	w.passes(2, b)
 	w.allUntouched(copies)
 	w.waitInLine(source, a, b)

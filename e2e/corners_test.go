@@ -12,6 +12,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Cases that were found by reading the code, each the meeting of two of the numbered ones.
@@ -145,8 +146,8 @@ func TestC43WithNamesake(t *testing.T) {
 	second := w.home + "-2"
 	w.createNamespace(second, nil)
 	p := w.start("--resync-period=0")
-	source := w.createSource(w.home, "settings", withAnnotation(mirror.PrefixAnnotation, a))
-	other := w.createSource(second, "settings", withAnnotation(mirror.PrefixAnnotation, b))
+	source := w.createSource(w.home, "settings", withAnnotation(plan.PrefixAnnotation, a))
+	other := w.createSource(second, "settings", withAnnotation(plan.PrefixAnnotation, b))
 	w.waitInLine(source, a)
 	w.waitInLine(other, b)
 	w.pause(p)

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Objects in the way, and what may be deleted when: cases C11 to C18.
@@ -127,7 +127,7 @@ func TestC12Adopted(t *testing.T) {
 	w.eventually("all are reported", w.noted("settings", "Foreign", all...))
 	before := w.copies("settings", labelled, unlabelled)
 
-	adopt := withAnnotation(mirror.AdoptAnnotation, "true")
+	adopt := withAnnotation(plan.AdoptAnnotation, "true")
 	w.edit(labelled, "settings", adopt, withLabel(w.label, "copy"))
 	w.waitInLine(source, labelled)
 	w.edit(unlabelled, "settings", adopt)
@@ -135,7 +135,7 @@ func TestC12Adopted(t *testing.T) {
 	w.waitInLine(source, unlabelled, unchangeable)
 	kept := []*corev1.ConfigMap{
 		w.edit(publisher, "settings", adopt),
-		w.edit(unsure, "settings", withAnnotation(mirror.AdoptAnnotation, "false"), withLabel(w.label, "copy")),
+		w.edit(unsure, "settings", withAnnotation(plan.AdoptAnnotation, "false"), withLabel(w.label, "copy")),
 	}
 	w.passes(2, labelled)
 	w.allUntouched(kept)
@@ -144,7 +144,7 @@ func TestC12Adopted(t *testing.T) {
 		if cm.Labels["team"] != "red" || cm.Annotations["note"] != "mine" {
 			t.Errorf("other people's metadata went from the copy in %s: %v", cm.Namespace, cm.ObjectMeta)
 		}
-		if _, there := cm.Annotations[mirror.AdoptAnnotation]; there {
+		if _, there := cm.Annotations[plan.AdoptAnnotation]; there {
 			t.Errorf("the copy in %s is still to be adopted", cm.Namespace)
 		}
 	}
@@ -251,8 +251,8 @@ func TestC14WhileDown(t *testing.T) {
 	w.delete(w.home, "deleted")
 	w.edit(w.home, "unlabelled", withoutLabel(w.label))
 	w.edit(w.home, "relabelled", withLabel(w.label, "off"))
-	w.edit(w.home, "narrowed", withAnnotation(mirror.PrefixAnnotation, a))
-	w.edit(w.home, "selective", withAnnotation(mirror.SelectorAnnotation, "tier=front"))
+	w.edit(w.home, "narrowed", withAnnotation(plan.PrefixAnnotation, a))
+	w.edit(w.home, "selective", withAnnotation(plan.SelectorAnnotation, "tier=front"))
 	stay := append(w.copies("kept", a, b), w.live(a, "narrowed"), w.live(a, "selective"))
 	p = w.start("--exclude-namespace="+c, "--source-namespace="+w.home)
 	w.waitGone("deleted", a, b, c)

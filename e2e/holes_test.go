@@ -15,6 +15,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // without returns the rules without the verbs on a resource.
@@ -185,7 +186,7 @@ func TestC37Looks(t *testing.T) {
 	}{
 		"unlabelled": {"configmaps", func(w *world) { w.edit(w.home, "settings", withoutLabel(w.label)) }, 2},
 		"deleted":    {"configmaps", func(w *world) { w.delete(w.home, "settings") }, 2},
-		"opted out":  {"namespaces", func(w *world) { w.labelNamespace(w.ns("a"), w.label, mirror.OptOutValue) }, 1},
+		"opted out":  {"namespaces", func(w *world) { w.labelNamespace(w.ns("a"), w.label, plan.OptOutValue) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

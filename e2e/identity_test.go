@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // What is a source, what is a copy, and whose it is: cases C01 to C10.
@@ -280,10 +280,10 @@ func (w *world) marksOfCopy(namespace, target, name string) []option {
 	return []option{
 		withLabel(w.label, "copy"),
 		withLabel("app.kubernetes.io/managed-by", "mirror-controller"),
-		withAnnotation(mirror.SourceAnnotation, namespace+"/"+name),
-		withAnnotation(mirror.CopyAnnotation, target+"/"+name),
-		withAnnotation(mirror.InstanceAnnotation, w.instance),
-		withAnnotation(mirror.ChecksumAnnotation, "sha256:"+strings.Repeat("0", 64)),
+		withAnnotation(plan.SourceAnnotation, namespace+"/"+name),
+		withAnnotation(plan.CopyAnnotation, target+"/"+name),
+		withAnnotation(plan.InstanceAnnotation, w.instance),
+		withAnnotation(plan.ChecksumAnnotation, "sha256:"+strings.Repeat("0", 64)),
 	}
 }
 
@@ -295,7 +295,7 @@ func TestC06CloneOfCopy(t *testing.T) {
 	a, b, c := w.ns("a"), w.ns("b"), w.ns("c")
 	elsewhere := w.outside("elsewhere")
 	p := w.start("--resync-period=200ms")
-	source := w.createSource(w.home, "settings", withAnnotation(mirror.PrefixAnnotation, a+","+b))
+	source := w.createSource(w.home, "settings", withAnnotation(plan.PrefixAnnotation, a+","+b))
 	w.waitInLine(source, a, b)
 	backup := w.live(a, "settings")
 	clones := []*corev1.ConfigMap{w.restore(backup, c), w.restore(backup, elsewhere)}
@@ -303,7 +303,7 @@ func TestC06CloneOfCopy(t *testing.T) {
 	w.allUntouched(clones)
 
 	// It is in the way where it is wanted, and not where it is not.
-	w.edit(w.home, "settings", withoutAnnotation(mirror.PrefixAnnotation))
+	w.edit(w.home, "settings", withoutAnnotation(plan.PrefixAnnotation))
 	if note := w.waitEvent(w.home, "settings", "Foreign"); !strings.Contains(note, c) || strings.Contains(note, elsewhere) {
 		t.Errorf("the event names something else than the clone: %s", note)
 	}
@@ -334,17 +334,17 @@ func TestC07ForgedAnnotations(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
 	forgeries := map[string]func(name string) option{
-		"no-copy":         func(string) option { return withoutAnnotation(mirror.CopyAnnotation) },
-		"copy-of-another": func(name string) option { return withAnnotation(mirror.CopyAnnotation, b+"/"+name) },
-		"copy-renamed":    func(name string) option { return withAnnotation(mirror.CopyAnnotation, a+"/"+name+"x") },
-		"copy-empty":      func(string) option { return withAnnotation(mirror.CopyAnnotation, "") },
-		"no-source":       func(string) option { return withoutAnnotation(mirror.SourceAnnotation) },
-		"source-renamed":  func(name string) option { return withAnnotation(mirror.SourceAnnotation, w.home+"/"+name+"x") },
-		"source-nonsense": func(name string) option { return withAnnotation(mirror.SourceAnnotation, name) },
-		"source-nowhere":  func(name string) option { return withAnnotation(mirror.SourceAnnotation, "/"+name) },
-		"source-is-copy":  func(name string) option { return withAnnotation(mirror.SourceAnnotation, a+"/"+name) },
-		"no-instance":     func(string) option { return withoutAnnotation(mirror.InstanceAnnotation) },
-		"other-instance":  func(string) option { return withAnnotation(mirror.InstanceAnnotation, "default") },
+		"no-copy":         func(string) option { return withoutAnnotation(plan.CopyAnnotation) },
+		"copy-of-another": func(name string) option { return withAnnotation(plan.CopyAnnotation, b+"/"+name) },
+		"copy-renamed":    func(name string) option { return withAnnotation(plan.CopyAnnotation, a+"/"+name+"x") },
+		"copy-empty":      func(string) option { return withAnnotation(plan.CopyAnnotation, "") },
+		"no-source":       func(string) option { return withoutAnnotation(plan.SourceAnnotation) },
+		"source-renamed":  func(name string) option { return withAnnotation(plan.SourceAnnotation, w.home+"/"+name+"x") },
+		"source-nonsense": func(name string) option { return withAnnotation(plan.SourceAnnotation, name) },
+		"source-nowhere":  func(name string) option { return withAnnotation(plan.SourceAnnotation, "/"+name) },
+		"source-is-copy":  func(name string) option { return withAnnotation(plan.SourceAnnotation, a+"/"+name) },
+		"no-instance":     func(string) option { return withoutAnnotation(plan.InstanceAnnotation) },
+		"other-instance":  func(string) option { return withAnnotation(plan.InstanceAnnotation, "default") },
 	}
 	var forged, sources []*corev1.ConfigMap
 	forge := func(name string, options ...option) {
@@ -405,7 +405,7 @@ func TestC08LabelStripped(t *testing.T) {
 	copies := w.copies("settings", a, e)
 	w.edit(a, "settings", withoutLabel(w.label))
 	w.waitInLine(source, a)
-	w.edit(e, "settings", withoutLabel("app.kubernetes.io/managed-by"), withoutAnnotation(mirror.ChecksumAnnotation))
+	w.edit(e, "settings", withoutLabel("app.kubernetes.io/managed-by"), withoutAnnotation(plan.ChecksumAnnotation))
 	w.waitInLine(source, e)
 	w.sameObjects(copies)
 
@@ -413,7 +413,7 @@ func TestC08LabelStripped(t *testing.T) {
 	released := []*corev1.ConfigMap{
 		w.edit(b, "settings", noAnnotations),
 		w.edit(c, "settings", noAnnotations, withoutLabel(w.label)),
-		w.edit(d, "settings", withoutAnnotation(mirror.CopyAnnotation)),
+		w.edit(d, "settings", withoutAnnotation(plan.CopyAnnotation)),
 	}
 	w.eventually("all three are reported", w.noted("settings", "Foreign", b, c, d))
 	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
@@ -453,7 +453,7 @@ func TestC09Names(t *testing.T) {
 		teamster + "s":        {},
 		" " + teamA + " ,tea": {teamA},
 	} {
-		source = w.edit(w.home, longest, withAnnotation(mirror.PrefixAnnotation, prefix))
+		source = w.edit(w.home, longest, withAnnotation(plan.PrefixAnnotation, prefix))
 		w.waitInLine(source, want...)
 		for _, namespace := range []string{tea, team, teamster, teamA} {
 			if !slices.Contains(want, namespace) {
@@ -461,7 +461,7 @@ func TestC09Names(t *testing.T) {
 			}
 		}
 	}
-	w.edit(w.home, longest, withoutAnnotation(mirror.PrefixAnnotation))
+	w.edit(w.home, longest, withoutAnnotation(plan.PrefixAnnotation))
 	w.waitInLine(source, team, teamster, teamA)
 	w.delete(w.home, longest)
 	w.waitGone(longest, team, teamster, teamA)
@@ -491,7 +491,7 @@ func TestC10TwoInstances(t *testing.T) {
 	}
 	w.allUntouched(theirs)
 	other.stop(two)
-	theirs = append(theirs[:1], w.edit(twoB, "settings", withAnnotation(mirror.AdoptAnnotation, "true"))) // not for others
+	theirs = append(theirs[:1], w.edit(twoB, "settings", withAnnotation(plan.AdoptAnnotation, "true"))) // not for others
 	w.settle(oneA, twoA, twoB)
 	w.allUntouched(theirs)
 	w.stop(one)

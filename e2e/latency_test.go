@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const propagation, fill = "mirror_propagation_seconds", "mirror_namespace_fill_seconds"
@@ -104,7 +104,7 @@ func TestLatencies(t *testing.T) {
 	// concern it, and there is no latency where there is nothing to write.
 	hold := w.holdCreates(last)
 	changes.send()
-	one := w.createSource(w.home, "one", withAnnotation(mirror.PrefixAnnotation, last))
+	one := w.createSource(w.home, "one", withAnnotation(plan.PrefixAnnotation, last))
 	w.await("the copy is on its way", func() bool { return hold.Held() == 1 })
 	since := time.Now()
 	targets := w.createNamespaces("early-", many*3/4, &span{})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // secret is what must not be in a log. It is short, and repeated, so that a part of it shows in dumps that are cut into lines of
@@ -62,7 +63,7 @@ func TestLogsHoldNoData(t *testing.T) {
 
 			hook.allow()
 			raiseQuota()
-			w.edit(taken, "settings", withAnnotation(mirror.AdoptAnnotation, "true"), withLabel(w.label, mirror.CopyValue))
+			w.edit(taken, "settings", withAnnotation(plan.AdoptAnnotation, "true"), withLabel(w.label, plan.CopyValue))
 			w.edit(good, "settings", withSecrets(2))
 			source = w.edit(w.home, "settings", withSecrets(3))
 			w.waitInLine(source, good, full, judged, taken)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Namespaces that come, go, refuse and decline: cases C28 to C32.
@@ -349,15 +349,15 @@ func TestC31Selector(t *testing.T) {
 	w.labelNamespace(a, "tier", "front")
 	w.labelNamespace(b, "tier", "back")
 	w.start()
-	source := w.createSource(w.home, "settings", withAnnotation(mirror.SelectorAnnotation, "tier=front"))
+	source := w.createSource(w.home, "settings", withAnnotation(plan.SelectorAnnotation, "tier=front"))
 	w.waitInLine(source, a)
 	w.settle(a, b, c)
 	w.absent("settings", b, c)
 	narrowed := func(selector, prefixes string, want ...string) {
 		t.Helper()
-		options := []option{withAnnotation(mirror.SelectorAnnotation, selector), withAnnotation(mirror.PrefixAnnotation, prefixes)}
+		options := []option{withAnnotation(plan.SelectorAnnotation, selector), withAnnotation(plan.PrefixAnnotation, prefixes)}
 		if prefixes == "" {
-			options[1] = withoutAnnotation(mirror.PrefixAnnotation)
+			options[1] = withoutAnnotation(plan.PrefixAnnotation)
 		}
 		w.edit(w.home, "settings", options...)
 		w.waitInLine(source, want...)
@@ -390,17 +390,17 @@ func TestC31Selector(t *testing.T) {
 func TestC31Malformed(t *testing.T) {
 	t.Parallel()
 	for what, bad := range map[string]option{
-		"selector":           withAnnotation(mirror.SelectorAnnotation, "tier in (front"),
-		"empty prefix":       withAnnotation(mirror.PrefixAnnotation, ""),
-		"trailing comma":     withAnnotation(mirror.PrefixAnnotation, "w,"),
-		"prefix no one has":  withAnnotation(mirror.PrefixAnnotation, "Team_"),
-		"selector and value": withAnnotation(mirror.SelectorAnnotation, "tier=front back"),
+		"selector":           withAnnotation(plan.SelectorAnnotation, "tier in (front"),
+		"empty prefix":       withAnnotation(plan.PrefixAnnotation, ""),
+		"trailing comma":     withAnnotation(plan.PrefixAnnotation, "w,"),
+		"prefix no one has":  withAnnotation(plan.PrefixAnnotation, "Team_"),
+		"selector and value": withAnnotation(plan.SelectorAnnotation, "tier=front back"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "a", "b", "c")
 			a, b, c := w.ns("a"), w.ns("b"), w.ns("c")
-			mend := []option{withoutAnnotation(mirror.SelectorAnnotation), withoutAnnotation(mirror.PrefixAnnotation)}
+			mend := []option{withoutAnnotation(plan.SelectorAnnotation), withoutAnnotation(plan.PrefixAnnotation)}
 			p := w.start("--resync-period=200ms")
 			source := w.createSource(w.home, "settings")
 			w.waitInLine(source, a, b, c)

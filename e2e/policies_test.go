@@ -26,6 +26,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // The shipped policies: which requests they let pass and which they refuse. That what the controller needs is let pass is
@@ -275,7 +276,7 @@ func newPoliced(t *testing.T) *policed {
 		}
 	})
 	w := &policed{newWorldAt(t, s), map[string]kubernetes.Interface{}}
-	w.label, w.instance = mirror.DefaultLabel, "default"
+	w.label, w.instance = plan.DefaultLabel, "default"
 	for _, namespace := range []string{platform, platformToo, teamA, teamB, formerly, theTeam} {
 		w.createNamespace(namespace, nil)
 	}
@@ -448,18 +449,18 @@ func (w *policed) copyNamed(name string) shape {
 // copyOf is a copy by all marks but for its source, which is in the namespace under its own name and more.
 func (w *policed) copyOf(source, more string) shape {
 	return func(namespace, name string) []option {
-		return append(w.copied(namespace, name), withAnnotation(mirror.SourceAnnotation, source+"/"+name+more))
+		return append(w.copied(namespace, name), withAnnotation(plan.SourceAnnotation, source+"/"+name+more))
 	}
 }
 
 var (
 	plain    = with()
-	source   = with(withLabel(mirror.DefaultLabel, mirror.SourceValue))
+	source   = with(withLabel(plan.DefaultLabel, plan.SourceValue))
 	other    = withData(map[string]string{"key": "other"})
-	noLabel  = withoutLabel(mirror.DefaultLabel)
-	asSource = withLabel(mirror.DefaultLabel, mirror.SourceValue)
-	asCopy   = withLabel(mirror.DefaultLabel, mirror.CopyValue)
-	handOver = withAnnotation(mirror.AdoptAnnotation, mirror.AdoptValue)
+	noLabel  = withoutLabel(plan.DefaultLabel)
+	asSource = withLabel(plan.DefaultLabel, plan.SourceValue)
+	asCopy   = withLabel(plan.DefaultLabel, plan.CopyValue)
+	handOver = withAnnotation(plan.AdoptAnnotation, plan.AdoptValue)
 	noMarks  = func(cm *corev1.ConfigMap) { cm.Annotations = nil }
 	held     = func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} }
 	free     = func(cm *corev1.ConfigMap) { cm.Finalizers = nil }
@@ -467,7 +468,7 @@ var (
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	}
 	noOwner       = func(cm *corev1.ConfigMap) { cm.OwnerReferences = nil }
-	otherInstance = withAnnotation(mirror.InstanceAnnotation, "another")
+	otherInstance = withAnnotation(plan.InstanceAnnotation, "another")
 )
 
 // What the policies say.
@@ -516,7 +517,7 @@ func (w *policed) confinedRows() []row {
 		{"label alone created", controller, teamA, nil, create(with(asCopy)), wouldNotBe},
 		{"copy created of another instance", controller, teamA, nil, create(copied.but(otherInstance)), wouldNotBe},
 		{"copy created that names another place", controller, teamA, nil, create(restored), wouldNotBe},
-		{"copy created without a source", controller, teamA, nil, create(copied.but(withoutAnnotation(mirror.SourceAnnotation))), wouldNotBe},
+		{"copy created without a source", controller, teamA, nil, create(copied.but(withoutAnnotation(plan.SourceAnnotation))), wouldNotBe},
 		{"copy created of a source of another name", controller, teamA, nil, create(w.copyOf(platform, "-too")), wouldNotBe},
 		{"copy created of a source nowhere", controller, teamA, nil, create(w.copyOf("", "")), wouldNotBe},
 		{"copy created of itself", controller, teamA, nil, create(w.copyOf(teamA, "")), wouldNotBe},
@@ -535,14 +536,14 @@ func (w *policed) confinedRows() []row {
 		{"label forged on a foreign object", controller, teamA, with(asCopy), change(copied), notCopy},
 		{"foreign object changed", controller, teamA, plain, changeBy(other), notCopy},
 		{"foreign object adopted without leave", controller, teamA, plain, change(copied), notCopy},
-		{"foreign object adopted", controller, teamA, with(handOver), change(copied.but(withoutAnnotation(mirror.AdoptAnnotation))), ""},
+		{"foreign object adopted", controller, teamA, with(handOver), change(copied.but(withoutAnnotation(plan.AdoptAnnotation))), ""},
 		{"foreign object adopted with the label", controller, teamA, with(handOver, asCopy), change(copied), ""},
 		{"foreign object changed and not adopted", controller, teamA, with(handOver), changeBy(other), wouldNotBe},
 		{"copy with a broken source adopted", controller, teamA,
-			copied.but(handOver, withAnnotation(mirror.SourceAnnotation, "nonsense")), change(copied), ""},
+			copied.but(handOver, withAnnotation(plan.SourceAnnotation, "nonsense")), change(copied), ""},
 		{"restored backup changed", controller, teamA, restored, change(copied), notCopy},
 		{"copy of another source labelled as one adopted", controller, teamA,
-			copied.but(withAnnotation(mirror.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
+			copied.but(withAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
 		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
 		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
 		{"source changed", controller, teamA, source, changeBy(other), notCopy},
@@ -600,7 +601,7 @@ func (w *policed) publisherRows() []row {
 		{"tenant changes the data of a source", tenant, platform, source, changeBy(other), needsVerb},
 		{"tenant patches the data of a source", tenant, platform, source, patch(types.MergePatchType, `{"data":{"key":"other"}}`), needsVerb},
 		{"tenant applies the data of a source", tenant, platform, source, apply("team", "red"), needsVerb},
-		{"tenant narrows a source", tenant, platform, source, changeBy(withAnnotation(mirror.PrefixAnnotation, "team-b")), needsVerb},
+		{"tenant narrows a source", tenant, platform, source, changeBy(withAnnotation(plan.PrefixAnnotation, "team-b")), needsVerb},
 		{"tenant has the garbage collector delete a source", tenant, platform, source, changeBy(owned), needsVerb},
 		{"tenant passes a source off as a copy", tenant, platform, source, change(copied.but(asSource)), needsVerb},
 		{"publisher changes the data of a source", publisher, platform, source, changeBy(other), ""},
@@ -608,7 +609,7 @@ func (w *policed) publisherRows() []row {
 
 		// Withdraw.
 		{"tenant unpublishes", tenant, platform, source, changeBy(noLabel), needsVerb},
-		{"tenant sets the label of a source to another value", tenant, platform, source, changeBy(withLabel(mirror.DefaultLabel, "off")), needsVerb},
+		{"tenant sets the label of a source to another value", tenant, platform, source, changeBy(withLabel(plan.DefaultLabel, "off")), needsVerb},
 		{"tenant deletes a source", tenant, platform, source, remove, needsVerb},
 		{"tenant deletes a collection with a source", tenant, platform, source, removeSelected, needsVerb},
 		{"holder of another namespace deletes a source", elsewhere, platform, source, remove, needsVerb},
@@ -629,7 +630,7 @@ func (w *policed) publisherRows() []row {
 		{"tenant creates a plain object", tenant, platform, nil, create(plain), ""},
 		{"tenant changes a plain object", tenant, platform, plain, changeBy(other), ""},
 		{"tenant deletes a plain object", tenant, platform, plain, remove, ""},
-		{"tenant sets the label to another value", tenant, platform, plain, changeBy(withLabel(mirror.DefaultLabel, "off")), ""},
+		{"tenant sets the label to another value", tenant, platform, plain, changeBy(withLabel(plan.DefaultLabel, "off")), ""},
 		{"tenant labels a copy as a source", tenant, teamA, copied, changeBy(asSource), ""},
 		{"tenant puts the label of a copy back", tenant, teamA, copied.but(asSource), changeBy(asCopy), ""},
 		{"tenant deletes a copy labelled as a source", tenant, teamA, copied.but(asSource), remove, ""},
@@ -702,7 +703,7 @@ func (w *policed) protectedRows() []row {
 func (w *policed) testNamespaceDeletion(t *testing.T) {
 	const going = "team-going"
 	w.createNamespace(going, nil)
-	source := []option{withLabel(w.label, mirror.SourceValue)}
+	source := []option{withLabel(w.label, plan.SourceValue)}
 	for _, name := range []string{"mine", "stays"} {
 		w.create(going, "copy-"+name, w.copied(going, "copy-"+name)...)
 		w.create(going, "source-"+name, source...)

@@ -11,6 +11,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // shippedLease is held by the test whose controller has the lease of the Deployment: there is one.
@@ -74,7 +75,7 @@ func (w *world) doEverything() {
 	w.waitEvent(w.home, "settings", mirror.ReasonForeign)
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
 	w.waitInLine(src, w.ns("a"))
-	w.labelNamespace(w.ns("a"), w.label, mirror.OptOutValue)
+	w.labelNamespace(w.ns("a"), w.label, plan.OptOutValue)
 	w.waitGone("settings", w.ns("a"))
 	w.labelNamespace(w.ns("a"), w.label, "")
 	w.waitInLine(src, w.ns("a"))
@@ -150,7 +151,7 @@ func TestShippedArguments(t *testing.T) {
 			prefix = p
 		}
 	}
-	w.label, w.instance = mirror.DefaultLabel, "default"
+	w.label, w.instance = plan.DefaultLabel, "default"
 	target := prefix + w.instance + "-shipped"
 	takeShippedLease(t)
 	w.Cleanup(func() { w.expectConfined(shared.installed.User) })

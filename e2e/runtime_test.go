@@ -15,6 +15,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // many returns the full names of n target namespaces.
@@ -203,7 +204,7 @@ func TestC41Standby(t *testing.T) {
 	w.stand(first, first.kubeconfig, shortLeaseArgs...)
 	src := w.createSource(w.home, "settings")
 	w.waitInLine(src, a, b)
-	w.labelNamespace(a, w.label, mirror.OptOutValue)
+	w.labelNamespace(a, w.label, plan.OptOutValue)
 	w.waitGone("settings", a)
 
 	between := newProxiedAs(t, w, second.kubeconfig)

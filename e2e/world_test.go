@@ -20,6 +20,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // patience is how long a test waits for what takes milliseconds as a rule, and a minute where a target is tried again
@@ -228,7 +229,7 @@ func (w *world) create(namespace, name string, options ...option) *corev1.Config
 // createSource creates a ConfigMap with the label of a source.
 func (w *world) createSource(namespace, name string, options ...option) *corev1.ConfigMap {
 	w.Helper()
-	return w.create(namespace, name, append([]option{withLabel(w.label, mirror.SourceValue)}, options...)...)
+	return w.create(namespace, name, append([]option{withLabel(w.label, plan.SourceValue)}, options...)...)
 }
 
 // edit changes a ConfigMap as a user would, with a retry when somebody else was first.

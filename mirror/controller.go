@@ -10,114 +10,119 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// queueLabel is the name label of the queue's metrics.
-const queueLabel = "mirror"
-
-// Controller keeps the copies of all sources in line. Construct it with [New]; it does nothing before
-// [Controller.Run].
+// Controller keeps the copies of all sources in sync. [New] makes one, and [Controller.Run] starts it.
 type Controller struct {
-	opts     *Options
-	rules    *rules
-	recorder events.EventRecorder
-	writer   *writer
-	looks    *looks
+	opts    *Options
+	caches  *caches
+	status  *status
+	metrics *controllerMetrics
 
-	factories  []informers.SharedInformerFactory
-	configMaps coreinformers.ConfigMapIndexInformer
-	namespaces coreinformers.NamespaceIndexInformer
-	handlers   []cache.ResourceEventHandlerRegistration
+	sources workqueue.TypedDelayingInterface[string]
+	copies  copyQueue
 
-	queue   workqueue.TypedInterface[string]
-	backlog *backlog
-	retries *retries
-	fights  *fights
-	ledger  *ledger
+	handlers   *handlers
+	registered []cache.ResourceEventHandlerRegistration
+	fanout     *fanout
+	reconciler *reconciler
+	pruner     *pruner
 
-	measures  *measures
-	latencies *latencies
-
-	slots  chan struct{}  // one for each write in flight
-	slow   chan struct{}  // one for each of them at a target that refuses, which may take its time to do so
-	writes sync.WaitGroup // the writes in flight
-
-	// active is set while the controller decides and writes. Before that the handlers have nothing to do:
-	// taking over starts a round for every name.
-	active   atomic.Bool
-	synced   atomic.Bool
-	prunable map[types.UID]bool // copies outside the flags that were judged when the process took over
-	blocked  atomic.Bool        // they were too many
-
-	unreachable rate.Sometimes // limits how often it is said that the API server does not answer
-	undeleted   rate.Sometimes // limits how often it is said that copies cannot be deleted
-
-	reporting sync.Mutex // held while it is said what is new
-
-	parsedMu sync.Mutex
-	parsed   map[cache.ObjectName]*source
+	synced  atomic.Bool
+	blocked atomic.Bool // by the prune limit
 }
 
-// New returns a controller that mirrors by the options, which must be valid, with the rights of client. The
-// client must not throttle below the writes it should make. Events on sources go to recorder, in the order in which things
-// came to be so; it must not block.
+// New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
+// throttle below the writes it should make. Events on sources go to recorder, which must not block.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Options) (*Controller, error) {
-	r, m := newRules(opts), newMeasures()
+	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
+	caches, err := newCaches(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
+	if err != nil {
+		return nil, fmt.Errorf("set up informers: %w", err)
+	}
+	sources := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-sources"})
+	copies, status := newCopyQueue(), newStatus()
+	confirmer := newConfirmer(client, rules, func(k key) { copies.Add(k) })
 	c := &Controller{
-		opts:     opts,
-		rules:    r,
-		recorder: recorder,
-		writer:   newWriter(client, r, m),
-		looks:    newLooks(client, requestTimeout),
-		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: queueLabel}),
-		backlog:  newBacklog(),
-		retries:  newRetries(),
-		fights:   newFights(),
-		ledger:   newLedger(r.label),
-		slots:    make(chan struct{}, opts.ConcurrentWrites),
-		slow:     make(chan struct{}, max(1, opts.ConcurrentWrites/4)),
-		parsed:   map[cache.ObjectName]*source{},
-
-		measures:  m,
-		latencies: newLatencies(),
-
-		unreachable: rate.Sometimes{Interval: time.Minute},
-		undeleted:   rate.Sometimes{Interval: time.Minute},
+		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
+		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies},
+		fanout: &fanout{rules: rules, caches: caches, status: status, sources: sources, copies: copies,
+			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m}},
+		reconciler: &reconciler{
+			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: newLanes(opts.ConcurrentWrites),
+			writer:  &writer{client: client, rules: rules, metrics: m},
+			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
+		},
+		pruner: &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
 	}
-	if err := c.watchConfigMaps(client); err != nil {
-		return nil, fmt.Errorf("watch ConfigMaps: %w", err)
-	}
-	if err := c.watchNamespaces(client); err != nil {
-		return nil, fmt.Errorf("watch namespaces: %w", err)
+	if c.registered, err = c.handlers.register(); err != nil {
+		return nil, fmt.Errorf("add event handlers: %w", err)
 	}
 	return c, nil
 }
 
-// Leadership says when a controller may write. Of several that share their work, one at a time leads.
+// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has some of these names
+// already. Gauges of sources and copies are zero before the controller leads.
+func (c *Controller) RegisterMetrics(registry Registry) {
+	c.metrics.register(registry, c.opts.ConcurrentWrites)
+	gauge(registry, "mirror_sources", "ConfigMaps that ask to be mirrored and that the flags allow.", nil,
+		func() int { return c.countSources(func(*plan.Source) bool { return true }) })
+	gauge(registry, "mirror_invalid_sources", "Sources for which nothing is done until their annotations are fixed.", nil,
+		func() int { return c.countSources(func(s *plan.Source) bool { return s.Frozen != nil }) })
+	gauge(registry, "mirror_fights", "Copies that another client keeps changing, and that are restored ever more slowly.", nil,
+		func() int { return c.status.total(plan.StateFight) })
+	gauge(registry, "mirror_prune_blocked", "Copies out of scope of the flags that are not deleted because they are too many, see --prune-limit.", nil,
+		func() int {
+			if !c.blocked.Load() {
+				return 0
+			}
+			return c.status.total(plan.StateOutOfScope)
+		})
+	for _, s := range copyStates {
+		gauge(registry, "mirror_copies", "Copies by state.", map[string]string{"state": s.label},
+			func() int { return c.status.total(s.states...) })
+	}
+}
+
+// countSources counts the sources with a property; none before the controller leads.
+func (c *Controller) countSources(has func(*plan.Source) bool) (n int) {
+	if !c.handlers.active.Load() {
+		return 0
+	}
+	for _, name := range c.caches.sourceNames() {
+		for _, s := range c.caches.view(name).Sources {
+			if has(s) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Leadership says when a controller may write. Of several that share an instance, one at a time leads.
 type Leadership struct {
 	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
 	// leadership, and ends the writes in flight at once.
 	Begun <-chan context.Context
 	// Valid is asked right before each write is handed to the client, which may hold it for its throttle and send it again
-	// when the API server asks for that. None is handed over while it does not hold.
+	// when the API server asks for that. No write is handed over while it returns false.
 	Valid func() bool
-	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another need not wait
-	// until Run has returned. After a loss it is not called.
+	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another process need not
+	// wait until Run has returned. It is not called after a loss.
 	Resign func()
 }
 
-// Alone is the leadership of a controller that shares its work with no other: it begins at once and is not lost,
-// also not by the end of ctx, which is how such a controller is stopped.
+// Alone is the leadership of a controller that shares its instance with no other: it begins at once and is never lost. The
+// end of ctx stops such a controller, and is no loss.
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
@@ -127,30 +132,30 @@ func Alone(ctx context.Context) Leadership {
 // ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run watches, and mirrors as long as it leads, until ctx ends. Then it begins no more writes, waits for those in
-// flight, and returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight,
-// which are cancelled, have ended. Run can be called once.
+// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight, and
+// returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight, which are
+// cancelled, have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
-	defer c.retries.queue.ShutDown()
-	defer c.queue.ShutDown()
+	defer c.copies.ShutDown()
+	defer c.sources.ShutDown()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		stopWatching()
 		c.waitForInformers()
 	}()
-	for _, f := range c.factories {
+	for _, f := range c.caches.factories {
 		f.StartWithContext(watchCtx)
 	}
 	var checkers []cache.DoneChecker
-	for _, h := range c.handlers {
+	for _, h := range c.registered {
 		checkers = append(checkers, h.HasSyncedChecker())
 	}
 	if !cache.WaitFor(ctx, "", checkers...) {
 		return nil
 	}
 	c.synced.Store(true)
-	c.writer.valid = leadership.Valid
+	c.reconciler.writer.valid = leadership.Valid
 	select {
 	case <-ctx.Done():
 		return nil
@@ -163,15 +168,15 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	}
 }
 
-// informerPatience bounds the wait for informers to end. In the backoff after a 429, client-go does not listen
-// for the end of its context for up to 30 seconds, and there is nothing to lose by not waiting for that.
+// informerPatience bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
+// context for up to 30 seconds, and nothing is lost by not waiting for that.
 const informerPatience = time.Second
 
 func (c *Controller) waitForInformers() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for _, f := range c.factories {
+		for _, f := range c.caches.factories {
 			f.Shutdown()
 		}
 	}()
@@ -181,10 +186,10 @@ func (c *Controller) waitForInformers() {
 	}
 }
 
-// Synced reports whether the caches have taken in all that was there when the controller started.
+// Synced reports whether the caches hold everything that was there when the controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// lead decides and writes until ctx or term ends and the last write in flight with it.
+// lead decides and writes until ctx or term ends and the last write in flight has ended.
 func (c *Controller) lead(ctx, term context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -194,16 +199,18 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	c.takeOver(ctx)
 	var workers sync.WaitGroup
 	for range c.opts.ConcurrentSources {
-		workers.Go(func() { c.work(ctx, term) })
+		workers.Go(func() { c.fanout.work(ctx) })
 	}
-	workers.Go(c.wakeRetries)
-	workers.Go(func() { c.tick(ctx) })
+	for range c.reconciler.lanes.workers() {
+		workers.Go(func() { c.reconciler.work(ctx, term) })
+	}
+	workers.Go(func() { c.resync(ctx) })
 	<-ctx.Done()
-	c.active.Store(false)
-	c.queue.ShutDown()
-	c.retries.queue.ShutDown()
+	c.handlers.active.Store(false)
+	c.sources.ShutDown()
+	c.copies.ShutDown()
 	workers.Wait()
-	c.writes.Wait()
+	c.reconciler.confirmer.running.Wait()
 	if term.Err() != nil {
 		return ErrLeadershipLost
 	}
@@ -211,106 +218,38 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	return nil
 }
 
-// takeOver judges the copies outside the flags and starts a round for every name.
+// takeOver applies the prune limit and plans everything.
 func (c *Controller) takeOver(ctx context.Context) {
-	c.judgeStrangers(ctx)
-	c.active.Store(true)
-	for _, obj := range c.configMaps.GetIndexer().List() {
-		if cm := obj.(*corev1.ConfigMap); c.rules.isSource(cm) {
-			c.latencies.sourceChanged(cache.MetaObjectToName(cm)) // perhaps it has, while nobody led
+	c.blocked.Store(c.pruner.judge(ctx))
+	c.handlers.active.Store(true)
+	for _, obj := range c.caches.configMaps.GetIndexer().List() {
+		if cm := obj.(*corev1.ConfigMap); c.caches.rules.IsSource(cm) {
+			c.status.sourceChanged(plan.KeyOf(cm)) // perhaps while no process led
 		}
 	}
-	c.lookAtAll()
+	c.planAll()
 }
 
-// lookAtAll starts a round for every name of a source or a copy.
-func (c *Controller) lookAtAll() {
-	for _, name := range c.configMaps.GetIndexer().ListIndexFuncValues(byName) {
-		c.markAll(name)
+// planAll starts a fan-out for every name of a source or a copy.
+func (c *Controller) planAll() {
+	for _, name := range c.caches.names() {
+		c.sources.Add(name)
 	}
 }
 
-// sweepPeriod is the time between two sweeps of what is no longer needed.
-const sweepPeriod = 30 * time.Second
-
-// tick starts the periodic rounds and throws away what is no longer needed.
-func (c *Controller) tick(ctx context.Context) {
-	sweep := time.NewTicker(sweepPeriod)
-	defer sweep.Stop()
-	var resync <-chan time.Time
-	if c.opts.ResyncPeriod > 0 {
-		ticker := time.NewTicker(c.opts.ResyncPeriod)
-		defer ticker.Stop()
-		resync = ticker.C
+// resync plans everything every ResyncPeriod.
+func (c *Controller) resync(ctx context.Context) {
+	if c.opts.ResyncPeriod == 0 {
+		return
 	}
+	ticker := time.NewTicker(c.opts.ResyncPeriod)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sweep.C:
-			c.looks.sweep()
-			c.sweepParsed()
-			for _, target := range c.writer.sweep(c.cacheVersion()) {
-				if c.cachedConfigMap(target) == nil {
-					// It may have gone before a relist, which then tells of nothing, or have lost its label.
-					c.mark(target.Name, target.Namespace, mark{vanished: true, deleted: true})
-				}
-			}
-			c.fights.sweep()
-		case <-resync:
-			c.lookAtAll()
+		case <-ticker.C:
+			c.planAll()
 		}
 	}
-}
-
-func (c *Controller) work(ctx, term context.Context) {
-	for c.workOnNext(ctx, term) {
-	}
-}
-
-func (c *Controller) workOnNext(ctx, term context.Context) bool {
-	name, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(name)
-	if ctx.Err() == nil {
-		done := c.measures.working()
-		done(c.reconcile(ctx, term, name))
-	}
-	return true
-}
-
-// wakeRetries makes targets due again whose time has come.
-func (c *Controller) wakeRetries() {
-	for {
-		target, m, more := c.retries.next()
-		if !more {
-			return
-		}
-		c.mark(target.Name, target.Namespace, m)
-	}
-}
-
-// acquire waits for a slot for the writes at a target, and returns what gives it back: nil if ctx ends before,
-// or if the slots that targets which refuse, or hang, may have are all taken (crowded), so that one bad target, or many,
-// never hold up the others.
-func (c *Controller) acquire(ctx context.Context, at cache.ObjectName) (release func(), crowded bool) {
-	release = func() { <-c.slots }
-	if c.retries.holdsUp(at) {
-		select {
-		case c.slow <- struct{}{}:
-			release = func() { <-c.slots; <-c.slow }
-		default:
-			return nil, ctx.Err() == nil
-		}
-	}
-	if ctx.Err() == nil {
-		select {
-		case c.slots <- struct{}{}:
-			return release, false
-		case <-ctx.Done():
-		}
-	}
-	return nil, false // and what was taken does not matter any more
 }

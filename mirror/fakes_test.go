@@ -11,15 +11,18 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // call is a request that has a hook. A namespace has its own name for namespace.
@@ -94,7 +97,7 @@ func (s *apiServer) shown(e watch.Event) (out watch.Event, shows bool) {
 	defer s.mu.Unlock()
 	key := cache.MetaObjectToName(cm)
 	before := s.labelled[key]
-	if label := cm.Labels[DefaultLabel]; e.Type != watch.Deleted && (label == SourceValue || label == CopyValue) {
+	if label := cm.Labels[plan.DefaultLabel]; e.Type != watch.Deleted && (label == plan.SourceValue || label == plan.CopyValue) {
 		s.labelled[key] = cm
 		return e, reaches
 	}
@@ -240,63 +243,6 @@ func (w *brittleWatch) send(e watch.Event) {
 	}
 }
 
-// reading is one of the cache of ConfigMaps.
-type reading string
-
-const (
-	readSources reading = "the sources of a name" // a look at them reads twice
-	readTargets reading = "the copies of a name"
-	readNames   reading = "the names of sources"
-)
-
-// interposed is the cache of ConfigMaps, in which something happens once, behind such a reading.
-type interposed struct {
-	coreinformers.ConfigMapIndexInformer
-	behind reading
-	left   atomic.Int32 // readings until then
-	happen func()
-}
-
-// interpose makes something happen behind such a reading of the controller's cache: the n-th since it was armed. A look at
-// the sources reads twice, the second time with the ledger locked: what happens behind that must not look, nor report.
-func interpose(c *Controller, r reading) (arm func(n int32, happen func())) {
-	i := &interposed{ConfigMapIndexInformer: c.configMaps, behind: r}
-	c.configMaps = i
-	return func(n int32, happen func()) {
-		i.happen = happen
-		i.left.Store(n)
-	}
-}
-
-func (i *interposed) GetTypedIndexer() cache.TypedIndexer[*corev1.ConfigMap] {
-	return interposedIndexer{i.ConfigMapIndexInformer.GetTypedIndexer(), i}
-}
-
-func (i *interposed) read(r reading) {
-	if r == i.behind && i.left.Add(-1) == 0 {
-		i.happen()
-	}
-}
-
-type interposedIndexer struct {
-	cache.TypedIndexer[*corev1.ConfigMap]
-	interposed *interposed
-}
-
-func (i interposedIndexer) ByTypedIndex(index, value string) ([]*corev1.ConfigMap, error) {
-	found, err := i.TypedIndexer.ByTypedIndex(index, value)
-	i.interposed.read(map[string]reading{bySource: readSources, byName: readTargets}[index])
-	return found, err
-}
-
-func (i interposedIndexer) ListIndexFuncValues(index string) []string {
-	names := i.TypedIndexer.ListIndexFuncValues(index)
-	if index == bySource {
-		i.interposed.read(readNames)
-	}
-	return names
-}
-
 // diary keeps the reasons and the notes of events.
 type diary struct {
 	mu             sync.Mutex
@@ -349,7 +295,7 @@ func alone(t *testing.T, server func() *apiServer, edit func(*Options), f func(*
 // runs starts a controller that has no rival. end stops it.
 func runs(t *testing.T, c *Controller) (end func()) {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, Alone(ctx)) }()
 	synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // strict has the server count resourceVersions and UIDs, and check both as a real one does.
@@ -83,20 +87,20 @@ func (h *history) act() {
 		name string
 		do   func()
 	}{
-		{"write the source", func() { h.write("platform", sourceCM("platform", "settings", h.content())) }},
-		{"write the source", func() { h.write("platform", sourceCM("platform", "settings", h.content())) }},
-		{"unlabel the source", func() { h.write("platform", configMap("platform", "settings", h.content())) }},
+		{"write the source", func() { h.write("platform", plantest.Source("platform", "settings", h.content())) }},
+		{"write the source", func() { h.write("platform", plantest.Source("platform", "settings", h.content())) }},
+		{"unlabel the source", func() { h.write("platform", plantest.ConfigMap("platform", "settings", h.content())) }},
 		{"delete the source", func() { h.remove("platform") }},
-		{"edit in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { cm.Data = texts{"key": "spoilt"} }) }},
-		{"strip in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { delete(cm.Labels, DefaultLabel) }) }},
-		{"strip in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { delete(cm.Labels, DefaultLabel) }) }},
+		{"edit in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"key": "spoilt"} }) }},
+		{"strip in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { delete(cm.Labels, plan.DefaultLabel) }) }},
+		{"strip in " + at, func() { h.edit(at, func(cm *corev1.ConfigMap) { delete(cm.Labels, plan.DefaultLabel) }) }},
 		{"delete in " + at, func() { h.remove(at) }},
 		{"recreate " + at, func() {
 			h.remove(at)
 			_ = h.Interface.CoreV1().Namespaces().Delete(ctx, at, metav1.DeleteOptions{})
 			time.Sleep(h.pause(4))
 			h.remove(at) // what was made there meanwhile
-			_, _ = h.Interface.CoreV1().Namespaces().Create(ctx, namespace(at), metav1.CreateOptions{})
+			_, _ = h.Interface.CoreV1().Namespaces().Create(ctx, plantest.Namespace(at), metav1.CreateOptions{})
 		}},
 		{"fail or not", func() {
 			err := []error{nil, apierrors.NewInternalError(errors.New("etcd")), apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("quota"))}[h.IntN(3)]
@@ -117,7 +121,7 @@ func (h *history) act() {
 	time.Sleep(pause)
 }
 
-func (h *history) content() func(*corev1.ConfigMap) { return data("key", strconv.Itoa(h.IntN(3))) }
+func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
 
 // pause returns one of the first of some times between two acts.
 func (h *history) pause(of int) time.Duration {
@@ -162,29 +166,41 @@ func (h *history) end() {
 		h.t.Errorf("got requests in two quiet hours: %v, then %v", before, after)
 	}
 	src, err := h.configMaps("platform").Get(h.t.Context(), "settings", metav1.GetOptions{})
-	wanted := err == nil && src.Labels[DefaultLabel] == SourceValue
+	wanted := err == nil && src.Labels[plan.DefaultLabel] == plan.SourceValue
 	for _, at := range []string{"team-a", "team-b"} {
 		cm, err := h.configMaps(at).Get(h.t.Context(), "settings", metav1.GetOptions{})
 		switch {
-		case !wanted && !apierrors.IsNotFound(err):
-			h.t.Errorf("%s: got %v, %v, want nothing there", at, cm, err)
-		case wanted && (err != nil || cm.Data["key"] != src.Data["key"] || cm.Labels[DefaultLabel] != CopyValue):
+		case !wanted && err == nil && cm.Labels[plan.DefaultLabel] != "": // without the label it counts as released
+			h.t.Errorf("%s: got %v, want nothing there", at, cm)
+		case wanted && (err != nil || cm.Data["key"] != src.Data["key"] || cm.Labels[plan.DefaultLabel] != plan.CopyValue):
 			h.t.Errorf("%s: got %v, %v, want a copy with %v", at, cm, err, src.Data)
 		}
 	}
 	synctest.Wait() // what is read below is no longer written
 	c := h.controller
-	for at, left := range c.retries.targets {
-		h.t.Errorf("got %+v left over of retries at %v", *left, at)
+	for _, n := range c.status.names {
+		for at, r := range n.targets {
+			if r.queued || !r.notBefore.IsZero() || r.waits {
+				h.t.Errorf("got the record %+v left at %s", *r, at)
+			}
+		}
 	}
-	if len(c.writer.written)+len(c.backlog.names) > 0 {
-		h.t.Errorf("got left over: writes %v, backlog %v", c.writer.written, c.backlog.names)
+	if len(c.reconciler.confirmer.subjects)+c.copies.Len()+c.sources.Len() > 0 {
+		h.t.Errorf("got left over: %d live reads, %d keys, %d names", len(c.reconciler.confirmer.subjects), c.copies.Len(), c.sources.Len())
 	}
 }
 
-// TestRandomHistories plays a hundred. The seed of one that fails is in its name.
+// histories is how many histories a test plays: $HISTORIES, or 100.
+func histories() int {
+	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
+		return n
+	}
+	return 100
+}
+
+// TestRandomHistories plays many. The seed of one that fails is in its name.
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(histories()) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			h := &history{Rand: rand.New(rand.NewPCG(seed, 1))}
 			h.failing.Store(new(error(nil)))
@@ -203,7 +219,7 @@ func TestRandomHistories(t *testing.T) {
 
 // server returns one whose creates of copies fail when the history says so.
 func (h *history) server() *apiServer {
-	s := newAPIServer(namespace("platform"), namespace("team-a"), namespace("team-b"))
+	s := newAPIServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), plantest.Namespace("team-b"))
 	s.strict()
 	s.refuse(func(c call) error {
 		if c.verb != "create" {
@@ -212,4 +228,14 @@ func (h *history) server() *apiServer {
 		return *h.failing.Load()
 	})
 	return s
+}
+
+// noted returns a function that fails the test if a call failed.
+func noted[T any](t *testing.T) func(T, error) {
+	return func(_ T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -1,23 +1,30 @@
 package mirror
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Reasons of the events on a source. Dashboards and people look for them: they do not change.
+// Reasons of the events on a source. Dashboards and scripts look for them: they do not change.
 const (
-	ReasonMirrored        = "Mirrored"
-	ReasonForeign         = "Foreign"
-	ReasonSuperseded      = "Superseded"
-	ReasonReservedName    = "ReservedName"
-	ReasonInvalidSelector = "InvalidSelector"
-	ReasonWriteFailed     = "WriteFailed"
-	ReasonFight           = "Fight"
-	ReasonPruneBlocked    = "PruneBlocked"
+	ReasonMirrored          = "Mirrored"
+	ReasonForeign           = "Foreign"
+	ReasonSuperseded        = "Superseded"
+	ReasonReservedName      = "ReservedName"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonWriteFailed       = "WriteFailed"
+	ReasonFight             = "Fight"
+	ReasonOutOfScope        = "OutOfScope"
+	ReasonPruneBlocked      = "PruneBlocked"
 )
 
 // Actions of events: what the controller was doing.
@@ -26,175 +33,261 @@ const (
 	actionPrune  = "Prune"
 )
 
-// statement is one event on a source.
-type statement struct {
-	source *corev1.ConfigMap
-	kind   string // corev1.EventTypeNormal or EventTypeWarning
-	reason string
-	action string
-	note   string
-}
-
-// told is what was already said about a source, so that an event comes only when the outcome changes.
-type told struct {
-	reserved bool
-	frozen   string
-	solved   bool                        // a problem that was told of is over, which was not told of yet
-	checksum string                      // of the content of which it was said, or known, that it is in line
-	problems map[outcome]map[string]bool // targets of which a problem was reported
-}
-
-// problemReasons are the outcomes that an owner has to know of, in the order of telling.
-var problemReasons = []struct {
-	outcome outcome
-	reason  string
-	action  string
-	say     func(a *account, targets []string) string
+// problems are the reasons of Warning events, in the order of reporting. text returns an empty string if a source does not
+// have the problem.
+var problems = []struct {
+	reason, action string
+	text           func(*summary) string
 }{
-	{outcomeForeign, ReasonForeign, actionMirror, sayForeign},
-	{outcomeSuperseded, ReasonSuperseded, actionMirror, saySuperseded},
-	{outcomeFailed, ReasonWriteFailed, actionMirror, sayFailed},
-	{outcomeFight, ReasonFight, actionMirror, sayFight},
-	{outcomeStranger, ReasonForeign, actionPrune, sayStranger},
+	{ReasonReservedName, actionMirror, reservedText},
+	{ReasonInvalidAnnotation, actionMirror, frozenText},
+	{ReasonForeign, actionMirror, foreignText},
+	{ReasonSuperseded, actionMirror, supersededText},
+	{ReasonWriteFailed, actionMirror, failedText},
+	{ReasonFight, actionMirror, fightText},
+	{ReasonOutOfScope, actionPrune, outOfScopeText},
 }
 
-// statements returns what is new about the source of the account and updates what was told.
-func (a *account) statements() []statement {
-	var out []statement
-	say := func(kind, reason, action, note string) {
-		out = append(out, statement{a.source.cm, kind, reason, action, clip(note)})
-	}
-	if reserved := a.source.reserved && !a.source.outside; reserved != a.told.reserved {
-		a.told.reserved = reserved
-		if reserved {
-			say(corev1.EventTypeWarning, ReasonReservedName, actionMirror, sayReserved(a))
+// summary is the status of one source at all its targets.
+type summary struct {
+	source *plan.Source
+	label  string // key of the mirror label
+	counts [plan.States]int
+	wrote  bool                    // a copy was written since the last summary
+	at     map[plan.State][]string // namespaces of the states that are problems, sorted
+	notes  map[string]string       // by namespace: an error, or the source that has the target
+}
+
+// reporter writes the events about sources.
+type reporter struct {
+	recorder events.EventRecorder
+	status   *status
+	label    string
+	metrics  *controllerMetrics
+}
+
+// report reports the sources of a name, unless some of their targets are still in the queue of copies.
+func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
+	for _, s := range r.status.summarize(name, v, r.label) {
+		for _, e := range r.status.news(s) {
+			klog.FromContext(ctx).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
+			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
+		}
+		if took := r.status.propagated(s); took > 0 {
+			r.metrics.propagation.Observe(took.Seconds())
 		}
 	}
-	if frozen := errorText(a.source.frozen); frozen != a.told.frozen {
-		a.told.frozen = frozen
-		if frozen != "" && !a.source.outside {
-			say(corev1.EventTypeWarning, ReasonInvalidSelector, actionMirror, sayFrozen(a))
+}
+
+// summarize returns a summary of each source of the view; none if targets of the name are in the queue of copies, or if there
+// is nothing new. It forgets sources that are gone.
+func (s *status) summarize(name string, v *plan.View, label string) []*summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.names[name]
+	if n == nil || n.queued > 0 || !n.dirty {
+		return nil
+	}
+	n.dirty = false
+	var all []*summary
+	byKey := map[key]*summary{}
+	for _, source := range v.All() {
+		src := n.source(source.Key)
+		sum := &summary{source: source, label: label, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
+		src.wrote = false
+		all, byKey[source.Key] = append(all, sum), sum
+	}
+	for k, src := range n.sources {
+		if byKey[k] == nil && src.counts == [plan.States]int{} {
+			delete(n.sources, k)
 		}
 	}
-	for _, p := range problemReasons {
-		targets, news, gone := a.compareProblems(p.outcome)
-		if news {
-			say(corev1.EventTypeWarning, p.reason, p.action, p.say(a, targets))
+	for namespace, r := range n.targets {
+		if isProblem(r.state) && byKey[r.owner] != nil {
+			byKey[r.owner].add(r.state, namespace, r.note)
 		}
-		a.told.solved = a.told.solved || gone
+		for _, loser := range r.losers {
+			if byKey[loser] != nil {
+				byKey[loser].add(plan.StateSuperseded, namespace, r.owner.String())
+			}
+		}
 	}
-	if a.count[outcomePending] > 0 || a.source.reserved || a.source.frozen != nil {
+	if len(n.sources)+len(n.targets) == 0 {
+		delete(s.names, name)
+	}
+	return all
+}
+
+func (s *summary) add(state plan.State, namespace, note string) {
+	s.at[state] = append(s.at[state], namespace)
+	s.notes[namespace] = note
+}
+
+// reported is what was reported about a source.
+type reported struct {
+	texts    map[string]string // by reason; empty or absent: the source did not have the problem
+	synced   string            // the text of the last Mirrored
+	checksum string            // of the content that was in sync
+	solved   bool              // a problem is over, and no Mirrored has said so yet
+}
+
+// message is one event about a source.
+type message struct{ kind, reason, action, note string }
+
+// news returns what is new in a summary, and takes note that it is reported.
+func (s *status) news(sum *summary) []message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name(sum.source.Key.Name).source(sum.source.Key).reported.news(sum)
+}
+
+func (r *reported) news(sum *summary) (out []message) {
+	if r.texts == nil {
+		r.texts = map[string]string{}
+	}
+	for _, p := range problems {
+		text := p.text(sum)
+		if text == r.texts[p.reason] {
+			continue
+		}
+		r.texts[p.reason] = text
+		if text == "" {
+			r.solved = true
+			continue
+		}
+		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text)})
+	}
+	if sum.counts[plan.StatePending] > 0 || sum.source.Reserved || sum.source.Frozen != nil {
 		return out
 	}
-	// Of a source that was in line when the controller started there is nothing to tell, and neither of every
-	// new namespace that was filled.
-	if a.told.solved && a.count[outcomeSynced] > 0 || a.wrote > 0 && a.told.checksum != a.source.checksum {
-		say(corev1.EventTypeNormal, ReasonMirrored, actionMirror, sayMirrored(a))
+	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
+	if r.solved && sum.counts[plan.StateSynced] > 0 || sum.wrote && r.checksum != sum.source.Checksum {
+		r.synced = mirroredText(sum)
+		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, r.synced})
 	}
-	a.told.checksum, a.told.solved, a.wrote = a.source.checksum, false, 0
+	r.checksum, r.solved = sum.source.Checksum, false
 	return out
 }
 
-// compareProblems returns the targets with a problem, whether one of them is new since it was last told, and
-// whether there were some and are none any more.
-func (a *account) compareProblems(o outcome) (targets []string, news, gone bool) {
-	before := a.told.problems[o]
-	if a.count[o] == 0 && (len(before) == 0 || a.count[outcomePending] == 0) {
-		delete(a.told.problems, o)
-		return nil, false, len(before) > 0
+// propagated returns how long the last change of a source took to reach every target; 0 if it has not yet, or if nothing was
+// to be written.
+func (s *status) propagated(sum *summary) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	src := s.name(sum.source.Key.Name).source(sum.source.Key)
+	if sum.counts[plan.StatePending] > 0 {
+		src.wrote = src.wrote || sum.wrote
+		return 0
 	}
-	now := map[string]bool{}
-	for namespace, at := range a.at {
-		switch {
-		case at == o:
-			now[namespace] = true
-			targets = append(targets, namespace)
-			news = news || !before[namespace]
-		case at == outcomePending && before[namespace]:
-			now[namespace] = true // it may come back in a moment
-		}
+	changed := src.changed
+	src.changed = time.Time{}
+	if changed.IsZero() || !sum.wrote {
+		return 0
 	}
-	if a.told.problems == nil {
-		a.told.problems = map[outcome]map[string]bool{}
+	return time.Since(changed)
+}
+
+func mirroredText(s *summary) string {
+	text := "Synced to " + counted(s.counts[plan.StateSynced], "namespace", "namespaces")
+	blocked := 0
+	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateFight} {
+		blocked += s.counts[state]
 	}
-	a.told.problems[o] = now
+	if blocked > 0 {
+		text += fmt.Sprintf(", blocked in %d", blocked)
+	}
+	return text
+}
+
+func foreignText(s *summary) string {
+	targets := s.at[plan.StateForeign]
+	if len(targets) == 0 {
+		return ""
+	}
 	slices.Sort(targets)
-	return targets, news, len(before) > 0 && len(now) == 0
+	return fmt.Sprintf("Not copied to %s: a foreign ConfigMap of this name exists. Delete or rename it, or hand it over, which "+
+		"REPLACES ITS DATA: kubectl -n NAMESPACE label configmap %s %s=%s --overwrite, and annotate it %s=%s. "+
+		"An object with finalizers cannot be handed over.",
+		namespaces(targets), s.source.Key.Name, s.label, plan.CopyValue, plan.AdoptAnnotation, plan.AdoptValue)
 }
 
-func sayMirrored(a *account) string {
-	note := counted(a.count[outcomeSynced], "copy", "copies") + " in line"
-	for _, p := range []struct {
-		outcome outcome
-		what    string
-	}{{outcomeForeign, "foreign"}, {outcomeSuperseded, "superseded"}, {outcomeFailed, "failed"}} {
-		if n := a.count[p.outcome]; n > 0 {
-			note += fmt.Sprintf(", %d %s", n, p.what)
-		}
+func supersededText(s *summary) string {
+	targets := s.at[plan.StateSuperseded]
+	if len(targets) == 0 {
+		return ""
 	}
-	return note
+	slices.Sort(targets)
+	return fmt.Sprintf("Not copied to %s: another source of this name, %s, has precedence. A source outside the target "+
+		"namespaces comes first, then the older one. Rename one of them.", namespaces(targets), s.notes[targets[0]])
 }
 
-func sayForeign(a *account, targets []string) string {
-	return fmt.Sprintf("Left alone a ConfigMap of this name that is not a copy of this one, in %s. "+
-		"It is copied there once that object is gone, or once its owner hands it over: "+
-		"kubectl -n NAMESPACE label configmap %s %s=%s --overwrite, and annotate it %s=%s.",
-		namespaces(targets), a.source.key.Name, a.label, CopyValue, AdoptAnnotation, AdoptValue)
-}
-
-func saySuperseded(a *account, targets []string) string {
-	return fmt.Sprintf("Another source of this name comes first: %s, in %s. "+
-		"A source outside the target namespaces comes first, then the older one.",
-		a.notes[targets[0]], namespaces(targets))
-}
-
-func sayFailed(a *account, targets []string) string {
-	return fmt.Sprintf("The API server refuses the copy in %s; it is tried again. %s: %s",
-		namespaces(targets), targets[0], a.notes[targets[0]])
-}
-
-func sayFight(_ *account, targets []string) string {
-	return fmt.Sprintf("Somebody keeps changing the copy back in %s. It is put right more and more slowly, down to "+
-		"once a minute. Find out who writes it, as by kubectl get configmap -o yaml --show-managed-fields, or what alters it on "+
-		"its way: an admission webhook or policy.", namespaces(targets))
-}
-
-// sayPruneBlocked is about all sources at once: the limit is for the sum of their copies.
-func sayPruneBlocked(strangers, copies int) string {
-	return fmt.Sprintf("%d of %d copies lie outside the controller's flags, too many to delete them without being told to. "+
-		"Was a flag mistyped? If they are to go, start the controller once with --prune-limit=100%%.", strangers, copies)
-}
-
-func sayStranger(a *account, targets []string) string {
-	what := "copies of this ConfigMap outside the controller's namespaces"
-	if a.source.outside {
-		what = "copies of this ConfigMap, which is outside the controller's source namespaces"
+func failedText(s *summary) string {
+	targets := s.at[plan.StateFailed]
+	if len(targets) == 0 {
+		return ""
 	}
-	return fmt.Sprintf("Left alone %s, in %s. "+
-		"Either another controller has the same --instance, or a flag was changed.", what, namespaces(targets))
+	slices.Sort(targets)
+	return fmt.Sprintf("Not copied to %s: the API server rejects the copy; retrying. %s: %s",
+		namespaces(targets), targets[0], s.notes[targets[0]])
 }
 
-func sayReserved(a *account) string {
+func fightText(s *summary) string {
+	targets := s.at[plan.StateFight]
+	if len(targets) == 0 {
+		return ""
+	}
+	slices.Sort(targets)
+	return fmt.Sprintf("Another client keeps modifying the copy in %s; repairs are slowed to one per minute. Find the client with "+
+		"kubectl get configmap -o yaml --show-managed-fields, or look for an admission webhook or policy that alters the copy.", namespaces(targets))
+}
+
+func outOfScopeText(s *summary) string {
+	targets := s.at[plan.StateOutOfScope]
+	if len(targets) == 0 {
+		return ""
+	}
+	slices.Sort(targets)
+	what := "The controller's flags do not allow copies there"
+	if s.source.OutOfScope {
+		what = "The controller's --source-namespace does not allow this source"
+	}
+	return fmt.Sprintf("Copies in %s are out of scope and stay as they are. %s. "+
+		"Either another controller has the same --instance, or a flag was changed.", namespaces(targets), what)
+}
+
+func reservedText(s *summary) string {
+	if !s.source.Reserved || s.source.OutOfScope {
+		return ""
+	}
 	return fmt.Sprintf("Not mirrored: another controller writes a ConfigMap named %s into every namespace. "+
-		"Give this one another name.", a.source.key.Name)
+		"Give this one another name.", s.source.Key.Name)
 }
 
-func sayFrozen(a *account) string {
-	return fmt.Sprintf("Nothing is created, changed or deleted for this source until this is mended: %v",
-		strings.ReplaceAll(a.source.frozen.Error(), "\n", "; "))
-}
-
-// namespaces names the first few of the targets, which are sorted.
-func namespaces(targets []string) string {
-	const few = 5
-	if len(targets) == 1 {
-		return "namespace " + targets[0]
+func frozenText(s *summary) string {
+	if s.source.Frozen == nil || s.source.OutOfScope {
+		return ""
 	}
-	list := strings.Join(targets[:min(few, len(targets))], ", ")
-	if more := len(targets) - few; more > 0 {
+	return fmt.Sprintf("Frozen: nothing is created, updated or deleted for this source until its annotation is fixed: %s",
+		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
+}
+
+// pruneBlockedText is about all sources at once: the limit is for the sum of their copies.
+func pruneBlockedText(outOfScope, copies int) string {
+	return fmt.Sprintf("%d of %d copies are out of scope of the controller's flags, which is more than --prune-limit allows: none is "+
+		"deleted. Is a flag mistyped? To delete them, start the controller once with --prune-limit=100%%.", outOfScope, copies)
+}
+
+// namespaces names the first few namespaces, which are sorted.
+func namespaces(sorted []string) string {
+	const few = 5
+	if len(sorted) == 1 {
+		return "namespace " + sorted[0]
+	}
+	list := strings.Join(sorted[:min(few, len(sorted))], ", ")
+	if more := len(sorted) - few; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d namespaces (%s)", len(targets), list)
+	return fmt.Sprintf("%d namespaces (%s)", len(sorted), list)
 }
 
 func counted(n int, one, many string) string {
@@ -204,18 +297,11 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// clip shortens a note to what the API server accepts in an event: 1,024 bytes.
+// clip shortens a note to the 1,024 bytes that the API server accepts in an event.
 func clip(note string) string {
 	const limit = 1024
 	if len(note) <= limit {
 		return note
 	}
 	return strings.ToValidUTF8(note[:limit-len("…")], "") + "…"
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // The logging and the effect of signals belong to a process. What has to do with them is tested in one of its own:
@@ -158,7 +159,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sources := []string{`{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`}
 		if s.frozen {
 			sources = append(sources, `{"name": "frozen", "namespace": "shared", "uid": "3", "resourceVersion": "1",
-				"labels": {"mirror": "true"}, "annotations": {"`+mirror.PrefixAnnotation+`": ""}}`)
+				"labels": {"mirror": "true"}, "annotations": {"`+plan.PrefixAnnotation+`": ""}}`)
 		}
 		list("ConfigMapList", sources...)
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":

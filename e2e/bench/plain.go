@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Roles of this binary besides the benchmark itself, as its first argument; a kubeconfig is the second.
@@ -276,12 +276,12 @@ func (p *plainWriter) write(ctx context.Context, o order, at cache.ObjectName) e
 func (o order) copyAt(at cache.ObjectName) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: at.Name,
-			Labels: map[string]string{plainLabel: mirror.CopyValue, mirror.ManagedByLabel: mirror.ManagedByValue},
+			Labels: map[string]string{plainLabel: plan.CopyValue, plan.ManagedByLabel: plan.ManagedByValue},
 			Annotations: map[string]string{
-				mirror.SourceAnnotation:   home + "/" + at.Name,
-				mirror.CopyAnnotation:     at.String(),
-				mirror.ChecksumAnnotation: "sha256:" + strings.Repeat("0", 64),
-				mirror.InstanceAnnotation: "plain",
+				plan.SourceAnnotation:   home + "/" + at.Name,
+				plan.CopyAnnotation:     at.String(),
+				plan.ChecksumAnnotation: "sha256:" + strings.Repeat("0", 64),
+				plan.InstanceAnnotation: "plain",
 			}},
 		Data: payload(o.Version, o.Payload),
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Bars of the rows about memory.
@@ -252,7 +252,7 @@ func (b *bench) liveHeap(ctx context.Context, s scene) (live float64, err error)
 // rest: a ConfigMap that carries its label and is none of its own changes again and again, and goes.
 func (b *bench) litter(ctx context.Context) error {
 	cm := newSource("litter", "1", 64<<10, true)
-	cm.Labels[mirror.DefaultLabel] = mirror.CopyValue
+	cm.Labels[plan.DefaultLabel] = plan.CopyValue
 	maps := b.admin.CoreV1().ConfigMaps(home)
 	if _, err := maps.Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const (
@@ -230,7 +230,7 @@ const dataKey = "key"
 func newSource(name, version string, size int, labelled bool) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name}, Data: payload(version, size)}
 	if labelled {
-		cm.Labels = map[string]string{mirror.DefaultLabel: mirror.SourceValue}
+		cm.Labels = map[string]string{plan.DefaultLabel: plan.SourceValue}
 	}
 	return cm
 }
@@ -247,7 +247,7 @@ func sourceNames(n int) []string {
 // lay clears the scene and makes the sources of another one. No controller may run.
 func (b *bench) lay(ctx context.Context, s scene) error {
 	b.laid, b.filled = scene{}, false
-	if err := b.clear(ctx, mirror.DefaultLabel); err != nil {
+	if err := b.clear(ctx, plan.DefaultLabel); err != nil {
 		return err
 	}
 	b.touched = map[string]bool{home: true}
@@ -307,7 +307,7 @@ func (b *bench) makeCopies(ctx context.Context, s scene) (*controller, error) {
 // clearCopies deletes the copies and leaves the sources. No controller may run.
 func (b *bench) clearCopies(ctx context.Context) error {
 	b.filled = false
-	return b.clear(ctx, mirror.DefaultLabel+"="+mirror.CopyValue)
+	return b.clear(ctx, plan.DefaultLabel+"="+plan.CopyValue)
 }
 
 // clear deletes all ConfigMaps that the selector selects, in the namespaces of the scene.

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const (
 	// mirrorSelector is the selector of the controller's watch.
-	mirrorSelector = mirror.DefaultLabel + " in (" + mirror.SourceValue + "," + mirror.CopyValue + ")"
+	mirrorSelector = plan.DefaultLabel + " in (" + plan.SourceValue + "," + plan.CopyValue + ")"
 	// plainSelector is its like for what the plain program writes.
-	plainSelector = plainLabel + " in (" + mirror.SourceValue + "," + mirror.CopyValue + ")"
+	plainSelector = plainLabel + " in (" + plan.SourceValue + "," + plan.CopyValue + ")"
 	// everything selects all ConfigMaps.
 	everything = ""
 )

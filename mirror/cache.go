@@ -1,0 +1,226 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Names of the indexes on the ConfigMaps with a mirror label.
+const (
+	byName   = "name"   // every ConfigMap, by its name
+	bySource = "source" // ConfigMaps that ask to be mirrored, by their name
+)
+
+// caches are the stores of the two informers: the ConfigMaps with a mirror label, and all namespaces.
+type caches struct {
+	rules      *plan.Rules
+	factories  []informers.SharedInformerFactory
+	configMaps coreinformers.ConfigMapIndexInformer
+	namespaces coreinformers.NamespaceIndexInformer
+
+	// prunable are the copies out of scope that the prune limit lets go. It is set before the controller leads.
+	prunable map[types.UID]bool
+
+	mu    sync.Mutex
+	views map[string]*plan.View // by name; for names that have sources
+}
+
+// newCaches prepares both informers. One watch carries sources and copies, in one order, and no other ConfigMap of the
+// cluster. onError is called with what is watched when a list or a watch fails.
+func newCaches(client kubernetes.Interface, rules *plan.Rules, label string, onError func(resource string)) (*caches, error) {
+	c := &caches{rules: rules, views: map[string]*plan.View{}}
+	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
+	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
+		informers.WithTransform(c.stripConfigMap))
+	ofNamespaces := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripNamespace))
+	c.factories = []informers.SharedInformerFactory{ofConfigMaps, ofNamespaces}
+	c.configMaps = ofConfigMaps.Core().V1().ConfigMaps().TypedInformer()
+	c.namespaces = ofNamespaces.Core().V1().Namespaces().TypedInformer()
+	unreachable := &rate.Sometimes{Interval: time.Minute}
+	return c, errors.Join(
+		c.configMaps.SetWatchErrorHandlerWithContext(watchErrorHandler(configMapsResource, unreachable, onError)),
+		c.namespaces.SetWatchErrorHandlerWithContext(watchErrorHandler(namespacesResource, unreachable, onError)),
+		c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
+			byName: func(cm *corev1.ConfigMap) ([]string, error) { return []string{cm.Name}, nil },
+			bySource: func(cm *corev1.ConfigMap) ([]string, error) {
+				if !rules.AsksToBeMirrored(cm) {
+					return nil, nil
+				}
+				return []string{cm.Name}, nil
+			},
+		}))
+}
+
+func (c *caches) stripConfigMap(obj any) (any, error) {
+	if cm, ok := obj.(*corev1.ConfigMap); ok {
+		c.rules.Strip(cm)
+	}
+	return obj, nil
+}
+
+func stripNamespace(obj any) (any, error) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		ns.ManagedFields, ns.Annotations = nil, nil
+		ns.Name = plan.Intern(ns.Name)
+	}
+	return obj, nil
+}
+
+// configMap returns the cached ConfigMap with this key, or nil.
+func (c *caches) configMap(k key) *corev1.ConfigMap {
+	obj, _, _ := c.configMaps.GetIndexer().GetByKey(k.String())
+	cm, _ := obj.(*corev1.ConfigMap)
+	return cm
+}
+
+// namespace returns the cached namespace, or nil.
+func (c *caches) namespace(name string) *corev1.Namespace {
+	obj, _, _ := c.namespaces.GetIndexer().GetByKey(name)
+	ns, _ := obj.(*corev1.Namespace)
+	return ns
+}
+
+// target returns what the caches show of one target. Read the view of its name after it: a cache that holds a copy has
+// already held its source.
+func (c *caches) target(k key) plan.Target {
+	t := plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: c.configMap(k)}
+	t.Prunable = t.Have != nil && c.prunable[t.Have.UID]
+	return t
+}
+
+// noSources is the view of a name without sources. A pointer to it compares equal to itself, as all views do.
+var noSources = &plan.View{}
+
+// view returns the sources of a name. It returns the same pointer until one of them changes.
+func (c *caches) view(name string) *plan.View {
+	var parsed []*plan.Source
+	for {
+		v, unparsed := c.viewOf(name, parsed)
+		if unparsed == nil {
+			return v
+		}
+		parsed = append(parsed, c.rules.ParseSource(unparsed)) // hashes up to a megabyte: outside the lock
+	}
+}
+
+// viewOf returns the present view of a name, or a source that is neither in the last view nor among the parsed ones. It
+// reads the index under the lock, so that an older view never replaces a newer one.
+func (c *caches) viewOf(name string, parsed []*plan.Source) (v *plan.View, unparsed *corev1.ConfigMap) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(bySource, name)
+	if len(found) == 0 {
+		delete(c.views, name)
+		return noSources, nil
+	}
+	var last []*plan.Source
+	if v = c.views[name]; v != nil {
+		last = v.All()
+	}
+	same := len(found) == len(last)
+	sources := make([]*plan.Source, 0, len(found))
+	for _, cm := range found {
+		s := sourceFrom(last, cm)
+		if s == nil {
+			same = false
+			if s = sourceFrom(parsed, cm); s == nil {
+				return nil, cm
+			}
+		}
+		sources = append(sources, s)
+	}
+	if !same {
+		v = plan.NewView(sources)
+		c.views[name] = v
+	}
+	return v, nil
+}
+
+func sourceFrom(sources []*plan.Source, cm *corev1.ConfigMap) *plan.Source {
+	for _, s := range sources {
+		if s.ConfigMap == cm {
+			return s
+		}
+	}
+	return nil
+}
+
+// names returns every name of a source or a copy.
+func (c *caches) names() []string { return c.configMaps.GetIndexer().ListIndexFuncValues(byName) }
+
+// sourceNames returns every name of a ConfigMap that asks to be mirrored.
+func (c *caches) sourceNames() []string {
+	return c.configMaps.GetIndexer().ListIndexFuncValues(bySource)
+}
+
+// copiesIn returns the cached ConfigMaps of a namespace.
+func (c *caches) copiesIn(namespace string) []*corev1.ConfigMap {
+	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(cache.NamespaceIndex, namespace)
+	return found
+}
+
+// version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.
+func (c *caches) version() string { return c.configMaps.GetIndexer().LastStoreSyncResourceVersion() }
+
+// targetNamespaces returns the namespaces that a fan-out of a name has to visit, in random order: the namespaces that the
+// flags allow if the name has a source, those with a ConfigMap of the name, and those in also.
+func (c *caches) targetNamespaces(name string, also []string) []string {
+	set := map[string]struct{}{}
+	for _, namespace := range also {
+		set[namespace] = struct{}{}
+	}
+	if len(c.view(name).Sources) > 0 {
+		for _, namespace := range c.namespaces.GetIndexer().ListKeys() {
+			if c.rules.AllowsTarget(namespace) {
+				set[namespace] = struct{}{}
+			}
+		}
+	}
+	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
+	for _, cm := range found {
+		set[cm.Namespace] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(set)) // the order of a map is random
+}
+
+// watchErrorHandler returns a handler that logs, at most once a minute, why a watch fails: for each resource the answer
+// of the API server, and once for both if there is none. The informer retries with a backoff of up to 30 seconds.
+func watchErrorHandler(resource string, unreachable *rate.Sometimes, onError func(string)) cache.WatchErrorHandlerWithContext {
+	refused := &rate.Sometimes{Interval: time.Minute}
+	return func(ctx context.Context, _ *cache.Reflector, err error) {
+		logger := klog.FromContext(ctx)
+		switch {
+		case ctx.Err() != nil: // the controller stops
+			return
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			logger.V(4).Info("Watch ended, starting it again", "resource", resource, "reason", err)
+			return
+		}
+		onError(resource)
+		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+			unreachable.Do(func() { logger.Error(err, "Cannot reach the API server, trying again until it works") })
+			return
+		}
+		refused.Do(func() { logger.Error(err, "Cannot watch, trying again until it works", "resource", resource) })
+	}
+}

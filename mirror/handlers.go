@@ -1,0 +1,143 @@
+package mirror
+
+import (
+	"maps"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
+type handlers struct {
+	rules     *plan.Rules
+	caches    *caches
+	status    *status
+	confirmer *confirmer
+	sources   workqueue.TypedDelayingInterface[string]
+	copies    copyQueue
+
+	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
+	active atomic.Bool
+}
+
+// register adds the handlers to the informers.
+func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) {
+	ofConfigMaps, err := h.caches.configMaps.AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
+		AddFunc:    h.configMapAdded,
+		UpdateFunc: h.configMapUpdated,
+		DeleteFunc: h.configMapDeleted,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ofNamespaces, err := h.caches.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
+		AddFunc:    h.namespaceAdded,
+		UpdateFunc: h.namespaceUpdated,
+		DeleteFunc: func(d coreinformers.DeletedNamespace) { h.namespaceChanged(d.GetName()) },
+	})
+	return []cache.ResourceEventHandlerRegistration{ofConfigMaps, ofNamespaces}, err
+}
+
+func (h *handlers) configMapAdded(cm *corev1.ConfigMap) {
+	if !h.active.Load() {
+		return
+	}
+	if h.rules.AsksToBeMirrored(cm) {
+		h.sourceChanged(cm)
+	}
+	h.targetChanged(plan.KeyOf(cm), cm, false)
+}
+
+func (h *handlers) configMapUpdated(old, new *corev1.ConfigMap) {
+	if !h.active.Load() {
+		return
+	}
+	source := h.rules.AsksToBeMirrored(new)
+	if old.UID == new.UID && old.ResourceVersion == new.ResourceVersion {
+		if source { // a relist: of an object that came and went since the last one there is no event
+			h.sources.Add(new.Name)
+		}
+		return
+	}
+	switch {
+	case source:
+		h.sourceChanged(new)
+	case h.rules.AsksToBeMirrored(old):
+		h.confirmer.sourceChanged(plan.KeyOf(old))
+		h.sources.Add(old.Name)
+	}
+	if old.UID != new.UID { // a deletion without an event of its own
+		h.status.observe(plan.KeyOf(old), old, true)
+	}
+	h.targetChanged(plan.KeyOf(new), new, false)
+}
+
+func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
+	if !h.active.Load() {
+		return
+	}
+	name, cm := d.GetObjectName(), d.OptionalObj
+	k := key{Namespace: name.Namespace, Name: name.Name}
+	if cm == nil || h.rules.AsksToBeMirrored(cm) {
+		h.confirmer.sourceChanged(k)
+		h.sources.Add(k.Name)
+	}
+	h.targetChanged(k, cm, true)
+}
+
+// sourceChanged handles a new state of a source.
+func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
+	h.confirmer.sourceChanged(plan.KeyOf(cm))
+	if h.rules.IsSource(cm) {
+		h.status.sourceChanged(plan.KeyOf(cm))
+	}
+	h.sources.Add(cm.Name)
+}
+
+// targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.
+func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
+	if h.status.observe(k, cm, deleted) {
+		h.copies.addEvent(k)
+	}
+}
+
+func (h *handlers) namespaceAdded(ns *corev1.Namespace) {
+	if !h.active.Load() {
+		return
+	}
+	if h.rules.AllowsTarget(ns.Name) {
+		for _, name := range h.caches.sourceNames() {
+			h.status.appear(key{Namespace: ns.Name, Name: name}, ns.UID)
+		}
+	}
+	h.namespaceChanged(ns.Name)
+}
+
+func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
+	switch {
+	case old.UID != new.UID:
+		h.namespaceAdded(new)
+	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
+		h.namespaceChanged(new.Name)
+	}
+}
+
+// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it.
+func (h *handlers) namespaceChanged(namespace string) {
+	if !h.active.Load() {
+		return
+	}
+	if h.rules.AllowsTarget(namespace) {
+		for _, name := range h.caches.sourceNames() {
+			h.copies.addEvent(key{Namespace: namespace, Name: name})
+		}
+	}
+	for _, cm := range h.caches.copiesIn(namespace) {
+		h.copies.addEvent(plan.KeyOf(cm))
+	}
+}

@@ -1,0 +1,165 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// slowPlaces bounds the calls in flight that are slow. The API server has few places for one account, too.
+	slowPlaces = 64
+	// minSlow is the shortest time after which a call counts as slow.
+	minSlow = 100 * time.Millisecond
+	// slowFactor is how many times the median a slow call takes.
+	slowFactor = 8
+	// medianStep is the factor by which one call moves the estimate of the median: a jump of latency to the tenfold is
+	// followed within 25 calls.
+	medianStep = 1.1
+	// maxMedian keeps slow calls below the timeout of requests.
+	maxMedian = 2 * time.Second
+)
+
+// errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
+// later. The call is conditional, so it does not matter whether the API server has carried it out.
+var errNoPlace = errors.New("cut: too many calls are slow to answer")
+
+// lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
+// slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call
+// has one call at a time, and starts in a slow place until one of its calls succeeds or is answered quickly.
+type lanes struct {
+	normal chan struct{}
+	slow   chan struct{}
+
+	mu     sync.Mutex
+	median time.Duration     // an estimate, of calls that succeeded
+	marked map[string]*place // slow namespaces, with the place of the call in flight there, if any
+}
+
+func newLanes(places int) *lanes {
+	return &lanes{
+		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces),
+		median: minSlow / slowFactor, marked: map[string]*place{},
+	}
+}
+
+// workers is the number of workers that use all places.
+func (l *lanes) workers() int { return cap(l.normal) + cap(l.slow) }
+
+// place is the place of a worker while it reconciles one copy. The mutex of lanes guards its fields.
+type place struct {
+	lanes *lanes
+	// moved is the namespace for which the place is a slow one; empty: it is a normal one.
+	moved string
+}
+
+// enter waits for a normal place. It returns nil if ctx ends before.
+func (l *lanes) enter(ctx context.Context) *place {
+	select {
+	case l.normal <- struct{}{}:
+		return &place{lanes: l}
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// leave gives the place back.
+func (p *place) leave() {
+	l := p.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.moved == "" {
+		<-l.normal
+		return
+	}
+	<-l.slow
+	if l.marked[p.moved] == p {
+		l.marked[p.moved] = nil
+	}
+}
+
+// call makes one call for a target namespace. It returns errNoPlace if the call needs a slow place and there is none.
+func (p *place) call(ctx context.Context, namespace string, f func(context.Context) error) error {
+	l := p.lanes
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := false // guarded by the mutex
+	move := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !over && !p.move(namespace) {
+			cancel(errNoPlace)
+		}
+	}
+	if slow, after := l.slowAfter(namespace); slow {
+		move()
+	} else {
+		defer time.AfterFunc(after, move).Stop()
+	}
+	if errors.Is(context.Cause(ctx), errNoPlace) {
+		return errNoPlace
+	}
+	began := time.Now()
+	err := f(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	over = true
+	if err != nil && errors.Is(context.Cause(ctx), errNoPlace) {
+		return errNoPlace
+	}
+	l.note(namespace, time.Since(began), err)
+	return err
+}
+
+// move takes a slow place and gives the normal one back. It reports whether there was one, and marks the namespace as slow
+// in any case.
+func (p *place) move(namespace string) bool {
+	l := p.lanes
+	switch {
+	case p.moved != "":
+		return true
+	case l.marked[namespace] != nil:
+		return false
+	}
+	l.marked[namespace] = nil
+	select {
+	case l.slow <- struct{}{}:
+	default:
+		return false
+	}
+	l.marked[namespace], p.moved = p, namespace
+	<-l.normal
+	return true
+}
+
+// note takes note of how a call went.
+func (l *lanes) note(namespace string, took time.Duration, err error) {
+	if err == nil || answered(err) && took < minSlow {
+		delete(l.marked, namespace)
+	}
+	switch {
+	case err != nil:
+	case took > l.median:
+		l.median = min(time.Duration(float64(l.median)*medianStep), maxMedian)
+	default:
+		l.median = max(time.Duration(float64(l.median)/medianStep), time.Millisecond)
+	}
+}
+
+// slowAfter reports whether the namespace is slow, and else after which time a call is.
+func (l *lanes) slowAfter(namespace string) (slow bool, after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, slow = l.marked[namespace]
+	return slow, max(minSlow, slowFactor*l.median)
+}
+
+// forget forgets a namespace that is gone.
+func (l *lanes) forget(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.marked[namespace] == nil {
+		delete(l.marked, namespace)
+	}
+}

@@ -1,0 +1,128 @@
+package mirror
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// A key of the queue of copies is a target namespace and the name of a source.
+type key = types.NamespacedName
+
+// queueName is the label of the queue's metrics.
+const queueName = "mirror"
+
+// copyQueue is the queue of copies. Its order is that of [order].
+type copyQueue struct {
+	workqueue.TypedDelayingInterface[key]
+	order *order
+}
+
+func newCopyQueue() copyQueue {
+	o := &order{named: map[key]bool{}, waiting: map[key]bool{}, lanes: map[string][]key{}}
+	return copyQueue{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[key]{
+			Name:  queueName,
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[key]{Name: queueName, Queue: o}),
+		})}
+}
+
+// addEvent adds a key that an event named. It does not wait behind the keys of fan-outs.
+func (q copyQueue) addEvent(k key) {
+	q.order.name(k)
+	q.Add(k)
+}
+
+// eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
+const eventsPerTurn = 4
+
+// order is the storage of the queue of copies. Keys that an event named come first, but a fan-out has every fifth turn if
+// it needs it. All other keys wait in a lane for each source name, and the lanes take turns, so that no fan-out holds up
+// another one. The queue calls its methods one at a time.
+type order struct {
+	mu    sync.Mutex
+	named map[key]bool // an event named the key, and the queue has not taken note yet
+
+	waiting map[key]bool // every key that waits, and whether it waits in a lane
+	events  []key
+	lanes   map[string][]key // by source name; may hold keys that have left by events
+	turns   []string         // the lanes that are not empty
+	streak  int              // how many of events were popped in a row
+}
+
+var _ workqueue.Queue[key] = &order{}
+
+// name remembers that an event named the key.
+func (o *order) name(k key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.named[k] = true
+}
+
+func (o *order) takeName(k key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	named := o.named[k]
+	delete(o.named, k)
+	return named
+}
+
+// Push adds a key that does not wait.
+func (o *order) Push(k key) {
+	if o.takeName(k) {
+		o.pushEvent(k)
+		return
+	}
+	o.waiting[k] = true
+	if len(o.lanes[k.Name]) == 0 {
+		o.turns = append(o.turns, k.Name)
+	}
+	o.lanes[k.Name] = append(o.lanes[k.Name], k)
+}
+
+// Touch moves a key that waits in a lane, and that an event named now, to the events.
+func (o *order) Touch(k key) {
+	if o.takeName(k) && o.waiting[k] {
+		o.pushEvent(k)
+	}
+}
+
+func (o *order) pushEvent(k key) {
+	o.waiting[k] = false
+	o.events = append(o.events, k)
+}
+
+// Len returns the number of keys that wait.
+func (o *order) Len() int { return len(o.waiting) }
+
+// Pop removes the next key. Len must not be 0.
+func (o *order) Pop() key {
+	k, ok := key{}, false
+	if o.streak >= eventsPerTurn || len(o.events) == 0 {
+		k, ok = o.popLane()
+		o.streak = 0
+	}
+	if !ok {
+		k, o.events = o.events[0], o.events[1:]
+		o.streak++
+	}
+	delete(o.waiting, k)
+	return k
+}
+
+// popLane removes the next key of the next lane, and false if there is none.
+func (o *order) popLane() (k key, ok bool) {
+	for len(o.turns) > 0 && !ok {
+		name := o.turns[0]
+		k, o.lanes[name] = o.lanes[name][0], o.lanes[name][1:]
+		ok = o.waiting[k] // else an event moved it to the events
+		o.turns = o.turns[1:]
+		if len(o.lanes[name]) > 0 {
+			o.turns = append(o.turns, name)
+		} else {
+			delete(o.lanes, name)
+		}
+	}
+	return k, ok
+}

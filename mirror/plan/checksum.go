@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// digest is a SHA-256 sum as a string of 32 bytes. The zero value means that there is none.
+type digest string
+
+// Every field of an encoding begins with its kind and its length, so that no two different contents have one encoding.
+const (
+	kindDataKey       = 'd'
+	kindDataValue     = 'v'
+	kindBinaryKey     = 'b'
+	kindBinaryValue   = 'w'
+	kindImmutable     = 'i'
+	kindPayload       = 'p'
+	kindLabelKey      = 'l'
+	kindLabelValue    = 'm'
+	kindAnnotationKey = 'a'
+	kindAnnotationVal = 'n'
+)
+
+// payloadDigest returns the digest of data, binaryData and immutable of cm. Absent and empty maps are equal, and so are
+// an absent immutable and false. Of a ConfigMap that [Rules.Strip] stripped it returns the stored digest.
+func payloadDigest(cm *corev1.ConfigMap) digest {
+	if d, ok := cm.Annotations[digestMark]; ok {
+		return digest(d)
+	}
+	h := sha256.New()
+	writePayload(h, cm)
+	return digest(h.Sum(nil))
+}
+
+// writePayload writes the encoding of the payload of cm that payloadDigest hashes.
+func writePayload(w io.Writer, cm *corev1.ConfigMap) {
+	for _, k := range slices.Sorted(maps.Keys(cm.Data)) {
+		writeField(w, kindDataKey, k)
+		writeField(w, kindDataValue, cm.Data[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(cm.BinaryData)) {
+		writeField(w, kindBinaryKey, k)
+		writeField(w, kindBinaryValue, cm.BinaryData[k])
+	}
+	if isImmutable(cm) {
+		writeField(w, kindImmutable, "")
+	}
+}
+
+// checksum returns the value of the checksum annotation for a payload and the copied metadata.
+func checksum(payload digest, labels, annotations map[string]string) string {
+	h := sha256.New()
+	writeContent(h, payload, labels, annotations)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// writeContent writes the encoding of everything that is copied, which checksum hashes.
+func writeContent(w io.Writer, payload digest, labels, annotations map[string]string) {
+	writeField(w, kindPayload, payload)
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		writeField(w, kindLabelKey, k)
+		writeField(w, kindLabelValue, labels[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(annotations)) {
+		writeField(w, kindAnnotationKey, k)
+		writeField(w, kindAnnotationVal, annotations[k])
+	}
+}
+
+// writeField writes the kind, the length and the value of one field. The writers are hashes and buffers, which do not
+// fail.
+func writeField[T ~string | ~[]byte](w io.Writer, kind byte, value T) {
+	var head [9]byte
+	head[0] = kind
+	binary.BigEndian.PutUint64(head[1:], uint64(len(value)))
+	_, _ = w.Write(head[:])
+	_, _ = w.Write([]byte(value))
+}
+
+func isImmutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }

@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestInSync changes one thing at a time of a copy that is in sync.
+func TestInSync(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app*"}, []string{"note*"} })
+	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1, 2),
+		plantest.Label("app", "web"), plantest.Label("app-empty", ""), plantest.Annotation("note", "n"))
+	s := r.ParseSource(src)
+	for name, tc := range map[string]struct {
+		edit plantest.Option
+		want bool
+	}{
+		"untouched": {func(*corev1.ConfigMap) {}, true},
+
+		"C19 data edited":                  {plantest.Data("key", "edited"), false},
+		"C19 a key added":                  {plantest.Data("more", "1"), false},
+		"C19 an empty key added":           {plantest.Data("more", ""), false},
+		"C19 a key removed":                {func(cm *corev1.ConfigMap) { delete(cm.Data, "key") }, false},
+		"C19 all data removed":             {func(cm *corev1.ConfigMap) { cm.Data = nil }, false},
+		"C20 binaryData edited":            {plantest.BinaryData("bin", 1, 3), false},
+		"C20 a binary key added":           {plantest.BinaryData("more"), false},
+		"C20 a binary key removed":         {func(cm *corev1.ConfigMap) { cm.BinaryData = nil }, false},
+		"C20 a key moved to binaryData":    {func(cm *corev1.ConfigMap) { cm.Data = nil; cm.BinaryData["key"] = []byte("value") }, false},
+		"C23 made immutable":               {plantest.Immutable, false},
+		"C21 immutable false":              {func(cm *corev1.ConfigMap) { cm.Immutable = new(false) }, true},
+		"C08 label removed":                {plantest.Without("mirror"), false},
+		"C02 label true":                   {plantest.Label("mirror", "true"), false},
+		"label of another value":           {plantest.Label("mirror", "Copy"), false},
+		"managed-by removed":               {plantest.Without("app.kubernetes.io/managed-by"), false},
+		"managed-by of another tool":       {plantest.Label("app.kubernetes.io/managed-by", "Helm"), false},
+		"C08 source removed":               {plantest.Without("mirror-controller.github.io/source"), false},
+		"source in another namespace":      {plantest.Annotation("mirror-controller.github.io/source", "base/settings"), false},
+		"source of another name":           {plantest.Annotation("mirror-controller.github.io/source", "platform/other"), false},
+		"C08 copy removed":                 {plantest.Without("mirror-controller.github.io/copy"), false},
+		"C06 copy names another object":    {plantest.Annotation("mirror-controller.github.io/copy", "team-b/settings"), false},
+		"C08 instance removed":             {plantest.Without("mirror-controller.github.io/instance"), false},
+		"C10 another instance":             {plantest.Annotation("mirror-controller.github.io/instance", "other"), false},
+		"checksum removed":                 {plantest.Without("mirror-controller.github.io/checksum"), false},
+		"checksum edited":                  {plantest.Annotation("mirror-controller.github.io/checksum", "sha256:00"), false},
+		"copied removed":                   {plantest.Without("mirror-controller.github.io/copied"), false},
+		"copied lists less":                {plantest.Annotation("mirror-controller.github.io/copied", "label:app"), false},
+		"C27 copied lists more":            {plantest.Annotation("mirror-controller.github.io/copied", "annotation:note,label:app,label:apps"), false},
+		"C12 adopt left over":              {plantest.Annotation("mirror-controller.github.io/adopt", "true"), false},
+		"adopt of another value left over": {plantest.Annotation("mirror-controller.github.io/adopt", ""), false},
+		"copied label removed":             {plantest.Without("app"), false},
+		"copied label edited":              {plantest.Label("app", "db"), false},
+		"copied label, empty, removed":     {plantest.Without("app-empty"), false},
+		"copied annotation removed":        {plantest.Without("note"), false},
+		"copied annotation edited":         {plantest.Annotation("note", ""), false},
+
+		"C27 a label of other people":          {plantest.Label("theirs", "1"), true},
+		"C27 an annotation of other people":    {plantest.Annotation("theirs", "1"), true},
+		"a label that the flags would copy":    {plantest.Label("apps", "1"), true},
+		"a finalizer of other people":          {plantest.Finalizer, true},
+		"another resourceVersion, another UID": {func(cm *corev1.ConfigMap) { cm.ResourceVersion, cm.UID = "99", "uid-99" }, true},
+		"C21 equal bytes":                      {func(cm *corev1.ConfigMap) { cm.BinaryData["bin"] = []byte{1, 2} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := plantest.Copy(r, src, "team-a", tc.edit)
+			if got := r.inSync(s, have); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if got := r.InSync(s, have); got != tc.want {
+				t.Errorf("in the answer to a write: got %v, want %v", got, tc.want)
+			}
+			if got := r.inSync(s, stripped(r, have)); got != tc.want {
+				t.Errorf("from the cache: got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestDesiredIsTheContract writes out the metadata of a copy as section 1 of the contract lists it.
+func TestDesiredIsTheContract(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels = []string{"app"} })
+	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 0, 255), plantest.Label("app", "web"), plantest.Label("other", "1"),
+		plantest.Annotation("note", "n"), plantest.Immutable, plantest.Managed, plantest.Finalizer)
+	src.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+	s := r.ParseSource(src)
+	got := r.Desired(s, "team-a", nil)
+	want := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "settings",
+			Labels: texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller", "app": "web"},
+			Annotations: texts{
+				"mirror-controller.github.io/source":   "platform/settings",
+				"mirror-controller.github.io/copy":     "team-a/settings",
+				"mirror-controller.github.io/checksum": s.Checksum,
+				"mirror-controller.github.io/instance": "default",
+				"mirror-controller.github.io/copied":   "label:app",
+			},
+		},
+		Data:       texts{"key": "value"},
+		BinaryData: blobs{"bin": {0, 255}},
+		Immutable:  new(true),
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if !strings.HasPrefix(s.Checksum, "sha256:") || len(s.Checksum) != len("sha256:")+64 {
+		t.Errorf("got checksum %q, want sha256: and 64 digits", s.Checksum)
+	}
+}
+
+// TestDesiredFollowsTheFlags uses another label and another instance (C10).
+func TestDesiredFollowsTheFlags(t *testing.T) {
+	r := testRules(func(o *Options) { o.Label, o.Instance = "example.com/mirror", "second" })
+	src := plantest.ConfigMap("platform", longName, plantest.Label("example.com/mirror", "true"))
+	got := r.Desired(r.ParseSource(src), "team-a", nil)
+	if got.Labels["example.com/mirror"] != "copy" || got.Labels["mirror"] != "" {
+		t.Errorf("got labels %v, want the mirror label of the flags", got.Labels)
+	}
+	if got, want := got.Annotations["mirror-controller.github.io/instance"], "second"; got != want {
+		t.Errorf("got instance %q, want %q", got, want)
+	}
+	if got, want := got.Annotations["mirror-controller.github.io/copy"], "team-a/"+longName; got != want {
+		t.Errorf("C09: got copy %q, want %q", got, want)
+	}
+	if _, listed := got.Annotations["mirror-controller.github.io/copied"]; listed {
+		t.Error("got a copied annotation, want none where nothing was copied")
+	}
+	if owner, ours := r.SourceOf(got); !ours || owner != (types.NamespacedName{Namespace: "platform", Name: longName}) {
+		t.Errorf("C09: got owner %v, %v, want the source", owner, ours)
+	}
+}
+
+// TestDesiredKeepsAndRemoves is about the metadata of the object that is there.
+func TestDesiredKeepsAndRemoves(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app"}, []string{"note"} })
+	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
+	s := r.ParseSource(src)
+	older := plantest.Source("platform", "settings", plantest.Label("app", "old"), plantest.Label("gone", "1"), plantest.Annotation("gone", "1"))
+	before := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"*"}, []string{"*"} })
+	for name, tc := range map[string]struct {
+		have                *corev1.ConfigMap
+		labels, annotations texts // besides the contract's
+	}{
+		"C27 copied metadata goes, that of other people stays": {
+			have:        plantest.Copy(before, older, "team-a", plantest.Label("theirs", "1"), plantest.Annotation("theirs", "1")),
+			labels:      texts{"app": "web", "theirs": "1"},
+			annotations: texts{"note": "n", "theirs": "1"}},
+		"an edited copied label": {
+			have:        plantest.Copy(r, src, "team-a", plantest.Label("app", "db")),
+			labels:      texts{"app": "web"},
+			annotations: texts{"note": "n"}},
+		"C12 adopted: the annotation goes, other metadata stays": {
+			have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), plantest.Data("mine", "1"),
+				plantest.Annotation("theirs", "1"), plantest.Label("theirs", "1")),
+			labels:      texts{"app": "web", "theirs": "1"},
+			annotations: texts{"note": "n", "theirs": "1"}},
+		"C12 adopted, without metadata": {
+			have:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}},
+			labels:      texts{"app": "web"},
+			annotations: texts{"note": "n"}},
+		"C02 labelled true": {
+			have:        plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true")),
+			labels:      texts{"app": "web"},
+			annotations: texts{"note": "n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.have.UID, tc.have.ResourceVersion, tc.have.Finalizers = "uid-7", "77", []string{"example.com/keep"}
+			got := r.Desired(s, "team-a", stripped(r, tc.have))
+			maps.Copy(tc.labels, texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller"})
+			for k, v := range r.Desired(s, "team-a", nil).Annotations {
+				if strings.HasPrefix(k, "mirror-controller.github.io/") {
+					tc.annotations[k] = v
+				}
+			}
+			if !reflect.DeepEqual(got.Labels, tc.labels) {
+				t.Errorf("got labels %v, want %v", got.Labels, tc.labels)
+			}
+			if !reflect.DeepEqual(got.Annotations, tc.annotations) {
+				t.Errorf("got annotations %v, want %v", got.Annotations, tc.annotations)
+			}
+			if !reflect.DeepEqual(got.Data, src.Data) || len(got.BinaryData) > 0 {
+				t.Errorf("got data %v, %v, want that of the source", got.Data, got.BinaryData)
+			}
+			if got.UID != "uid-7" || got.ResourceVersion != "77" {
+				t.Errorf("got UID %s, resourceVersion %s, want those of the object that was judged", got.UID, got.ResourceVersion)
+			}
+			if !reflect.DeepEqual(got.Finalizers, []string{"example.com/keep"}) {
+				t.Errorf("got finalizers %v, want those of other people kept", got.Finalizers)
+			}
+			if !r.inSync(s, got) {
+				t.Error("got Desired out of sync")
+			}
+		})
+	}
+}
+
+// TestC27NothingIsCopiedAnyMore: the flags, or the source, no longer have the metadata that was copied. The copied
+// annotation goes too, or the copy would never be in sync.
+func TestC27NothingIsCopiedAnyMore(t *testing.T) {
+	before := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app"}, []string{"note"} })
+	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
+	bare := plantest.Source("platform", "settings")
+	for name, tc := range map[string]struct {
+		rules *Rules
+		src   *corev1.ConfigMap
+	}{
+		"by the flags":  {testRules(), src},
+		"by the source": {before, bare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := tc.rules, tc.rules.ParseSource(tc.src)
+			have := stripped(r, plantest.Copy(before, src, "team-a", plantest.Label("theirs", "1")))
+			have.Annotations[ChecksumAnnotation] = s.Checksum
+			if r.inSync(s, have) {
+				t.Error("got a copy with copied metadata in sync, want it out of sync")
+			}
+			got, want := r.Desired(s, "team-a", have), r.Desired(s, "team-a", nil)
+			want.Labels["theirs"] = "1"
+			if !reflect.DeepEqual(got.Labels, want.Labels) || !reflect.DeepEqual(got.Annotations, want.Annotations) {
+				t.Errorf("got labels %v and annotations %v, want %v and %v", got.Labels, got.Annotations, want.Labels, want.Annotations)
+			}
+			if !r.inSync(s, got) {
+				t.Error("got Desired out of sync: every pass would write it")
+			}
+		})
+	}
+}
+
+// TestC39DesiredChangesNoArgument changes every map and slice of the result's metadata and checks the arguments.
+func TestC39DesiredChangesNoArgument(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"*"}, []string{"*"} })
+	for name, have := range map[string]*corev1.ConfigMap{
+		"nothing there": nil,
+		"a copy": plantest.Copy(r, plantest.Source("platform", "settings", plantest.Label("old", "1")), "team-a",
+			plantest.Label("theirs", "1"), plantest.Managed),
+		"adopted": plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"),
+			plantest.Annotation(CopiedAnnotation, "label:x,annotation:y"), plantest.Label("x", "1"), plantest.Annotation("y", "1")),
+		"without maps": {ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "settings", OwnerReferences: []metav1.OwnerReference{{Name: "o"}}, Finalizers: []string{"f/f"}}},
+	} {
+		for state, have := range map[string]*corev1.ConfigMap{"from the API server": have, "from the cache": stripped(r, have)} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
+				s := r.ParseSource(src)
+				srcBefore, haveBefore := src.DeepCopy(), have.DeepCopy()
+				copied := fmt.Sprint(s.labels, s.annotations)
+				got := r.Desired(s, "team-a", have)
+				got.Labels["changed"], got.Annotations["changed"] = "1", "1"
+				for i := range got.Finalizers {
+					got.Finalizers[i] = "changed"
+				}
+				for i := range got.OwnerReferences {
+					got.OwnerReferences[i].Name = "changed"
+				}
+				if !reflect.DeepEqual(have, haveBefore) {
+					t.Errorf("got have changed to %v, want %v", have, haveBefore)
+				}
+				if !reflect.DeepEqual(src, srcBefore) {
+					t.Errorf("got the source changed to %v, want %v", src, srcBefore)
+				}
+				if now := fmt.Sprint(s.labels, s.annotations); now != copied {
+					t.Errorf("got the copied metadata changed to %s, want %s", now, copied)
+				}
+			})
+		}
+	}
+}

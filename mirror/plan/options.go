@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Options decide which ConfigMaps are mirrored into which namespaces. The controller and kubectl-mirror share them.
+type Options struct {
+	// NamespacePrefixes are the literal prefixes of names of target namespaces.
+	NamespacePrefixes []string
+	// AllNamespaces makes every namespace a target, instead of prefixes.
+	AllNamespaces bool
+	// ExcludeNamespaces are names, or prefixes ending in '*', of namespaces that are never targets.
+	ExcludeNamespaces []string
+	// SourceNamespaces, if any, are the only namespaces whose ConfigMaps can be sources.
+	SourceNamespaces []string
+	// Label is the key of the mirror label, see [DefaultLabel].
+	Label string
+	// Instance tells the copies of one controller from those of another.
+	Instance string
+	// CopyLabels and CopyAnnotations are keys, or prefixes ending in '*', that are copied with a source.
+	CopyLabels, CopyAnnotations []string
+	// PruneLimit is the share of copies that a change of flags may delete; see [Percent].
+	PruneLimit Percent
+}
+
+// NewOptions returns the defaults. Without a prefix they are not valid.
+func NewOptions() Options {
+	return Options{
+		ExcludeNamespaces: []string{"kube-*"},
+		Label:             DefaultLabel,
+		Instance:          "default",
+		PruneLimit:        50,
+	}
+}
+
+// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and what would be
+// right.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(flag string, value any, right string) {
+		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, right))
+	}
+	switch {
+	case o.AllNamespaces && len(o.NamespacePrefixes) > 0:
+		bad("all-namespaces", true, "cannot be combined with --namespace-prefix: give one of the two")
+	case !o.AllNamespaces && len(o.NamespacePrefixes) == 0:
+		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give the first letters of the "+
+			"names of the namespaces to mirror into, or --all-namespaces"))
+	}
+	for _, p := range o.NamespacePrefixes {
+		if problem := checkNamespacePrefix(p); problem != "" {
+			bad("namespace-prefix", quote(p), problem)
+		}
+	}
+	for _, e := range o.ExcludeNamespaces {
+		stem, wild := strings.CutSuffix(e, "*")
+		if checkNamespacePrefix(stem) != "" || !wild && !validNamespace(e) {
+			bad("exclude-namespace", quote(e), "must be the name of a namespace, or the beginning of one and a '*'")
+		}
+	}
+	for _, n := range o.SourceNamespaces {
+		if !validNamespace(n) {
+			bad("source-namespace", quote(n), "must be the name of a namespace")
+		}
+	}
+	if problems := validation.IsQualifiedName(o.Label); len(problems) > 0 || o.Label == ManagedByLabel {
+		bad("mirror-label", quote(o.Label), "must be a label key of its own, such as \"mirror\" or \"example.com/mirror\"")
+	}
+	if problems := validation.IsValidLabelValue(o.Instance); len(problems) > 0 || o.Instance == "" {
+		bad("instance", quote(o.Instance), "must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit")
+	}
+	patterns := func(flag string, keys []string) {
+		for _, k := range keys {
+			if !validKeyPattern(k) {
+				bad(flag, quote(k), "must be a key, such as \"example.com/team\", or the beginning of one and a '*'")
+			}
+		}
+	}
+	patterns("copy-label", o.CopyLabels)
+	patterns("copy-annotation", o.CopyAnnotations)
+	return errors.Join(errs...)
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+// validNamespace reports whether name is an RFC 1123 label. It decides the same as validation.IsDNS1123Label, without the
+// regular expression: SourceOf asks it for every copy.
+func validNamespace(name string) bool {
+	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
+	})
+}
+
+// namePrefix matches the possible beginnings of the name of a namespace, which is an RFC 1123 label.
+var namePrefix = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
+
+// checkNamespacePrefix returns why no name of a namespace can begin with p; empty if one can.
+func checkNamespacePrefix(p string) string {
+	switch {
+	case p == "":
+		return "must not be empty; to mirror into all namespaces, say --all-namespaces"
+	case len(p) > validation.DNS1123LabelMaxLength:
+		return fmt.Sprintf("must have at most %d characters, as the name of a namespace has", validation.DNS1123LabelMaxLength)
+	case !namePrefix.MatchString(p):
+		return "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
+	}
+	return ""
+}
+
+// validKeyPattern reports whether p is a label or annotation key, or the beginning of one followed by '*'.
+func validKeyPattern(p string) bool {
+	stem, wild := strings.CutSuffix(p, "*")
+	if !wild {
+		return len(validation.IsQualifiedName(p)) == 0
+	}
+	// Every beginning of a key becomes a key with a letter behind it, or, as a domain, with a letter and a name.
+	return len(validation.IsQualifiedName(stem+"x")) == 0 || len(validation.IsQualifiedName(stem+"x/x")) == 0
+}
+
+// Percent is a share of a whole, written "50%". It is a pflag.Value.
+type Percent int
+
+// pruneFree is how many copies a change of flags may delete whatever their share is, unless the limit is 0%.
+const pruneFree = 10
+
+// Exceeded reports whether part of whole is too much to delete because of a flag. 100% allows everything, and 0%
+// nothing, not even one.
+func (p Percent) Exceeded(part, whole int) bool {
+	switch p {
+	case 0:
+		return part > 0
+	case 100:
+		return false
+	}
+	return part > pruneFree && part*100 >= int(p)*whole
+}
+
+func (p Percent) String() string { return strconv.Itoa(int(p)) + "%" }
+
+// Type names the kind of value in the help.
+func (p *Percent) Type() string { return "percent" }
+
+// Set parses 0% to 100%.
+func (p *Percent) Set(value string) error {
+	digits, found := strings.CutSuffix(value, "%")
+	n, err := strconv.Atoi(digits)
+	if !found || err != nil || n < 0 || n > 100 {
+		return errors.New("must be a percentage from 0% to 100%, such as 50%")
+	}
+	*p = Percent(n)
+	return nil
+}

@@ -1,0 +1,229 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// decision is a case of Decide: a target, the sources of its name, and the change that is wanted.
+type decision struct {
+	sources  []*corev1.ConfigMap
+	ns       *corev1.Namespace // nil: team-a
+	absent   bool              // the cache does not have team-a
+	have     *corev1.ConfigMap
+	prunable bool
+
+	op      Op
+	state   State
+	premise Premise
+	prune   bool
+}
+
+// checkDecisions decides about each case with the object as the cache has it.
+func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
+	t.Helper()
+	for name, tc := range decisions {
+		t.Run(name, func(t *testing.T) {
+			tgt := Target{Key: keyIn("team-a"), Namespace: plantest.Namespace("team-a"), Have: stripped(r, tc.have), Prunable: tc.prunable}
+			if tc.ns != nil {
+				tgt.Key, tgt.Namespace = keyIn(tc.ns.Name), tc.ns
+			}
+			if tc.absent {
+				tgt.Namespace = nil
+			}
+			if len(tc.sources) > 0 {
+				tgt.Key.Name = tc.sources[0].Name
+			}
+			c := r.Decide(viewOf(r, tc.sources...), tgt)
+			if c.Op != tc.op || c.State != tc.state || c.Premise != tc.premise || c.Prune != tc.prune {
+				t.Errorf("got %v, %v, premise %+v, prune %v; want %v, %v, premise %+v, prune %v",
+					c.Op, c.State, c.Premise, c.Prune, tc.op, tc.state, tc.premise, tc.prune)
+			}
+			if c.Key != tgt.Key {
+				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
+			}
+			if judged := c.Op != OpNone && c.Op != OpCreate; judged && c.Have != tgt.Have {
+				t.Errorf("got have %v, want the object that was judged", c.Have)
+			}
+		})
+	}
+}
+
+func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
+
+func TestDecideAboutACopy(t *testing.T) {
+	r := testRules()
+	src, unchangeable := plantest.Source("platform", "settings"), plantest.Source("platform", "settings", plantest.Immutable)
+	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
+	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "Team"))
+	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1), plantest.Data("key", "theirs"))
+	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
+	checkDecisions(t, r, map[string]decision{
+		"nothing there":                        {sources: cms(src), op: OpCreate},
+		"C01 own namespace":                    {sources: cms(plantest.Source("team-a", "settings"))},
+		"C05 reserved name":                    {sources: cms(plantest.Source("platform", "kube-root-ca.crt"))},
+		"excluded namespace":                   {sources: cms(src), ns: plantest.Namespace("team-x1")},
+		"namespace absent from the cache":      {sources: cms(src), absent: true},
+		"absent, with a copy":                  {absent: true, have: have()},
+		"C28 namespace terminating":            {sources: cms(src), ns: plantest.Terminating("team-a")},
+		"C28 terminating, with a copy":         {ns: plantest.Terminating("team-a"), have: have()},
+		"in sync":                              {sources: cms(src), have: have(), state: StateSynced},
+		"C19 edited data, checksum untouched":  {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
+		"C19 extra key":                        {sources: cms(src), have: have(plantest.Data("more", "")), op: OpUpdate},
+		"C19 removed key":                      {sources: cms(src), have: have(func(cm *corev1.ConfigMap) { cm.Data = nil }), op: OpUpdate},
+		"edited checksum":                      {sources: cms(src), have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00")), op: OpUpdate},
+		"C02 copy labelled true":               {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
+		"C08 label removed, read live":         {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
+		"C43 label removed, unwanted":          {have: have(plantest.Without(DefaultLabel))},
+		"C43 another label value, unwanted":    {have: have(plantest.Label(DefaultLabel, "no"))},
+		"C43 label removed, opted out":         {sources: cms(src), ns: optedOut, have: have(plantest.Without(DefaultLabel))},
+		"C43 label removed, prunable":          {sources: cms(src), ns: plantest.Namespace("other"), prunable: true, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
+		"managed-by removed":                   {sources: cms(src), have: have(plantest.Without(ManagedByLabel)), op: OpUpdate},
+		"adopt on a copy":                      {sources: cms(src), have: have(plantest.Annotation(AdoptAnnotation, AdoptValue)), op: OpUpdate},
+		"C22 immutable, other data":            {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")), op: OpRecreate},
+		"C23 made immutable, equal data":       {sources: cms(src), have: have(plantest.Immutable), op: OpRecreate},
+		"C22 made immutable at the source":     {sources: cms(unchangeable), have: have(), op: OpUpdate},
+		"C22 immutable both, metadata differs": {sources: cms(unchangeable), have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel)), op: OpUpdate},
+		"C24 copy being deleted":               {sources: cms(src), have: have(plantest.Deleting), state: StatePending},
+		"C24 being deleted, unwanted":          {have: have(plantest.Deleting), state: StatePending},
+		"C31 frozen, nothing there":            {sources: cms(frozen)},
+		"C31 frozen, copy drifted":             {sources: cms(frozen), have: have(plantest.Data("key", "x")), state: StateFrozen},
+		"C31 frozen, opted out":                {sources: cms(frozen), ns: optedOut, have: have(), state: StateFrozen},
+		"C31 frozen, label removed, read live": {sources: cms(frozen, tenant), have: have(plantest.Without(DefaultLabel)), state: StateFrozen},
+		"C31 frozen, keeps its copy":           {sources: cms(frozen, tenant), have: have(), state: StateFrozen},
+		"C31 frozen, another takes free place": {sources: cms(frozen, tenant), op: OpCreate},
+		"C03 superseded source's copy":         {sources: cms(src, tenant), have: plantest.Copy(r, tenant, "team-a"), op: OpUpdate},
+		"C03 the winner's copy stays":          {sources: cms(src, tenant), have: have(), state: StateSynced},
+		"C03 the loser takes over in place":    {sources: cms(tenant), have: have(), op: OpUpdate},
+	})
+}
+
+func TestDecideAboutAForeignObject(t *testing.T) {
+	r, other := testRules(), testRules(func(o *Options) { o.Instance = "other" })
+	src, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings")
+	unchangeable := plantest.Source("platform", "settings", plantest.Immutable)
+	adopt := plantest.Annotation(AdoptAnnotation, AdoptValue)
+	foreign := func(o ...plantest.Option) *corev1.ConfigMap {
+		return plantest.ConfigMap("team-a", "settings", slices.Concat([]plantest.Option{plantest.Data("key", "mine")}, o)...)
+	}
+	released := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
+	checkDecisions(t, r, map[string]decision{
+		"C11 foreign":                             {sources: cms(src), have: foreign(), state: StateForeign},
+		"C11 foreign, unwanted":                   {have: foreign()},
+		"C08 released: no source annotation":      {sources: cms(src), have: released(plantest.Without(SourceAnnotation)), state: StateForeign},
+		"C08 released: no copy annotation":        {sources: cms(src), have: released(plantest.Without(CopyAnnotation)), state: StateForeign},
+		"C08 released: no instance annotation":    {sources: cms(src), have: released(plantest.Without(InstanceAnnotation)), state: StateForeign},
+		"C06 copy of another namespace":           {sources: cms(src), have: released(plantest.Annotation(CopyAnnotation, "team-c/settings")), state: StateForeign},
+		"C06 copy of another namespace, unwanted": {have: released(plantest.Annotation(CopyAnnotation, "team-c/settings"))},
+		"C07 source annotation of another name":   {have: released(plantest.Annotation(SourceAnnotation, "platform/other"))},
+		"C07 source annotation no namespace name": {have: released(plantest.Annotation(SourceAnnotation, "Platform/settings"))},
+		"C07 its own source":                      {have: released(plantest.Annotation(SourceAnnotation, "team-a/settings"))},
+		"C10 copy of another instance":            {sources: cms(src), have: plantest.Copy(other, src, "team-a"), state: StateForeign},
+		"C10 of another instance, to adopt":       {sources: cms(src), have: plantest.Copy(other, src, "team-a", adopt), state: StateForeign},
+		"C04 target is a source itself":           {sources: cms(src, tenant), ns: plantest.Namespace("team-b"), have: tenant, state: StateForeign},
+		"C12 adopted":                             {sources: cms(src), have: foreign(adopt), op: OpUpdate},
+		"C12 adopted, immutable":                  {sources: cms(src), have: foreign(adopt, plantest.Immutable), op: OpRecreate},
+		"C12 adopted, immutable, equal content":   {sources: cms(unchangeable), have: foreign(adopt, plantest.Data("key", "value"), plantest.Immutable), op: OpUpdate},
+		"C12 adopted, being deleted":              {sources: cms(src), have: foreign(adopt, plantest.Deleting), state: StatePending},
+		"C12 adopted, unwanted":                   {have: foreign(adopt)},
+		"C12 adopt is not true":                   {sources: cms(src), have: foreign(plantest.Annotation(AdoptAnnotation, "yes")), state: StateForeign},
+		"C49 adopted, with a finalizer":           {sources: cms(src), have: foreign(adopt, plantest.Finalizer), state: StateForeign},
+		"C12 a source is not adopted":             {sources: cms(src), have: foreign(adopt, plantest.Label(DefaultLabel, SourceValue)), state: StateForeign},
+		"C02 a released copy is never a source":   {sources: cms(src), have: released(plantest.Without(SourceAnnotation), adopt, plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
+	})
+}
+
+// TestDecideAboutAnUnwantedCopy is the table of decideUnwanted.
+func TestDecideAboutAnUnwantedCopy(t *testing.T) {
+	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"platform", "team-a", "team-b"} })
+	src := plantest.Source("platform", "settings")
+	elsewhere := plantest.Source("elsewhere", "settings", plantest.CreatedAt(1))
+	have, others := plantest.Copy(r, src, "team-a"), plantest.Copy(r, elsewhere, "team-a")
+	narrowed := func(key, value string) []*corev1.ConfigMap {
+		return cms(plantest.Source("platform", "settings", plantest.Annotation(key, value)))
+	}
+	optedOut, outOfScope := plantest.Namespace("team-a", DefaultLabel, OptOutValue), plantest.Namespace("other")
+	bySource, byBoth := Premise{Source: true}, Premise{Source: true, Namespace: true}
+	checkDecisions(t, r, map[string]decision{
+		"C14 source gone":                     {have: have, op: OpDelete, premise: bySource},
+		"C14 source gone, out of scope":       {ns: outOfScope, have: plantest.Copy(r, src, "other"), op: OpDelete, premise: bySource},
+		"C14 source gone, of another's label": {sources: narrowed(SelectorAnnotation, "tier=gold"), have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a"), op: OpDelete, premise: byBoth},
+		"C16 source being deleted":            {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have, op: OpDelete, premise: bySource},
+		"C14 not selected by prefix":          {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete, premise: bySource},
+		"C14 not selected by labels":          {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have, op: OpDelete, premise: byBoth},
+		"C31 opted out":                       {sources: cms(src), ns: optedOut, have: have, op: OpDelete, premise: byBoth},
+		"C31 opted out, nothing there":        {sources: cms(src), ns: optedOut},
+
+		"C14 target out of scope, prunable":              {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), prunable: true, op: OpDelete, prune: true},
+		"C44 target out of scope, not prunable":          {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), state: StateOutOfScope},
+		"C14 source out of scope, prunable":              {sources: cms(elsewhere), have: others, prunable: true, op: OpDelete, prune: true},
+		"C44 source out of scope, not prunable":          {sources: cms(elsewhere), have: others, state: StateOutOfScope},
+		"C44 as before, opted out of another's":          {sources: cms(elsewhere, src), ns: optedOut, have: others, state: StateOutOfScope},
+		"C41 source out of scope, opted out of others":   {sources: cms(elsewhere, src), ns: optedOut, have: others, prunable: true, op: OpDelete, prune: true, premise: Premise{Namespace: true}},
+		"source out of scope, another takes over":        {sources: cms(elsewhere, src), have: others, op: OpUpdate},
+		"source out of scope, nothing there":             {sources: cms(elsewhere)},
+		"C14 prunable, but its source is gone meanwhile": {have: have, prunable: true, op: OpDelete, premise: bySource},
+	})
+}
+
+func TestPlanKeepsTheOrderOfTargets(t *testing.T) {
+	r := testRules()
+	v := viewOf(r, plantest.Source("platform", "settings"))
+	namespaces := []string{"team-c", "team-a", "other", "team-b"}
+	var targets []Target
+	for _, name := range namespaces {
+		targets = append(targets, Target{Key: keyIn(name), Namespace: plantest.Namespace(name)})
+	}
+	var got []string
+	for _, c := range r.Plan(v, targets) {
+		got = append(got, c.Key.Namespace)
+	}
+	if !slices.Equal(got, namespaces) {
+		t.Errorf("got changes of %v, want %v", got, namespaces)
+	}
+}
+
+// TestC03Superseded is about the sources that claim a target and do not have it.
+func TestC03Superseded(t *testing.T) {
+	r := fromPlatform()
+	all := func(o *Options) { o.SourceNamespaces = nil }
+	src := plantest.Source("platform", "settings")
+	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, ""))
+	tenant, another := plantest.Source("team-b", "settings"), plantest.Source("team-c", "settings")
+	for name, tc := range map[string]struct {
+		rules   *Rules
+		sources []*corev1.ConfigMap
+		ns      *corev1.Namespace
+		have    *corev1.ConfigMap
+		want    []string
+	}{
+		"one source":                   {testRules(all), cms(src), plantest.Namespace("team-a"), nil, nil},
+		"two tenants":                  {testRules(all), cms(another, src, tenant), plantest.Namespace("team-a"), nil, []string{"team-b", "team-c"}},
+		"a source in its own target":   {testRules(all), cms(src, tenant), plantest.Namespace("team-b"), tenant, nil},
+		"the winner of a tenant":       {testRules(all), cms(src, tenant, another), plantest.Namespace("team-b"), tenant, []string{"team-c"}},
+		"out of scope":                 {r, cms(src, tenant), plantest.Namespace("team-a"), nil, nil},
+		"nobody claims the target":     {testRules(all), cms(src, tenant), plantest.Namespace("other"), nil, nil},
+		"the namespace is terminating": {testRules(all), cms(src, tenant), plantest.Terminating("team-a"), nil, nil},
+		"frozen, keeps its copy":       {testRules(all), cms(frozen, tenant, another), plantest.Namespace("team-a"), plantest.Copy(r, src, "team-a"), []string{"team-b", "team-c"}},
+		"frozen, without a copy":       {testRules(all), cms(frozen, tenant, another), plantest.Namespace("team-a"), nil, []string{"team-c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, tgt := viewOf(tc.rules, tc.sources...), Target{Key: keyIn(tc.ns.Name), Namespace: tc.ns, Have: tc.have}
+			var got []string
+			for _, s := range tc.rules.Superseded(v, tgt, tc.rules.Decide(v, tgt)) {
+				got = append(got, s.Key.Namespace)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %v superseded, want %v", got, tc.want)
+			}
+		})
+	}
+	absent := Target{Key: keyIn("team-a")}
+	if v := viewOf(r, src); len(r.Superseded(v, absent, r.Decide(v, absent))) > 0 {
+		t.Error("got a source superseded in an absent namespace, want none")
+	}
+}

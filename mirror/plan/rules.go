@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Rules decide by a fixed set of options. All methods are pure and safe for concurrent use.
+type Rules struct {
+	label, instance  string
+	prefixes         []string // of target namespaces; one empty prefix for --all-namespaces
+	excluded         keyPatterns
+	sourceNamespaces []string // nil: all
+	copyLabels       keyPatterns
+	copyAnnotations  keyPatterns
+}
+
+// NewRules returns the rules of the options, which must be valid.
+func NewRules(o *Options) *Rules {
+	prefixes := o.NamespacePrefixes
+	if o.AllNamespaces {
+		prefixes = []string{""}
+	}
+	return &Rules{
+		label:            o.Label,
+		instance:         o.Instance,
+		prefixes:         prefixes,
+		excluded:         o.ExcludeNamespaces,
+		sourceNamespaces: o.SourceNamespaces,
+		copyLabels:       o.CopyLabels,
+		copyAnnotations:  o.CopyAnnotations,
+	}
+}
+
+// AllowsTarget reports whether the flags allow a namespace of this name to hold copies.
+func (r *Rules) AllowsTarget(namespace string) bool {
+	return hasAnyPrefix(namespace, r.prefixes) && !r.excluded.match(namespace)
+}
+
+// AllowsSource reports whether the flags allow ConfigMaps of this namespace to be sources.
+func (r *Rules) AllowsSource(namespace string) bool {
+	return len(r.sourceNamespaces) == 0 || slices.Contains(r.sourceNamespaces, namespace)
+}
+
+// accepts reports whether the namespace itself accepts copies: it is not being deleted and has not opted out.
+func (r *Rules) accepts(ns *corev1.Namespace) bool {
+	return !Terminating(ns) && ns.Labels[r.label] != OptOutValue
+}
+
+// Terminating reports whether the namespace is being deleted.
+func Terminating(ns *corev1.Namespace) bool {
+	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
+}
+
+// AsksToBeMirrored reports whether cm has the label of a source, is not a copy of any instance, and is not being
+// deleted. The flags may still rule it out, see [Rules.IsSource].
+func (r *Rules) AsksToBeMirrored(cm *corev1.ConfigMap) bool {
+	return cm.Labels[r.label] == SourceValue && !namesItself(cm) && cm.DeletionTimestamp == nil
+}
+
+// IsSource reports whether cm is a source that the flags allow.
+func (r *Rules) IsSource(cm *corev1.ConfigMap) bool {
+	return r.AsksToBeMirrored(cm) && r.AllowsSource(cm.Namespace)
+}
+
+// Visible reports whether the watch of the controller shows the object: it has a mirror label with one of our values.
+func (r *Rules) Visible(cm *corev1.ConfigMap) bool {
+	value := cm.Labels[r.label]
+	return value == SourceValue || value == CopyValue
+}
+
+// namesItself reports whether the copy annotation of cm names cm itself.
+func namesItself(cm *corev1.ConfigMap) bool {
+	named, ok := cm.Annotations[CopyAnnotation]
+	return ok && sameKey(named, cm.Namespace, cm.Name)
+}
+
+// SourceOf returns the key of the source whose copy cm is, or false if cm is not a copy of ours. The label does not
+// matter: a copy that lost it is still ours, and an object that merely has it is not.
+func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
+	if !namesItself(cm) || cm.Annotations[InstanceAnnotation] != r.instance {
+		return types.NamespacedName{}, false
+	}
+	namespace, name, ok := strings.Cut(cm.Annotations[SourceAnnotation], "/")
+	if !ok || name != cm.Name || namespace == cm.Namespace || !validNamespace(namespace) {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, true
+}
+
+// adoptable reports whether the owner of cm, a foreign object, handed it over. A source and a copy of another instance
+// cannot be adopted. Neither can an object with finalizers: a copy that replaces it could be held terminating.
+func (r *Rules) adoptable(cm *corev1.ConfigMap) bool {
+	if cm.Annotations[AdoptAnnotation] != AdoptValue || len(cm.Finalizers) > 0 {
+		return false
+	}
+	if namesItself(cm) { // never a source, whatever its label says
+		return cm.Annotations[InstanceAnnotation] == r.instance
+	}
+	return cm.Labels[r.label] != SourceValue
+}
+
+// sameKey reports whether key is namespace/name, without building that string.
+func sameKey(key, namespace, name string) bool {
+	return len(key) == len(namespace)+1+len(name) &&
+		key[:len(namespace)] == namespace && key[len(namespace)] == '/' && key[len(namespace)+1:] == name
+}
+
+func hasAnyPrefix(s string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}

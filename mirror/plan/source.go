@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Source is a parsed ConfigMap that asks to be mirrored: what its copies hold and where they belong.
+type Source struct {
+	ConfigMap *corev1.ConfigMap
+	Key       types.NamespacedName
+
+	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It has no targets then, but another
+	// controller, or this one with other flags, may have made copies.
+	OutOfScope bool
+	// Reserved is set if another controller writes ConfigMaps of this name. It has no targets then.
+	Reserved bool
+	// Frozen is the parse error of the source's annotations. Until they are fixed nothing is done for the source.
+	Frozen error
+	// Checksum is the value of the checksum annotation of a copy in sync.
+	Checksum string
+
+	platform bool // its own namespace cannot be a target
+
+	prefixes []string        // of the source's annotation; nil: no annotation
+	selector labels.Selector // of the source's annotation; matches everything if there is none
+
+	payload     digest
+	labels      map[string]string // copied
+	annotations map[string]string // copied
+	copied      string            // value of the copied annotation of a copy; empty: none
+}
+
+// ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
+func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
+	s := &Source{
+		ConfigMap:   cm,
+		Key:         KeyOf(cm),
+		OutOfScope:  !r.AllowsSource(cm.Namespace),
+		Reserved:    Reserved(cm.Name),
+		platform:    !r.AllowsTarget(cm.Namespace),
+		payload:     payloadDigest(cm),
+		labels:      selectCopied(cm.Labels, r.copyLabels, r.label),
+		annotations: selectCopied(cm.Annotations, r.copyAnnotations, r.label),
+	}
+	s.Checksum = checksum(s.payload, s.labels, s.annotations)
+	s.copied = copiedList(s.labels, s.annotations)
+	s.prefixes, s.selector, s.Frozen = parseNarrowing(cm.Annotations)
+	return s
+}
+
+// KeyOf returns the namespace and name of a ConfigMap.
+func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
+	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
+}
+
+// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, each in
+// words for the owner of the source.
+func parseNarrowing(annotations map[string]string) (prefixes []string, selector labels.Selector, err error) {
+	selector = labels.Everything()
+	var errs []error
+	if value, ok := annotations[PrefixAnnotation]; ok {
+		for p := range strings.SplitSeq(value, ",") {
+			p = strings.TrimSpace(p)
+			if problem := checkNamespacePrefix(p); problem != "" {
+				errs = append(errs, fmt.Errorf("annotation %s=%q: prefix %q: %s", PrefixAnnotation, value, p, problem))
+				break // one problem is enough: the annotation may hold thousands
+			}
+			prefixes = append(prefixes, p)
+		}
+	}
+	if value, ok := annotations[SelectorAnnotation]; ok {
+		parsed, parseErr := labels.Parse(value)
+		if parseErr != nil {
+			errs = append(errs, fmt.Errorf("annotation %s=%q: not a label selector: %w", SelectorAnnotation, value, parseErr))
+		} else {
+			selector = parsed
+		}
+	}
+	return prefixes, selector, errors.Join(errs...)
+}
+
+// claims reports whether the source selects the namespace: the flags, the namespace itself and the source's annotations
+// allow a copy there.
+func (s *Source) claims(r *Rules, ns *corev1.Namespace) bool {
+	return s.claimsName(r, ns.Name) && r.accepts(ns) && s.selector.Matches(labels.Set(ns.Labels))
+}
+
+// claimsName is the part of claims that depends on the name of the namespace alone.
+func (s *Source) claimsName(r *Rules, namespace string) bool {
+	return !s.OutOfScope && !s.Reserved && s.Frozen == nil && namespace != s.Key.Namespace && r.AllowsTarget(namespace) &&
+		(s.prefixes == nil || hasAnyPrefix(namespace, s.prefixes))
+}
+
+// compareSources orders sources of one name, the winner first. A source whose namespace cannot be a target comes first:
+// a tenant must not outrank the platform by being older. Then the older source wins, then the smaller key.
+func compareSources(a, b *Source) int {
+	if a.platform != b.platform {
+		if a.platform {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		a.ConfigMap.CreationTimestamp.Compare(b.ConfigMap.CreationTimestamp.Time),
+		strings.Compare(a.Key.Namespace, b.Key.Namespace),
+		strings.Compare(a.Key.Name, b.Key.Name),
+	)
+}
+
+// View is everything about the sources of one name that the decision about a target depends on.
+type View struct {
+	// Sources are the sources that the flags allow, the winner first.
+	Sources []*Source
+	// OutOfScope are the ConfigMaps that ask to be mirrored and that the flags do not allow.
+	OutOfScope []*Source
+}
+
+// NewView sorts parsed sources of one name into a view.
+func NewView(sources []*Source) *View {
+	v := &View{}
+	for _, s := range slices.SortedFunc(slices.Values(sources), compareSources) {
+		if s.OutOfScope {
+			v.OutOfScope = append(v.OutOfScope, s)
+		} else {
+			v.Sources = append(v.Sources, s)
+		}
+	}
+	return v
+}
+
+// All returns the sources of the view, also those out of scope.
+func (v *View) All() []*Source {
+	if len(v.OutOfScope) == 0 {
+		return v.Sources
+	}
+	return slices.Concat(v.Sources, v.OutOfScope)
+}
+
+// Find returns the source with this key, or nil. It does not find sources that are out of scope.
+func (v *View) Find(key types.NamespacedName) *Source { return find(v.Sources, key) }
+
+func find(sources []*Source, key types.NamespacedName) *Source {
+	for _, s := range sources {
+		if s.Key == key {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package mirror
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// reason is why a target is retried although no event asks for it.
+type reason int
+
+const (
+	noRetry     reason = iota
+	conflict           // the cache is behind the API server, or another client wrote at the same time
+	terminating        // the API server says that the namespace is being deleted, and our cache does not show it yet
+	transient          // the API server or the connection to it failed
+	rejected           // quota, admission, authorization or validation reject the write
+	foreign            // a foreign object is in the way
+)
+
+func (r reason) String() string {
+	return [...]string{"none", "conflict", "terminating", "transient", "rejected", "foreign"}[r]
+}
+
+// The two paces of retries. Both double. Events usually end a quick one early, and copies should not be late when an API
+// server is back. No event ends a slow one: the delay is the longest time until a raised quota or an adoption is noticed.
+const (
+	quickRetry, maxQuickRetry = 50 * time.Millisecond, 15 * time.Second
+	slowRetry, maxSlowRetry   = time.Second, time.Minute
+)
+
+// backoff returns the delay before the next try after this many failures in a row, from 1.
+func (r reason) backoff(failures int) time.Duration {
+	first, longest := quickRetry, maxQuickRetry
+	if r == rejected || r == foreign {
+		first, longest = slowRetry, maxSlowRetry
+	}
+	return min(first<<min(failures-1, 10), longest)
+}
+
+// reasonOf classifies the error of an operation.
+func reasonOf(op plan.Op, err error) reason {
+	switch {
+	case err == nil:
+		return noRetry
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), op == plan.OpCreate && apierrors.IsNotFound(err):
+		return terminating
+	case op == plan.OpCreate && apierrors.IsConflict(err): // of a quota, with another write
+		return transient
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		return conflict
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
+		return rejected
+	}
+	return transient
+}
+
+// answered reports whether the error is the API server's answer to that one request. A broken connection is none, nor is a
+// server that has no time for anybody.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
+}
+
+// Another client that changes a copy back each time must not make the controller write in a circle. The first freeRepairs
+// happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to maxHold. A target
+// that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
+const (
+	freeRepairs = 10
+	firstHold   = time.Second
+	maxHold     = time.Minute
+	calm        = 15 * time.Minute
+)
+
+// hold returns how long the next repair waits after this many.
+func hold(repairs int) time.Duration {
+	if repairs < freeRepairs {
+		return 0
+	}
+	return min(firstHold<<min(repairs-freeRepairs, 8), maxHold)
+}

@@ -1,0 +1,389 @@
+package mirror
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// content tells one wanted content of a target from another. The zero value means that no copy is wanted.
+type content struct {
+	source   key
+	checksum string
+}
+
+func contentOf(s *plan.Source) content {
+	if s == nil {
+		return content{}
+	}
+	return content{s.Key, s.Checksum}
+}
+
+// basics is all that most records hold, so that targets with equal basics share a record.
+type basics struct {
+	state plan.State
+	owner key // the source to which state belongs
+	// content is what the copy was in sync with, or what the last try was to write.
+	content content
+	// queued is set while the key is in the queue of copies because of a fan-out, or is sure to come back soon.
+	queued bool
+}
+
+// record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
+type record struct {
+	basics
+	uid    types.UID // of the namespace: the history of its predecessor does not count
+	losers []key     // sources that claim the target and do not have it
+	note   string    // the last error, for people
+
+	reason    reason
+	failures  int       // in a row, for that reason
+	since     time.Time // the begin of the first of them
+	notBefore time.Time // the next try; a timer is set
+	woken     bool      // an event named the target: the next try is now
+
+	echo  echo
+	waits bool // the next reconcile waits for the echo
+
+	repairs    int // of the same content
+	repairedAt time.Time
+
+	appeared time.Time // when the namespace appeared, until there is a copy
+}
+
+// echo is our own last write, until the watch has shown it.
+type echo struct {
+	version string    // of what was created or updated
+	deleted types.UID // of what was deleted
+	at      time.Time
+}
+
+// maxEcho bounds the wait for an echo: after a restore of etcd, resourceVersions may not come to be for days.
+const maxEcho = time.Minute
+
+// awaited reports whether the cache is behind our own last write. It shows have at the target, and everything up to
+// version.
+func (e echo) awaited(have *corev1.ConfigMap, version string, now time.Time) bool {
+	if e.at.IsZero() || now.Sub(e.at) > maxEcho {
+		return false
+	}
+	if have != nil && e.deleted != "" && have.UID == e.deleted && have.DeletionTimestamp == nil {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(version, e.version)
+	return err == nil && order < 0
+}
+
+// step is what happens next at a target.
+type step int
+
+const (
+	stepNone step = iota // nothing, and the state of the change holds
+	stepKeep             // nothing: the cache does not show it yet, but our own last write made it so
+	stepEcho             // wait until the cache shows our own last write
+	stepWait             // wait for the time of the next try
+	stepHold             // wait, because another client keeps changing the copy
+	stepAct              // carry out the change
+)
+
+// next returns the next step at a target, and how long to wait before it.
+func (r *record) next(t plan.Target, c plan.Change, version string, now time.Time) (step, time.Duration) {
+	same := r.content == contentOf(c.Source)
+	switch {
+	case r.echo.awaited(t.Have, version, now):
+		if same {
+			return stepKeep, 0
+		}
+		return stepEcho, time.Second
+	case c.Op == plan.OpNone:
+		return stepNone, 0
+	case !r.woken && r.notBefore.After(now) && (same || r.reason == foreign): // other content does not remove a foreign object
+		return stepWait, r.notBefore.Sub(now)
+	}
+	if wait := r.repairedAt.Add(hold(r.repairs)).Sub(now); same && wait > 0 {
+		return stepHold, wait
+	}
+	return stepAct, 0
+}
+
+// fight returns how long a target must be left alone until a fight over it ends; 0 if there is none.
+func (r *record) fight(now time.Time) time.Duration {
+	h := hold(r.repairs)
+	if h == 0 {
+		return 0
+	}
+	return max(0, r.repairedAt.Add(h+calm).Sub(now))
+}
+
+// settle records a state that holds until an event or a fan-out changes it.
+func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
+	if now.Sub(r.repairedAt) > hold(r.repairs)+calm {
+		r.repairs, r.repairedAt = 0, time.Time{}
+	}
+	r.basics = basics{}
+	if state != plan.StateNone {
+		r.basics = basics{state: state, owner: owner, content: c}
+	}
+	r.reason, r.failures, r.since, r.notBefore, r.woken, r.note = noRetry, 0, time.Time{}, time.Time{}, false, ""
+	r.waits = false
+	r.appeared = time.Time{}
+}
+
+// plain reports whether the record holds no more than its basics.
+func (r *record) plain() bool {
+	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.echo == echo{} && !r.waits && r.repairs == 0 && r.appeared.IsZero()
+}
+
+// isProblem reports whether the owner of a source needs to know of the state.
+func isProblem(s plan.State) bool {
+	return s == plan.StateForeign || s == plan.StateFailed || s == plan.StateFight || s == plan.StateOutOfScope
+}
+
+// status holds a record for each target of each name, and counts.
+type status struct {
+	mu     sync.Mutex
+	names  map[string]*nameStatus
+	totals [plan.States]int
+}
+
+// nameStatus is the part for the sources of one name.
+type nameStatus struct {
+	targets map[string]*record // by namespace
+	shared  map[basics]*record // for targets with equal basics
+	sources map[key]*sourceStatus
+	queued  int       // targets whose record says so
+	dirty   bool      // there may be something to report when queued is 0
+	round   time.Time // the begin of the last fan-out
+}
+
+// sourceStatus is the part for one source.
+type sourceStatus struct {
+	counts  [plan.States]int
+	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
+	wrote   bool      // a copy was written since the last report
+	reported
+}
+
+func newStatus() *status { return &status{names: map[string]*nameStatus{}} }
+
+func (s *status) name(name string) *nameStatus {
+	n := s.names[name]
+	if n == nil {
+		n = &nameStatus{targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}}
+		s.names[name] = n
+	}
+	return n
+}
+
+func (n *nameStatus) source(k key) *sourceStatus {
+	if n.sources[k] == nil {
+		n.sources[k] = &sourceStatus{}
+	}
+	return n.sources[k]
+}
+
+// get returns the record of a target in the namespace with this UID; an empty one if there is none.
+func (s *status) get(k key, uid types.UID) record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record(k, uid)
+}
+
+func (s *status) record(k key, uid types.UID) record {
+	if n := s.names[k.Name]; n != nil {
+		if r := n.targets[k.Namespace]; r != nil && (r.uid == "" || r.uid == uid) {
+			return *r
+		}
+	}
+	return record{}
+}
+
+// set stores the record of a target. It reports whether the sources of the name are to be reported: nothing of them is in
+// the queue any more, and something has changed.
+func (s *status) set(k key, uid types.UID, r record) (report bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store(k, uid, r)
+}
+
+func (s *status) store(k key, uid types.UID, r record) (report bool) {
+	n := s.name(k.Name)
+	before := n.targets[k.Namespace]
+	if before == nil {
+		before = &record{}
+	}
+	s.count(n, before, -1)
+	s.count(n, &r, 1)
+	retried := before.state == plan.StatePending && !before.queued && r.state != plan.StatePending
+	changed := (isProblem(before.state) || isProblem(r.state)) && (before.state != r.state || before.owner != r.owner)
+	n.dirty = n.dirty || retried || changed || !slices.Equal(before.losers, r.losers)
+	r.uid = uid
+	switch {
+	case r.plain() && r.basics == basics{}:
+		delete(n.targets, k.Namespace)
+	case r.plain():
+		n.targets[k.Namespace] = n.plain(r.basics)
+	default:
+		n.targets[k.Namespace] = &r
+	}
+	return n.dirty && n.queued == 0
+}
+
+// plain returns the record that all targets with these basics share.
+func (n *nameStatus) plain(b basics) *record {
+	if n.shared[b] == nil {
+		n.shared[b] = &record{basics: b}
+	}
+	return n.shared[b]
+}
+
+func (s *status) count(n *nameStatus, r *record, by int) {
+	if r.queued {
+		n.queued += by
+	}
+	if r.state != plan.StateNone {
+		s.totals[r.state] += by
+		n.source(r.owner).counts[r.state] += by
+	}
+	for _, loser := range r.losers {
+		s.totals[plan.StateSuperseded] += by
+		n.source(loser).counts[plan.StateSuperseded] += by
+	}
+}
+
+// beginRound begins a fan-out of a name, or returns how long it has to wait: one fan-out compares all targets, and the
+// changes of a tenth of a second share one.
+func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, now := s.name(name), time.Now()
+	if wait := n.round.Add(gap).Sub(now); wait > 0 {
+		return wait
+	}
+	n.round, n.dirty = now, true
+	n.shared = map[basics]*record{} // of former contents
+	return 0
+}
+
+// plan takes note of what a fan-out planned for a target, and reports whether the target is to be queued.
+func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, uid := time.Now(), uidOf(t.Namespace)
+	r := s.record(t.Key, uid)
+	switch next, _ := r.next(t, c, version, now); next {
+	case stepKeep, stepWait, stepHold:
+		return false
+	case stepNone:
+		r.echo = echo{}
+		r.settle(c.State, ownerOf(c), contentOf(c.Source), now)
+		if c.State == plan.StateSynced && r.fight(now) > 0 {
+			r.state = plan.StateFight // the timer for its end is set
+		}
+	default:
+		queue = true
+		r.queued = true
+		if !isProblem(r.state) { // a problem stays one until the result is known
+			r.state, r.owner = plan.StatePending, ownerOf(c)
+		}
+	}
+	r.losers = losers
+	s.store(t.Key, uid, r)
+	return queue
+}
+
+// ownerOf returns the source to which the state of a change belongs.
+func ownerOf(c plan.Change) key {
+	if c.Source != nil {
+		return c.Source.Key
+	}
+	return c.Owner
+}
+
+func uidOf(ns *corev1.Namespace) types.UID {
+	if ns == nil {
+		return ""
+	}
+	return ns.UID
+}
+
+// observe takes note of an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
+// whether the target is to be reconciled: an event that only shows our own last write changes nothing.
+func (s *status) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.names[k.Name]
+	if n == nil || n.targets[k.Namespace] == nil {
+		return true
+	}
+	r := *n.targets[k.Namespace]
+	switch {
+	case cm != nil && deleted && cm.UID == r.echo.deleted && cm.UID != "":
+		r.echo.deleted = ""
+	case cm != nil && !deleted && cm.ResourceVersion == r.echo.version && cm.ResourceVersion != "":
+		r.echo = echo{}
+	default:
+		if !r.notBefore.IsZero() {
+			r.woken = true
+			s.store(k, r.uid, r)
+		}
+		return true
+	}
+	if r.echo.version == "" && r.echo.deleted == "" {
+		r.echo = echo{}
+	}
+	reconcile = r.waits
+	s.store(k, r.uid, r)
+	return reconcile
+}
+
+// appear takes note of a new namespace, in which the name may get a copy.
+func (s *status) appear(k key, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(k, uid, record{appeared: time.Now()})
+}
+
+// namespaces returns the namespaces with a record for the name.
+func (s *status) namespaces(name string) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.names[name]; n != nil {
+		for namespace := range n.targets {
+			out = append(out, namespace)
+		}
+	}
+	return out
+}
+
+// sourceChanged takes note of an event about a source.
+func (s *status) sourceChanged(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if src := s.name(k.Name).source(k); src.changed.IsZero() {
+		src.changed = time.Now()
+	}
+}
+
+// wrote takes note of a copy that was written for a source.
+func (s *status) wrote(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.name(k.Name).source(k).wrote = true
+}
+
+// total returns how many targets of all sources are in one of these states.
+func (s *status) total(states ...plan.State) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, state := range states {
+		n += s.totals[state]
+	}
+	return n
+}
