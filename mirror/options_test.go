@@ -3,216 +3,18 @@ package mirror
 import (
 	"errors"
 	"io"
+	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// validOptions mirror into team-*, edited.
-func validOptions(edit func(*Options)) *Options {
-	o := NewOptions()
-	o.NamespacePrefixes = []string{"team-"}
-	edit(o)
-	return o
-}
-
-func TestOptionsDefaults(t *testing.T) {
-	got, want := NewOptions(), &Options{
-		ExcludeNamespaces: []string{"kube-*"},
-		Label:             "mirror",
-		Instance:          "default",
-		PruneLimit:        50,
-		ResyncPeriod:      10 * time.Minute,
-		ConcurrentSources: 8,
-		ConcurrentWrites:  32,
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if a, b := NewOptions(), NewOptions(); &a.ExcludeNamespaces[0] == &b.ExcludeNamespaces[0] {
-		t.Error("two defaults share a slice: a change of one changes the other")
-	}
-}
-
-func TestValidateTellsWhatIsWrong(t *testing.T) {
-	const (
-		noSuchStart = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
-		tooLong     = "must have at most 63 characters, as the name of a namespace has"
-		badExclude  = "must be the name of a namespace, or the beginning of one and a '*'"
-		badSource   = "must be the name of a namespace"
-		badLabel    = `must be a label key of its own, such as "mirror" or "example.com/mirror"`
-		badInstance = "must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
-		badKey      = `must be a key, such as "example.com/team", or the beginning of one and a '*'`
-	)
-	long := strings.Repeat("a", 64)
-	prefix := func(p string) func(*Options) { return func(o *Options) { o.NamespacePrefixes = []string{p} } }
-	exclude := func(e string) func(*Options) { return func(o *Options) { o.ExcludeNamespaces = []string{e} } }
-	source := func(n string) func(*Options) { return func(o *Options) { o.SourceNamespaces = []string{n} } }
-	mirrorLabel := func(k string) func(*Options) { return func(o *Options) { o.Label = k } }
-	instance := func(i string) func(*Options) { return func(o *Options) { o.Instance = i } }
-	copyLabel := func(k string) func(*Options) { return func(o *Options) { o.CopyLabels = []string{k} } }
-	copyAnnotation := func(k string) func(*Options) { return func(o *Options) { o.CopyAnnotations = []string{k} } }
-
-	for name, tc := range map[string]struct {
-		edit func(*Options)
-		want string
-	}{
-		"no prefix": {func(o *Options) { o.NamespacePrefixes = nil },
-			"--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"},
-		"all namespaces and a prefix": {func(o *Options) { o.AllNamespaces = true },
-			"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two"},
-		"prefix empty":           {prefix(""), `--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`},
-		"prefix in upper case":   {prefix("Team"), `--namespace-prefix="Team": ` + noSuchStart},
-		"prefix with a blank":    {prefix(" team"), `--namespace-prefix=" team": ` + noSuchStart},
-		"prefix with a dash":     {prefix("-team"), `--namespace-prefix="-team": ` + noSuchStart},
-		"prefix with underscore": {prefix("team_"), `--namespace-prefix="team_": ` + noSuchStart},
-		"prefix with a dot":      {prefix("team.a"), `--namespace-prefix="team.a": ` + noSuchStart},
-		"prefix with a star":     {prefix("team-*"), `--namespace-prefix="team-*": ` + noSuchStart},
-		"prefix with a line end": {prefix("team\n"), `--namespace-prefix="team\n": ` + noSuchStart},
-		"prefix not in ASCII":    {prefix("té"), `--namespace-prefix="té": ` + noSuchStart},
-		"prefix too long":        {prefix(long), `--namespace-prefix="` + long + `": ` + tooLong},
-
-		"exclusion empty":         {exclude(""), `--exclude-namespace="": ` + badExclude},
-		"exclusion of everything": {exclude("*"), `--exclude-namespace="*": ` + badExclude},
-		"exclusion in upper case": {exclude("Kube-*"), `--exclude-namespace="Kube-*": ` + badExclude},
-		"exclusion of two stars":  {exclude("kube-**"), `--exclude-namespace="kube-**": ` + badExclude},
-		"exclusion, star inside":  {exclude("kube-*-x"), `--exclude-namespace="kube-*-x": ` + badExclude},
-		"exclusion too long":      {exclude(long), `--exclude-namespace="` + long + `": ` + badExclude},
-
-		"source namespace empty":    {source(""), `--source-namespace="": ` + badSource},
-		"source namespace, case":    {source("Platform"), `--source-namespace="Platform": ` + badSource},
-		"source namespace, dash":    {source("platform-"), `--source-namespace="platform-": ` + badSource},
-		"source namespace, pattern": {source("platform*"), `--source-namespace="platform*": ` + badSource},
-		"source namespace, object":  {source("platform/settings"), `--source-namespace="platform/settings": ` + badSource},
-		"source namespace too long": {source(long), `--source-namespace="` + long + `": ` + badSource},
-
-		"mirror label empty":       {mirrorLabel(""), `--mirror-label="": ` + badLabel},
-		"mirror label with value":  {mirrorLabel("mirror=true"), `--mirror-label="mirror=true": ` + badLabel},
-		"mirror label, two slash":  {mirrorLabel("a/b/c"), `--mirror-label="a/b/c": ` + badLabel},
-		"mirror label, no name":    {mirrorLabel("example.com/"), `--mirror-label="example.com/": ` + badLabel},
-		"mirror label, no domain":  {mirrorLabel("/mirror"), `--mirror-label="/mirror": ` + badLabel},
-		"mirror label, managed-by": {mirrorLabel("app.kubernetes.io/managed-by"), `--mirror-label="app.kubernetes.io/managed-by": ` + badLabel},
-
-		"instance empty":        {instance(""), `--instance="": ` + badInstance},
-		"instance with a blank": {instance("a b"), `--instance="a b": ` + badInstance},
-		"instance with a slash": {instance("a/b"), `--instance="a/b": ` + badInstance},
-		"instance, first dash":  {instance("-a"), `--instance="-a": ` + badInstance},
-		"instance, last dot":    {instance("a."), `--instance="a.": ` + badInstance},
-		"instance too long":     {instance(long), `--instance="` + long + `": ` + badInstance},
-
-		"copied label empty":         {copyLabel(""), `--copy-label="": ` + badKey},
-		"copied label with a value":  {copyLabel("app=web"), `--copy-label="app=web": ` + badKey},
-		"copied label, star first":   {copyLabel("*team"), `--copy-label="*team": ` + badKey},
-		"copied label, star inside":  {copyLabel("a*b*"), `--copy-label="a*b*": ` + badKey},
-		"copied label, no name":      {copyLabel("example.com/"), `--copy-label="example.com/": ` + badKey},
-		"copied label, no domain":    {copyLabel("/team"), `--copy-label="/team": ` + badKey},
-		"copied label, two slashes":  {copyLabel("a/b/c*"), `--copy-label="a/b/c*": ` + badKey},
-		"copied label too long":      {copyLabel(long), `--copy-label="` + long + `": ` + badKey},
-		"copied annotation empty":    {copyAnnotation(""), `--copy-annotation="": ` + badKey},
-		"copied annotation, blank":   {copyAnnotation("a b"), `--copy-annotation="a b": ` + badKey},
-		"copied annotation, no name": {copyAnnotation("example.com/"), `--copy-annotation="example.com/": ` + badKey},
-
-		"resync period below zero": {func(o *Options) { o.ResyncPeriod = -time.Second },
-			"--resync-period=-1s: must be 0 (never), or 100ms or more, such as 10m"},
-		"resync period that is a hot loop": {func(o *Options) { o.ResyncPeriod = minResyncPeriod - 1 },
-			"--resync-period=99.999999ms: must be 0 (never), or 100ms or more, such as 10m"},
-		"no source at a time": {func(o *Options) { o.ConcurrentSources = 0 }, "--concurrent-sources=0: must be 1 or more"},
-		"no write at a time":  {func(o *Options) { o.ConcurrentWrites = -3 }, "--concurrent-writes=-3: must be 1 or more"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := validOptions(tc.edit).Validate()
-			if err == nil {
-				t.Fatalf("got no error, want %q", tc.want)
-			}
-			if err.Error() != tc.want {
-				t.Errorf("got %q, want %q", err, tc.want)
-			}
-		})
-	}
-}
-
-func TestValidateAcceptsWhatIsRight(t *testing.T) {
-	for name, edit := range map[string]func(*Options){
-		"one prefix":                  func(*Options) {},
-		"several prefixes":            func(o *Options) { o.NamespacePrefixes = []string{"team-", "0", "a--b"} },
-		"C09 prefix of 63 characters": func(o *Options) { o.NamespacePrefixes = []string{strings.Repeat("a", 63)} },
-		"all namespaces":              func(o *Options) { o.NamespacePrefixes, o.AllNamespaces = nil, true },
-		"no exclusion":                func(o *Options) { o.ExcludeNamespaces = nil },
-		"exclusion by name":           func(o *Options) { o.ExcludeNamespaces = []string{"team-x", "kube-*", "t*"} },
-		"source namespaces":           func(o *Options) { o.SourceNamespaces = []string{"platform", "a", strings.Repeat("a", 63)} },
-		"label with a domain":         func(o *Options) { o.Label = "example.com/mirror" },
-		"instance of 63 characters":   func(o *Options) { o.Instance = strings.Repeat("A", 63) },
-		"instance with punctuation":   func(o *Options) { o.Instance = "a-b_c.D" },
-		"copied keys and patterns": func(o *Options) {
-			o.CopyLabels = []string{"*", "app", "app*", "example.com/*", "example.com/te*", "example.*", "a-*", "Team_A"}
-			o.CopyAnnotations = o.CopyLabels
-		},
-		"never a resync":      func(o *Options) { o.ResyncPeriod = 0 },
-		"the shortest period": func(o *Options) { o.ResyncPeriod = minResyncPeriod },
-		"one after another":   func(o *Options) { o.ConcurrentSources, o.ConcurrentWrites = 1, 1 },
-		"repeated by oneself": func(o *Options) { o.NamespacePrefixes = []string{"team-", "team-"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := validOptions(edit).Validate(); err != nil {
-				t.Errorf("got %v, want no error", err)
-			}
-		})
-	}
-}
-
-func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
-	o := &Options{
-		NamespacePrefixes: []string{"", "team-", "Team"},
-		AllNamespaces:     true,
-		ExcludeNamespaces: []string{"*", "X"},
-		SourceNamespaces:  []string{"a/b", "c."},
-		Label:             "?",
-		Instance:          "!",
-		CopyLabels:        []string{"=", "app"},
-		CopyAnnotations:   []string{"+"},
-		ResyncPeriod:      -1,
-	}
-	err := o.Validate()
-	if err == nil {
-		t.Fatal("got no error")
-	}
-	var flags []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		flag, _, _ := strings.Cut(line, ":")
-		flags = append(flags, flag)
-	}
-	slices.Sort(flags)
-	want := []string{
-		"--all-namespaces=true", "--concurrent-sources=0", "--concurrent-writes=0", `--copy-annotation="+"`, `--copy-label="="`,
-		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--instance="!"`, `--mirror-label="?"`,
-		`--namespace-prefix=""`, `--namespace-prefix="Team"`, "--resync-period=-1ns",
-		`--source-namespace="a/b"`, `--source-namespace="c."`,
-	}
-	if !slices.Equal(flags, want) {
-		t.Errorf("got problems with\n%q, want\n%q", flags, want)
-	}
-	for range 10 {
-		if again := o.Validate(); again.Error() != err.Error() {
-			t.Fatalf("got another order at another time:\n%v\nwant\n%v", again, err)
-		}
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("got %T, want errors that can be told apart", err)
-	}
-	for _, e := range joined.Unwrap() {
-		if strings.Contains(e.Error(), "\n") {
-			t.Errorf("got a problem of several lines: %q", e)
-		}
-	}
-	if got := len(joined.Unwrap()); got != len(want) {
-		t.Errorf("got %d errors, want %d", got, len(want))
-	}
-}
+// The options that decide are tested in package plan.
 
 // flagSet returns a set with the flags of o that neither prints nor exits.
 func flagSet(o *Options) *pflag.FlagSet {
@@ -220,68 +22,6 @@ func flagSet(o *Options) *pflag.FlagSet {
 	fs.SetOutput(io.Discard)
 	o.AddFlags(fs)
 	return fs
-}
-
-func TestAddFlagsReadsEveryOption(t *testing.T) {
-	got := NewOptions()
-	err := flagSet(got).Parse([]string{
-		"--namespace-prefix=team-", "--namespace-prefix", "dev-,qa-",
-		"--all-namespaces",
-		"--exclude-namespace=team-x", "--exclude-namespace=kube-*",
-		"--source-namespace=platform", "--source-namespace=base",
-		"--mirror-label=example.com/mirror",
-		"--instance=second",
-		"--copy-label=app", "--copy-label=example.com/*",
-		"--copy-annotation=note",
-		"--prune-limit=7%",
-		"--resync-period=90s",
-		"--concurrent-sources=3",
-		"--concurrent-writes=5",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &Options{
-		NamespacePrefixes: []string{"team-", "dev-", "qa-"},
-		AllNamespaces:     true,
-		ExcludeNamespaces: []string{"team-x", "kube-*"},
-		SourceNamespaces:  []string{"platform", "base"},
-		Label:             "example.com/mirror",
-		Instance:          "second",
-		CopyLabels:        []string{"app", "example.com/*"},
-		CopyAnnotations:   []string{"note"},
-		PruneLimit:        7,
-		ResyncPeriod:      90 * time.Second,
-		ConcurrentSources: 3,
-		ConcurrentWrites:  5,
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	// A field that a new flag does not set would stay zero, or at its default.
-	value := reflect.ValueOf(*got)
-	for i := range value.NumField() {
-		if reflect.DeepEqual(value.Field(i).Interface(), reflect.ValueOf(*NewOptions()).Field(i).Interface()) {
-			t.Errorf("no flag of this test sets %s", value.Type().Field(i).Name)
-		}
-	}
-}
-
-func TestAddFlagsKeepsThePresentValuesAsDefaults(t *testing.T) {
-	for name, edit := range map[string]func(*Options){
-		"the defaults": func(o *Options) { *o = *NewOptions() },
-		"others":       func(o *Options) { o.Instance, o.ResyncPeriod, o.ExcludeNamespaces = "x", time.Hour, []string{"a", "b"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, want := validOptions(edit), validOptions(edit)
-			if err := flagSet(got).Parse(nil); err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
-	}
 }
 
 // TestAddFlagsNamesAndDefaults is the part of section 3 of the contract that these options are.
@@ -304,101 +44,129 @@ func TestAddFlagsNamesAndDefaults(t *testing.T) {
 	flagSet(NewOptions()).VisitAll(func(f *pflag.Flag) {
 		got[f.Name] = f.DefValue
 		if !strings.HasSuffix(f.Usage, ".") {
-			t.Errorf("--%s: the usage is no sentence: %q", f.Name, f.Usage)
+			t.Errorf("--%s: got the usage %q, want a sentence", f.Name, f.Usage)
 		}
 	})
-	for name, def := range want {
-		if got[name] != def {
-			t.Errorf("--%s: got default %q, want %q", name, got[name], def)
+	if !maps.Equal(got, want) {
+		t.Errorf("got flags and defaults %v, want %v", got, want)
+	}
+}
+
+func TestAddFlagsSetsEveryOption(t *testing.T) {
+	got := NewOptions()
+	err := flagSet(got).Parse([]string{
+		"--namespace-prefix=team-", "--namespace-prefix", "dev-,qa-",
+		"--all-namespaces",
+		"--exclude-namespace=team-x", "--exclude-namespace=kube-*",
+		"--source-namespace=platform", "--source-namespace=base",
+		"--mirror-label=example.com/mirror",
+		"--instance=second",
+		"--copy-label=app", "--copy-label=example.com/*",
+		"--copy-annotation=note",
+		"--prune-limit=7%",
+		"--resync-period=90s",
+		"--concurrent-sources=3",
+		"--concurrent-writes=5",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Options{
+		Options: plan.Options{
+			NamespacePrefixes: []string{"team-", "dev-", "qa-"},
+			AllNamespaces:     true,
+			ExcludeNamespaces: []string{"team-x", "kube-*"},
+			SourceNamespaces:  []string{"platform", "base"},
+			Label:             "example.com/mirror",
+			Instance:          "second",
+			CopyLabels:        []string{"app", "example.com/*"},
+			CopyAnnotations:   []string{"note"},
+			PruneLimit:        7,
+		},
+		ResyncPeriod:      90 * time.Second,
+		ConcurrentSources: 3,
+		ConcurrentWrites:  5,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	// A field without a flag would keep its default.
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		value := func(o *Options) any { return reflect.ValueOf(*o).FieldByIndex(field.Index).Interface() }
+		if !field.Anonymous && reflect.DeepEqual(value(got), value(NewOptions())) {
+			t.Errorf("got %s at its default, want a flag in this test that sets it", field.Name)
 		}
 	}
 }
 
-func TestAddFlagsThenValidate(t *testing.T) {
+func TestAddFlagsKeepsPresentValues(t *testing.T) {
+	options := func() *Options {
+		o := NewOptions()
+		o.Instance, o.ResyncPeriod, o.ExcludeNamespaces, o.PruneLimit = "x", time.Hour, []string{"a", "b"}, 7
+		return o
+	}
+	got, want := options(), options()
+	if err := flagSet(got).Parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestFlagsThenValidate(t *testing.T) {
+	const prefix = "--namespace-prefix=team-"
 	for name, tc := range map[string]struct {
 		args []string
-		want string // the beginning of the only problem; empty: none
+		want []string // the beginnings of the lines of the error
 	}{
-		"a prefix":          {[]string{"--namespace-prefix=team-"}, ""},
-		"nothing":           {nil, "--namespace-prefix: required"},
-		"an empty prefix":   {[]string{"--namespace-prefix="}, "--namespace-prefix: required"},
-		"a comma too many":  {[]string{"--namespace-prefix=team-,"}, `--namespace-prefix="": must not be empty`},
-		"all namespaces":    {[]string{"--all-namespaces"}, ""},
-		"no exclusion":      {[]string{"--all-namespaces", "--exclude-namespace="}, ""},
-		"all, and a prefix": {[]string{"--all-namespaces", "--namespace-prefix=a"}, "--all-namespaces=true: cannot be combined"},
+		"a prefix":                         {[]string{prefix}, nil},
+		"nothing":                          {nil, []string{"--namespace-prefix: required"}},
+		"an empty prefix":                  {[]string{"--namespace-prefix="}, []string{"--namespace-prefix: required"}},
+		"a comma too many":                 {[]string{"--namespace-prefix=team-,"}, []string{`--namespace-prefix="": must not be empty`}},
+		"all namespaces":                   {[]string{"--all-namespaces"}, nil},
+		"no exclusion":                     {[]string{"--all-namespaces", "--exclude-namespace="}, nil},
+		"all, and a prefix":                {[]string{"--all-namespaces", prefix}, []string{"--all-namespaces=true: cannot be combined"}},
+		"never a resync":                   {[]string{prefix, "--resync-period=0"}, nil},
+		"the shortest resync period":       {[]string{prefix, "--resync-period=100ms"}, nil},
+		"resync period below zero":         {[]string{prefix, "--resync-period=-1s"}, []string{"--resync-period=-1s: must be 0 (never), or 100ms or more, such as 10m"}},
+		"resync period that is a hot loop": {[]string{prefix, "--resync-period=99ms"}, []string{"--resync-period=99ms: must be 0 (never), or 100ms or more, such as 10m"}},
+		"one at a time":                    {[]string{prefix, "--concurrent-sources=1", "--concurrent-writes=1"}, nil},
+		"no source at a time":              {[]string{prefix, "--concurrent-sources=0"}, []string{"--concurrent-sources=0: must be 1 or more"}},
+		"no write at a time":               {[]string{prefix, "--concurrent-writes=-3"}, []string{"--concurrent-writes=-3: must be 1 or more"}},
+		"all problems at once": {[]string{"--instance=!", "--resync-period=-1s", "--concurrent-sources=0", "--concurrent-writes=0"},
+			[]string{"--namespace-prefix: required", `--instance="!": `, "--resync-period=-1s: ", "--concurrent-sources=0: ", "--concurrent-writes=0: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := NewOptions()
 			if err := flagSet(o).Parse(tc.args); err != nil {
 				t.Fatal(err)
 			}
-			err := o.Validate()
-			if tc.want == "" {
-				if err != nil {
-					t.Errorf("got %v, want no error", err)
-				}
-				return
+			var got []string
+			if err := o.Validate(); err != nil {
+				got = strings.Split(err.Error(), "\n")
 			}
-			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want one error %s…", err, tc.want)
+			if len(got) != len(tc.want) {
+				t.Fatalf("got %q, want %q", got, tc.want)
+			}
+			for i, line := range got {
+				if !strings.HasPrefix(line, tc.want[i]) {
+					t.Errorf("got %q, want it to begin with %q", line, tc.want[i])
+				}
 			}
 		})
 	}
-	if err := flagSet(NewOptions()).Parse([]string{"--no-such-flag"}); err == nil || errors.Is(err, pflag.ErrHelp) {
+}
+
+func TestFlagsThatDoNotParse(t *testing.T) {
+	err := flagSet(NewOptions()).Parse([]string{"--no-such-flag"})
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		t.Errorf("got %v, want an error", err)
 	}
-}
-
-func TestPercent(t *testing.T) {
-	for value, want := range map[string]Percent{"0%": 0, "1%": 1, "50%": 50, "100%": 100} {
-		p := Percent(33)
-		if err := p.Set(value); err != nil || p != want {
-			t.Errorf("%s: got %d, error %v, want %d", value, p, err, want)
+	err = flagSet(NewOptions()).Parse([]string{"--prune-limit=half"})
+	for _, want := range []string{"--prune-limit", `"half"`, "must be a percentage from 0% to 100%, such as 50%"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want in it %s", err, want)
 		}
-		if p.String() != value {
-			t.Errorf("got %q, want %q", p.String(), value)
-		}
-	}
-	const right = "not a percentage from 0% to 100%"
-	for _, value := range []string{"", "%", "50", "-1%", "101%", "50%%", "0.5%", "half", " 50%", "50 %", "1e2%", "99999999999999999999%"} {
-		p := Percent(33)
-		if err := p.Set(value); err == nil || err.Error() != right || p != 33 {
-			t.Errorf("%q: got %d, error %v, want it unchanged and %q", value, p, err, right)
-		}
-	}
-	err := flagSet(NewOptions()).Parse([]string{"--prune-limit=half"})
-	if err == nil || !strings.Contains(err.Error(), "--prune-limit") || !strings.Contains(err.Error(), `"half"`) || !strings.Contains(err.Error(), right) {
-		t.Errorf("got %v, want an error that names the flag, the value and what would be right", err)
-	}
-}
-
-// TestC17PruneLimit is about the numbers of the brake.
-func TestC17PruneLimit(t *testing.T) {
-	for name, tc := range map[string]struct {
-		limit       Percent
-		part, whole int
-		want        bool
-	}{
-		"nothing to delete":             {50, 0, 100, false},
-		"nothing at all":                {50, 0, 0, false},
-		"ten are free":                  {50, 10, 10, false},
-		"eleven of eleven":              {50, 11, 11, true},
-		"just below the limit":          {50, 49, 100, false},
-		"the limit itself":              {50, 50, 100, true},
-		"above the limit":               {50, 51, 100, true},
-		"below the limit by a fraction": {50, 500, 1001, false},
-		"above the limit by a fraction": {50, 501, 1001, true},
-		"1%: below":                     {1, 11, 1101, false},
-		"1%: at":                        {1, 11, 1100, true},
-		"0%: ten are free":              {0, 10, 1000, false},
-		"0%: eleven are not":            {0, 11, 100000, true},
-		"100% is no limit":              {100, 1000, 1000, false},
-		"99% is one":                    {99, 1000, 1000, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.limit.exceeded(tc.part, tc.whole); got != tc.want {
-				t.Errorf("got %v for %d of %d at %s, want %v", got, tc.part, tc.whole, tc.limit.String(), tc.want)
-			}
-		})
 	}
 }

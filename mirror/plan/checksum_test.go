@@ -103,8 +103,9 @@ func TestC21EqualPayloadsHaveOneEncoding(t *testing.T) {
 		"nil and empty binary value": {payload(nil, blobs{"a": nil}), payload(nil, blobs{"a": {}})},
 		"immutable absent and false": {payload(texts{"a": "b"}, nil), payload(texts{"a": "b"}, nil, false)},
 		"another order of insertion": {payload(long, nil), payload(reversed, nil)},
-		"metadata is no content":     {payload(texts{"a": "b"}, nil), plantest.ConfigMap("x", "y", plantest.Data("a", "b"), plantest.Label("l", "1"), plantest.Annotation("n", "1"))},
-		"three keys":                 {payload(texts{"b": "1", "a": "2", "c": "3"}, nil), payload(texts{"c": "3", "a": "2", "b": "1"}, nil)},
+		"metadata is no content": {payload(texts{"a": "b"}, nil),
+			plantest.ConfigMap("x", "y", plantest.Data("a", "b"), plantest.Label("l", "1"), plantest.Annotation("n", "1"))},
+		"three keys": {payload(texts{"b": "1", "a": "2", "c": "3"}, nil), payload(texts{"c": "3", "a": "2", "b": "1"}, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // maps have another order each time

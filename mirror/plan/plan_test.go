@@ -61,33 +61,34 @@ func TestDecideAboutACopy(t *testing.T) {
 	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
 	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "Team"))
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1), plantest.Data("key", "theirs"))
-	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
+	optedOut, other := plantest.Namespace("team-a", DefaultLabel, OptOutValue), plantest.Namespace("other")
 	checkDecisions(t, r, map[string]decision{
-		"nothing there":                        {sources: cms(src), op: OpCreate},
-		"C01 own namespace":                    {sources: cms(plantest.Source("team-a", "settings"))},
-		"C05 reserved name":                    {sources: cms(plantest.Source("platform", "kube-root-ca.crt"))},
-		"excluded namespace":                   {sources: cms(src), ns: plantest.Namespace("team-x1")},
-		"namespace absent from the cache":      {sources: cms(src), absent: true},
-		"absent, with a copy":                  {absent: true, have: have()},
-		"C28 namespace terminating":            {sources: cms(src), ns: plantest.Terminating("team-a")},
-		"C28 terminating, with a copy":         {ns: plantest.Terminating("team-a"), have: have()},
-		"in sync":                              {sources: cms(src), have: have(), state: StateSynced},
-		"C19 edited data, checksum untouched":  {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
-		"C19 extra key":                        {sources: cms(src), have: have(plantest.Data("more", "")), op: OpUpdate},
-		"C19 removed key":                      {sources: cms(src), have: have(func(cm *corev1.ConfigMap) { cm.Data = nil }), op: OpUpdate},
-		"edited checksum":                      {sources: cms(src), have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00")), op: OpUpdate},
-		"C02 copy labelled true":               {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
-		"C08 label removed, read live":         {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
-		"C43 label removed, unwanted":          {have: have(plantest.Without(DefaultLabel))},
-		"C43 another label value, unwanted":    {have: have(plantest.Label(DefaultLabel, "no"))},
-		"C43 label removed, opted out":         {sources: cms(src), ns: optedOut, have: have(plantest.Without(DefaultLabel))},
-		"C43 label removed, prunable":          {sources: cms(src), ns: plantest.Namespace("other"), prunable: true, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
-		"managed-by removed":                   {sources: cms(src), have: have(plantest.Without(ManagedByLabel)), op: OpUpdate},
-		"adopt on a copy":                      {sources: cms(src), have: have(plantest.Annotation(AdoptAnnotation, AdoptValue)), op: OpUpdate},
-		"C22 immutable, other data":            {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")), op: OpRecreate},
-		"C23 made immutable, equal data":       {sources: cms(src), have: have(plantest.Immutable), op: OpRecreate},
-		"C22 made immutable at the source":     {sources: cms(unchangeable), have: have(), op: OpUpdate},
-		"C22 immutable both, metadata differs": {sources: cms(unchangeable), have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel)), op: OpUpdate},
+		"nothing there":                       {sources: cms(src), op: OpCreate},
+		"C01 own namespace":                   {sources: cms(plantest.Source("team-a", "settings"))},
+		"C05 reserved name":                   {sources: cms(plantest.Source("platform", "kube-root-ca.crt"))},
+		"excluded namespace":                  {sources: cms(src), ns: plantest.Namespace("team-x1")},
+		"namespace absent from the cache":     {sources: cms(src), absent: true},
+		"absent, with a copy":                 {absent: true, have: have()},
+		"C28 namespace terminating":           {sources: cms(src), ns: plantest.Terminating("team-a")},
+		"C28 terminating, with a copy":        {ns: plantest.Terminating("team-a"), have: have()},
+		"in sync":                             {sources: cms(src), have: have(), state: StateSynced},
+		"C19 edited data, checksum untouched": {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
+		"C19 extra key":                       {sources: cms(src), have: have(plantest.Data("more", "")), op: OpUpdate},
+		"C19 removed key":                     {sources: cms(src), have: have(func(cm *corev1.ConfigMap) { cm.Data = nil }), op: OpUpdate},
+		"edited checksum":                     {sources: cms(src), have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00")), op: OpUpdate},
+		"C02 copy labelled true":              {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
+		"C08 label removed, read live":        {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
+		"C43 label removed, unwanted":         {have: have(plantest.Without(DefaultLabel))},
+		"C43 another label value, unwanted":   {have: have(plantest.Label(DefaultLabel, "no"))},
+		"C43 label removed, opted out":        {sources: cms(src), ns: optedOut, have: have(plantest.Without(DefaultLabel))},
+		"C43 label removed, prunable":         {sources: cms(src), ns: other, prunable: true, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
+		"managed-by removed":                  {sources: cms(src), have: have(plantest.Without(ManagedByLabel)), op: OpUpdate},
+		"adopt on a copy":                     {sources: cms(src), have: have(plantest.Annotation(AdoptAnnotation, AdoptValue)), op: OpUpdate},
+		"C22 immutable, other data":           {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")), op: OpRecreate},
+		"C23 made immutable, equal data":      {sources: cms(src), have: have(plantest.Immutable), op: OpRecreate},
+		"C22 made immutable at the source":    {sources: cms(unchangeable), have: have(), op: OpUpdate},
+		"C22 immutable both, metadata differs": {sources: cms(unchangeable), op: OpUpdate,
+			have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel))},
 		"C24 copy being deleted":               {sources: cms(src), have: have(plantest.Deleting), state: StatePending},
 		"C24 being deleted, unwanted":          {have: have(plantest.Deleting), state: StatePending},
 		"C31 frozen, nothing there":            {sources: cms(frozen)},
@@ -127,13 +128,15 @@ func TestDecideAboutAForeignObject(t *testing.T) {
 		"C04 target is a source itself":           {sources: cms(src, tenant), ns: plantest.Namespace("team-b"), have: tenant, state: StateForeign},
 		"C12 adopted":                             {sources: cms(src), have: foreign(adopt), op: OpUpdate},
 		"C12 adopted, immutable":                  {sources: cms(src), have: foreign(adopt, plantest.Immutable), op: OpRecreate},
-		"C12 adopted, immutable, equal content":   {sources: cms(unchangeable), have: foreign(adopt, plantest.Data("key", "value"), plantest.Immutable), op: OpUpdate},
-		"C12 adopted, being deleted":              {sources: cms(src), have: foreign(adopt, plantest.Deleting), state: StatePending},
-		"C12 adopted, unwanted":                   {have: foreign(adopt)},
-		"C12 adopt is not true":                   {sources: cms(src), have: foreign(plantest.Annotation(AdoptAnnotation, "yes")), state: StateForeign},
-		"C49 adopted, with a finalizer":           {sources: cms(src), have: foreign(adopt, plantest.Finalizer), state: StateForeign},
-		"C12 a source is not adopted":             {sources: cms(src), have: foreign(adopt, plantest.Label(DefaultLabel, SourceValue)), state: StateForeign},
-		"C02 a released copy is never a source":   {sources: cms(src), have: released(plantest.Without(SourceAnnotation), adopt, plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
+		"C12 adopted, immutable, equal content": {sources: cms(unchangeable), op: OpUpdate,
+			have: foreign(adopt, plantest.Data("key", "value"), plantest.Immutable)},
+		"C12 adopted, being deleted":    {sources: cms(src), have: foreign(adopt, plantest.Deleting), state: StatePending},
+		"C12 adopted, unwanted":         {have: foreign(adopt)},
+		"C12 adopt is not true":         {sources: cms(src), have: foreign(plantest.Annotation(AdoptAnnotation, "yes")), state: StateForeign},
+		"C49 adopted, with a finalizer": {sources: cms(src), have: foreign(adopt, plantest.Finalizer), state: StateForeign},
+		"C12 a source is not adopted":   {sources: cms(src), have: foreign(adopt, plantest.Label(DefaultLabel, SourceValue)), state: StateForeign},
+		"C02 a released copy is never a source": {sources: cms(src), op: OpUpdate,
+			have: released(plantest.Without(SourceAnnotation), adopt, plantest.Label(DefaultLabel, SourceValue))},
 	})
 }
 
@@ -149,21 +152,25 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 	optedOut, outOfScope := plantest.Namespace("team-a", DefaultLabel, OptOutValue), plantest.Namespace("other")
 	bySource, byBoth := Premise{Source: true}, Premise{Source: true, Namespace: true}
 	checkDecisions(t, r, map[string]decision{
-		"C14 source gone":                     {have: have, op: OpDelete, premise: bySource},
-		"C14 source gone, out of scope":       {ns: outOfScope, have: plantest.Copy(r, src, "other"), op: OpDelete, premise: bySource},
-		"C14 source gone, of another's label": {sources: narrowed(SelectorAnnotation, "tier=gold"), have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a"), op: OpDelete, premise: byBoth},
-		"C16 source being deleted":            {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have, op: OpDelete, premise: bySource},
-		"C14 not selected by prefix":          {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete, premise: bySource},
-		"C14 not selected by labels":          {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have, op: OpDelete, premise: byBoth},
-		"C31 opted out":                       {sources: cms(src), ns: optedOut, have: have, op: OpDelete, premise: byBoth},
-		"C31 opted out, nothing there":        {sources: cms(src), ns: optedOut},
+		"C14 source gone":               {have: have, op: OpDelete, premise: bySource},
+		"C14 source gone, out of scope": {ns: outOfScope, have: plantest.Copy(r, src, "other"), op: OpDelete, premise: bySource},
+		"C14 source gone, another selects by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), op: OpDelete, premise: byBoth,
+			have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")},
+		"C16 source being deleted": {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have,
+			op: OpDelete, premise: bySource},
+		"C14 not selected by prefix":   {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete, premise: bySource},
+		"C14 not selected by labels":   {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have, op: OpDelete, premise: byBoth},
+		"C31 opted out":                {sources: cms(src), ns: optedOut, have: have, op: OpDelete, premise: byBoth},
+		"C31 opted out, nothing there": {sources: cms(src), ns: optedOut},
 
-		"C14 target out of scope, prunable":              {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), prunable: true, op: OpDelete, prune: true},
-		"C44 target out of scope, not prunable":          {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), state: StateOutOfScope},
-		"C14 source out of scope, prunable":              {sources: cms(elsewhere), have: others, prunable: true, op: OpDelete, prune: true},
-		"C44 source out of scope, not prunable":          {sources: cms(elsewhere), have: others, state: StateOutOfScope},
-		"C44 as before, opted out of another's":          {sources: cms(elsewhere, src), ns: optedOut, have: others, state: StateOutOfScope},
-		"C41 source out of scope, opted out of others":   {sources: cms(elsewhere, src), ns: optedOut, have: others, prunable: true, op: OpDelete, prune: true, premise: Premise{Namespace: true}},
+		"C14 target out of scope, prunable": {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), prunable: true,
+			op: OpDelete, prune: true},
+		"C44 target out of scope, not prunable":        {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), state: StateOutOfScope},
+		"C14 source out of scope, prunable":            {sources: cms(elsewhere), have: others, prunable: true, op: OpDelete, prune: true},
+		"C44 source out of scope, not prunable":        {sources: cms(elsewhere), have: others, state: StateOutOfScope},
+		"C44 source out of scope, opted out of others": {sources: cms(elsewhere, src), ns: optedOut, have: others, state: StateOutOfScope},
+		"C41 source out of scope, prunable, opted out of others": {sources: cms(elsewhere, src), ns: optedOut, have: others, prunable: true,
+			op: OpDelete, prune: true, premise: Premise{Namespace: true}},
 		"source out of scope, another takes over":        {sources: cms(elsewhere, src), have: others, op: OpUpdate},
 		"source out of scope, nothing there":             {sources: cms(elsewhere)},
 		"C14 prunable, but its source is gone meanwhile": {have: have, prunable: true, op: OpDelete, premise: bySource},
@@ -189,11 +196,11 @@ func TestPlanKeepsTheOrderOfTargets(t *testing.T) {
 
 // TestC03Superseded is about the sources that claim a target and do not have it.
 func TestC03Superseded(t *testing.T) {
-	r := fromPlatform()
-	all := func(o *Options) { o.SourceNamespaces = nil }
+	r := testRules()
 	src := plantest.Source("platform", "settings")
 	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, ""))
-	tenant, another := plantest.Source("team-b", "settings"), plantest.Source("team-c", "settings")
+	b, c := plantest.Source("team-b", "settings"), plantest.Source("team-c", "settings")
+	teamA, teamB := plantest.Namespace("team-a"), plantest.Namespace("team-b")
 	for name, tc := range map[string]struct {
 		rules   *Rules
 		sources []*corev1.ConfigMap
@@ -201,29 +208,25 @@ func TestC03Superseded(t *testing.T) {
 		have    *corev1.ConfigMap
 		want    []string
 	}{
-		"one source":                   {testRules(all), cms(src), plantest.Namespace("team-a"), nil, nil},
-		"two tenants":                  {testRules(all), cms(another, src, tenant), plantest.Namespace("team-a"), nil, []string{"team-b", "team-c"}},
-		"a source in its own target":   {testRules(all), cms(src, tenant), plantest.Namespace("team-b"), tenant, nil},
-		"the winner of a tenant":       {testRules(all), cms(src, tenant, another), plantest.Namespace("team-b"), tenant, []string{"team-c"}},
-		"out of scope":                 {r, cms(src, tenant), plantest.Namespace("team-a"), nil, nil},
-		"nobody claims the target":     {testRules(all), cms(src, tenant), plantest.Namespace("other"), nil, nil},
-		"the namespace is terminating": {testRules(all), cms(src, tenant), plantest.Terminating("team-a"), nil, nil},
-		"frozen, keeps its copy":       {testRules(all), cms(frozen, tenant, another), plantest.Namespace("team-a"), plantest.Copy(r, src, "team-a"), []string{"team-b", "team-c"}},
-		"frozen, without a copy":       {testRules(all), cms(frozen, tenant, another), plantest.Namespace("team-a"), nil, []string{"team-c"}},
+		"one source":                   {r, cms(src), teamA, nil, nil},
+		"two losers":                   {r, cms(c, src, b), teamA, nil, []string{"team-b", "team-c"}},
+		"its own namespace":            {r, cms(src, b), teamB, b, nil},
+		"another's namespace":          {r, cms(src, b, c), teamB, b, []string{"team-c"}},
+		"out of scope":                 {fromPlatform(), cms(src, b), teamA, nil, nil},
+		"no source claims the target":  {r, cms(src, b), plantest.Namespace("other"), nil, nil},
+		"the namespace is terminating": {r, cms(src, b), plantest.Terminating("team-a"), nil, nil},
+		"the namespace is absent":      {r, cms(src, b), nil, nil, nil},
+		"frozen, keeps its copy":       {r, cms(frozen, b, c), teamA, plantest.Copy(r, src, "team-a"), []string{"team-b", "team-c"}},
+		"frozen, without a copy":       {r, cms(frozen, b, c), teamA, nil, []string{"team-c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, tgt := viewOf(tc.rules, tc.sources...), Target{Key: keyIn(tc.ns.Name), Namespace: tc.ns, Have: tc.have}
-			var got []string
-			for _, s := range tc.rules.Superseded(v, tgt, tc.rules.Decide(v, tgt)) {
-				got = append(got, s.Key.Namespace)
+			v, tgt := viewOf(tc.rules, tc.sources...), Target{Key: keyIn("team-a"), Namespace: tc.ns, Have: tc.have}
+			if tc.ns != nil {
+				tgt.Key = keyIn(tc.ns.Name)
 			}
-			if !slices.Equal(got, tc.want) {
+			if got := namespaces(tc.rules.Superseded(v, tgt, tc.rules.Decide(v, tgt))); !slices.Equal(got, tc.want) {
 				t.Errorf("got %v superseded, want %v", got, tc.want)
 			}
 		})
-	}
-	absent := Target{Key: keyIn("team-a")}
-	if v := viewOf(r, src); len(r.Superseded(v, absent, r.Decide(v, absent))) > 0 {
-		t.Error("got a source superseded in an absent namespace, want none")
 	}
 }

@@ -12,11 +12,11 @@ import (
 )
 
 func TestSourceOf(t *testing.T) {
-	const (
-		sourceKey   = "mirror-controller.github.io/source"
-		copyKey     = "mirror-controller.github.io/copy"
-		instanceKey = "mirror-controller.github.io/instance"
-	)
+	source := func(v string) plantest.Option { return plantest.Annotation("mirror-controller.github.io/source", v) }
+	copyAt := func(v string) plantest.Option { return plantest.Annotation("mirror-controller.github.io/copy", v) }
+	instance := func(v string) plantest.Option { return plantest.Annotation("mirror-controller.github.io/instance", v) }
+	marked := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Marked("team-a", "settings", o...) }
+	long := strings.Repeat("a", 63)
 	if len(longName) != 253 {
 		t.Fatalf("got a long name of %d characters, want 253", len(longName))
 	}
@@ -24,45 +24,45 @@ func TestSourceOf(t *testing.T) {
 		cm   *corev1.ConfigMap
 		want string // empty: not ours
 	}{
-		"a copy":                              {plantest.Marked("team-a", "settings"), "platform/settings"},
+		"a copy":                              {marked(), "platform/settings"},
 		"C09 name of 253 characters, dots":    {plantest.Marked("team-a", longName), "platform/" + longName},
 		"C09 name of one character":           {plantest.Marked("team-a", "s"), "platform/s"},
-		"C08 without its label":               {plantest.Marked("team-a", "settings", plantest.Without("mirror")), "platform/settings"},
-		"C02 labelled as a source":            {plantest.Marked("team-a", "settings", plantest.Label("mirror", "true")), "platform/settings"},
-		"labelled as something else":          {plantest.Marked("team-a", "settings", plantest.Label("mirror", "no")), "platform/settings"},
-		"C16 being deleted":                   {plantest.Marked("team-a", "settings", plantest.Deleting), "platform/settings"},
-		"without checksum and copied":         {plantest.Marked("team-a", "settings", plantest.Without("mirror-controller.github.io/checksum")), "platform/settings"},
+		"C08 without its label":               {marked(plantest.Without("mirror")), "platform/settings"},
+		"C02 labelled as a source":            {marked(plantest.Label("mirror", "true")), "platform/settings"},
+		"labelled as something else":          {marked(plantest.Label("mirror", "no")), "platform/settings"},
+		"C16 being deleted":                   {marked(plantest.Deleting), "platform/settings"},
+		"without checksum and copied":         {marked(plantest.Without("mirror-controller.github.io/checksum")), "platform/settings"},
 		"C07 the label alone":                 {plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "copy")), ""},
 		"no annotations at all":               {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}}, ""},
-		"C08 released: no source":             {plantest.Marked("team-a", "settings", plantest.Without(sourceKey)), ""},
-		"C08 released: no copy":               {plantest.Marked("team-a", "settings", plantest.Without(copyKey)), ""},
-		"C08 released: no instance":           {plantest.Marked("team-a", "settings", plantest.Without(instanceKey)), ""},
-		"C06 applied in another namespace":    {plantest.Marked("team-b", "settings", plantest.Annotation(copyKey, "team-a/settings")), ""},
-		"C06 applied under another name":      {plantest.Marked("team-a", "other", plantest.Annotation(copyKey, "team-a/settings"), plantest.Annotation(sourceKey, "platform/settings")), ""},
-		"C06 namespace of equal length":       {plantest.Marked("team-b", "settings", plantest.Annotation(copyKey, "team-c/settings")), ""},
-		"C06 name of equal length":            {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "team-a/settingz")), ""},
-		"C06 names the beginning of itself":   {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "team-a/setting")), ""},
-		"C06 names more than itself":          {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "team-a/settings/")), ""},
-		"C06 another separator":               {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "team-a.settings")), ""},
-		"C06 without the namespace":           {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "settings")), ""},
-		"C06 copy empty":                      {plantest.Marked("team-a", "settings", plantest.Annotation(copyKey, "")), ""},
-		"C07 source of another name":          {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "platform/other")), ""},
-		"C07 source of a longer name":         {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "platform/settings.x")), ""},
-		"C07 its own source":                  {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "team-a/settings")), ""},
-		"C07 source without a namespace":      {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "settings")), ""},
-		"C07 source with an empty namespace":  {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "/settings")), ""},
-		"C07 source empty":                    {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "")), ""},
-		"C07 source with too many parts":      {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "platform/x/settings")), ""},
-		"C10 another instance":                {plantest.Marked("team-a", "settings", plantest.Annotation(instanceKey, "other")), ""},
-		"C10 the instance in another case":    {plantest.Marked("team-a", "settings", plantest.Annotation(instanceKey, "Default")), ""},
-		"C10 a longer instance":               {plantest.Marked("team-a", "settings", plantest.Annotation(instanceKey, "default2")), ""},
-		"C10 instance empty":                  {plantest.Marked("team-a", "settings", plantest.Annotation(instanceKey, "")), ""},
-		"C07 source namespace in upper case":  {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "Platform/settings")), ""},
-		"C07 source namespace, dash at end":   {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "platform-/settings")), ""},
-		"C07 source namespace with a dot":     {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "plat.form/settings")), ""},
-		"C07 source namespace too long":       {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, strings.Repeat("a", 64)+"/settings")), ""},
-		"C09 source namespace, longest":       {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, strings.Repeat("a", 63)+"/settings")), strings.Repeat("a", 63) + "/settings"},
-		"source namespace that begins as its": {plantest.Marked("team-a", "settings", plantest.Annotation(sourceKey, "team-a2/settings")), "team-a2/settings"},
+		"C08 released: no source":             {marked(plantest.Without("mirror-controller.github.io/source")), ""},
+		"C08 released: no copy":               {marked(plantest.Without("mirror-controller.github.io/copy")), ""},
+		"C08 released: no instance":           {marked(plantest.Without("mirror-controller.github.io/instance")), ""},
+		"C06 applied in another namespace":    {plantest.Marked("team-b", "settings", copyAt("team-a/settings")), ""},
+		"C06 applied under another name":      {plantest.Marked("team-a", "other", copyAt("team-a/settings"), source("platform/settings")), ""},
+		"C06 namespace of equal length":       {plantest.Marked("team-b", "settings", copyAt("team-c/settings")), ""},
+		"C06 name of equal length":            {marked(copyAt("team-a/settingz")), ""},
+		"C06 names the beginning of itself":   {marked(copyAt("team-a/setting")), ""},
+		"C06 names more than itself":          {marked(copyAt("team-a/settings/")), ""},
+		"C06 another separator":               {marked(copyAt("team-a.settings")), ""},
+		"C06 without the namespace":           {marked(copyAt("settings")), ""},
+		"C06 copy empty":                      {marked(copyAt("")), ""},
+		"C07 source of another name":          {marked(source("platform/other")), ""},
+		"C07 source of a longer name":         {marked(source("platform/settings.x")), ""},
+		"C07 its own source":                  {marked(source("team-a/settings")), ""},
+		"C07 source without a namespace":      {marked(source("settings")), ""},
+		"C07 source with an empty namespace":  {marked(source("/settings")), ""},
+		"C07 source empty":                    {marked(source("")), ""},
+		"C07 source with too many parts":      {marked(source("platform/x/settings")), ""},
+		"C10 another instance":                {marked(instance("other")), ""},
+		"C10 the instance in another case":    {marked(instance("Default")), ""},
+		"C10 a longer instance":               {marked(instance("default2")), ""},
+		"C10 instance empty":                  {marked(instance("")), ""},
+		"C07 source namespace in upper case":  {marked(source("Platform/settings")), ""},
+		"C07 source namespace, dash at end":   {marked(source("platform-/settings")), ""},
+		"C07 source namespace with a dot":     {marked(source("plat.form/settings")), ""},
+		"C07 source namespace too long":       {marked(source(long + "a/settings")), ""},
+		"C09 source namespace, longest":       {marked(source(long + "/settings")), long + "/settings"},
+		"source namespace that begins as its": {marked(source("team-a2/settings")), "team-a2/settings"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key, ours := testRules().SourceOf(tc.cm)
@@ -81,33 +81,35 @@ func TestIsSource(t *testing.T) {
 	anywhere := testRules()
 	narrow := testRules(func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} })
 	other := testRules(func(o *Options) { o.Label = "example.com/mirror" })
+	yes := plantest.Label("mirror", "true")
+	bare := []plantest.Option{yes, plantest.Without(InstanceAnnotation), plantest.Without(SourceAnnotation)}
 	for name, tc := range map[string]struct {
 		rules *Rules
 		cm    *corev1.ConfigMap
 		asks  bool
 		is    bool
 	}{
-		"labelled":                        {anywhere, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "true")), true, true},
-		"C09 name of 253 characters":      {anywhere, plantest.ConfigMap("platform", longName, plantest.Label("mirror", "true")), true, true},
+		"labelled":                        {anywhere, plantest.ConfigMap("platform", "s", yes), true, true},
+		"C09 name of 253 characters":      {anywhere, plantest.ConfigMap("platform", longName, yes), true, true},
 		"not labelled":                    {anywhere, plantest.ConfigMap("platform", "s"), false, false},
 		"no labels at all":                {anywhere, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "s"}}, false, false},
 		"label empty":                     {anywhere, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "")), false, false},
 		"label in another case":           {anywhere, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "True")), false, false},
 		"labelled copy":                   {anywhere, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "copy")), false, false},
 		"an annotation instead":           {anywhere, plantest.ConfigMap("platform", "s", plantest.Annotation("mirror", "true")), false, false},
-		"C16 being deleted":               {anywhere, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "true"), plantest.Deleting), false, false},
-		"C02 a copy labelled true":        {anywhere, plantest.Marked("team-a", "s", plantest.Label("mirror", "true")), false, false},
-		"C02 of another instance":         {anywhere, plantest.Marked("team-a", "s", plantest.Label("mirror", "true"), plantest.Annotation(InstanceAnnotation, "x")), false, false},
-		"C02 without instance and source": {anywhere, plantest.Marked("team-a", "s", plantest.Label("mirror", "true"), plantest.Without(InstanceAnnotation), plantest.Without(SourceAnnotation)), false, false},
-		"C06 names another object":        {anywhere, plantest.Marked("team-a", "s", plantest.Label("mirror", "true"), plantest.Annotation(CopyAnnotation, "team-b/s")), true, true},
-		"in a target namespace":           {anywhere, plantest.ConfigMap("team-a", "s", plantest.Label("mirror", "true")), true, true},
-		"reserved name":                   {anywhere, plantest.ConfigMap("platform", "kube-root-ca.crt", plantest.Label("mirror", "true")), true, true},
-		"in a source namespace":           {narrow, plantest.ConfigMap("base", "s", plantest.Label("mirror", "true")), true, true},
-		"C17 out of scope":                {narrow, plantest.ConfigMap("team-a", "s", plantest.Label("mirror", "true")), true, false},
-		"source namespaces are no prefix": {narrow, plantest.ConfigMap("platform-2", "s", plantest.Label("mirror", "true")), true, false},
-		"copy within a source namespace":  {narrow, plantest.Marked("base", "s", plantest.Label("mirror", "true")), false, false},
+		"C16 being deleted":               {anywhere, plantest.ConfigMap("platform", "s", yes, plantest.Deleting), false, false},
+		"C02 a copy labelled true":        {anywhere, plantest.Marked("team-a", "s", yes), false, false},
+		"C02 of another instance":         {anywhere, plantest.Marked("team-a", "s", yes, plantest.Annotation(InstanceAnnotation, "x")), false, false},
+		"C02 without instance and source": {anywhere, plantest.Marked("team-a", "s", bare...), false, false},
+		"C06 names another object":        {anywhere, plantest.Marked("team-a", "s", yes, plantest.Annotation(CopyAnnotation, "team-b/s")), true, true},
+		"in a target namespace":           {anywhere, plantest.ConfigMap("team-a", "s", yes), true, true},
+		"reserved name":                   {anywhere, plantest.ConfigMap("platform", "kube-root-ca.crt", yes), true, true},
+		"in a source namespace":           {narrow, plantest.ConfigMap("base", "s", yes), true, true},
+		"C17 out of scope":                {narrow, plantest.ConfigMap("team-a", "s", yes), true, false},
+		"source namespaces are no prefix": {narrow, plantest.ConfigMap("platform-2", "s", yes), true, false},
+		"copy within a source namespace":  {narrow, plantest.Marked("base", "s", yes), false, false},
 		"other label":                     {other, plantest.ConfigMap("platform", "s", plantest.Label("example.com/mirror", "true")), true, true},
-		"the default label of old":        {other, plantest.ConfigMap("platform", "s", plantest.Label("mirror", "true")), false, false},
+		"the default label of old":        {other, plantest.ConfigMap("platform", "s", yes), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if asks, is := tc.rules.AsksToBeMirrored(tc.cm), tc.rules.IsSource(tc.cm); asks != tc.asks || is != tc.is {

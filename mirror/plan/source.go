@@ -111,7 +111,6 @@ func compareSources(a, b *Source) int {
 	return cmp.Or(
 		a.ConfigMap.CreationTimestamp.Compare(b.ConfigMap.CreationTimestamp.Time),
 		strings.Compare(a.Key.Namespace, b.Key.Namespace),
-		strings.Compare(a.Key.Name, b.Key.Name),
 	)
 }
 

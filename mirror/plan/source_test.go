@@ -116,6 +116,8 @@ func TestClaims(t *testing.T) {
 	selector := func(s string) plantest.Option {
 		return plantest.Annotation("mirror-controller.github.io/namespace-selector", s)
 	}
+	source := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "s", o...) }
+	a, gold := plantest.Namespace("team-a"), plantest.Namespace("team-a", "tier", "gold")
 	for name, tc := range map[string]struct {
 		rules  *Rules // nil: testRules
 		src    *corev1.ConfigMap
@@ -123,40 +125,40 @@ func TestClaims(t *testing.T) {
 		claims bool
 		byName bool // claimsName
 	}{
-		"a target":                        {nil, plantest.Source("platform", "s"), plantest.Namespace("team-a"), true, true},
-		"C01 its own namespace":           {nil, plantest.Source("team-a", "s"), plantest.Namespace("team-a"), false, false},
+		"a target":                        {nil, source(), a, true, true},
+		"C01 its own namespace":           {nil, plantest.Source("team-a", "s"), a, false, false},
 		"C01 another than its own":        {nil, plantest.Source("team-a", "s"), plantest.Namespace("team-b"), true, true},
 		"C01 its own, all namespaces":     {all, plantest.Source("default", "s"), plantest.Namespace("default"), false, false},
 		"all namespaces":                  {all, plantest.Source("default", "s"), plantest.Namespace("other"), true, true},
-		"target out of scope":             {nil, plantest.Source("platform", "s"), plantest.Namespace("other"), false, false},
-		"source out of scope":             {fromPlatform(), plantest.Source("base", "s"), plantest.Namespace("team-a"), false, false},
-		"excluded by the flags":           {nil, plantest.Source("platform", "s"), plantest.Namespace("team-x1"), false, false},
-		"C09 teamster":                    {nil, plantest.Source("platform", "s"), plantest.Namespace("teamster"), false, false},
-		"C28 terminating":                 {nil, plantest.Source("platform", "s"), plantest.Terminating("team-a"), false, true},
-		"C31 opted out":                   {nil, plantest.Source("platform", "s"), plantest.Namespace("team-a", "mirror", "false"), false, true},
-		"C05 reserved name":               {nil, plantest.Source("platform", "kube-root-ca.crt"), plantest.Namespace("team-a"), false, false},
-		"C05 reserved by OpenShift":       {nil, plantest.Source("platform", "openshift-service-ca.crt"), plantest.Namespace("team-a"), false, false},
-		"C05 reserved by Istio":           {nil, plantest.Source("platform", "istio-ca-root-cert"), plantest.Namespace("team-a"), false, false},
-		"C05 much like a reserved name":   {nil, plantest.Source("platform", "kube-root-ca"), plantest.Namespace("team-a"), true, true},
-		"C31 frozen by its prefix":        {nil, plantest.Source("platform", "s", prefix("Team")), plantest.Namespace("team-a"), false, false},
-		"C31 frozen by one of them":       {nil, plantest.Source("platform", "s", prefix("team-a,Team")), plantest.Namespace("team-a"), false, false},
-		"C31 frozen by its selector":      {nil, plantest.Source("platform", "s", selector("a=b=c")), plantest.Namespace("team-a"), false, false},
-		"narrowed to it":                  {nil, plantest.Source("platform", "s", prefix("team-a")), plantest.Namespace("team-a"), true, true},
-		"C09 narrowed to a whole name":    {nil, plantest.Source("platform", "s", prefix("team-a")), plantest.Namespace("team-ab"), true, true},
-		"narrowed to another":             {nil, plantest.Source("platform", "s", prefix("team-b")), plantest.Namespace("team-a"), false, false},
-		"narrowed to several":             {nil, plantest.Source("platform", "s", prefix("team-b, team-a")), plantest.Namespace("team-a"), true, true},
-		"narrowing does not widen":        {nil, plantest.Source("platform", "s", prefix("other")), plantest.Namespace("other"), false, false},
-		"narrowed to less than the flags": {nil, plantest.Source("platform", "s", prefix("t")), plantest.Namespace("team-a"), true, true},
-		"nor into what is excluded":       {nil, plantest.Source("platform", "s", prefix("team-x")), plantest.Namespace("team-x1"), false, false},
-		"selected":                        {nil, plantest.Source("platform", "s", selector("tier=gold")), plantest.Namespace("team-a", "tier", "gold"), true, true},
-		"not selected":                    {nil, plantest.Source("platform", "s", selector("tier=gold")), plantest.Namespace("team-a"), false, true},
-		"selected and out of scope":       {nil, plantest.Source("platform", "s", selector("tier=gold")), plantest.Namespace("other", "tier", "gold"), false, false},
-		"selected and opted out":          {nil, plantest.Source("platform", "s", selector("tier=gold")), plantest.Namespace("team-a", "tier", "gold", "mirror", "false"), false, true},
-		"selected, narrowed to another":   {nil, plantest.Source("platform", "s", selector("tier=gold"), prefix("team-b")), plantest.Namespace("team-a", "tier", "gold"), false, false},
-		"not selected, narrowed to it":    {nil, plantest.Source("platform", "s", selector("tier=gold"), prefix("team-a")), plantest.Namespace("team-a"), false, true},
-		"both":                            {nil, plantest.Source("platform", "s", selector("tier=gold"), prefix("team-a")), plantest.Namespace("team-a", "tier", "gold"), true, true},
-		"an empty selector":               {nil, plantest.Source("platform", "s", selector("")), plantest.Namespace("team-a"), true, true},
-		"namespace without labels":        {nil, plantest.Source("platform", "s", selector("!tier")), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, true, true},
+		"target out of scope":             {nil, source(), plantest.Namespace("other"), false, false},
+		"source out of scope":             {fromPlatform(), plantest.Source("base", "s"), a, false, false},
+		"excluded by the flags":           {nil, source(), plantest.Namespace("team-x1"), false, false},
+		"C09 teamster":                    {nil, source(), plantest.Namespace("teamster"), false, false},
+		"C28 terminating":                 {nil, source(), plantest.Terminating("team-a"), false, true},
+		"C31 opted out":                   {nil, source(), plantest.Namespace("team-a", "mirror", "false"), false, true},
+		"C05 reserved name":               {nil, plantest.Source("platform", "kube-root-ca.crt"), a, false, false},
+		"C05 reserved by OpenShift":       {nil, plantest.Source("platform", "openshift-service-ca.crt"), a, false, false},
+		"C05 reserved by Istio":           {nil, plantest.Source("platform", "istio-ca-root-cert"), a, false, false},
+		"C05 much like a reserved name":   {nil, plantest.Source("platform", "kube-root-ca"), a, true, true},
+		"C31 frozen by its prefix":        {nil, source(prefix("Team")), a, false, false},
+		"C31 frozen by one of them":       {nil, source(prefix("team-a,Team")), a, false, false},
+		"C31 frozen by its selector":      {nil, source(selector("a=b=c")), a, false, false},
+		"narrowed to it":                  {nil, source(prefix("team-a")), a, true, true},
+		"C09 narrowed to a whole name":    {nil, source(prefix("team-a")), plantest.Namespace("team-ab"), true, true},
+		"narrowed to another":             {nil, source(prefix("team-b")), a, false, false},
+		"narrowed to several":             {nil, source(prefix("team-b, team-a")), a, true, true},
+		"narrowing does not widen":        {nil, source(prefix("other")), plantest.Namespace("other"), false, false},
+		"narrowed to less than the flags": {nil, source(prefix("t")), a, true, true},
+		"nor into what is excluded":       {nil, source(prefix("team-x")), plantest.Namespace("team-x1"), false, false},
+		"selected":                        {nil, source(selector("tier=gold")), gold, true, true},
+		"not selected":                    {nil, source(selector("tier=gold")), a, false, true},
+		"selected and out of scope":       {nil, source(selector("tier=gold")), plantest.Namespace("other", "tier", "gold"), false, false},
+		"selected and opted out":          {nil, source(selector("tier=gold")), plantest.Namespace("team-a", "tier", "gold", "mirror", "false"), false, true},
+		"selected, narrowed to another":   {nil, source(selector("tier=gold"), prefix("team-b")), gold, false, false},
+		"not selected, narrowed to it":    {nil, source(selector("tier=gold"), prefix("team-a")), a, false, true},
+		"both":                            {nil, source(selector("tier=gold"), prefix("team-a")), gold, true, true},
+		"an empty selector":               {nil, source(selector("")), a, true, true},
+		"namespace without labels":        {nil, source(selector("!tier")), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tc.rules

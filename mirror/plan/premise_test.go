@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+func TestStillUnwanted(t *testing.T) {
+	r, narrow := testRules(), fromPlatform()
+	src := plantest.Source("platform", "settings")
+	edited := func(o plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "settings", o) }
+	for name, tc := range map[string]struct {
+		rules *Rules
+		live  *corev1.ConfigMap
+		ns    *corev1.Namespace
+		want  bool
+	}{
+		"source gone":                      {r, nil, plantest.Namespace("team-a"), true},
+		"source unlabelled":                {r, edited(plantest.Without(DefaultLabel)), plantest.Namespace("team-a"), true},
+		"C16 source being deleted":         {r, edited(plantest.Deleting), plantest.Namespace("team-a"), true},
+		"C41 source is there":              {r, src, plantest.Namespace("team-a"), false},
+		"C31 source frozen meanwhile":      {r, edited(plantest.Annotation(PrefixAnnotation, "")), plantest.Namespace("team-a"), false},
+		"source narrowed":                  {r, edited(plantest.Annotation(PrefixAnnotation, "team-b")), plantest.Namespace("team-a"), true},
+		"C31 opted out":                    {r, src, plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
+		"C41 no longer opted out":          {r, src, plantest.Namespace("team-a", DefaultLabel, "x"), false},
+		"C17 source is there out of scope": {narrow, plantest.Source("elsewhere", "settings"), plantest.Namespace("team-a"), false},
+		"C17 target is out of scope":       {r, src, plantest.Namespace("other"), false},
+		"target out of scope, source gone": {r, nil, plantest.Namespace("other"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.rules.StillUnwanted(&View{}, tc.live, tc.ns); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestC41AnotherSourceClaims: the namespace cache may be old. Where only the labels of the namespace keep another source of
+// the name from the target, the namespace is a premise, and its labels may keep the copy.
+func TestC41AnotherSourceClaims(t *testing.T) {
+	r := testRules()
+	v := viewOf(r, plantest.Source("base", "settings", plantest.Annotation(SelectorAnnotation, "tier=gold")))
+	have := plantest.Copy(r, plantest.Source("platform", "settings"), "team-a") // its source is gone
+	c := decideAt(r, v, plantest.Namespace("team-a"), have)
+	if want := (Premise{Source: true, Namespace: true}); c.Op != OpDelete || c.Premise != want {
+		t.Fatalf("got %v with premise %+v, want a deletion with premise %+v", c.Op, c.Premise, want)
+	}
+	if r.StillUnwanted(v, nil, plantest.Namespace("team-a", "tier", "gold")) {
+		t.Error("got the copy still unwanted, and another source claims the target")
+	}
+	if !r.StillUnwanted(v, nil, plantest.Namespace("team-a")) {
+		t.Error("got the copy wanted, and no source claims the target")
+	}
+}
+
+// TestC41AnotherSourceClaimsAPrunableCopy is the same for a copy whose source is out of scope.
+func TestC41AnotherSourceClaimsAPrunableCopy(t *testing.T) {
+	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} })
+	outOfScope := plantest.Source("platform", "settings")
+	v := viewOf(r, outOfScope, plantest.Source("base", "settings"))
+	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
+	c := r.Decide(v, Target{Key: keyIn("team-a"), Namespace: optedOut, Have: plantest.Copy(r, outOfScope, "team-a"), Prunable: true})
+	if want := (Premise{Namespace: true}); c.Op != OpDelete || !c.Prune || c.Premise != want {
+		t.Fatalf("got %v with premise %+v, prune %v, want a pruning with premise %+v", c.Op, c.Premise, c.Prune, want)
+	}
+	if r.StillUnwanted(v, nil, plantest.Namespace("team-a")) {
+		t.Error("got the copy still unwanted, and another source claims the target")
+	}
+	if !r.StillUnwanted(v, nil, optedOut) {
+		t.Error("got the copy wanted, and no source claims the target")
+	}
+}
+
+func TestRepairCause(t *testing.T) {
+	r := testRules()
+	src := plantest.Source("platform", "settings")
+	changed := plantest.Source("platform", "settings", plantest.Data("key", "changed"))
+	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
+	for name, tc := range map[string]struct {
+		source    *corev1.ConfigMap
+		have      *corev1.ConfigMap
+		wasSynced bool
+		want      string
+	}{
+		"a new copy":                      {source: src},
+		"deleted":                         {source: src, wasSynced: true, want: "deleted"},
+		"data edited":                     {source: src, have: have(plantest.Data("key", "edited")), want: "edited"},
+		"deleted, then created":           {source: src, have: have(plantest.Data("key", "edited")), wasSynced: true, want: "edited"},
+		"C23 made immutable":              {source: src, have: have(plantest.Immutable), want: "edited"},
+		"C08 label removed":               {source: src, have: have(plantest.Without(DefaultLabel)), want: "unlabelled"},
+		"label removed and data edited":   {source: src, have: have(plantest.Without(DefaultLabel), plantest.Data("key", "edited")), want: "unlabelled"},
+		"C02 labelled true":               {source: src, have: have(plantest.Label(DefaultLabel, SourceValue)), want: "unlabelled"},
+		"other metadata":                  {source: src, have: have(plantest.Without(ManagedByLabel)), want: "metadata"},
+		"the source changed":              {source: changed, have: have()},
+		"taken over from another source":  {source: src, have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")},
+		"C12 adopted":                     {source: src, have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, AdoptValue))},
+		"checksum edited, not known ours": {source: src, have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := decideAt(r, viewOf(r, tc.source), plantest.Namespace("team-a"), stripped(r, tc.have))
+			if c.Op == OpNone {
+				t.Fatal("got no change, want a write")
+			}
+			if got := r.RepairCause(c, tc.wasSynced); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if got := r.RepairCause(Change{Op: OpDelete, Have: have()}, true); got != "" {
+		t.Errorf("got %q for a deletion, want no cause", got)
+	}
+}

@@ -1,0 +1,294 @@
+package plan
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestC42DesiredNeverHasTheMark searches every written object for the annotation in which the cache keeps the digest.
+func TestC42DesiredNeverHasTheMark(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"*"}, []string{"*"} })
+	src := plantest.Source("platform", "settings", plantest.Annotation("note", "n"))
+	for name, have := range map[string]*corev1.ConfigMap{
+		"in sync":       plantest.Copy(r, src, "team-a"),
+		"drifted":       plantest.Copy(r, src, "team-a", plantest.Data("key", "x")),
+		"adopted":       plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true")),
+		"lists it":      plantest.Copy(r, src, "team-a", plantest.Annotation(CopiedAnnotation, "annotation:"+digestMark+",label:"+digestMark)),
+		"labelled true": plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true")),
+	} {
+		r.Strip(have)
+		if _, marked := have.Annotations[digestMark]; !marked {
+			t.Errorf("%s: got no mark in the cache, want one", name)
+		}
+		got := r.Desired(r.ParseSource(src), "team-a", have)
+		if _, marked := got.Annotations[digestMark]; marked {
+			t.Errorf("%s: got the mark in Desired", name)
+		}
+		if problems := apivalidation.ValidateAnnotations(got.Annotations, field.NewPath("metadata", "annotations")); len(problems) > 0 {
+			t.Errorf("%s: got annotations that the API server refuses: %v", name, problems)
+		}
+	}
+}
+
+// cached are the kinds of objects, besides sources, that the cache may hold, as the API server has them.
+func cached(r *Rules) map[string]*corev1.ConfigMap {
+	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1), plantest.Managed)
+	adopt := plantest.Annotation(AdoptAnnotation, "true")
+	foreign := func(o ...plantest.Option) *corev1.ConfigMap {
+		return plantest.ConfigMap("team-a", "settings", append([]plantest.Option{plantest.Data("a", "b")}, o...)...)
+	}
+	return map[string]*corev1.ConfigMap{
+		"a copy":                    plantest.Copy(r, src, "team-a", plantest.Managed),
+		"C02 a copy labelled true":  plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true"), plantest.Managed),
+		"C02 of another instance":   plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true"), plantest.Annotation(InstanceAnnotation, "x")),
+		"a copy without its label":  plantest.Copy(r, src, "team-a", plantest.Without("mirror"), plantest.Managed),
+		"a drifted copy":            plantest.Copy(r, src, "team-a", plantest.Data("key", "x"), plantest.Managed),
+		"a copy with more":          plantest.Copy(r, src, "team-a", plantest.BinaryData("more", 1, 2, 3), plantest.Managed),
+		"an immutable copy":         plantest.Copy(r, src, "team-a", plantest.Immutable, plantest.Managed),
+		"an immutable drifted copy": plantest.Copy(r, src, "team-a", plantest.Immutable, plantest.Data("key", "x"), plantest.Managed),
+		"an emptied copy":           plantest.Copy(r, src, "team-a", func(cm *corev1.ConfigMap) { cm.Data, cm.BinaryData = nil, nil }),
+		"a copy being deleted":      plantest.Copy(r, src, "team-a", plantest.Deleting, plantest.Managed),
+		"a copy to adopt":           plantest.Copy(r, src, "team-a", adopt, plantest.Managed),
+		"a released copy":           plantest.Copy(r, src, "team-a", plantest.Without(CopyAnnotation), plantest.Managed),
+		"foreign":                   foreign(plantest.Label("mirror", "copy"), plantest.Managed),
+		"foreign, to adopt":         foreign(adopt, plantest.Managed),
+		"foreign, to adopt, same content": plantest.ConfigMap("team-a", "settings",
+			plantest.Data("key", "value"), plantest.BinaryData("bin", 1), adopt, plantest.Immutable),
+		"C49 to adopt, with a finalizer":  foreign(adopt, plantest.Finalizer),
+		"foreign, to adopt, immutable":    foreign(adopt, plantest.Immutable),
+		"C06 applied from elsewhere":      plantest.Copy(r, src, "team-a", plantest.Annotation(CopyAnnotation, "team-b/settings"), plantest.Managed),
+		"a source out of scope":           plantest.Source("team-a", "settings", plantest.Managed),
+		"C16 a source being deleted":      plantest.Source("platform", "settings", plantest.Deleting, plantest.Managed),
+		"without maps":                    {ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}, Data: map[string]string{"a": "b"}},
+		"nothing but a name":              {ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}},
+		"C09 of a name of 253 characters": plantest.Marked("team-a", longName, plantest.Data("a", "b")),
+		"a former source":                 plantest.ConfigMap("platform", "settings", plantest.Data("key", "value"), plantest.Managed),
+		"a label of another value":        plantest.ConfigMap("platform", "settings", plantest.Data("key", "value"), plantest.Label("mirror", "yes"), plantest.Managed),
+	}
+}
+
+func TestStripDropsThePayloadOfCopies(t *testing.T) {
+	r := fromPlatform()
+	for name, cm := range cached(r) {
+		t.Run(name, func(t *testing.T) {
+			before := cm.DeepCopy()
+			r.Strip(cm)
+			if cm.Data != nil || cm.BinaryData != nil || cm.ManagedFields != nil {
+				t.Errorf("got data %v, binaryData %v, managedFields %v, want none", cm.Data, cm.BinaryData, cm.ManagedFields)
+			}
+			if got, want := payloadDigest(cm), payloadDigest(before); got != want {
+				t.Errorf("got digest %x, want %x", got, want)
+			}
+			if len(payloadDigest(cm)) != 32 {
+				t.Errorf("got a digest of %d bytes, want 32", len(payloadDigest(cm)))
+			}
+			// Nothing else changes.
+			want := before.DeepCopy()
+			want.Data, want.BinaryData, want.ManagedFields = nil, nil, nil
+			got := cm.DeepCopy()
+			delete(got.Annotations, digestMark)
+			if len(want.Labels) == 0 && len(got.Labels) == 0 {
+				got.Labels, want.Labels = nil, nil
+			}
+			if len(want.Annotations) == 0 && len(got.Annotations) == 0 {
+				got.Annotations, want.Annotations = nil, nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestC42StripIsIdempotent strips twice, as a relist does, and three times.
+func TestC42StripIsIdempotent(t *testing.T) {
+	r := fromPlatform()
+	all := cached(r)
+	all["a source"] = plantest.Source("platform", "settings", plantest.BinaryData("bin", 1), plantest.Managed)
+	for name, cm := range all {
+		r.Strip(cm)
+		once := cm.DeepCopy()
+		for range 2 {
+			r.Strip(cm)
+			if !reflect.DeepEqual(cm, once) {
+				t.Errorf("%s: got %v, want %v as after the first Strip", name, cm, once)
+			}
+		}
+	}
+}
+
+func TestStripKeepsSourcesWhole(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules *Rules
+		cm    *corev1.ConfigMap
+	}{
+		"a source": {testRules(), plantest.Source("platform", "settings",
+			plantest.BinaryData("bin", 1), plantest.Label("app", "web"), plantest.Annotation("note", "n"))},
+		"a source in a target":         {testRules(), plantest.Source("team-a", "settings")},
+		"an immutable source":          {testRules(), plantest.Source("platform", "settings", plantest.Immutable)},
+		"a frozen source":              {testRules(), plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, ""))},
+		"within the source namespaces": {fromPlatform(), plantest.Source("platform", "settings")},
+		"C06 applied from elsewhere":   {testRules(), plantest.Source("team-a", "settings", plantest.Annotation(CopyAnnotation, "team-b/settings"))},
+		"without data":                 {testRules(), plantest.ConfigMap("platform", "settings", plantest.Label("mirror", "true"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := tc.cm.DeepCopy()
+			plantest.Managed(tc.cm)
+			tc.rules.Strip(tc.cm)
+			if !reflect.DeepEqual(tc.cm, want) {
+				t.Errorf("got %v, want %v", tc.cm, want)
+			}
+		})
+	}
+}
+
+// TestC42StripNeverChangesTheDecision decides about every object as the API server has it, and as the cache holds it.
+func TestC42StripNeverChangesTheDecision(t *testing.T) {
+	r := fromPlatform()
+	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1))
+	views := map[string]*View{
+		"no source":         viewOf(r),
+		"the source":        viewOf(r, src),
+		"immutable source":  viewOf(r, plantest.Source("platform", "settings", plantest.BinaryData("bin", 1), plantest.Immutable)),
+		"changed source":    viewOf(r, plantest.Source("platform", "settings", plantest.Data("key", "new"))),
+		"frozen source":     viewOf(r, plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, ""))),
+		"narrowed source":   viewOf(r, plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "team-b"))),
+		"longest name":      viewOf(r, plantest.Source("platform", longName)),
+		"source of nothing": viewOf(r, plantest.ConfigMap("platform", "settings", plantest.Label("mirror", "true"))),
+	}
+	ops := map[Op]int{}
+	for name, have := range cached(r) {
+		fromCache := stripped(r, have)
+		for viewName, v := range views {
+			for _, ns := range []*corev1.Namespace{plantest.Namespace(have.Namespace), plantest.Namespace(have.Namespace, "mirror", "false")} {
+				want, got := decideAt(r, v, ns, have), decideAt(r, v, ns, fromCache)
+				ops[want.Op]++
+				judged := want.Have != nil
+				want.Have, got.Have = nil, nil
+				if got != want {
+					t.Errorf("%s, %s: got %+v from the cache, want %+v", name, viewName, got, want)
+				}
+				if want.Source == nil || !judged {
+					continue
+				}
+				a, b := r.Desired(want.Source, ns.Name, have), r.Desired(want.Source, ns.Name, fromCache)
+				a.ManagedFields = nil
+				if !reflect.DeepEqual(a, b) {
+					t.Errorf("%s, %s: got %v desired from the cache, want %v", name, viewName, b, a)
+				}
+			}
+		}
+	}
+	for _, o := range []Op{OpNone, OpUpdate, OpRecreate, OpDelete} {
+		if ops[o] == 0 {
+			t.Errorf("no object of this test leads to %v", o)
+		}
+	}
+}
+
+// TestC42NoObjectCanCarryTheMark forges the mark in every way that the API server accepts.
+func TestC42NoObjectCanCarryTheMark(t *testing.T) {
+	path := field.NewPath("metadata", "annotations")
+	refused := func(key string) bool {
+		return len(apivalidation.ValidateAnnotations(map[string]string{key: ""}, path)) > 0
+	}
+	if !strings.HasPrefix(digestMark, "/") || !refused(digestMark) {
+		t.Fatalf("got %q accepted as an annotation by the API server, want it refused", digestMark)
+	}
+	// Nothing before the slash is refused, with any name after it.
+	for _, rest := range []string{"payload", "", "a", "A", "0", "a.b", "a-b", "a_b", "a/b", "/payload", "payload/", "mirror", "source", "checksum",
+		strings.Repeat("a", 63), strings.Repeat("a", 253), "PAYLOAD", " payload", "payload "} {
+		if key := "/" + rest; !refused(key) {
+			t.Errorf("got %q accepted as an annotation by the API server, want it refused", key)
+		}
+	}
+	// An accepted key is not taken for the mark.
+	src := plantest.Source("platform", "settings")
+	r := testRules()
+	honest := payloadDigest(src)
+	forgeries := map[string]plantest.Option{}
+	for _, key := range []string{"payload", "PAYLOAD", "a/payload", "payload/payload", "mirror-controller.github.io/payload",
+		"mirror-controller.github.io/digest", "mirror/payload", "x.y/payload", "digest", "0/payload"} {
+		if refused(key) {
+			t.Errorf("got %q refused by the API server, want it accepted: it forges nothing", key)
+		}
+		forgeries["annotation "+key] = plantest.Annotation(key, string(honest))
+		forgeries["label "+key] = plantest.Label(key, "1")
+	}
+	for _, key := range []string{"payload", "-", ".payload", "_"} {
+		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+			t.Errorf("got %q refused by the API server as a key, want it accepted: it forges nothing", key)
+		}
+		forgeries["data "+key] = plantest.Data(key, string(honest))
+		forgeries["binaryData "+key] = plantest.BinaryData(key, []byte(honest)...)
+	}
+	for name, forge := range forgeries {
+		have := plantest.Copy(r, src, "team-a", plantest.Data("key", "edited"), forge)
+		want := payloadDigest(payload(have.Data, have.BinaryData))
+		r.Strip(have)
+		if have.Data != nil || have.BinaryData != nil {
+			t.Errorf("%s: got data %v, %v in the cache, want it stripped", name, have.Data, have.BinaryData)
+		}
+		if got := payloadDigest(have); got != want || got == honest {
+			t.Errorf("%s: got digest %x, want %x of its content", name, got, want)
+		}
+		if c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have); c.Op != OpUpdate {
+			t.Errorf("%s: got %v, want the edit undone", name, c.Op)
+		}
+	}
+}
+
+// TestStripSharesStrings checks that two copies share the memory of equal strings.
+func TestStripSharesStrings(t *testing.T) {
+	r := testRules()
+	// decoded returns a copy whose strings share no memory, as it comes off the wire.
+	decoded := func(namespace string) *corev1.ConfigMap {
+		cm := plantest.Copy(r, plantest.Source("platform", "settings"), namespace)
+		cm.Name, cm.Namespace = strings.Clone(cm.Name), strings.Clone(cm.Namespace)
+		for _, m := range []map[string]string{cm.Labels, cm.Annotations} {
+			for k, v := range m {
+				delete(m, k)
+				m[strings.Clone(k)] = strings.Clone(v)
+			}
+		}
+		return cm
+	}
+	strip := func(cm *corev1.ConfigMap) texts {
+		r.Strip(cm)
+		strs := texts{"name": cm.Name}
+		for _, m := range []map[string]string{cm.Labels, cm.Annotations} {
+			for k, v := range m {
+				strs["key "+k], strs["value of "+k] = k, v
+			}
+		}
+		return strs
+	}
+	one, two := strip(decoded("team-a")), strip(decoded("team-b"))
+	if len(one) != 1+2*2+2*5 {
+		t.Errorf("got %d strings, want those of the name, 2 labels and 5 annotations", len(one))
+	}
+	for what, s := range one {
+		if other := two[what]; s == other && unsafe.StringData(s) != unsafe.StringData(other) {
+			t.Errorf("%s: got %q in memory twice, want once", what, s)
+		}
+	}
+}
+
+func TestC39StripChangesNoMapOfItsArgument(t *testing.T) {
+	cm := plantest.Copy(testRules(), plantest.Source("platform", "settings"), "team-a")
+	before, shared := cm.DeepCopy(), *cm
+	testRules().Strip(cm)
+	if !reflect.DeepEqual(&shared, before) {
+		t.Errorf("got the maps of the argument changed to %v, want %v", shared, before)
+	}
+}
