@@ -64,6 +64,23 @@ func newConfirmer(client kubernetes.Interface, rules *plan.Rules, wake func(key)
 	return &confirmer{client: client, rules: rules, wake: wake, subjects: map[subject]*inquiry{}}
 }
 
+// premise returns the source and the namespace that the deletion c depends on: live, as far as its premise says, else from
+// the cache. If an answer is not known yet, ok is false, and the key is queued when it is.
+func (c *confirmer) premise(ctx context.Context, v *plan.View, t plan.Target, change plan.Change) (source *corev1.ConfigMap, ns *corev1.Namespace, ok bool) {
+	ns, ok = t.Namespace, true
+	if change.Premise.Source {
+		var cached *corev1.ConfigMap
+		if s := v.Find(change.Owner); s != nil {
+			cached = s.ConfigMap
+		}
+		source, ok = c.source(ctx, change.Owner, cached, change.Key)
+	}
+	if change.Premise.Namespace && ok {
+		ns, ok = c.namespace(ctx, t.Namespace, change.Key)
+	}
+	return source, ns, ok
+}
+
 // source returns a source as the API server has it, nil if it is gone. If the answer is not known yet, ok is false, and k is
 // queued when it is. cached is the source in the cache, nil if there is none.
 func (c *confirmer) source(ctx context.Context, source key, cached *corev1.ConfigMap, k key) (live *corev1.ConfigMap, ok bool) {

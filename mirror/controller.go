@@ -55,7 +55,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies},
-		fanout: &fanout{rules: rules, caches: caches, status: status, sources: sources, copies: copies,
+		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
 			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m}},
 		reconciler: &reconciler{
 			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: newLanes(opts.ConcurrentWrites),

@@ -16,12 +16,13 @@ const roundGap = 100 * time.Millisecond
 // fanout compares all targets of a name with its sources, and queues those that are out of sync. When it finds nothing left
 // to do, the sources are reported.
 type fanout struct {
-	rules    *plan.Rules
-	caches   *caches
-	status   *status
-	reporter *reporter
-	sources  workqueue.TypedDelayingInterface[string]
-	copies   copyQueue
+	rules     *plan.Rules
+	caches    *caches
+	status    *status
+	confirmer *confirmer
+	reporter  *reporter
+	sources   workqueue.TypedDelayingInterface[string]
+	copies    copyQueue
 }
 
 // work runs fan-outs until ctx ends.
@@ -53,9 +54,15 @@ func (f *fanout) run(ctx context.Context, name string) {
 		for _, s := range f.rules.Superseded(v, targets[i], c) {
 			losers = append(losers, s.Key)
 		}
-		if f.status.plan(targets[i], c, losers, version) {
+		if !f.status.plan(targets[i], c, losers, version) {
+			continue
+		}
+		// One live read serves all deletions, and queues their keys when it is answered.
+		if _, _, ok := f.confirmer.premise(ctx, v, targets[i], c); ok {
 			f.copies.Add(c.Key)
 		}
 	}
-	f.reporter.report(ctx, name, v)
+	if f.copies.idle(name) {
+		f.reporter.report(ctx, name, v)
+	}
 }

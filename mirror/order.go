@@ -20,7 +20,7 @@ type copyQueue struct {
 }
 
 func newCopyQueue() copyQueue {
-	o := &order{named: map[key]bool{}, waiting: map[key]bool{}, lanes: map[string][]key{}}
+	o := &order{named: map[key]bool{}, popped: map[key]bool{}, open: map[string]int{}, waiting: map[key]bool{}, lanes: map[string][]key{}}
 	return copyQueue{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[key]{
 			Name:  queueName,
@@ -34,6 +34,21 @@ func (q copyQueue) addEvent(k key) {
 	q.Add(k)
 }
 
+// next waits for the next key, and reports whether an event named it. Every key must be passed to finish.
+func (q copyQueue) next() (k key, event, shutdown bool) {
+	k, shutdown = q.Get()
+	return k, q.order.takeEvent(k), shutdown
+}
+
+// finish ends the work on a key. It reports whether no other key of its name is waiting or in work.
+func (q copyQueue) finish(k key) (idle bool) {
+	q.Done(k)
+	return q.order.close(k.Name)
+}
+
+// idle reports whether no key of the name is waiting or in work.
+func (q copyQueue) idle(name string) bool { return q.order.idle(name) }
+
 // eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
 const eventsPerTurn = 4
 
@@ -41,12 +56,14 @@ const eventsPerTurn = 4
 // it needs it. All other keys wait in a lane for each source name, and the lanes take turns, so that no fan-out holds up
 // another one. The queue calls its methods one at a time.
 type order struct {
-	mu    sync.Mutex
-	named map[key]bool // an event named the key, and the queue has not taken note yet
+	mu     sync.Mutex
+	named  map[key]bool   // keys that an event has named, until they wait
+	popped map[key]bool   // keys that were popped from the events, until their work begins
+	open   map[string]int // by source name: how many keys are waiting or in work
 
 	waiting map[key]bool // every key that waits, and whether it waits in a lane
 	events  []key
-	lanes   map[string][]key // by source name; may hold keys that have left by events
+	lanes   map[string][]key // by source name; may hold keys that have moved to events
 	turns   []string         // the lanes that are not empty
 	streak  int              // how many of events were popped in a row
 }
@@ -60,6 +77,7 @@ func (o *order) name(k key) {
 	o.named[k] = true
 }
 
+// takeName reports whether an event named the key since it was last asked.
 func (o *order) takeName(k key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,9 +86,39 @@ func (o *order) takeName(k key) bool {
 	return named
 }
 
+// takeEvent reports whether the key in work was popped from the events.
+func (o *order) takeEvent(k key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	event := o.popped[k]
+	delete(o.popped, k)
+	return event
+}
+
+// close takes a key of the name out of work, and reports whether it was the last one.
+func (o *order) close(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open[name]--; o.open[name] > 0 {
+		return false
+	}
+	delete(o.open, name)
+	return true
+}
+
+func (o *order) idle(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[name] == 0
+}
+
 // Push adds a key that does not wait.
 func (o *order) Push(k key) {
-	if o.takeName(k) {
+	named := o.takeName(k)
+	o.mu.Lock()
+	o.open[k.Name]++
+	o.mu.Unlock()
+	if named {
 		o.pushEvent(k)
 		return
 	}
@@ -81,7 +129,7 @@ func (o *order) Push(k key) {
 	o.lanes[k.Name] = append(o.lanes[k.Name], k)
 }
 
-// Touch moves a key that waits in a lane, and that an event named now, to the events.
+// Touch moves a key that waits in a lane, and that an event has named now, to the events.
 func (o *order) Touch(k key) {
 	if o.takeName(k) && o.waiting[k] {
 		o.pushEvent(k)
@@ -104,19 +152,27 @@ func (o *order) Pop() key {
 		o.streak = 0
 	}
 	if !ok {
-		k, o.events = o.events[0], o.events[1:]
-		o.streak++
+		k = o.popEvent()
 	}
 	delete(o.waiting, k)
 	return k
 }
 
-// popLane removes the next key of the next lane, and false if there is none.
+func (o *order) popEvent() (k key) {
+	k, o.events = o.events[0], o.events[1:]
+	o.streak++
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.popped[k] = true
+	return k
+}
+
+// popLane removes the next key of the next lane; ok is false if there is none.
 func (o *order) popLane() (k key, ok bool) {
 	for len(o.turns) > 0 && !ok {
 		name := o.turns[0]
 		k, o.lanes[name] = o.lanes[name][0], o.lanes[name][1:]
-		ok = o.waiting[k] // else an event moved it to the events
+		ok = o.waiting[k] // else it has moved to the events
 		o.turns = o.turns[1:]
 		if len(o.lanes[name]) > 0 {
 			o.turns = append(o.turns, name)

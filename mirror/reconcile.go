@@ -41,7 +41,6 @@ type result struct {
 	err    error
 	began  time.Time     // when the calls began
 	after  time.Duration // when to reconcile again although nothing failed
-	queued bool          // the key comes back soon
 }
 
 // work reconciles copies until ctx ends. Calls that have begun end with term at the latest.
@@ -51,21 +50,23 @@ func (r *reconciler) work(ctx, term context.Context) {
 		if p == nil {
 			return
 		}
-		k, shutdown := r.copies.Get()
+		k, event, shutdown := r.copies.next()
 		if !shutdown && ctx.Err() == nil {
-			r.reconcile(ctx, term, p, k)
+			r.reconcile(ctx, term, p, k, event)
 		}
 		p.leave()
 		if shutdown {
 			return
 		}
-		r.copies.Done(k)
+		if r.copies.finish(k) && r.status.isDirty(k.Name) {
+			r.sources.Add(k.Name)
+		}
 	}
 }
 
 // reconcile brings the copy of one name in one namespace in sync: it reads the caches, decides, makes at most one change,
-// and records the result.
-func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
+// and records the result. event says that an event named the key.
+func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
 	done := r.metrics.reconciling()
 	t := r.caches.target(k)
 	v := r.caches.view(k.Name) // after the target
@@ -74,16 +75,16 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
 	if t.Namespace == nil {
 		r.lanes.forget(k.Namespace)
 	}
+	rec.waits = false
 	res := result{change: c, kept: true}
-	switch next, wait := rec.next(t, c, r.caches.version(), time.Now()); next {
+	switch next, wait := rec.next(t, c, r.caches.version(), event, time.Now()); next {
 	case stepNone:
 		rec.echo = echo{}
 		res = result{change: c, state: c.State}
 	case stepKeep:
 		res = result{change: c, state: stateOfWrite(c)}
 	case stepEcho:
-		res.state, res.after, res.queued = plan.StatePending, wait, true
-		rec.waits = true
+		res.state, res.after, rec.waits = plan.StatePending, wait, true
 	case stepWait:
 		res.state, res.after = rec.state, wait
 	case stepHold:
@@ -96,6 +97,9 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
 		return // the next leader begins anew
 	}
 	r.record(ctx, v, t, &rec, res)
+	if rec.waits && !rec.echo.awaited(r.caches.configMap(k), r.caches.version(), time.Now()) {
+		r.copies.addEvent(k) // the echo came before the record was set
+	}
 	done(metricOf(res))
 }
 
@@ -111,11 +115,12 @@ func stateOfWrite(c plan.Change) plan.State {
 // not show, or is rejected before it can find one, act reads the object and does what that calls for.
 func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t plan.Target, c plan.Change, rec *record) result {
 	if c.Premise != (plan.Premise{}) {
-		confirmed, ok := r.confirm(ctx, v, t, c)
-		if !ok {
-			return result{change: c, state: plan.StatePending, queued: true}
-		}
-		if !confirmed {
+		source, ns, ok := r.confirmer.premise(ctx, v, t, c)
+		switch {
+		case !ok: // the key is queued again when it is known
+			return result{change: c, state: plan.StatePending, kept: true}
+		case ns == nil, plan.Terminating(ns), r.caches.view(c.Key.Name) != v, !r.rules.StillUnwanted(v, source, ns):
+			// The answers may be newer than the view by which the deletion was decided.
 			return result{change: c, state: plan.StatePending, reason: conflict}
 		}
 	}
@@ -149,32 +154,6 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, k key, live 
 		return result{change: c, state: c.State, reason: foreign} // no event tells when that ends
 	}
 	return result{change: c, state: plan.StatePending, reason: conflict} // the watch will show it
-}
-
-// confirm reports whether the premise of a deletion holds. ok is false if that is not known yet: then the key is queued again
-// when it is.
-func (r *reconciler) confirm(ctx context.Context, v *plan.View, t plan.Target, c plan.Change) (confirmed, ok bool) {
-	var source *corev1.ConfigMap
-	if c.Premise.Source {
-		var cached *corev1.ConfigMap
-		if s := v.Find(c.Owner); s != nil {
-			cached = s.ConfigMap
-		}
-		if source, ok = r.confirmer.source(ctx, c.Owner, cached, c.Key); !ok {
-			return false, false
-		}
-	}
-	ns := t.Namespace
-	if c.Premise.Namespace {
-		if ns, ok = r.confirmer.namespace(ctx, t.Namespace, c.Key); !ok {
-			return false, false
-		}
-		if ns == nil || plan.Terminating(ns) {
-			return false, true
-		}
-	}
-	// The answers may be newer than the view by which the deletion was decided.
-	return r.caches.view(c.Key.Name) == v && r.rules.StillUnwanted(v, source, ns), true
 }
 
 // write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.
@@ -231,8 +210,8 @@ func (r *reconciler) record(ctx context.Context, v *plan.View, t plan.Target, re
 	}
 	wait := res.after
 	switch {
-	case res.kept, res.queued:
-		rec.state, rec.owner, rec.queued = res.state, ownerOf(c), res.queued
+	case res.kept:
+		rec.state, rec.owner = res.state, ownerOf(c)
 	case res.reason != noRetry:
 		wait = rec.fail(res, now)
 	default:
@@ -252,9 +231,7 @@ func (r *reconciler) record(ctx context.Context, v *plan.View, t plan.Target, re
 		r.copies.AddAfter(c.Key, wait)
 	}
 	r.log(ctx, res, wait)
-	if r.status.set(c.Key, uidOf(t.Namespace), *rec) {
-		r.sources.Add(c.Key.Name)
-	}
+	r.status.set(c.Key, uidOf(t.Namespace), *rec)
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.
@@ -287,7 +264,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 	rec.failures++
 	wait := res.reason.backoff(rec.failures)
 	rec.basics = basics{state: res.state, owner: ownerOf(res.change), content: contentOf(res.change.Source)}
-	rec.notBefore, rec.woken, rec.waits, rec.note = now.Add(wait), false, false, ""
+	rec.notBefore, rec.note = now.Add(wait), ""
 	if res.state == plan.StateFailed && res.err != nil {
 		rec.note = res.err.Error()
 	}
@@ -323,7 +300,7 @@ func metricOf(res result) string {
 	switch {
 	case res.err != nil && (res.reason == rejected || res.reason == transient):
 		return "error"
-	case res.reason != noRetry || res.after > 0 || res.queued:
+	case res.reason != noRetry || res.after > 0 || res.kept:
 		return "requeue_after"
 	}
 	return "success"

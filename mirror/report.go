@@ -66,11 +66,11 @@ type reporter struct {
 	metrics  *controllerMetrics
 }
 
-// report reports the sources of a name, unless some of their targets are still in the queue of copies.
+// report reports what is new about the sources of a name. No target of theirs is in the queue of copies.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
 	for _, s := range r.status.summarize(name, v, r.label) {
 		for _, e := range r.status.news(s) {
-			klog.FromContext(ctx).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
+			klog.FromContext(ctx).V(e.level).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
 			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
 		}
 		if took := r.status.propagated(s); took > 0 {
@@ -79,13 +79,12 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
 	}
 }
 
-// summarize returns a summary of each source of the view; none if targets of the name are in the queue of copies, or if there
-// is nothing new. It forgets sources that are gone.
+// summarize returns a summary of each source of the view; none if there is nothing new. It forgets sources that are gone.
 func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.names[name]
-	if n == nil || n.queued > 0 || !n.dirty {
+	if n == nil || !n.dirty {
 		return nil
 	}
 	n.dirty = false
@@ -131,8 +130,11 @@ type reported struct {
 	solved   bool              // a problem is over, and no Mirrored has said so yet
 }
 
-// message is one event about a source.
-type message struct{ kind, reason, action, note string }
+// message is one event about a source, and the level at which it is logged.
+type message struct {
+	kind, reason, action, note string
+	level                      int
+}
 
 // news returns what is new in a summary, and takes note that it is reported.
 func (s *status) news(sum *summary) []message {
@@ -155,15 +157,19 @@ func (r *reported) news(sum *summary) (out []message) {
 			r.solved = true
 			continue
 		}
-		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text)})
+		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text), 0})
 	}
 	if sum.counts[plan.StatePending] > 0 || sum.source.Reserved || sum.source.Frozen != nil {
 		return out
 	}
 	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
 	if r.solved && sum.counts[plan.StateSynced] > 0 || sum.wrote && r.checksum != sum.source.Checksum {
-		r.synced = mirroredText(sum)
-		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, r.synced})
+		text, level := mirroredText(sum), 0
+		if text == r.synced {
+			level = 2 // each edit of the source comes to this
+		}
+		r.synced = text
+		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, text, level})
 	}
 	r.checksum, r.solved = sum.source.Checksum, false
 	return out

@@ -31,8 +31,6 @@ type basics struct {
 	owner key // the source to which state belongs
 	// content is what the copy was in sync with, or what the last try was to write.
 	content content
-	// queued is set while the key is in the queue of copies because of a fan-out, or is sure to come back soon.
-	queued bool
 }
 
 // record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
@@ -46,7 +44,6 @@ type record struct {
 	failures  int       // in a row, for that reason
 	since     time.Time // the begin of the first of them
 	notBefore time.Time // the next try; a timer is set
-	woken     bool      // an event named the target: the next try is now
 
 	echo  echo
 	waits bool // the next reconcile waits for the echo
@@ -92,8 +89,9 @@ const (
 	stepAct              // carry out the change
 )
 
-// next returns the next step at a target, and how long to wait before it.
-func (r *record) next(t plan.Target, c plan.Change, version string, now time.Time) (step, time.Duration) {
+// next returns the next step at a target, and how long to wait before it. event says that an event named the target: then a
+// failure before it does not count.
+func (r *record) next(t plan.Target, c plan.Change, version string, event bool, now time.Time) (step, time.Duration) {
 	same := r.content == contentOf(c.Source)
 	switch {
 	case r.echo.awaited(t.Have, version, now):
@@ -103,7 +101,7 @@ func (r *record) next(t plan.Target, c plan.Change, version string, now time.Tim
 		return stepEcho, time.Second
 	case c.Op == plan.OpNone:
 		return stepNone, 0
-	case !r.woken && r.notBefore.After(now) && (same || r.reason == foreign): // other content does not remove a foreign object
+	case !event && r.notBefore.After(now) && (same || r.reason == foreign): // other content does not remove a foreign object
 		return stepWait, r.notBefore.Sub(now)
 	}
 	if wait := r.repairedAt.Add(hold(r.repairs)).Sub(now); same && wait > 0 {
@@ -130,8 +128,7 @@ func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
 	if state != plan.StateNone {
 		r.basics = basics{state: state, owner: owner, content: c}
 	}
-	r.reason, r.failures, r.since, r.notBefore, r.woken, r.note = noRetry, 0, time.Time{}, time.Time{}, false, ""
-	r.waits = false
+	r.reason, r.failures, r.since, r.notBefore, r.note = noRetry, 0, time.Time{}, time.Time{}, ""
 	r.appeared = time.Time{}
 }
 
@@ -157,8 +154,7 @@ type nameStatus struct {
 	targets map[string]*record // by namespace
 	shared  map[basics]*record // for targets with equal basics
 	sources map[key]*sourceStatus
-	queued  int       // targets whose record says so
-	dirty   bool      // there may be something to report when queued is 0
+	dirty   bool      // there may be something to report when no target is in the queue
 	round   time.Time // the begin of the last fan-out
 }
 
@@ -204,15 +200,14 @@ func (s *status) record(k key, uid types.UID) record {
 	return record{}
 }
 
-// set stores the record of a target. It reports whether the sources of the name are to be reported: nothing of them is in
-// the queue any more, and something has changed.
-func (s *status) set(k key, uid types.UID, r record) (report bool) {
+// set stores the record of a target.
+func (s *status) set(k key, uid types.UID, r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.store(k, uid, r)
+	s.store(k, uid, r)
 }
 
-func (s *status) store(k key, uid types.UID, r record) (report bool) {
+func (s *status) store(k key, uid types.UID, r record) {
 	n := s.name(k.Name)
 	before := n.targets[k.Namespace]
 	if before == nil {
@@ -220,9 +215,9 @@ func (s *status) store(k key, uid types.UID, r record) (report bool) {
 	}
 	s.count(n, before, -1)
 	s.count(n, &r, 1)
-	retried := before.state == plan.StatePending && !before.queued && r.state != plan.StatePending
+	arrived := before.state == plan.StatePending && r.state != plan.StatePending
 	changed := (isProblem(before.state) || isProblem(r.state)) && (before.state != r.state || before.owner != r.owner)
-	n.dirty = n.dirty || retried || changed || !slices.Equal(before.losers, r.losers)
+	n.dirty = n.dirty || arrived || changed || !slices.Equal(before.losers, r.losers)
 	r.uid = uid
 	switch {
 	case r.plain() && r.basics == basics{}:
@@ -232,7 +227,14 @@ func (s *status) store(k key, uid types.UID, r record) (report bool) {
 	default:
 		n.targets[k.Namespace] = &r
 	}
-	return n.dirty && n.queued == 0
+}
+
+// isDirty reports whether there may be something to report about the sources of a name.
+func (s *status) isDirty(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.names[name]
+	return n != nil && n.dirty
 }
 
 // plain returns the record that all targets with these basics share.
@@ -244,9 +246,6 @@ func (n *nameStatus) plain(b basics) *record {
 }
 
 func (s *status) count(n *nameStatus, r *record, by int) {
-	if r.queued {
-		n.queued += by
-	}
 	if r.state != plan.StateNone {
 		s.totals[r.state] += by
 		n.source(r.owner).counts[r.state] += by
@@ -277,7 +276,7 @@ func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
 	r := s.record(t.Key, uid)
-	switch next, _ := r.next(t, c, version, now); next {
+	switch next, _ := r.next(t, c, version, false, now); next {
 	case stepKeep, stepWait, stepHold:
 		return false
 	case stepNone:
@@ -288,7 +287,6 @@ func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string
 		}
 	default:
 		queue = true
-		r.queued = true
 		if !isProblem(r.state) { // a problem stays one until the result is known
 			r.state, r.owner = plan.StatePending, ownerOf(c)
 		}
@@ -329,10 +327,6 @@ func (s *status) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile b
 	case cm != nil && !deleted && cm.ResourceVersion == r.echo.version && cm.ResourceVersion != "":
 		r.echo = echo{}
 	default:
-		if !r.notBefore.IsZero() {
-			r.woken = true
-			s.store(k, r.uid, r)
-		}
 		return true
 	}
 	if r.echo.version == "" && r.echo.deleted == "" {
@@ -343,11 +337,13 @@ func (s *status) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile b
 	return reconcile
 }
 
-// appear takes note of a new namespace, in which the name may get a copy.
+// appear takes note of a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
 func (s *status) appear(k key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store(k, uid, record{appeared: time.Now()})
+	if r := s.name(k.Name).targets[k.Namespace]; r == nil || r.uid != uid {
+		s.store(k, uid, record{appeared: time.Now()})
+	}
 }
 
 // namespaces returns the namespaces with a record for the name.
