@@ -1,92 +1,72 @@
-// Package mirror keeps copies of ConfigMaps in other namespaces.
+// Package mirror keeps copies of ConfigMaps in other namespaces in sync.
 //
-// A ConfigMap with the label mirror=true, the source, is copied into every namespace that the flags, the
-// namespace's owner and the source itself allow, the targets, and kept identical there. Copies whose reason
-// is gone are deleted. What is not a copy of ours is never changed and never deleted.
+// A ConfigMap with the label mirror=true, the source, is copied into every target: a namespace that the flags, the
+// namespace itself and the source allow. Package plan holds the contract and decides; this package reads the cluster,
+// carries the decisions out and reports.
 //
-// # The contract
+// # From an event to a write
 //
-// An object is a copy of ours if its annotations copy, source and instance are all there and true: copy names the
-// object itself, source has the object's own name in another namespace, instance is ours. The label proves nothing.
-// A copy that lost only its label is ours and is healed; one that lost an annotation has been released. Everything
-// else is foreign, until its owner hands it over by the adopt annotation.
+//	event ──> handlers ──> queue of sources: a name ────────> fanout: plans all targets of the name
+//	             │                                               │ keys of the targets that are out of sync
+//	             └───────> queue of copies: name, namespace <────┘
+//	                          └──> reconciler: decides about one target, makes one call, records the result
 //
-// Of several sources of one name that want a target, the first by compareSources has it, and the next takes over
-// where the copy is when that one goes. A copy is deleted only if no source claims its target. A source whose
-// narrowing cannot be read is frozen: its copies stay as they are, also against namesakes, until it is mended or goes.
+// A key names sources by their name alone. A target has room for one ConfigMap of a name, so all sources of a name
+// contend for the same copies, and one decision sees all of them. The queues are client-go's: a key is never in work
+// twice at the same time, and an event during the work brings it back.
 //
-// Drift is judged by content: a copy whose data was edited behind an untouched checksum is put right. Whatever a
-// target refuses, or somebody changes back again and again, is tried ever more slowly, at that target alone.
+// When no key of a name is waiting or in work and something has changed, the name goes to the fan-out once more. It finds
+// nothing to do and reports the sources.
 //
 // # Reading order
 //
-//	api.go        keys and values of labels and annotations: the contract
-//	options.go    what can be configured, and what is refused
-//	rules.go      what is a source, a copy, a target; whose an object is       pure
-//	source.go     a source, read: its narrowing, what travels, who comes first pure
-//	metadata.go   which labels and annotations travel                          pure
-//	checksum.go   the digest of what is copied                                 pure
-//	copy.go       what a copy holds, whether it is in line, what is cached     pure
-//	plan.go       what is to be done at each target                            pure
-//	backlog.go    which targets of a name need a look
-//	looks.go      what is asked for live before a deletion
-//	retries.go    when a target in trouble is tried again
-//	fights.go     when a target that somebody changes back is put right again
+//	plan/         what is wanted: sources, targets, copies, and the change at each target
+//	retry.go      why a target is retried, and when
+//	order.go      the queue of copies: events first, fan-outs in turns
+//	lanes.go      the places for calls: normal and slow
+//	status.go     a record for each target, and counts
+//	confirm.go    live reads before deletions
 //	apply.go      one change, one conditional call
-//	reconcile.go  a slice of targets: plan, write, settle
-//	brake.go      the copies outside the flags, judged once
-//	watches.go    the two informers, and which targets their events make due
-//	caches.go     what the caches have about a name, and which its targets are
-//	controller.go its life: caches, leadership, workers
-//	ledger.go     how every source stands at each target
-//	latency.go    how long changes take to arrive, for the metrics
+//	cache.go      the informers and what is read from them
+//	report.go     the events on a source
+//	reconcile.go  one target: read, decide, confirm, write, record, retry
+//	fanout.go     all targets of a name
+//	prune.go      the prune limit
+//	handlers.go   every event to keys
 //	metrics.go    what is counted
-//	report.go     what is said about it, in events on the source               pure
-//
-// # One key for all sources of a name
-//
-// Every event, of a source, of a copy or of a namespace, becomes the key of the sources that it concerns.
-// That key is their name alone, and not namespace and name: a target has room for one ConfigMap of a name, so
-// all sources of that name contend for the same copies. Under one key the queue itself sees to it that they
-// are never reconciled side by side, the winner of a target is found where all contenders are at hand, a
-// source that goes hands its copies over in the same pass, and an event about a source that is known by
-// its tombstone only still finds them all.
-//
-// Beside each key the backlog keeps which targets need a look, so that an edited copy costs one look, a new
-// namespace one for each source, and only a changed source one for each target. Those long rounds are taken
-// in slices, and a slice does not wait for the writes of the one before: it is decided while they are in
-// flight, and a target with a write in flight is not handed out again before that ends.
+//	options.go    the flags
+//	controller.go construction, takeover, stop
 //
 // # Why it is safe
 //
-// One watch carries sources and copies, in one order: a cache that holds a copy has already held the state of
-// its source from which the copy was made.
+// One watch carries sources and copies in one order: a cache that holds a copy has already held its source. Whoever
+// decides reads the target first and the sources after it.
 //
-// Every write is conditional. A create fails if any object is there. An update carries the resourceVersion
-// that was judged, a delete UID and resourceVersion. So an old cache costs a refused call and another look,
-// never a wrong object, and no record of our own writes is needed for that: names are known beforehand, so
-// nothing can be made twice. (The writer remembers its last writes to spare the API server calls that it would
-// refuse, and to have a look where the watch has gone past one and shows nothing there.)
+// Every write is conditional. A create fails if any object is there, an update carries the resourceVersion that was
+// judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
 //
-// What preconditions cannot guard is the premise of a deletion: that the source is gone, or that the
-// namespace, whose watch is not ordered with the other one, no longer qualifies, for this source or for a
-// namesake. It is asked for live, once for all deletions that rest on it within a few seconds. A source that is
-// not there at all is asked for a second time when the second is over in which whoever deleted it may create it
-// anew. (The first answer tells a source that lost its label, whose copies go at once, from one that was deleted;
-// the watch shows both in the same way.)
+// Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. The
+// confirmer reads it live, once for all deletions that depend on it within five seconds. It reads a source that is gone a
+// second time after a second, in which tools that replace an object create it again.
 //
-// Of several processes one leads. It is asked right before each write whether its leadership still holds; what was
-// past that question when the process was stopped for a while arrives late, and is conditional.
+// Decisions come from the present state alone. Records and answers can be lost at any moment: a takeover plans everything.
+// The leadership is asked right before each write.
 //
-// Decisions come from the present state alone; the ledger, the retries and the answers of live looks can be
-// lost at any moment. A process that takes over begins with a round over everything.
+// # Why one bad target holds up no other
 //
-// Deleting because a flag was changed is judged once, when a process takes over, and only up to a limit: see
-// judgeStrangers.
+// A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace with a
+// slow call has one call at a time. If all slow places are taken, the call is cut and retried: it is conditional, so
+// nothing is lost. A fan-out takes its targets in random order. Each target has its own backoff.
 //
-// # Why it is fast
+// # Status
 //
-// The cache holds the digest of a copy's payload instead of the payload, and no ConfigMap without our label is
-// ever watched. Writes go out in parallel, bounded for the whole process and not throttled. Each target is
-// decided from a handful of map lookups.
+// A record says how a target stands and what its next try waits for. Targets that are simply in sync share one record, so
+// that a copy costs a pointer here. A record for every target, and not only for those out of sync, makes all counts exact
+// at every moment without planning all targets again for each new namespace.
+//
+// # Locks
+//
+// Six types have a mutex. None calls out with its mutex held but confirmer, which adds keys to the queue of copies, and
+// caches, which reads an index of client-go. The queue calls order with its own lock held. So the order is: confirmer, queue
+// of copies, order; and caches, index. The mutexes of status, lanes and metrics are taken alone.
 package mirror

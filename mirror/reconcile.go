@@ -173,7 +173,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	if err != nil && !altered {
 		return failed(c, err, res.began)
 	}
-	wasSynced := c.Source != nil && rec.content == contentOf(c.Source) && (rec.state == plan.StateSynced || rec.state == plan.StateFight)
+	wasSynced := c.Source != nil && rec.content == contentOf(c.Source) && rec.reason == noRetry
 	cause := r.rules.RepairCause(c, wasSynced)
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
@@ -216,11 +216,11 @@ func (r *reconciler) record(ctx context.Context, v *plan.View, t plan.Target, re
 		wait = rec.fail(res, now)
 	default:
 		rec.settle(res.state, ownerOf(c), contentOf(c.Source), now)
-		if calmIn := rec.fight(now); calmIn > 0 && c.Source != nil {
+		switch calmIn := rec.fight(now); {
+		case calmIn > 0 && res.after > 0: // altered
+			rec.state, wait = plan.StateFight, hold(rec.repairs)
+		case calmIn > 0 && res.state == plan.StateSynced: // the other client may come again
 			rec.state, wait = plan.StateFight, calmIn
-			if res.after > 0 {
-				wait = hold(rec.repairs)
-			}
 		}
 	}
 	rec.losers = nil

@@ -29,7 +29,7 @@ func contentOf(s *plan.Source) content {
 type basics struct {
 	state plan.State
 	owner key // the source to which state belongs
-	// content is what the copy was in sync with, or what the last try was to write.
+	// content is what the copy was in sync with, or, after a failure, what the last try was to write.
 	content content
 }
 
@@ -124,9 +124,12 @@ func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
 	if now.Sub(r.repairedAt) > hold(r.repairs)+calm {
 		r.repairs, r.repairedAt = 0, time.Time{}
 	}
-	r.basics = basics{}
-	if state != plan.StateNone {
-		r.basics = basics{state: state, owner: owner, content: c}
+	r.basics = basics{state: state, owner: owner}
+	switch state {
+	case plan.StateNone:
+		r.owner = key{}
+	case plan.StateSynced, plan.StatePending:
+		r.content = c
 	}
 	r.reason, r.failures, r.since, r.notBefore, r.note = noRetry, 0, time.Time{}, time.Time{}, ""
 	r.appeared = time.Time{}

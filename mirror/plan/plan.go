@@ -148,7 +148,7 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
 		return nil
 	}
 	for _, s := range v.Sources {
-		if s != c.Source && s.claims(r, t.Namespace) {
+		if (c.Source == nil || s.Key != c.Source.Key) && s.claims(r, t.Namespace) {
 			losers = append(losers, s)
 		}
 	}
