@@ -156,7 +156,7 @@ func TestChartInstalls(t *testing.T) {
 	w.waitConfined()
 	p := w.start()
 	w.follow(w.advice("Publish a first source"))
-	w.waitInLine(w.live(w.home, "hello"), w.ns("a"), w.ns("b"))
+	w.waitInSync(w.live(w.home, "hello"), w.ns("a"), w.ns("b"))
 	w.until("the copies are protected", func() error {
 		return inForce(w.name+"-protected-copies", w.admin.CoreV1().ConfigMaps(w.ns("a")).Delete(w.ctx, "hello", dryDelete))
 	})

@@ -258,7 +258,7 @@ func TestC35Killed(t *testing.T) {
 	src := w.fanOut(targets)
 	first.Kill()
 	made := w.count(targets, "settings")
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	plain = max(plain, w.plainCreates("after", targets))
 	w.settle(targets[0])
 	r := w.records(first, second)
@@ -313,7 +313,7 @@ func TestC35Stopped(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	made := w.count(targets, "settings")
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	w.settle(targets[0])
 	r := w.records(first, second)
 	gap := w.inTurn(r[0], r[1])
@@ -352,7 +352,7 @@ func TestC35Paused(t *testing.T) {
 	between.proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
 	between.proxy.CutWatches()
 	halt.Stop()
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	w.resume(first.Process)
 	w.exits(first)
 	w.settle(targets[0])
@@ -385,7 +385,7 @@ func TestC35LeaseLost(t *testing.T) {
 	src := w.createSource(w.home, "settings")
 	change := func(i int) {
 		src = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
-		w.waitInLine(src, targets...)
+		w.waitInSync(src, targets...)
 	}
 	between.proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}})
 	changes := 0
@@ -414,18 +414,18 @@ func TestC35CutOff(t *testing.T) {
 	const concurrent = 4
 	first, second, between := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
 	src := w.createSource(w.home, "settings")
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	halt := between.haltAfter(len(targets)/3, "update")
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
 	between.await("all writers wait", func() bool { return halt.Held() == concurrent })
 	between.proxy.Silence()
 	w.exits(first)
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	w.settle(targets[0])
 	r := w.records(first, second)
 	w.inTurn(r[0], r[1])
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "three"}))
-	w.waitInLine(src, targets...)
+	w.waitInSync(src, targets...)
 	copies := w.copies("settings", targets...)
 
 	before := len(r[0].writes)

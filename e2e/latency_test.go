@@ -139,7 +139,7 @@ func TestLatencies(t *testing.T) {
 	since = time.Now()
 	mark := w.auditMark()
 	targets = append(targets, w.createNamespaces("meanwhile-", many, &fills)...)
-	w.waitAllInLine(all, targets)
+	w.waitAllInSync(all, targets)
 	fills.least += apart(writesTo(w.requestsSince(mark), ""), ofNew(w.ns("meanwhile-")))
 	w.expectCounted(p, fill, &fills)
 
@@ -150,7 +150,7 @@ func TestLatencies(t *testing.T) {
 	w.await("the copies in new namespaces are on their way", func() bool { return holdLate.Held() == sources*len(late) })
 	sinceLate := time.Now()
 	w.changeAll(all, "2", &span{})
-	w.waitAllInLine(all, targets)
+	w.waitAllInSync(all, targets)
 	w.expectUncounted(p, propagation, &changes)
 	w.expectUncounted(p, fill, &fills)
 	changes.least += sources * time.Since(since)
@@ -163,13 +163,13 @@ func TestLatencies(t *testing.T) {
 	// Nothing is held back any more: from here on the API server's audit log tells when writes were on their way.
 	mark = w.auditMark()
 	targets = slices.Concat(targets, late, []string{last}, w.createNamespaces("more-", many, &fills))
-	w.waitAllInLine(all, targets)
+	w.waitAllInSync(all, targets)
 	fills.least += apart(writesTo(w.requestsSince(mark), ""), ofNew(w.ns("more-")))
 	w.expectCounted(p, fill, &fills)
 	w.expectUncounted(p, propagation, &changes)
 	mark = w.auditMark()
 	w.changeAll(all, "3", &changes)
-	w.waitAllInLine(all, targets)
+	w.waitAllInSync(all, targets)
 	changes.least += apart(writesTo(w.requestsSince(mark), ""), func(e cluster.Event) string { return e.Object.Name })
 	w.expectCounted(p, propagation, &changes)
 	w.expectUncounted(p, fill, &fills)
@@ -194,11 +194,11 @@ func (w *proxied) changeAll(sources []*corev1.ConfigMap, version string, changes
 	}
 }
 
-// waitAllInLine waits until all sources have their copies in all of the namespaces.
-func (w *proxied) waitAllInLine(sources []*corev1.ConfigMap, namespaces []string) {
+// waitAllInSync waits until all sources have their copies in all of the namespaces.
+func (w *proxied) waitAllInSync(sources []*corev1.ConfigMap, namespaces []string) {
 	w.Helper()
 	for _, source := range sources {
-		w.waitInLine(source, namespaces...)
+		w.waitInSync(source, namespaces...)
 	}
 }
 

@@ -39,7 +39,7 @@ func withSecrets(version int) option {
 	return func(cm *corev1.ConfigMap) { text(cm); binary(cm) }
 }
 
-// TestLogsHoldNoData has a controller at the highest verbosity do all that it can do with data: create, update, heal, adopt, look,
+// TestLogsHoldNoData has a controller at the highest verbosity do all that it can do with data: create, update, restore, adopt, read,
 // delete, be refused. The data is nowhere in its log, of which nobody knows who reads it.
 func TestLogsHoldNoData(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestLogsHoldNoData(t *testing.T) {
 			p := w.start("-v=10", "--logging-format="+format, "--copy-annotation=example.com/*")
 
 			source := w.createSource(w.home, "settings", withSecrets(1))
-			w.waitInLine(source, good)
+			w.waitInSync(source, good)
 			w.waitEvent(w.home, "settings", mirror.ReasonForeign)
 			w.waitEvent(w.home, "settings", mirror.ReasonWriteFailed)
 			const key, allAnnotations = "example.com/long", 256 << 10
@@ -66,7 +66,7 @@ func TestLogsHoldNoData(t *testing.T) {
 			w.edit(taken, "settings", withAnnotation(plan.AdoptAnnotation, "true"), withLabel(w.label, plan.CopyValue))
 			w.edit(good, "settings", withSecrets(2))
 			source = w.edit(w.home, "settings", withSecrets(3))
-			w.waitInLine(source, good, full, judged, taken)
+			w.waitInSync(source, good, full, judged, taken)
 			w.edit(w.home, "settings", withoutLabel(w.label))
 			w.waitGone("settings", good, full, judged, taken)
 			w.delete(w.home, "long")
@@ -74,7 +74,7 @@ func TestLogsHoldNoData(t *testing.T) {
 			w.stop(p)
 
 			log := p.Log()
-			for _, happened := range []string{"Copy written", "Copy not in line", "Copy deleted", "/api/v1/namespaces/" + good + "/configmaps"} {
+			for _, happened := range []string{"Copy written", "Copy not in sync", "Copy deleted", "/api/v1/namespaces/" + good + "/configmaps"} {
 				if !strings.Contains(log, happened) {
 					t.Errorf("there is no %q in the log", happened)
 				}
@@ -100,10 +100,10 @@ func TestLogsInJSON(t *testing.T) {
 	w.create(b, "settings")
 	p := w.start("-v=4", "--logging-format=json", "--health-probe-bind-address=127.0.0.1:0")
 	source := w.createSource(w.home, "settings")
-	w.waitInLine(source, a)
+	w.waitInSync(source, a)
 	w.waitEvent(w.home, "settings", mirror.ReasonForeign)
 	w.edit(a, "settings", withData(nil))
-	w.waitInLine(source, a)
+	w.waitInSync(source, a)
 	w.delete(w.home, "settings")
 	w.waitGone("settings", a)
 	w.stop(p)
@@ -155,10 +155,10 @@ func TestLogsOutcomes(t *testing.T) {
 		targets[n] = w.ns(targets[n])
 	}
 	p := w.start("--logging-format=json")
-	inLine := fmt.Sprintf("%d copies in line", copies)
+	inSync := fmt.Sprintf("%d copies in sync", copies)
 	told := func(times int) {
-		w.until("it is told that all copies are in line", func() error {
-			if n := strings.Count(p.Log(), inLine); n < times {
+		w.until("it is told that all copies are in sync", func() error {
+			if n := strings.Count(p.Log(), inSync); n < times {
 				return fmt.Errorf("%d times, want %d", n, times)
 			}
 			return nil
@@ -184,7 +184,7 @@ func TestLogsOutcomes(t *testing.T) {
 			got = append(got, fields.Msg)
 		}
 	}
-	want := []string{"Starting", "Mirroring", inLine, inLine, "Stopping, a second signal kills", "Stopped, no write in flight"}
+	want := []string{"Starting", "Mirroring", inSync, inSync, "Stopping, a second signal kills", "Stopped, no write in flight"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the log has the lines %q, want %q", got, want)
 	}

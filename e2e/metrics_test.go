@@ -74,7 +74,7 @@ func TestMetrics(t *testing.T) {
 		`controller_runtime_active_workers{controller="mirror"}`:            0,
 	})
 	source := w.createSource(w.home, "settings")
-	w.waitInLine(source, a, b, c)
+	w.waitInSync(source, a, b, c)
 	w.waitEvent(w.home, "settings", "Foreign")
 	w.waitMetrics("a source", p, map[string]float64{
 		`mirror_sources`:                                           1,
@@ -86,11 +86,11 @@ func TestMetrics(t *testing.T) {
 		`mirror_namespace_fill_seconds_count`:                      0,
 	})
 	w.edit(a, "settings", withData(map[string]string{"key": "spoilt"}))
-	w.waitInLine(source, a)
+	w.waitInSync(source, a)
 	w.delete(b, "settings")
-	w.waitInLine(source, b)
+	w.waitInSync(source, b)
 	d := w.createNamespace(w.ns("d"), nil).Name
-	w.waitInLine(source, d)
+	w.waitInSync(source, d)
 	w.waitMetrics("repairs and a new namespace", p, map[string]float64{
 		`mirror_copies{state="synced"}`:                            4,
 		`mirror_repairs_total{cause="edited"}`:                     1,
@@ -119,7 +119,7 @@ func TestMetricsOfReplicas(t *testing.T) {
 	source := w.createSource(w.home, "settings") // before, so that the standby's caches have it when it is ready
 	served := []string{"--metrics-bind-address=127.0.0.1:0"}
 	first, second := w.pair(served, served)
-	w.waitInLine(source, w.ns("a"))
+	w.waitInSync(source, w.ns("a"))
 	leader := map[string]float64{
 		`leader_election_master_status{name="mirror-controller"}`: 1,
 		`mirror_sources`:                 1,

@@ -14,6 +14,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// The controller as the manifests install it.
+
 // shippedLease is held by the test whose controller has the lease of the Deployment: there is one.
 var shippedLease sync.Mutex
 
@@ -71,14 +73,14 @@ func (w *world) doEverything() {
 	w.Helper()
 	w.create(w.ns("b"), "settings") // foreign
 	src := w.createSource(w.home, "settings")
-	w.waitInLine(src, w.ns("a"))
+	w.waitInSync(src, w.ns("a"))
 	w.waitEvent(w.home, "settings", mirror.ReasonForeign)
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
-	w.waitInLine(src, w.ns("a"))
+	w.waitInSync(src, w.ns("a"))
 	w.labelNamespace(w.ns("a"), w.label, plan.OptOutValue)
 	w.waitGone("settings", w.ns("a"))
 	w.labelNamespace(w.ns("a"), w.label, "")
-	w.waitInLine(src, w.ns("a"))
+	w.waitInSync(src, w.ns("a"))
 	w.edit(w.home, "settings", withoutLabel(w.label))
 	w.waitGone("settings", w.ns("a"))
 }
@@ -162,7 +164,7 @@ func TestShippedArguments(t *testing.T) {
 	}
 	w.stopAtEnd(p)
 	src := w.createSource(w.home, "shipped")
-	w.waitInLine(src, target)
+	w.waitInSync(src, target)
 	w.expectMetricsOfMonitoring(p)
 	w.edit(w.home, "shipped", withoutLabel(w.label))
 	w.waitGone("shipped", target)

@@ -18,6 +18,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// Permissions that are missing: case C37.
+
 // without returns the rules without the verbs on a resource.
 func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
@@ -74,7 +76,7 @@ func (w *world) waitLog(p *shipped.Process, text string) {
 	})
 }
 
-// TestC37Watches takes a right on a watch from the controller: the log and /readyz say which, it is not ready, and it
+// TestC37Watches takes a permission on a watch from the controller: the log and /readyz say which, it is not ready, and it
 // mirrors when the right is granted.
 func TestC37Watches(t *testing.T) {
 	t.Parallel()
@@ -103,7 +105,7 @@ func TestC37Watches(t *testing.T) {
 			src := w.createSource(w.home, "settings")
 			w.setRules(account, rules)
 			w.waitReadiness(p)
-			w.waitInLine(src, w.ns("a"), w.ns("b"))
+			w.waitInSync(src, w.ns("a"), w.ns("b"))
 			w.settle(w.ns("a"), w.ns("b"))
 		})
 	}
@@ -134,11 +136,11 @@ func TestC37RevokedWatch(t *testing.T) {
 	src := w.createSource(w.home, "settings")
 	w.setRules(account, rules)
 	w.waitReadiness(p)
-	w.waitInLine(src, w.ns("a"))
+	w.waitInSync(src, w.ns("a"))
 }
 
 // TestC37Writes takes a right to write from the controller: an event, or the log where the source is gone, says which.
-// It is ready, for its caches are right, and brings all in line when the right is granted.
+// It is ready, for its caches are right, and brings all in sync when the right is granted.
 func TestC37Writes(t *testing.T) {
 	t.Parallel()
 	for verb, change := range map[string]func(w *world){
@@ -155,7 +157,7 @@ func TestC37Writes(t *testing.T) {
 			p := w.startConfined(account, shipped.RunOptions{})
 			src := w.createSource(w.home, "settings")
 			if verb != "create" {
-				w.waitInLine(src, a, b)
+				w.waitInSync(src, a, b)
 			}
 			change(w)
 			if verb == "delete" {
@@ -169,15 +171,15 @@ func TestC37Writes(t *testing.T) {
 			if src = w.live(w.home, "settings"); src == nil {
 				w.waitGone("settings", a, b)
 			} else {
-				w.waitInLine(src, a, b)
+				w.waitInSync(src, a, b)
 			}
 		})
 	}
 }
 
-// TestC37Looks takes a right to read from the controller on which deletions rest: it deletes nothing, an event, or the log
+// TestC37LiveReads takes a right to read from the controller on which deletions rest: it deletes nothing, an event, or the log
 // where there is no source, says why, and it is ready. When the right is granted it looks, and deletes.
-func TestC37Looks(t *testing.T) {
+func TestC37LiveReads(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		resource string
@@ -195,7 +197,7 @@ func TestC37Looks(t *testing.T) {
 			rules, _ := w.shippedRules()
 			account := w.newAccount("confined", without(rules, c.resource, "get"))
 			p := w.startConfined(account, shipped.RunOptions{})
-			w.waitInLine(w.createSource(w.home, "settings"), a, b)
+			w.waitInSync(w.createSource(w.home, "settings"), a, b)
 			copies := w.copies("settings", a, b)
 			c.change(w)
 			w.waitLog(p, fmt.Sprintf(`cannot get resource \"%s\"`, c.resource))
@@ -212,13 +214,13 @@ func TestC37Looks(t *testing.T) {
 			w.setRules(account, rules)
 			w.waitGone("settings", a)
 			w.waitWrites("settings", len(copies)+c.deletes)
-			w.expectLookFirst(c.resource)
+			w.expectReadFirst(c.resource)
 		})
 	}
 }
 
-// expectLookFirst fails the test if a copy was deleted, or tried to, before a look at the resource was granted.
-func (w *world) expectLookFirst(resource string) {
+// expectReadFirst fails the test if a copy was deleted, or tried to, before a look at the resource was granted.
+func (w *world) expectReadFirst(resource string) {
 	w.Helper()
 	requests := w.requests()
 	looked := func(e cluster.Event) bool {
@@ -243,7 +245,7 @@ func TestC37Events(t *testing.T) {
 	rules, _ := w.shippedRules()
 	account := w.newAccount("confined", without(rules, "events", "create"))
 	p := w.startConfined(account, shipped.RunOptions{})
-	w.waitInLine(w.createSource(w.home, "settings"), w.ns("a"))
+	w.waitInSync(w.createSource(w.home, "settings"), w.ns("a"))
 	w.waitLog(p, `cannot create resource \"events\"`)
 	w.waitReadiness(p)
 	w.settle(w.ns("a"))
@@ -277,7 +279,7 @@ func TestC37Leases(t *testing.T) {
 			src := w.createSource(w.home, "settings")
 			w.setRules(account, append(everywhere, atHome...))
 			w.waitReadiness(p)
-			w.waitInLine(src, w.ns("a"))
+			w.waitInSync(src, w.ns("a"))
 		})
 	}
 }
@@ -317,5 +319,5 @@ func TestC37RevokedLease(t *testing.T) {
 	w.waitReadiness(p, "update-leases")
 	w.setRules(account, slices.Concat(everywhere, atHome))
 	w.waitReadiness(p)
-	w.waitInLine(src, w.ns("a"))
+	w.waitInSync(src, w.ns("a"))
 }

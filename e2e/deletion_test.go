@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Sources that go, and controllers that were away: cases C14, C15 and C18.
+
+// TestC14WhileDown changes sources and flags while no controller runs: at the start the copies that are no longer
+// wanted go, and no other is touched.
+func TestC14WhileDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b", "c")
+	a, b, c := w.ns("a"), w.ns("b"), w.ns("c")
+	w.labelNamespace(a, "tier", "front")
+	elsewhere := w.elsewhere("elsewhere")
+	p := w.start()
+	for _, name := range []string{"deleted", "unlabelled", "relabelled", "narrowed", "selective", "kept"} {
+		w.waitInSync(w.createSource(w.home, name), a, b, c)
+	}
+	w.waitInSync(w.createSource(elsewhere, "elsewhere"), a, b, c)
+	w.stop(p)
+
+	w.delete(w.home, "deleted")
+	w.edit(w.home, "unlabelled", withoutLabel(w.label))
+	w.edit(w.home, "relabelled", withLabel(w.label, "off"))
+	w.edit(w.home, "narrowed", withAnnotation(plan.PrefixAnnotation, a))
+	w.edit(w.home, "selective", withAnnotation(plan.SelectorAnnotation, "tier=front"))
+	stay := append(w.copies("kept", a, b), w.live(a, "narrowed"), w.live(a, "selective"))
+	p = w.start("--exclude-namespace="+c, "--source-namespace="+w.home)
+	w.waitGone("deleted", a, b, c)
+	w.waitGone("unlabelled", a, b, c)
+	w.waitGone("relabelled", a, b, c)
+	w.waitGone("narrowed", b, c)
+	w.waitGone("selective", b, c)
+	w.waitGone("kept", c)
+	w.waitGone("elsewhere", a, b, c)
+	w.settle(a, b)
+	w.allUntouched(stay)
+	w.stop(p)
+
+	w.startExactly("--namespace-prefix=" + a)
+	w.waitGone("kept", b)
+	w.settle(a)
+	w.allUntouched([]*corev1.ConfigMap{stay[0], stay[2], stay[3]})
+}
+
+// TestC14ManyAfterRestart covers C14 for many copies at once: source deleted while nobody watches.
+func TestC14ManyAfterRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(100)
+	p := w.start()
+	src := w.createSource(w.home, "settings")
+	w.waitInSync(src, targets...)
+	w.stop(p)
+	w.delete(w.home, "settings")
+	mark := w.auditMark()
+	w.start()
+	w.waitGone("settings", targets...)
+	var looks, deletions []cluster.Event
+	for _, e := range w.requestsSince(mark) {
+		switch {
+		case e.Object.Resource != "configmaps":
+		case e.Verb == "get":
+			looks = append(looks, e)
+		case e.Verb == "delete":
+			deletions = append(deletions, e)
+		}
+	}
+	// The answer of a look is worth five seconds. As a rule the deletions take a fraction of one.
+	most := 2 + int(lastReceived(deletions).Sub(firstReceived(deletions))/(5*time.Second))
+	if len(looks) > most {
+		t.Errorf("%d live looks for one source that is gone, want %d at most", len(looks), most)
+	}
+}
+
+// TestC15SourceRecreated deletes a source and creates it anew at once, a hundred times: with the same data not one
+// copy is deleted, not one is written; with other data they are updated where they are.
+func TestC15SourceRecreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b", "c")
+	a, b, c := w.ns("a"), w.ns("b"), w.ns("c")
+	w.start()
+	w.waitInSync(w.createSource(w.home, "settings"), a, b, c)
+	copies, late := w.copies("settings", a, b, c), 0
+	for i := range 100 {
+		source, inTime := w.replaceSource("settings")
+		w.tick(i, a, b, c)
+		if !inTime {
+			w.waitInSync(source, a, b, c)
+			copies = w.copies("settings", a, b, c)
+			late++
+		}
+		w.allUntouched(copies)
+		if t.Failed() {
+			t.Fatalf("in round %d", i)
+		}
+	}
+	for i := range 20 {
+		source, inTime := w.replaceSource("settings", withData(map[string]string{"round": string(rune('a' + i))}))
+		w.waitInSync(source, a, b, c)
+		if !inTime {
+			copies = w.copies("settings", a, b, c)
+			late++
+		}
+	}
+	t.Logf("%d of 120 sources came back too late to count", late)
+	// Until those are gone whose second began after the last round.
+	w.waitInSync(w.createSource(w.home, "last"), a, b, c)
+	w.delete(w.home, "last")
+	w.waitGone("last", a, b, c)
+	w.sameObjects(copies)
+	deletions := 0
+	for _, e := range writesTo(w.requests(), "settings") {
+		if e.Verb == "delete" {
+			deletions++
+		}
+	}
+	if deletions > 3*late {
+		t.Errorf("%d copies were to be deleted, want those of %d sources that came too late at most", deletions, late)
+	}
+	if late > 60 {
+		t.Error("this machine is too slow to tell")
+	}
+}
+
+// TestC18Reinstalled takes the controller away, once by force, and installs it again: the copies are kept,
+// recognised, and not written; what changed meanwhile is caught up with.
+func TestC18Reinstalled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	p := w.start("--copy-label=team")
+	source := w.createSource(w.home, "settings", withLabel("team", "red"))
+	fixed := w.createSource(w.home, "fixed", setImmutable)
+	w.waitInSync(source, a, b)
+	w.waitInSync(fixed, a, b)
+	w.settle(a, b)
+	copies := append(w.copies("settings", a, b), w.copies("fixed", a, b)...)
+	for round := range 4 {
+		if round%2 == 0 {
+			p.Kill()
+		} else {
+			w.stop(p)
+		}
+		w.allUntouched(copies)
+		mark := w.auditMark()
+		p = w.start("--copy-label=team")
+		w.settle(a, b)
+		for _, name := range []string{"settings", "fixed"} {
+			if writes := writesTo(w.requestsSince(mark), name); len(writes) > 0 {
+				t.Errorf("the restart wrote: %v", writes)
+			}
+		}
+	}
+	w.allUntouched(copies)
+	w.stop(p)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	c := w.createNamespace(w.ns("c"), nil).Name
+	w.start("--copy-label=team")
+	w.waitInSync(source, a, b, c)
+	w.waitInSync(fixed, c)
+	w.sameObjects(copies)
+}

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// Copies that another client keeps changing: case C36.
+
+// TestC36Fight changes a copy back each time it was restored: that is told, counted, and slows down, at that target alone,
+// and when the other side stops it is restored. Other content is a new beginning.
+func TestC36Fight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	p := w.start("--metrics-bind-address=127.0.0.1:0")
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, a, b)
+	w.waitMetrics("no fight", p, map[string]float64{`mirror_fights`: 0, `mirror_copies{state="synced"}`: 2})
+	spoil := func(i int) {
+		w.edit(a, "settings", withData(map[string]string{"key": fmt.Sprintf("spoilt-%d", i)}))
+	}
+	for i := 0; w.reasons(w.home, "settings")["Fight"] == 0; i++ {
+		if i == 40 {
+			t.Fatal("restored 40 times and no word of a fight")
+		}
+		spoil(i)
+		w.eventually("it is restored, or a fight is told", func() error {
+			if w.reasons(w.home, "settings")["Fight"] > 0 {
+				return nil
+			}
+			return w.inSync(source, a)
+		})
+	}
+	w.waitMetrics("a fight", p, map[string]float64{`mirror_fights`: 1, `mirror_copies{state="synced"}`: 1})
+	mark := w.auditMark()
+	for i := range 30 {
+		spoil(100 + i)
+		w.settle(b) // others are served as ever
+	}
+	repairs := 0
+	for _, e := range writesTo(w.requestsSince(mark), "settings") {
+		if e.Object.Namespace == a {
+			repairs++
+		}
+	}
+	if repairs > 12 { // after 1, 3, 7, 15, 31 seconds
+		t.Errorf("restored %d times of 30 although it fights", repairs)
+	}
+	w.waitInSync(source, a, b)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInSync(source, a, b)
+	w.waitMetrics("the fight is over", p, map[string]float64{`mirror_fights`: 0, `mirror_copies{state="synced"}`: 2})
+}
+
+// TestC36Webhook has a webhook alter what is written, so that the copy is as it was after each repair, of which no watch
+// tells: that is told as well, no hot loop, and restored when the webhook goes.
+func TestC36Webhook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	h := w.startAltering(a, `[{"op": "add", "path": "/data/injected", "value": "theirs"}]`)
+	w.start()
+	source := w.createSource(w.home, "settings")
+	mark := w.auditMark()
+	w.waitInSync(source, b)
+	w.waitEvent(w.home, "settings", mirror.ReasonFight)
+	for range 30 {
+		w.settle(b)
+	}
+	if n := len(writesTo(w.requestsSince(mark), "settings")); n > 20 { // one for b; 11 at once, then after 1, 3, 7, 15, 31 seconds
+		t.Errorf("%d writes", n)
+	}
+	if w.inSync(source, a) == nil {
+		t.Error("nothing was altered")
+	}
+	h.allow()
+	w.waitInSync(source, a, b)
+}

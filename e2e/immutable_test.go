@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Immutable sources and copies: cases C22 and C23.
+
+// TestC22ImmutableSource has an immutable source, replaces it by the same and by other data, immutable and not: the
+// copies are immutable as it is, follow, and are left alone where nothing differs.
+func TestC22ImmutableSource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	w.start()
+	replace := func(options ...option) *corev1.ConfigMap {
+		source, _ := w.replaceSource("settings", options...)
+		return source
+	}
+	w.waitInSync(w.createSource(w.home, "settings", setImmutable), a, b)
+	copies := w.copies("settings", a, b)
+	w.inTime(func() bool {
+		source, inTime := w.replaceSource("settings", setImmutable)
+		w.settle(a, b)
+		if !inTime {
+			w.waitInSync(source, a, b)
+			copies = w.copies("settings", a, b)
+			return false
+		}
+		w.allUntouched(copies)
+		return true
+	})
+	two := withData(map[string]string{"key": "two"})
+	w.waitInSync(replace(setImmutable, two), a, b)
+	w.waitInSync(replace(two), a, b)
+	copies = w.copies("settings", a, b)
+	w.waitInSync(w.edit(w.home, "settings", setImmutable), a, b)
+	w.sameObjects(copies) // nothing forbids to make them immutable where they are
+	w.waitInSync(replace(setImmutable, withData(nil), withBinaryData(map[string][]byte{"key": {2}})), a, b)
+	w.delete(w.home, "settings")
+	w.waitGone("settings", a, b)
+}
+
+// TestC23CopyMadeImmutable has a user make copies immutable, with the data as they were or changed, and put other data
+// into the place of an immutable one: restored.
+func TestC23CopyMadeImmutable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	p := w.start()
+	source := w.createSource(w.home, "settings")
+	fixed := w.createSource(w.home, "fixed", setImmutable)
+	w.waitInSync(source, a, b)
+	w.waitInSync(fixed, a, b)
+	other := withData(map[string]string{"key": "other"})
+	spoil := func() {
+		w.edit(a, "settings", setImmutable)
+		w.edit(b, "settings", setImmutable, other)
+	}
+	spoil()
+	w.waitInSync(source, a, b)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInSync(source, a, b)
+	for _, namespace := range []string{a, b} {
+		backup := w.live(namespace, "fixed")
+		backup.Data = map[string]string{"key": "other"}
+		w.replaceBy(backup)
+	}
+	w.waitInSync(fixed, a, b)
+	w.stop(p)
+	spoil()
+	w.start()
+	w.waitInSync(source, a, b)
+}
+
+// TestC27RecreatedKeepsOthersLabels replaces an immutable source by one with other data: the copy has to be made
+// anew, and other people's labels and annotations on it stay.
+func TestC27RecreatedKeepsOthersLabels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	a := w.ns("a")
+	w.start()
+	source := w.createSource(w.home, "settings", setImmutable)
+	w.waitInSync(source, a)
+	try := 0
+	w.inTime(func() bool {
+		try++
+		w.edit(a, "settings", withLabel("team", "red"), withAnnotation("note", "ours"))
+		source, inTime := w.replaceSource("settings", setImmutable, withData(map[string]string{"key": fmt.Sprint(try)}))
+		w.waitInSync(source, a)
+		if cm := w.live(a, "settings"); inTime && (cm.Labels["team"] != "red" || cm.Annotations["note"] != "ours") {
+			t.Errorf("labels %v, annotations %v: other people's are gone", cm.Labels, cm.Annotations)
+		}
+		return inTime
+	})
+}
