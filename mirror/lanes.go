@@ -14,9 +14,9 @@ const (
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the median a slow call takes.
 	slowFactor = 8
-	// medianStep is the factor by which one call moves the estimate of the median: a jump of latency to the tenfold is
-	// followed within 25 calls.
-	medianStep = 1.1
+	// medianStep is the factor by which one call moves the estimate of the median: it follows a jump of latency to the
+	// tenfold within 13 calls.
+	medianStep = 1.2
 	// maxMedian keeps slow calls below the timeout of requests.
 	maxMedian = 2 * time.Second
 )
@@ -27,7 +27,7 @@ var errNoPlace = errors.New("cut: too many calls are slow to answer")
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
 // slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call
-// has one call at a time, and starts in a slow place until one of its calls succeeds or is answered quickly.
+// starts one call at a time, in a slow place, until one of its calls succeeds or is answered quickly.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
@@ -51,7 +51,8 @@ func (l *lanes) workers() int { return cap(l.normal) + cap(l.slow) }
 type place struct {
 	lanes *lanes
 	// moved is the namespace for which the place is a slow one; empty: it is a normal one.
-	moved string
+	moved   string
+	calling bool
 }
 
 // enter waits for a normal place. It returns nil if ctx ends before.
@@ -81,30 +82,23 @@ func (p *place) leave() {
 
 // call makes one call for a target namespace. It returns errNoPlace if the call needs a slow place and there is none.
 func (p *place) call(ctx context.Context, namespace string, f func(context.Context) error) error {
-	l := p.lanes
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	over := false // guarded by the mutex
-	move := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !over && !p.move(namespace) {
-			cancel(errNoPlace)
-		}
-	}
-	if slow, after := l.slowAfter(namespace); slow {
-		move()
-	} else {
-		defer time.AfterFunc(after, move).Stop()
-	}
-	if errors.Is(context.Cause(ctx), errNoPlace) {
+	after, ok := p.begin(namespace)
+	if !ok {
 		return errNoPlace
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(after, func() {
+		if !p.isSlow(namespace) {
+			cancel(errNoPlace)
+		}
+	}).Stop()
 	began := time.Now()
 	err := f(ctx)
+	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	over = true
+	p.calling = false
 	if err != nil && errors.Is(context.Cause(ctx), errNoPlace) {
 		return errNoPlace
 	}
@@ -112,17 +106,38 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	return err
 }
 
+// begin reports whether a call may start, and returns the time after which it is slow.
+func (p *place) begin(namespace string) (after time.Duration, ok bool) {
+	l := p.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other, slow := l.marked[namespace]; slow && (other != nil && other != p || !p.move(namespace)) {
+		return 0, false
+	}
+	p.calling = true
+	return max(minSlow, slowFactor*l.median), true
+}
+
+// isSlow moves the place of a call that is slow. It returns false if the call is to be cut.
+func (p *place) isSlow(namespace string) bool {
+	p.lanes.mu.Lock()
+	defer p.lanes.mu.Unlock()
+	return !p.calling || p.move(namespace)
+}
+
 // move takes a slow place and gives the normal one back. It reports whether there was one, and marks the namespace as slow
-// in any case.
+// in any case. A namespace with a slow call gets another place only while most places are free: an API server that is slow
+// for everybody looks the same at first.
 func (p *place) move(namespace string) bool {
 	l := p.lanes
-	switch {
-	case p.moved != "":
+	if p.moved != "" {
 		return true
-	case l.marked[namespace] != nil:
+	}
+	other := l.marked[namespace]
+	l.marked[namespace] = other
+	if other != nil && len(l.slow) >= cap(l.slow)/2 {
 		return false
 	}
-	l.marked[namespace] = nil
 	select {
 	case l.slow <- struct{}{}:
 	default:
@@ -145,14 +160,6 @@ func (l *lanes) note(namespace string, took time.Duration, err error) {
 	default:
 		l.median = max(time.Duration(float64(l.median)/medianStep), time.Millisecond)
 	}
-}
-
-// slowAfter reports whether the namespace is slow, and else after which time a call is.
-func (l *lanes) slowAfter(namespace string) (slow bool, after time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, slow = l.marked[namespace]
-	return slow, max(minSlow, slowFactor*l.median)
 }
 
 // forget forgets a namespace that is gone.

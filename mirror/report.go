@@ -53,7 +53,7 @@ type summary struct {
 	source *plan.Source
 	label  string // key of the mirror label
 	counts [plan.States]int
-	wrote  bool                    // a copy was written since the last summary
+	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
 	notes  map[string]string       // by namespace: an error, or the source that has the target
 }
@@ -93,7 +93,7 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 	for _, source := range v.All() {
 		src := n.source(source.Key)
 		sum := &summary{source: source, label: label, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
-		src.wrote = false
+		src.wrote = time.Time{}
 		all, byKey[source.Key] = append(all, sum), sum
 	}
 	for k, src := range n.sources {
@@ -163,7 +163,7 @@ func (r *reported) news(sum *summary) (out []message) {
 		return out
 	}
 	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
-	if r.solved && sum.counts[plan.StateSynced] > 0 || sum.wrote && r.checksum != sum.source.Checksum {
+	if r.solved && sum.counts[plan.StateSynced] > 0 || !sum.wrote.IsZero() && r.checksum != sum.source.Checksum {
 		text, level := mirroredText(sum), 0
 		if text == r.synced {
 			level = 2 // each edit of the source comes to this
@@ -182,15 +182,17 @@ func (s *status) propagated(sum *summary) time.Duration {
 	defer s.mu.Unlock()
 	src := s.name(sum.source.Key.Name).source(sum.source.Key)
 	if sum.counts[plan.StatePending] > 0 {
-		src.wrote = src.wrote || sum.wrote
+		if src.wrote.IsZero() {
+			src.wrote = sum.wrote
+		}
 		return 0
 	}
 	changed := src.changed
 	src.changed = time.Time{}
-	if changed.IsZero() || !sum.wrote {
+	if changed.IsZero() {
 		return 0
 	}
-	return time.Since(changed)
+	return max(0, sum.wrote.Sub(changed))
 }
 
 func mirroredText(s *summary) string {

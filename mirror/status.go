@@ -165,7 +165,7 @@ type nameStatus struct {
 type sourceStatus struct {
 	counts  [plan.States]int
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
-	wrote   bool      // a copy was written since the last report
+	wrote   time.Time // when the last copy was written since the last report; zero: none was
 	reported
 }
 
@@ -374,7 +374,7 @@ func (s *status) sourceChanged(k key) {
 func (s *status) wrote(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.name(k.Name).source(k).wrote = true
+	s.name(k.Name).source(k).wrote = time.Now()
 }
 
 // total returns how many targets of all sources are in one of these states.
