@@ -68,6 +68,9 @@ var contractNeverCopied = texts{
 	"clustersecret.io/created-by":                        "other replicators: ClusterSecret",
 	"generate.kyverno.io/clone-source":                   "other replicators: Kyverno",
 	"trust.cert-manager.io/bundle":                       "other replicators: trust-manager",
+	"clustersecret.io":                                   "other replicators: ClusterSecret",
+	"v1.kubernetes-replicator.olli.com/replicate-from":   "other replicators: a fork of kubernetes-replicator",
+	"team.tree.hnc.x-k8s.io/depth":                       "other replicators: hierarchical namespaces",
 }
 
 // contractMayBeCopied are similar keys to which no rule of the contract applies.

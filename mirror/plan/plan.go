@@ -86,6 +86,7 @@ type Change struct {
 //	none                | create                             | nothing
 //	foreign             | nothing; update, if adoptable      | nothing
 //	copy of ours        | nothing, update or recreate        | delete (see decideUnwanted)
+//	copy without label  | update or recreate                 | nothing: it counts as released
 //	copy, being deleted | wait                               | wait
 //	copy of frozen      | nothing, also for other sources    | nothing
 //
@@ -112,7 +113,7 @@ func (r *Rules) Decide(v *View, t Target) Change {
 		return c
 	}
 	owner, ours := r.SourceOf(t.Have)
-	// A copy that lost its label counts as released where no source claims the target. Only a live read shows it.
+	// Only a live read shows a copy that lost its label.
 	if released := c.Source == nil && !r.Visible(t.Have); !ours || released {
 		return r.decideForeign(c, t)
 	}

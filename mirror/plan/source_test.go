@@ -263,6 +263,13 @@ func TestC03NewViewSorts(t *testing.T) {
 			t.Errorf("got the argument changed to %v, want %v", namespaces(order), namespaces(before))
 		}
 	})
+	for _, a := range sources {
+		for _, b := range sources {
+			if compareSources(a, b) != -compareSources(b, a) {
+				t.Errorf("got another order of %s and %s than of %[2]s and %[1]s", a.Key, b.Key)
+			}
+		}
+	}
 	if orders != 720 {
 		t.Errorf("got %d orders tried, want 720", orders)
 	}
