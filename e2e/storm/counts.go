@@ -19,8 +19,8 @@ type counts struct {
 	effects    map[string]int // of faults, by the proxies
 	writes     map[string]int // of the controller, by verb
 	unsure     int            // operations of which it is not known what became of them
-	brakes     int            // moments in which the brake had to block
-	edges      int            // moments in which one copy more or less might have turned its mind
+	blocks     int            // moments in which the prune limit had to block
+	edges      int            // moments in which one copy more or less might have turned its decision
 	deletions  int            // of the controller
 	forgiven   int            // those of them that were not, or not strictly, judged
 	states     int            // other than users are known to have made
@@ -55,7 +55,7 @@ func (c *counts) operation(kind string, err error) {
 
 func (c *counts) fault(kind string)            { c.in(func() { c.faults[kind]++ }) }
 func (c *counts) write(verb string)            { c.in(func() { c.writes[verb]++ }) }
-func (c *counts) brake()                       { c.in(func() { c.brakes++ }) }
+func (c *counts) block()                       { c.in(func() { c.blocks++ }) }
 func (c *counts) edge()                        { c.in(func() { c.edges++ }) }
 func (c *counts) idle(n int)                   { c.in(func() { c.idleAsks += n }) }
 func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
@@ -97,8 +97,8 @@ func (c *counts) print(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; brakes that had to block: %d, at the edge: %d\n",
-		c.slowest.Round(time.Millisecond), c.idleAsks, c.brakes, c.edges)
+	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; prune limits that had to block: %d, at the edge: %d\n",
+		c.slowest.Round(time.Millisecond), c.idleAsks, c.blocks, c.edges)
 	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d; states that users are not known to have made: %d, of them not judged, for they may have: %d\n",
 		c.deletions, c.forgiven, c.states, c.doubtful)
 }

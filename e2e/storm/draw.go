@@ -19,8 +19,8 @@ var (
 	homes = []string{"home", "shared", "other"}
 	// targets are those that they do allow, in most of the flags, and two that one could take for such.
 	targets = []string{"team-a", "team-b", "team-c", "team-ab", "dev-x", "dev-y", "teamster", "devel"}
-	// outsideFirst are those of them that the first of the flags do not allow.
-	outsideFirst = targets[6:]
+	// beyondFirst are the targets that are out of scope of the first of the flags.
+	beyondFirst = targets[6:]
 	// names are those of the ConfigMaps, the favoured ones first. The last is a reserved one.
 	names = []string{
 		"settings", "ca", "proxy", "banner", "a.b.c", "flags", "routes", "limits", "motd", "cold", "colder", "coldest",
@@ -38,11 +38,11 @@ func drawRound(seed uint64, number, operations int) []round {
 	var out []round
 	switch d.IntN(8) {
 	case 0:
-		out = d.brake()
+		out = d.limit()
 	case 1:
-		out = d.brakeFew()
+		out = d.limitFew()
 	case 2:
-		out = d.brakeHalf()
+		out = d.limitHalf()
 	case 3, 4:
 		out = d.staleNamespaces()
 	case 5:
@@ -64,31 +64,36 @@ func drawBeginning(seed uint64) round {
 	return out
 }
 
-// brake draws calm rounds that fill the cluster, change the flags so that many copies lie outside, behind the brake,
-// and lift the brake: what a storm of takeovers would do behind a brake that holds, nobody could say.
-func (d drawer) brake() []round {
-	return append([]round{calm(d.fill())}, braked(1+d.IntN(len(profiles)-1), 50)...)
+// limit draws calm rounds that fill the cluster, change the flags so that many copies are out of scope, with the prune
+// limit, and lift the limit: the outcome of a storm of takeovers with a limit that blocks is open.
+func (d drawer) limit() []round {
+	return append([]round{calm(d.fill())}, limited(1+d.IntN(len(profiles)-1), 50)...)
 }
 
-// brakeFew draws a brake that is at the edge by number: 10 copies outside the flags, which go, or 11.
-func (d drawer) brakeFew() []round {
+// limitFew draws a prune limit that is at the edge by number: 10 copies out of scope, which go, or 11; or a limit of 0%,
+// by which none goes.
+func (d drawer) limitFew() []round {
+	n, limit := 10+d.IntN(2), 1
+	if d.IntN(2) == 0 {
+		n, limit = 1+d.IntN(11), 0
+	}
 	var places []string
-	for _, ns := range outsideFirst {
+	for _, ns := range beyondFirst {
 		for _, name := range names[:len(names)-1] {
 			places = append(places, ns+"/"+name)
 		}
 	}
-	var strangers []step
-	for _, n := range d.Perm(len(places))[:10+d.IntN(2)] {
-		strangers = append(strangers, d.truly(places[n], homes[0]))
+	var outOfScope []step
+	for _, i := range d.Perm(len(places))[:n] {
+		outOfScope = append(outOfScope, d.truly(places[i], homes[0]))
 	}
-	return append([]round{calm(cleared(outsideFirst)), calm(d.fill()), calm(strangers)}, braked(0, 1)...)
+	return append([]round{calm(cleared(beyondFirst)), calm(d.fill()), calm(outOfScope)}, limited(0, limit)...)
 }
 
-// brakeHalf draws a brake that is at the edge by share: half of the copies are outside the flags, if nothing but
-// copies is in the targets.
-func (d drawer) brakeHalf() []round {
-	return append([]round{calm(cleared(targets)), calm(d.fill())}, braked(halving, 50)...)
+// limitHalf draws a prune limit that is at the edge by share: half of the copies are out of scope, if nothing but copies is
+// in the targets.
+func (d drawer) limitHalf() []round {
+	return append([]round{calm(cleared(targets)), calm(d.fill())}, limited(halving, 50)...)
 }
 
 // cleared are steps behind which nothing is in the namespaces but copies, and the sources that come behind are not
@@ -119,8 +124,8 @@ func (d drawer) fill() []step {
 	return out
 }
 
-// braked are rounds in which the flags change behind the brake, and in which it is lifted.
-func braked(profile, limit int) []round {
+// limited are rounds in which the flags change with the prune limit, and in which it is lifted.
+func limited(profile, limit int) []round {
 	flags := func(limit int) round {
 		return calm([]step{newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, strconv.Itoa(limit))})
 	}
@@ -137,8 +142,8 @@ func (d drawer) truly(at, home string) step {
 }
 
 // unheard is for how long nobody has heard of a change of namespaces when its consequences come: longer than the
-// answer of a live look may serve.
-const unheard = lookLasts + 4*time.Second
+// answer of a live read may serve.
+const unheard = readLasts + 4*time.Second
 
 // staleNamespaces draws a round in which the namespaces are changed, the controllers do not hear of it, and then all
 // depends on it.
@@ -222,8 +227,8 @@ func (d drawer) theft(name string) step {
 
 // storm draws about so many operations, and faults among them.
 //
-// In some storms nothing ends the leader, and it keeps its lease: a leader that takes over looks at everything, and so
-// makes up for what the one before it has overlooked. In some of them no requests fail either, but those of collisions
+// In some storms nothing ends the leader, and it keeps its lease: a leader that takes over compares everything, and so
+// makes up for the mistakes of the one before it. In some of them no requests fail either, but those of collisions
 // are late.
 func (d drawer) storm(operations int) []step {
 	faults := one(d, [][]row{nil, wireTable, faultTable, faultTable})
@@ -265,7 +270,7 @@ func (d drawer) collision() []step {
 	return out
 }
 
-// freezing draws a source whose copies are in line when its narrowing becomes malformed, and what happens then.
+// freezing draws a source whose copies are in sync when its narrowing becomes malformed, and what happens then.
 func (d drawer) freezing() []step {
 	source := homes[0] + "/" + favoured(d, names[:len(names)-1])
 	freeze := newStep("narrow-source", source).with(annotationArg+model.SelectorAnnotation, "tier in (gold")
@@ -281,7 +286,7 @@ func (d drawer) freezing() []step {
 
 // haunting draws a leader that stands still until another leads, and goes on, and then there is much to do.
 func (d drawer) haunting() []step {
-	const still = 6 * time.Second // the lease lasts for 4 s, and may be as young as that, and the other looks at it within 1.1 s
+	const still = 6 * time.Second // the lease lasts for 4 s, and may be as young as that, and the other reads it within 1.1 s
 	out := []step{newStep("zombie", onLeader).with(forArg, still.String())}
 	for i := range 16 {
 		s := d.content(newStep("edit-source", favoured(d, homes)+"/"+favoured(d, names[:len(names)-1])))
@@ -335,8 +340,8 @@ func pick(d drawer, table []row) func(drawer) step {
 	panic("the weights have a sum")
 }
 
-// operationTable are the operations and how often each is drawn. A copy or a foreign object is not always found
-// where it is looked for: the counts tell how often.
+// operationTable are the operations and how often each is drawn. A copy or a foreign object is not always there
+// where it is sought: the counts tell how often.
 var operationTable = []row{
 	{24, drawer.createSource},
 	{12, func(d drawer) step { return d.content(newStep("edit-source", d.sourceKey())) }},
@@ -375,7 +380,7 @@ var operationTable = []row{
 	{4, func(d drawer) step { return newStep("finalize", d.anyKey()).with(finalizerArg, "on") }},
 	{8, func(d drawer) step { return newStep("unfinalize", d.anyKey()).with(finalizerArg, "off") }},
 	{6, drawer.forge},
-	{6, func(d drawer) step { return d.truly(one(d, outsideFirst)+"/"+favoured(d, names), favoured(d, homes)) }},
+	{6, func(d drawer) step { return d.truly(one(d, beyondFirst)+"/"+favoured(d, names), favoured(d, homes)) }},
 
 	{8, drawer.createForeign},
 	{4, func(d drawer) step { return d.content(newStep("edit-foreign", d.targetKey())) }},
@@ -466,7 +471,7 @@ func (d drawer) createSource() step {
 // narrowSource narrows a source, or widens it again. Some of the narrowings are malformed.
 func (d drawer) narrowSource() step {
 	s := newStep("narrow-source", d.sourceKey())
-	prefixes := []string{"team-", "team-a", " team-a , dev-", "dev-x", "nowhere-", "", "team-,,dev-", "team-, "}
+	prefixes := []string{"team-", "team-a", " team-a , dev-", "dev-x", "nowhere-", "", "team-,,dev-", "team-, ", "team-,Dev-", "-a"}
 	selectors := []string{"tier=gold", "tier in (gold,silver)", "!tier", "", "tier!=silver", "tier in (gold", "=gold", "tier=gold,"}
 	switch d.IntN(7) {
 	case 0:
@@ -543,7 +548,7 @@ func (d drawer) forge() step {
 	marks := map[string]string{
 		model.SourceAnnotation: one(d, homes) + "/" + nameValue, model.CopyAnnotation: selfValue, model.InstanceAnnotation: instance.Instance,
 	}
-	switch d.IntN(6) {
+	switch d.IntN(7) {
 	case 0, 1: // true
 	case 2:
 		marks[model.CopyAnnotation] = one(d, homes) + "/" + nameValue // a clone, or a backup restored elsewhere
@@ -553,6 +558,8 @@ func (d drawer) forge() step {
 		marks[model.SourceAnnotation] = one(d, homes) + "/another"
 	case 5:
 		marks[model.SourceAnnotation] = selfValue
+	case 6:
+		marks[model.SourceAnnotation] = one(d, []string{"Home", "home-", "a.b", ""}) + "/" + nameValue // of no namespace that can be
 	}
 	for _, k := range []string{model.SourceAnnotation, model.CopyAnnotation, model.InstanceAnnotation} {
 		s = s.with(annotationArg+k, marks[k])

@@ -299,7 +299,7 @@ func (d drawer) flags(kind string) step {
 	return newStep(kind, "-").with(profileArg, strconv.Itoa(profile))
 }
 
-// roll draws other flags that the replicas get one after the other. The brake has no part in it.
+// roll draws other flags that the replicas get one after the other. The prune limit has no part in it.
 func (d drawer) roll() step {
 	return d.lasting(d.flags("roll-flags"), 500*time.Millisecond, 4*time.Second).with(firstArg, one(d, []string{onLeader, "0", "1"}))
 }
@@ -414,7 +414,7 @@ func outdateWatches(ctx context.Context, s *storm, hit []*replica, _ step) error
 // zombieLasts is how long a leader that stood still does not hear that another has the lease.
 const zombieLasts = 3 * time.Second
 
-// zombie stops the leader where it stands until another has the lease, and keeps it from looking at the lease for a
+// zombie stops the leader where it stands until another has the lease, and keeps it from reading the lease for a
 // while when it goes on.
 func zombie(ctx context.Context, _ *storm, hit []*replica, st step) error {
 	r := hit[0]

@@ -60,7 +60,7 @@ type history struct {
 	configMaps map[model.Key]record[corev1.ConfigMap]
 	namespaces map[string]record[corev1.Namespace]
 	// By UID: what an object has been. An object that is gone is forgotten.
-	lostLabel, pristine map[types.UID]bool
+	pristine map[types.UID]bool
 	// By key: the last object there was immutable, and not pristine. What is made in its place has its metadata.
 	worn map[model.Key]bool
 }
@@ -69,7 +69,7 @@ func newHistory() *history {
 	return &history{
 		changed: make(chan struct{}), seen: map[string]string{},
 		configMaps: map[model.Key]record[corev1.ConfigMap]{}, namespaces: map[string]record[corev1.Namespace]{},
-		lostLabel: map[types.UID]bool{}, pristine: map[types.UID]bool{}, worn: map[model.Key]bool{},
+		pristine: map[types.UID]bool{}, worn: map[model.Key]bool{},
 	}
 }
 
@@ -135,7 +135,6 @@ func (h *history) step(t transition) {
 	t.seen = time.Now()
 	if t.after == nil {
 		h.worn[t.key] = immutable(t.before) && !h.pristine[t.before.UID]
-		delete(h.lostLabel, t.before.UID)
 		delete(h.pristine, t.before.UID)
 	}
 	h.configMaps[t.key] = h.configMaps[t.key].add(spell[corev1.ConfigMap]{t.after, t.rv, t.seen, t.gap})
@@ -157,14 +156,8 @@ func (h *history) describe(before, cm *corev1.ConfigMap) {
 	if before == nil {
 		h.pristine[cm.UID] = madeBy(cm, model.Controller) && !h.worn[model.KeyOf(cm)]
 	}
-	switch {
-	case !ours(cm):
+	if !ours(cm) {
 		delete(h.pristine, cm.UID)
-		delete(h.lostLabel, cm.UID)
-	case model.Labelled(cm):
-		delete(h.lostLabel, cm.UID)
-	case before != nil && ours(before) && model.Labelled(before):
-		h.lostLabel[cm.UID] = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -18,13 +19,13 @@ func onStage(key model.Key) bool {
 
 // judge returns what the controller did in the round that it must not do, be it for a moment: by what the watches of
 // the history showed, as far as users did not do it, and by the API server's audit log.
-func (s *storm) judge() []string {
+func (s *storm) judge(ctx context.Context) []string {
 	j := s.newJudgement()
 	j.readAudit()
 	j.judgeTransitions()
 	j.effective()
 	j.unseen()
-	j.talk()
+	j.judgeEvents(ctx)
 	j.judgeWriters()
 	return j.problems
 }
@@ -75,7 +76,8 @@ func (j *judgement) judgeTransitions() {
 		j.asked(t)
 		j.needed(t)
 		j.kept(t)
-		j.braked(t)
+		j.limited(t)
+		j.noticed(t)
 	}
 }
 
@@ -174,7 +176,7 @@ func (j *judgement) closing(t transition) bool {
 func (j *judgement) rightful(t transition) {
 	if t.appeared() || !t.ended() {
 		if !j.fleet.allows(t.key.Namespace) {
-			j.problem(t, "written outside the flags")
+			j.problem(t, "written out of scope")
 		}
 		if !ours(t.after) {
 			j.problem(t, "written, and not a copy of ours")
@@ -191,15 +193,52 @@ func (j *judgement) rightful(t transition) {
 	}
 }
 
-// braked finds what was deleted because a flag had changed, where the brake blocks that.
-func (j *judgement) braked(t transition) {
+// limited finds copies that were deleted because a flag had changed, where the prune limit blocks that.
+func (j *judgement) limited(t transition) {
 	if !j.blocked || !t.ended() || !ours(t.before) {
 		return
 	}
 	owner, _ := instance.Ours(t.before)
-	if cm := j.history.present()[owner]; cm != nil && j.fleet.present().Outside(cm, t.key.Namespace) {
-		j.problem(t, "deleted behind the brake")
+	if cm := j.history.present()[owner]; cm != nil && j.fleet.present().OutOfScope(cm, t.key.Namespace) {
+		j.problem(t, "deleted, and the prune limit blocks")
 	}
+}
+
+// longestRetry is how long an object in the way may be left alone, and noticeSlack the time for requests on a busy machine.
+const (
+	longestRetry = time.Minute
+	noticeSlack  = 15 * time.Second
+)
+
+// noticed finds adoptions that came too late: of objects that no watch shows, and about which nothing changed for longer than
+// an object in the way may be left alone, nor about its sources and namespace, after the last fault was over.
+func (j *judgement) noticed(t transition) {
+	if t.gap || t.before == nil || ours(t.before) || model.Labelled(t.before) || j.round.healed.IsZero() {
+		return
+	}
+	from := j.round.healed.Add(late)
+	for _, at := range slices.Concat(j.fleet.tookOver(), j.changes(t)) {
+		if at.Before(t.seen) && at.After(from) {
+			from = at
+		}
+	}
+	limit := longestRetry + noticeSlack + j.stalls.Between(from, t.seen)
+	if took := t.seen.Sub(from); took > limit {
+		j.problem(t, fmt.Sprintf("adopted %s after the last change, at most %s is allowed", took, limit))
+	}
+}
+
+// changes returns when something changed before the transition that it depends on.
+func (j *judgement) changes(t transition) (out []time.Time) {
+	for _, other := range j.transitions {
+		if other.key.Name == t.key.Name && later(t.rv, other.rv) {
+			out = append(out, other.seen)
+		}
+	}
+	for _, s := range j.history.ofNamespace(t.key.Namespace, j.round.began).before(t.rv) {
+		out = append(out, s.seen)
+	}
+	return out
 }
 
 // readAudit reads what the controllers wrote, and finds writes that are none of their business.

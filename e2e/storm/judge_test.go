@@ -62,7 +62,7 @@ func (s *scene) problems() string {
 	return strings.Join(j.problems, "\n")
 }
 
-// settle has the copy in team-a have been in line before the round.
+// settle has the copy in team-a have been in sync before the round.
 func (s *scene) settle() {
 	s.round.settled = map[model.Key]bool{{Namespace: "team-a", Name: "settings"}: true}
 }
@@ -201,9 +201,21 @@ func labelled(cm *corev1.ConfigMap, k, v string) *corev1.ConfigMap {
 	return cm
 }
 
-// inLine returns a copy as the controller makes it, and as the model wants it.
-func inLine(namespace, data string) *corev1.ConfigMap {
+// inSync returns a copy as the controller makes it, and as the model wants it.
+func inSync(namespace, data string) *corev1.ConfigMap {
 	return annotated(copyIn(namespace, data), model.ChecksumAnnotation, "sha256:"+strings.Repeat(data, 64))
+}
+
+func stripped(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	cm = cm.DeepCopy()
+	delete(cm.Labels, model.Label)
+	return cm
+}
+
+func finalized(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	cm = cm.DeepCopy()
+	cm.Finalizers = []string{finalizer}
+	return cm
 }
 
 func frozenUp(cm *corev1.ConfigMap) *corev1.ConfigMap {
@@ -218,7 +230,7 @@ func TestJudge(t *testing.T) {
 	source, copied := sourceIn("home", "1"), copyIn("team-a", "1")
 	frozen := annotated(source, model.SelectorAnnotation, "a in (")
 	foreign := settingsIn("team-a", "mine", model.Label, model.CopyMark)
-	stranger := copyIn("teamster", "1")
+	elsewhere := copyIn("teamster", "1")
 	for name, c := range map[string]struct {
 		before   []*corev1.ConfigMap // nil: source and copy
 		optedOut bool                // team-a, before the round
@@ -229,7 +241,7 @@ func TestJudge(t *testing.T) {
 
 		"a copy follows":               {happen: func(s *scene) { s.userWrites(sourceIn("home", "2")); s.write(copyIn("team-a", "2")) }},
 		"a copy of what never was":     {happen: func(s *scene) { s.userWrites(sourceIn("home", "2")); s.write(copyIn("team-a", "3")) }, want: "never asked"},
-		"a copy where none is allowed": {happen: func(s *scene) { s.write(stranger) }, want: "outside the flags"},
+		"a copy where none is allowed": {happen: func(s *scene) { s.write(elsewhere) }, want: "out of scope"},
 		"a copy in an opted-out namespace": {
 			before: list(source), optedOut: true,
 			happen: func(s *scene) { s.write(copied) },
@@ -255,12 +267,35 @@ func TestJudge(t *testing.T) {
 			},
 			want: "wanted it all the time",
 		},
-		"deleted with its namespace":    {happen: func(s *scene) { s.closing("team-a"); s.remove(copied) }},
-		"deleted before its namespace":  {happen: func(s *scene) { s.remove(copied); s.closing("team-a") }, want: "wanted it all the time"},
-		"foreign, with its namespace":   {before: list(foreign), happen: func(s *scene) { s.closing("team-a"); s.remove(foreign) }},
-		"foreign, in a closing one":     {before: list(foreign), happen: func(s *scene) { s.closing("team-a"); s.controllerRemoves(foreign) }, want: "a foreign object was deleted"},
-		"foreign, at an opt-out":        {before: list(foreign), happen: func(s *scene) { s.namespace("team-a", model.Label, model.OptOut); s.controllerRemoves(foreign) }, want: "a foreign object was deleted"},
-		"foreign, and changed":          {before: list(foreign), happen: func(s *scene) { s.write(copied) }, want: "a foreign object was changed"},
+		"deleted with its namespace":   {happen: func(s *scene) { s.closing("team-a"); s.remove(copied) }},
+		"deleted before its namespace": {happen: func(s *scene) { s.remove(copied); s.closing("team-a") }, want: "wanted it all the time"},
+		"foreign, with its namespace":  {before: list(foreign), happen: func(s *scene) { s.closing("team-a"); s.remove(foreign) }},
+		"foreign, in a closing one":    {before: list(foreign), happen: func(s *scene) { s.closing("team-a"); s.controllerRemoves(foreign) }, want: "a foreign object was deleted"},
+		"foreign, at an opt-out":       {before: list(foreign), happen: func(s *scene) { s.namespace("team-a", model.Label, model.OptOut); s.controllerRemoves(foreign) }, want: "a foreign object was deleted"},
+		"foreign, and changed":         {before: list(foreign), happen: func(s *scene) { s.write(copied) }, want: "a foreign object was changed"},
+		"opted out without label": {
+			happen: func(s *scene) {
+				s.namespace("team-a", model.Label, model.OptOut)
+				s.userWrites(stripped(copied))
+				s.controllerRemoves(copied)
+			},
+			want: "counted as released",
+		},
+		"restored without label": {happen: func(s *scene) { s.userWrites(stripped(copied)); s.write(copied) }},
+		"recreated without label": {
+			before: list(sourceIn("home", "2"), frozenUp(copied)),
+			happen: func(s *scene) {
+				s.userWrites(stripped(frozenUp(copied)))
+				s.controllerRemoves(copied)
+				s.write(copyIn("team-a", "2"))
+			},
+		},
+		"foreign, handed over": {before: list(source, annotated(foreign, model.AdoptAnnotation, "true")), happen: func(s *scene) { s.write(copied) }},
+		"foreign, handed over, with a finalizer": {
+			before: list(source, finalized(annotated(foreign, model.AdoptAnnotation, "true"))),
+			happen: func(s *scene) { s.write(finalized(copied)) },
+			want:   "a foreign object was changed",
+		},
 		"opted out":                     {happen: func(s *scene) { s.namespace("team-a", model.Label, model.OptOut); s.controllerRemoves(copied) }},
 		"labelled, and still a target":  {happen: func(s *scene) { s.namespace("team-a", "tier", "gold"); s.controllerRemoves(copied) }, want: "wanted it all the time"},
 		"unlabelled source":             {happen: func(s *scene) { s.userWrites(settingsIn("home", "1")); s.controllerRemoves(copied) }},
@@ -355,68 +390,68 @@ func TestJudge(t *testing.T) {
 			before: list(annotated(sourceIn("other", "1"), model.SelectorAnnotation, "a in ("), annotated(copied, model.SourceAnnotation, "other/settings")),
 			happen: func(s *scene) { s.change(4); s.controllerRemoves(copied) },
 		},
-		"written without need":               {before: list(source, inLine("team-a", "1")), happen: func(s *scene) { s.settle(); s.write(annotated(inLine("team-a", "1"), "a", "b")) }, want: "without need"},
-		"written without need, by all flags": {before: list(source, inLine("team-a", "1")), happen: func(s *scene) { s.settle(); s.change(1); s.write(inLine("team-a", "1")) }, want: "without need"},
+		"written without need":               {before: list(source, inSync("team-a", "1")), happen: func(s *scene) { s.settle(); s.write(annotated(inSync("team-a", "1"), "a", "b")) }, want: "without need"},
+		"written without need, by all flags": {before: list(source, inSync("team-a", "1")), happen: func(s *scene) { s.settle(); s.change(1); s.write(inSync("team-a", "1")) }, want: "without need"},
 		"written for other labels": {
-			before: list(labelled(source, "team", "a"), annotated(labelled(inLine("team-a", "1"), "team", "a"), model.CopiedAnnotation, "label:team")),
+			before: list(labelled(source, "team", "a"), annotated(labelled(inSync("team-a", "1"), "team", "a"), model.CopiedAnnotation, "label:team")),
 			happen: func(s *scene) {
 				s.settle()
 				s.change(3)
-				s.write(inLine("team-a", "1"))
+				s.write(inSync("team-a", "1"))
 			},
 		},
 		"taken from a source that keeps its precedence": {
-			before: list(sourceIn("home", "1"), sourceIn("other", "1"), inLine("team-a", "1")),
+			before: list(sourceIn("home", "1"), sourceIn("other", "1"), inSync("team-a", "1")),
 			happen: func(s *scene) {
 				s.settle()
 				s.change(1)
-				s.write(annotated(inLine("team-a", "1"), model.SourceAnnotation, "other/settings"))
+				s.write(annotated(inSync("team-a", "1"), model.SourceAnnotation, "other/settings"))
 			},
 			want: "taken from home/settings",
 		},
 		"taken from a source without precedence": {
-			before: list(sourceIn("home", "1"), sourceIn("dev-x", "1"), inLine("team-a", "1")),
+			before: list(sourceIn("home", "1"), sourceIn("dev-x", "1"), inSync("team-a", "1")),
 			happen: func(s *scene) {
 				s.settle()
 				s.change(6)
 				s.change(1) // by which dev-x is no target, and before home
-				s.write(annotated(inLine("team-a", "1"), model.SourceAnnotation, "dev-x/settings"))
+				s.write(annotated(inSync("team-a", "1"), model.SourceAnnotation, "dev-x/settings"))
 			},
 		},
 
-		"a stranger that turned up": {
+		"a copy out of scope that turned up": {
 			before: list(source),
-			happen: func(s *scene) { s.userWrites(stranger); s.controllerRemoves(stranger) },
-			want:   "turned up outside the flags",
+			happen: func(s *scene) { s.userWrites(elsewhere); s.controllerRemoves(elsewhere) },
+			want:   "turned up out of scope",
 		},
-		"a stranger that was there before": {before: list(source, stranger), happen: func(s *scene) { s.controllerRemoves(stranger) }},
-		"a stranger, and a process that only starts": {
+		"a copy out of scope that was there before": {before: list(source, elsewhere), happen: func(s *scene) { s.controllerRemoves(elsewhere) }},
+		"a copy out of scope, and a process that only starts": {
 			before: list(source),
 			happen: func(s *scene) {
-				s.userWrites(stranger)
+				s.userWrites(elsewhere)
 				s.fleet.lives = append(s.fleet.lives, &life{})
-				s.controllerRemoves(stranger)
+				s.controllerRemoves(elsewhere)
 			},
-			want: "turned up outside the flags",
+			want: "turned up out of scope",
 		},
-		"a stranger, and a process that takes over": {
+		"a copy out of scope, and a process that takes over": {
 			before: list(source),
-			happen: func(s *scene) { s.userWrites(stranger); s.takeOver(); s.controllerRemoves(stranger) },
+			happen: func(s *scene) { s.userWrites(elsewhere); s.takeOver(); s.controllerRemoves(elsewhere) },
 		},
-		"a take-over, and then a stranger": {
+		"a takeover, and then a copy out of scope": {
 			before: list(source),
 			happen: func(s *scene) {
 				s.takeOver()
-				late := stranger.DeepCopy()
+				late := elsewhere.DeepCopy()
 				late.CreationTimestamp = metav1.Now()
 				s.userWrites(late)
 				s.controllerRemoves(late)
 			},
-			want: "turned up outside the flags",
+			want: "turned up out of scope",
 		},
-		"a stranger whose source goes": {
+		"a copy out of scope whose source goes": {
 			before: list(source),
-			happen: func(s *scene) { s.userWrites(stranger); s.userRemoves(source); s.controllerRemoves(stranger) },
+			happen: func(s *scene) { s.userWrites(elsewhere); s.userRemoves(source); s.controllerRemoves(elsewhere) },
 		},
 		"a copy that is replaced, and then flags that do not allow it": {happen: func(s *scene) {
 			other := copyIn("team-a", "2")
@@ -448,9 +483,7 @@ func TestJudge(t *testing.T) {
 			s.write(copied)
 		}},
 		"a finalizer is dropped": {happen: func(s *scene) {
-			held := copyIn("team-a", "x")
-			held.Finalizers = []string{finalizer}
-			s.userWrites(held)
+			s.userWrites(finalized(copyIn("team-a", "x")))
 			s.write(copied)
 		}, want: "finalizers of others"},
 		"one checksum for two contents": {happen: func(s *scene) {
@@ -707,9 +740,17 @@ func TestWriters(t *testing.T) {
 		"late, on a busy machine":  {log: overtaken, happened: []string{"a stall 9100 9700"}, excused: 1},
 		"late, hardly busy":        {log: overtaken, happened: []string{"a stall 9100 9480"}, want: "two writers", strict: 1},
 		"late, busy long before":   {log: overtaken, happened: []string{"a stall 5000 6900"}, want: "two writers", strict: 1},
-		"later than may be": {
+		"more than may be in flight, paused": {
 			log:      append(many(concurrentWrites, overtaken[2]), overtaken...),
 			happened: []string{"a pause 9100 12140"}, want: "at most 8 may", excused: 1,
+		},
+		"as many as may be in flight, delayed": {
+			log:      append(many(concurrentWrites+slowCalls-1, overtaken[2]), overtaken...),
+			happened: []string{"a requests-delay 8500 8900"}, excused: 1,
+		},
+		"more than may be in flight, delayed": {
+			log:      append(many(concurrentWrites+slowCalls, overtaken[2]), overtaken...),
+			happened: []string{"a pause 9100 12140", "a requests-delay 8500 8900"}, want: "at most 72 may", excused: 1,
 		},
 
 		"the next process":       {log: append([]string{"a renew 1 2", "a renew 30 31"}, many(2*concurrentWrites, "a create 32 33")...), lives: dead},
@@ -731,13 +772,13 @@ func TestWriters(t *testing.T) {
 		renewed, writes := requests(t, c.log)
 		w := &writers{renewed: renewed}
 		slices.SortFunc(w.renewed, byReceipt)
-		got := strings.Join(slices.Concat(w.compare(writes, c.lives, s.mayBeLate), w.released(writes, c.lives, s.mayBeLate)), "\n")
+		got := strings.Join(slices.Concat(w.compare(writes, c.lives, s.lateRequests), w.released(writes, c.lives, s.lateRequests)), "\n")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: problems %q, want %q", name, got, c.want)
 		}
-		w.count(s.mayBeLate)
+		w.count(s.lateRequests)
 		w.forget()
-		w.count(s.mayBeLate) // in the round that follows, where there is nothing new
+		w.count(s.lateRequests) // in the round that follows, where there is nothing new
 		if w.strict != c.strict || w.excused != c.excused {
 			t.Errorf("%s: %d terms judged strictly, %d excused, want %d and %d", name, w.strict, w.excused, c.strict, c.excused)
 		}
@@ -775,8 +816,8 @@ func TestLostForNothing(t *testing.T) {
 	}
 }
 
-// TestLookedAt has a copy deleted by a, at 60 seconds, in a round that began at 0.
-func TestLookedAt(t *testing.T) {
+// TestReadAt has a copy deleted by a, at 60 seconds, in a round that began at 0.
+func TestReadAt(t *testing.T) {
 	key := model.Key{Namespace: "team-a", Name: "settings"}
 	e := cluster.Event{Verb: "delete"}
 	e.User.Username = "a"
@@ -797,9 +838,9 @@ func TestLookedAt(t *testing.T) {
 	} {
 		j := &judgement{storm: stormWith(t, c.happened...), writes: map[model.Key][]cluster.Event{key: {e}}}
 		j.round = &course{border: border{began: at(0)}}
-		from, excused := j.lookedAt(transition{key: key, seen: at(60_000)})
+		from, excused := j.readAt(transition{key: key, seen: at(60_000)})
 		if !from.Equal(at(1000*c.want)) || excused != (c.want != 48) {
-			t.Errorf("%s: looked at %s, want %s; excused %t", name, from, at(1000*c.want), excused)
+			t.Errorf("%s: read at %s, want %s; excused %t", name, from, at(1000*c.want), excused)
 		}
 	}
 }
@@ -809,6 +850,10 @@ func TestQuietness(t *testing.T) {
 	request := func(verb, resource, name string, code int) cluster.Event {
 		e := cluster.Event{Verb: verb}
 		e.Object.Resource, e.Object.Namespace, e.Object.Name, e.Response.Code = resource, "team-a", name, code
+		return e
+	}
+	dry := func(e cluster.Event) cluster.Event {
+		e.RequestURI = "/api/v1/namespaces/team-a/configmaps?dryRun=All"
 		return e
 	}
 	open := map[model.Key]int{{Namespace: "team-a", Name: "open"}: 1, {Namespace: "team-a", Name: "way"}: 0}
@@ -821,13 +866,14 @@ func TestQuietness(t *testing.T) {
 		"writes where something is":   {request("create", "configmaps", "way", 201), 0},
 		"refused writes":              {request("create", "configmaps", "settings", 409), retried},
 		"tries where something is":    {request("create", "configmaps", "way", 409), 4},
-		"looks where something is":    {request("get", "configmaps", "way", 200), 4},
-		"looks at a namespace":        {request("get", "namespaces", "team-a", 200), retried},
+		"reads where something is":    {request("get", "configmaps", "way", 200), 4},
+		"reads of a namespace":        {request("get", "namespaces", "team-a", 200), retried},
 		"events about a source":       {request("create", "events", "settings.1a", 201), reasons},
 		"watches":                     {request("watch", "configmaps", "", 200), watchesAnew},
 		"lists":                       {request("list", "namespaces", "", 200), watchesAnew},
-		"looks at the lease":          {request("get", "leases", "mirror-controller", 200), 6 * leaseRequests},
+		"reads of the lease":          {request("get", "leases", "mirror-controller", 200), 6 * leaseRequests},
 		"what nobody has thought of":  {request("get", "secrets", "x", 403), retried},
+		"dry runs":                    {dry(request("create", "configmaps", "settings", 201)), retried},
 		"changes of something unseen": {request("create", "secrets", "x", 201), retried},
 	} {
 		q := &quietness{window: 5 * time.Second, open: open, asked: map[string]int{}}
@@ -929,6 +975,44 @@ func TestMostEvents(t *testing.T) {
 	}
 }
 
+// TestNoticed has an object without label adopted, some time after it was handed over.
+func TestNoticed(t *testing.T) {
+	foreign := annotated(settingsIn("team-a", "mine"), model.AdoptAnnotation, "true")
+	const tooLong = longestRetry + noticeSlack + time.Second
+	for name, c := range map[string]struct {
+		object *corev1.ConfigMap
+		healed time.Duration // before the adoption
+		waited time.Duration // likewise: the object was handed over
+		later  func(*scene)  // behind that
+		want   string
+	}{
+		"at once":                     {object: foreign, healed: time.Hour},
+		"within a minute":             {object: foreign, healed: time.Hour, waited: longestRetry},
+		"late":                        {object: foreign, healed: time.Hour, waited: tooLong, want: "after the last change"},
+		"late, with a label":          {object: labelled(foreign, model.Label, model.CopyMark), healed: time.Hour, waited: tooLong},
+		"after the last fault":        {object: foreign, healed: time.Minute, waited: time.Hour},
+		"late after the last fault":   {object: foreign, healed: tooLong + late, waited: time.Hour, want: "after the last change"},
+		"late, and a source changed":  {object: foreign, healed: time.Hour, waited: tooLong, later: func(s *scene) { s.userWrites(labelled(sourceIn("home", "1"), "a", "b")) }},
+		"late, and a namespace":       {object: foreign, healed: time.Hour, waited: tooLong, later: func(s *scene) { s.namespace("team-a", "tier", "gold") }},
+		"late, and another namespace": {object: foreign, healed: time.Hour, waited: tooLong, later: func(s *scene) { s.namespace("teamster", "tier", "gold") }, want: "after the last change"},
+		"late, and another process":   {object: foreign, healed: time.Hour, waited: tooLong, later: (*scene).takeOver},
+	} {
+		s := newScene()
+		s.userWrites(sourceIn("home", "1"))
+		s.begin(t)
+		s.userWrites(c.object)
+		s.age(c.waited)
+		if c.later != nil {
+			c.later(s)
+		}
+		s.round.healed = time.Now().Add(-c.healed)
+		s.write(copyIn("team-a", "1"))
+		if got := s.problems(); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: problems %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestRecord(t *testing.T) {
 	var r record[int]
 	one, two := 1, 2
@@ -962,5 +1046,48 @@ func TestRecord(t *testing.T) {
 	}
 	if r.torn() || !r.add(spell[int]{gap: true}).torn() {
 		t.Error("torn by something else than a gap")
+	}
+}
+
+// TestHurried has two events written by a, which has a second process from 30 seconds on.
+func TestHurried(t *testing.T) {
+	lives := []life{{user: "a", started: at(0), ended: at(30_000)}, {user: "a", started: at(30_000)}, {user: "b", started: at(0)}}
+	keys := map[model.Key]eventKey{}
+	for name, reason := range map[string]string{"settings.1": "Foreign", "settings.2": "Foreign", "settings.3": "Mirrored"} {
+		keys[model.Key{Namespace: "home", Name: name}] = eventKey{"home", reason}
+	}
+	for name, c := range map[string]struct {
+		log      []string // "who verb at event"
+		happened []string
+		hurried  bool
+	}{
+		"two objects":           {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, hurried: true},
+		"one object":            {log: []string{"a create 10000 settings.1", "a patch 15000 settings.1"}, hurried: true},
+		"in time":               {log: []string{"a create 10000 settings.1", "a patch 19600 settings.1", "a create 29900 settings.2"}},
+		"noted the other way":   {log: []string{"a create 25000 settings.2", "a create 10000 settings.1"}},
+		"another reason":        {log: []string{"a create 10000 settings.1", "a create 10001 settings.3"}},
+		"another process":       {log: []string{"a create 29000 settings.1", "a create 31000 settings.2"}},
+		"another replica":       {log: []string{"a create 10000 settings.1", "b create 11000 settings.2"}},
+		"an event that is gone": {log: []string{"a create 10000 settings.1", "a create 10001 settings.9"}},
+		"held up on its way":    {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 9000 9500"}},
+		"held up afterwards":    {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 19000 19500"}, hurried: true},
+		"the other held up":     {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"b requests-delay 9000 9500"}, hurried: true},
+	} {
+		j := &judgement{storm: stormWith(t, c.happened...)}
+		j.eventGap = 10 * time.Second
+		for _, line := range c.log {
+			var who, verb, event string
+			var received int
+			if _, err := fmt.Sscan(line, &who, &verb, &received, &event); err != nil {
+				t.Fatal(err)
+			}
+			e := cluster.Event{Verb: verb, Received: at(received)}
+			e.User.Username, e.Object.Namespace, e.Object.Name = who, "home", event
+			j.events = append(j.events, e)
+		}
+		j.hurried(keys, lives)
+		if got := len(j.problems) > 0; got != c.hurried {
+			t.Errorf("%s: problems %q, want some: %t", name, j.problems, c.hurried)
+		}
 	}
 }

@@ -35,7 +35,19 @@ func (s *storm) met(user string, from, to time.Time, such func(incident) bool) b
 // half of the time by which the lease outlasts the sender's trust in it.
 const lateLoad = 500 * time.Millisecond
 
-// mayBeLate reports whether requests of a replica that were sent between the two may have come late.
-func (s *storm) mayBeLate(user string, from, to time.Time) bool {
-	return s.stalls.Between(from, to) >= lateLoad || s.met(user, from, to, isHeldUp)
+// slowCalls is how many calls may be in flight besides --concurrent-writes: a slow call gives its place away.
+const slowCalls = 64
+
+// lateRequests returns how many requests of a replica that were sent between the two may have come late: those in flight. A
+// process that stands still begins no more of them. Where requests are held up, it does.
+func (s *storm) lateRequests(user string, from, to time.Time) int {
+	switch {
+	case s.stalls.Between(from, to) >= lateLoad, s.met(user, from, to, func(i incident) bool { return isHeldUp(i) && !standsStill(i) }):
+		return concurrentWrites + slowCalls
+	case s.met(user, from, to, standsStill):
+		return concurrentWrites
+	}
+	return 0
 }
+
+func standsStill(i incident) bool { return i.step.kind == "pause" || i.step.kind == "zombie" }

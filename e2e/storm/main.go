@@ -20,19 +20,21 @@
 // the audit log, so that every other state that the watches from outside have shown (history.go) is the controller's
 // work:
 //
-//   - no foreign object and no source is ever changed or deleted, but for an adoption;
-//   - nothing is made or changed outside the flags, nor of a name or a kind that is none of its business, nor with a
+//   - no foreign object and no source is ever changed or deleted, but for an adoption, which comes within a minute;
+//   - nothing is made or changed out of scope of the flags, nor of a name or a kind that is none of its business, nor with a
 //     content, or in a namespace, for which no source has asked shortly before (premises.go);
-//   - a copy that was in line, and about which nothing changed, is not written;
+//   - a copy that was in sync, and about which nothing changed, is not written;
 //   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if its
 //     own source was replaced within the second or is frozen, unless it is immutable and has another content; and not for
-//     lying outside the flags if it turned up later;
+//     being out of scope of the flags if it turned up later;
+//   - a copy that lost its label is not deleted, unless a source claims its place and it is immutable;
 //   - labels, annotations and finalizers of others stay on a copy, and checksums follow from the contents (metadata.go);
 //   - each write that the audit log has did something;
-//   - events are about sources, and as many as there are changes to tell of;
+//   - events are about sources, and as many as there are changes to tell of, and a process writes one for each reason and
+//     source in the time -event-gap (events.go);
 //   - one process at a time writes, and none after it has given its lease back. One that stood still, or whose requests
-//     were held up, may send --concurrent-writes requests too late (writers.go). A lease is lost only if something went
-//     wrong that can cost one.
+//     were held up, may send the requests too late that were in flight (writers.go). A lease is lost only if something
+//     went wrong that can cost one.
 //
 // The audit log has writes and not what they met, so it is the watch that tells whose an object was, and the log that
 // tells of writes that the watch does not show. What is in a request it does not tell: that each write is conditional is
@@ -56,7 +58,7 @@
 //	ops.go       operations of users; users.go their requests, content.go what they put into ConfigMaps
 //	faults.go    faults; replicas.go the controllers and their flags, accounts.go who they are
 //	storm.go     a round; quiet.go its end
-//	judge.go     the judgement on it; premises.go, metadata.go, writers.go its parts
+//	judge.go     the judgement on it; premises.go, metadata.go, events.go, writers.go its parts
 //	history.go   what it rests on; tape.go, record.go, load.go
 //	run.go       many rounds, and what is told of them; counts.go, shrink.go
 //	model/       the model
@@ -94,6 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
 	fs.DurationVar(&o.quiet, "quiet", 30*time.Second, "the time after each round in which nothing may be written")
 	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which the cluster has to be what the model says")
+	fs.DurationVar(&o.eventGap, "event-gap", 0, "the time between two events of a process with the same reason about the same source; 0: any")
 	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
 	fs.IntVar(&o.first, "first", 0, "the number of the first round: several storms can share the rounds of a seed")
 	fs.IntVar(&o.operations, "operations", 70, "how many operations in a round; of four one finds nothing to act on")

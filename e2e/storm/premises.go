@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,19 +11,18 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
-// lookLasts is how long the answer of a live look may serve a deletion: the 5 s that the controller keeps it, and
-// what it takes to ask and to delete on a busy machine.
-const lookLasts = 12 * time.Second
+// readLasts is how long a live read may serve a deletion: the 5 s that the controller keeps the answer, and what it takes to
+// read and to delete on a busy machine.
+const readLasts = 12 * time.Second
 
-// lookedAt returns from when on a state may have been that which the controller saw when it looked live, before it
-// made the deletion: longer ago if requests of who deleted were slow since then, or the machine was. That counts as an
-// excuse.
-func (j *judgement) lookedAt(t transition) (from time.Time, excused bool) {
-	usual := t.seen.Add(-lookLasts)
+// readAt returns from when on a state may have been the one that the controller read live before it made the deletion: longer
+// ago if requests of the replica that deleted were slow since then, or the machine was. That counts as an excuse.
+func (j *judgement) readAt(t transition) (from time.Time, excused bool) {
+	usual := t.seen.Add(-readLasts)
 	for from = usual; from.After(j.round.began); {
 		earlier := usual.Add(-j.stalls.Between(from, t.seen))
 		for _, i := range j.fleet.incidents.between(from, t.seen) {
-			if before := i.began.Add(-lookLasts); isSlow(i) && j.mayHaveDeleted(i.user, t.key) && before.Before(earlier) {
+			if before := i.began.Add(-readLasts); isSlow(i) && j.mayHaveDeleted(i.user, t.key) && before.Before(earlier) {
 				earlier = before
 			}
 		}
@@ -109,10 +107,13 @@ func (j *judgement) needed(t transition) {
 	if !deletion {
 		return
 	}
-	if j.stranger(t) {
-		j.problem(t, "deleted, and it turned up outside the flags after the start")
+	if j.turnedUp(t) {
+		j.problem(t, "deleted, and it turned up out of scope after the takeover")
 	}
-	from, excused := j.lookedAt(t)
+	if !model.Labelled(t.before) && !(immutable(t.before) && j.outdated(t)) {
+		j.problem(t, "deleted, and it had lost its label and counted as released")
+	}
+	from, excused := j.readAt(t)
 	j.counts.deletion(excused)
 	if steady := j.steady(t, from); steady != "" && !(immutable(t.before) && j.outdated(t)) {
 		j.problem(t, "deleted, and "+steady+" wanted it all the time")
@@ -136,12 +137,12 @@ func (j *judgement) byAll(holds func(model.Flags) bool) bool {
 	return !slices.ContainsFunc(j.fleet.allInForce(), func(f model.Flags) bool { return !holds(f) })
 }
 
-// settledByAll reports whether a place had a copy that was in line when the round began, by all flags.
+// settledByAll reports whether a place had a copy that was in sync when the round began, by all flags.
 func (j *judgement) settledByAll(key model.Key) bool {
 	return j.round.settled[key] && (!j.fleet.changed() || j.byAll(func(f model.Flags) bool {
 		past := model.Past{
-			LostLabel: func(types.UID) bool { return true }, Pristine: func(types.UID) bool { return true },
-			Judged: func(model.Key, model.Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false },
+			Pristine: func(types.UID) bool { return true },
+			Judged:   func(model.Key, model.Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false },
 		}
 		v, ok := j.verdictAtStart(f, past, key)
 		have := j.round.start[key]
@@ -279,10 +280,10 @@ func (j *judgement) claims(cm *corev1.ConfigMap, ns *corev1.Namespace, owner boo
 	})
 }
 
-// stranger reports whether the object turned up in this round as a copy outside the flags, all that were in force, no
-// process took over while it was there, and its source asked for copies there, in vain, ever since. Nobody has judged it
+// turnedUp reports whether the object turned up in this round as a copy out of scope of all flags that were in force, no
+// process took over while it was there, and its source asked for copies there, in vain, ever since. No process has judged it
 // then.
-func (j *judgement) stranger(t transition) bool {
+func (j *judgement) turnedUp(t transition) bool {
 	// The second in which it was made may have begun before, and what a process prints may come late.
 	made, gone := t.before.CreationTimestamp.Time, t.seen.Add(time.Second)
 	if slices.ContainsFunc(j.fleet.tookOver(), func(at time.Time) bool { return !at.Before(made) && at.Before(gone) }) {
@@ -308,59 +309,6 @@ func (j *judgement) stranger(t transition) bool {
 		}
 	}
 	return !of.torn() && !slices.ContainsFunc(states, func(cm *corev1.ConfigMap) bool {
-		return cm == nil || !j.byAll(func(f model.Flags) bool { return f.Outside(cm, t.key.Namespace) })
+		return cm == nil || !j.byAll(func(f model.Flags) bool { return f.OutOfScope(cm, t.key.Namespace) })
 	})
-}
-
-// talk finds events that are about no source, and those that are more than one for each change of an outcome: one for
-// each copy, for example.
-func (j *judgement) talk() {
-	said := map[model.Key]int{}
-	for _, e := range j.events {
-		said[model.Key{Namespace: e.Object.Namespace, Name: eventName(e.Object.Name)}]++
-	}
-	for key, n := range said {
-		if was := j.history.of(key, j.round.longAgo); !was.torn() && !slices.ContainsFunc(was.states(), func(cm *corev1.ConfigMap) bool { return cm != nil && source(cm) }) {
-			j.problems = append(j.problems, fmt.Sprintf("%d events about %s, which is no source", n, key))
-		}
-		if most := j.mostEvents(key); n > most {
-			j.problems = append(j.problems, fmt.Sprintf("%d events about %s, and there was reason for %d", n, key, most))
-		}
-	}
-}
-
-// reasons is how many things there are to be said of a source at most, when all of them change.
-const reasons = 6
-
-// mostEvents returns how many events about a source there may be in the round: two for each change of anything that its
-// outcome depends on, and all that there is to say when another process takes over, and of the round before.
-func (j *judgement) mostEvents(key model.Key) int {
-	changes := 0
-	for _, t := range j.transitions {
-		if t.key.Name == key.Name && j.byUser(t) {
-			changes++
-		}
-	}
-	since := j.round.began // of the changes of namespaces that the source can have met
-	if j.round.start[key] == nil {
-		for _, t := range j.transitions {
-			if t.key == key {
-				since = t.seen
-				break
-			}
-		}
-	}
-	for _, ns := range stage {
-		for _, s := range j.history.ofNamespace(ns, since) {
-			if s.seen.After(since) {
-				changes++
-			}
-		}
-	}
-	return reasons*(1+len(j.fleet.tookOver())-j.round.takeOvers) + 2*changes
-}
-
-// eventName returns the name of the object that an event is about, from its own: that is "<name>.<number>".
-func eventName(event string) string {
-	return event[:max(0, strings.LastIndexByte(event, '.'))]
 }

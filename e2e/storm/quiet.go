@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
 // late is how long after the last fault a request may still arrive that was sent before: held up on its way, or by a
-// process that stood still. What it did is put right again, and the quiet begins after that.
+// process that stood still. Its effect is restored, and the quiet begins after that.
 const late = 5 * time.Second
 
 // mostTimes is how often a time of quiet may begin: a machine that is busy with other things costs a leader its lease, and
@@ -57,10 +57,7 @@ func (s *storm) becomeQuiet(ctx context.Context, window time.Duration) error {
 func (s *storm) past() model.Past {
 	oldest := s.fleet.oldest()
 	return model.Past{
-		LostLabel:  s.history.has(s.history.lostLabel),
-		Pristine:   s.history.has(s.history.pristine),
-		Unattended: len(s.fleet.tookOver()) != s.round.takeOvers,
-		Released:   s.released,
+		Pristine: s.history.has(s.history.pristine),
 		Judged: func(of, source model.Key) bool {
 			return s.history.lastAt(of).Before(oldest) && s.history.lastAt(source).Before(oldest)
 		},
@@ -68,8 +65,7 @@ func (s *storm) past() model.Past {
 			start := s.round.start[model.KeyOf(cm)]
 			return len(s.fleet.tookOver()) == s.round.takeOvers && (start == nil || start.UID != cm.UID)
 		},
-		Blocked:    s.blocked,
-		LooksAgain: s.profile == looking,
+		Blocked: s.blocked,
 	}
 }
 
@@ -136,7 +132,7 @@ func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, began t
 	if err != nil {
 		return false, err
 	}
-	q := &quietness{began: quietFrom(began, s.round.healed), window: time.Since(began), open: s.openPlaces(verdicts), asked: map[string]int{}}
+	q := &quietness{began: quietFrom(began, s.round.healed), window: time.Since(began), open: openPlaces(verdicts), asked: map[string]int{}}
 	for _, e := range events {
 		if s.fleet.isOurs(e.User.Username) {
 			q.count(e)
@@ -155,18 +151,15 @@ func quietFrom(began, healed time.Time) time.Time {
 	return began
 }
 
-// openPlaces returns the places to which there may be requests in the time of quiet, and how many may change something.
-func (s *storm) openPlaces(verdicts []model.Verdict) map[model.Key]int {
+// openPlaces returns the places to which there may be requests in the time of quiet, and how many may change something. No
+// watch tells when an object in the way goes, so a create is tried now and then, and the object is read.
+func openPlaces(verdicts []model.Verdict) map[model.Key]int {
 	open := map[model.Key]int{}
 	for _, v := range verdicts {
-		// Of an object without our label no watch tells when it goes.
-		have := s.seen.ConfigMap(v.Namespace, v.Name)
 		switch {
-		case v.Open() && v.Winner != nil:
-			open[v.Key] = 2 // an immutable object is replaced
 		case v.Open():
-			open[v.Key] = 1
-		case v.Obstructed() || have != nil && v.Allows(model.AsItWas) && !model.Labelled(have):
+			open[v.Key] = 1 // a copy out of scope is deleted
+		case v.Obstructed():
 			open[v.Key] = 0
 		}
 	}
@@ -219,7 +212,7 @@ func (q *quietness) count(e cluster.Event) {
 		what, key, most = "", model.Key{}, leaseRequests+leaseRequests*int(q.window/time.Second)
 	case e.Verb == "watch" || e.Verb == "list":
 		what, most = "watch", watchesAnew
-	default: // live looks at namespaces
+	default: // live reads of namespaces
 		most = retried
 	}
 	of := fmt.Sprintf("%s %s %s %s", e.User.Username, what, e.Object.Resource, key)
@@ -230,19 +223,20 @@ func (q *quietness) count(e cluster.Event) {
 
 // What is allowed in a time of quiet, of each kind.
 const (
-	// settling is for how long requests without effect do not count: each of the last events of a round is a reason to look
+	// settling is for how long requests without effect do not count: each of the last events of a round is a reason to read
 	// once more.
 	settling = time.Second
 	// retried is how many requests there may be about one object, from retries of what a fault left unanswered.
 	retried = 2
 	// watchesAnew is how often the watch of a resource may begin anew: faults ended it, and it is time for another one.
 	watchesAnew = 4
-	// leaseRequests is how many there may be in a second, and at once: the lease is looked at every half a second.
+	// leaseRequests is how many there may be in a second, and at once: the lease is read every half a second.
 	leaseRequests = 4
 )
 
-// rampOf is how often an object in the way may be tried in a time: at once, after 1 second, 2 and 4 more and so on up
-// to once a minute, if it came into the way only then; and once more, for it may have been tried before for another reason.
+// rampOf is how many creates there may be in a time where an object is in the way, and as many reads: at once, after 1
+// second, 2 and 4 more and so on up to once a minute, if it came into the way only then; and once more, for a create may
+// have been tried before for another reason.
 func rampOf(window time.Duration) int {
 	n := 2
 	for at, pause := time.Second, time.Second; at <= window; at += pause {
@@ -255,10 +249,12 @@ func rampOf(window time.Duration) int {
 // writeVerbs are those of requests that change something.
 var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// isWrite reports whether the request changed something.
+// isWrite reports whether the request changed something. A dry run does not.
 func isWrite(e cluster.Event) bool {
-	return slices.Contains(writeVerbs, e.Verb) && e.Response.Code < 300
+	return slices.Contains(writeVerbs, e.Verb) && e.Response.Code < 300 && !isDryRun(e)
 }
+
+func isDryRun(e cluster.Event) bool { return strings.Contains(e.RequestURI, "dryRun=") }
 
 // keep compares the whole cluster, asked live, with the model, and takes down what the next round has to know.
 func (s *storm) keep(ctx context.Context) error {
@@ -275,23 +271,9 @@ func (s *storm) keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("after the time of quiet: %w", err)
 	}
-	released := map[types.UID]bool{}
 	s.settled = map[model.Key]bool{}
 	for _, v := range verdicts {
-		if have := now.ConfigMaps[v.Key]; have != nil && s.mayBeReleased(v, have) {
-			released[have.UID] = true
-		}
 		s.settled[v.Key] = len(v.Allowed) == 1 && v.Allows(model.Copy)
 	}
-	s.released = released
 	return nil
-}
-
-// mayBeReleased reports whether the leader need not know of an object without label that it is ours, for it lost the
-// label before this leader began. That holds on while its source is frozen: nobody touches it then.
-func (s *storm) mayBeReleased(v model.Verdict, have *corev1.ConfigMap) bool {
-	if model.Labelled(have) || !v.Allows(model.AsItWas) {
-		return false
-	}
-	return v.Open() || s.released[have.UID] || s.past().Unattended
 }

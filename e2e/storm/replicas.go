@@ -38,9 +38,9 @@ var profiles = []model.Flags{
 // halving is the profile that allows half of the targets of the first.
 const halving = 8
 
-// looking is the profile that has a short resync period, so that what no watch shows is found within the patience. The
-// others have the default: what only the periodic comparison puts right is then not put right in time.
-const looking = 5
+// resyncing is the profile that has a short resync period: also a resync writes and reads nothing without need. The others
+// have the default: with them a copy that only a resync restores is not restored in time.
+const resyncing = 5
 
 // What the flags list as copied, some of it in vain.
 var (
@@ -102,7 +102,7 @@ type fleet struct {
 
 	mu        sync.Mutex
 	flags     model.Flags    // the latest; while they are rolled out, others are in force, too
-	looks     bool           // with a short resync period
+	resyncs   bool           // with a short resync period
 	inForce   []model.Flags  // all that were since the round began
 	lives     []*life        // processes, in all
 	takeOvers []time.Time    // when one of them took over
@@ -145,17 +145,17 @@ func (r *replica) args() []string {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
 	args := slices.Concat(shippedArgs, r.fleet.fixed, argsOf(r.flags))
-	if r.looks {
+	if r.resyncs {
 		args = append(args, "--resync-period=15s")
 	}
 	return args
 }
 
 // setFlags sets the flags with which replicas are to be restarted.
-func (f *fleet) setFlags(flags model.Flags, looks bool) {
+func (f *fleet) setFlags(flags model.Flags, resyncs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.flags, f.looks, f.inForce = flags, looks, append(f.inForce, flags)
+	f.flags, f.resyncs, f.inForce = flags, resyncs, append(f.inForce, flags)
 }
 
 // restart stops all replicas and starts them with the flags of the fleet. The last, if there is one, is stopped when the
@@ -207,7 +207,7 @@ func (r *replica) restart(ctx context.Context) error {
 // renew starts a process with the flags of the fleet. The mutex is held.
 func (r *replica) renew() error {
 	r.fleet.mu.Lock()
-	r.flags, r.looks = r.fleet.flags, r.fleet.looks
+	r.flags, r.resyncs = r.fleet.flags, r.fleet.resyncs
 	r.fleet.mu.Unlock()
 	return r.start()
 }
@@ -318,7 +318,7 @@ type replica struct {
 
 	mu      sync.Mutex  // held by who signals, stops or starts the process
 	flags   model.Flags // of the process, and of those that follow it when it ends by itself
-	looks   bool
+	resyncs bool
 	process *shipped.Process
 	since   time.Time
 	asked   *shipped.Process // to end

@@ -175,17 +175,17 @@ func (s *storm) take(ctx context.Context) (round, error) {
 	if profile := s.profile; profile != 0 {
 		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, "100"))
 	}
-	out.steps = append(out.steps, s.takeStrangers(now)...)
+	out.steps = append(out.steps, s.takeOutOfScope(now)...)
 	return out, nil
 }
 
-// takeStrangers returns the steps that make the copies outside the flags, which somebody made by hand, or the brake left.
-func (s *storm) takeStrangers(now model.State) []step {
+// takeOutOfScope returns the steps that make the copies out of scope, which somebody made by hand, or the prune limit left.
+func (s *storm) takeOutOfScope(now model.State) []step {
 	var out []step
 	flags := s.fleet.present()
 	for key, cm := range now.ConfigMaps {
 		owner, ours := instance.Ours(cm)
-		if of := now.ConfigMaps[owner]; ours && of != nil && flags.Outside(of, key.Namespace) && onStage(key) {
+		if of := now.ConfigMaps[owner]; ours && of != nil && flags.OutOfScope(of, key.Namespace) && onStage(key) {
 			st := again(cm)
 			st.kind = "forge"
 			out = append(out, st)

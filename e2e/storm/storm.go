@@ -30,6 +30,7 @@ type settings struct {
 	seed                  uint64
 	verbosity             string        // of the controller's log
 	quiet                 time.Duration // for which nothing may be written after a storm
+	eventGap              time.Duration // between two events of a process with one reason about one source; 0: none
 	patience              time.Duration // in which the cluster has to be what the model says
 	first, rounds         int           // number of the first, and how many
 	operations            int           // in each round
@@ -54,14 +55,13 @@ type storm struct {
 	stop    context.CancelFunc // of the watches
 	plane   sync.Mutex         // held by who stops and starts the API server
 
-	// Of the moment of quiet before.
-	released map[types.UID]bool
-	settled  map[model.Key]bool // places with a copy that was in line
+	// Of the moment of quiet before: places with a copy that was in sync.
+	settled map[model.Key]bool
 
 	restarting sync.Mutex // held by who changes the flags
 
 	profile int   // of the flags
-	blocked bool  // by the brake
+	blocked bool  // by the prune limit
 	given   round // what had been there before the last round began
 	round   *course
 	judged  *border // up to where; nil: there was no round
@@ -73,7 +73,7 @@ type course struct {
 	happened []step             // as they happened: on what they did
 	before   time.Time          // when the round before it began
 	longAgo  time.Time          // from when on all is remembered
-	settled  map[model.Key]bool // places with a copy that was in line then
+	settled  map[model.Key]bool // places with a copy that was in sync then
 	healed   time.Time          // when the last fault was over
 	ended    time.Time          // when it had been quiet
 }
@@ -84,7 +84,7 @@ func newStorm(ctx context.Context, o settings) (*storm, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &storm{settings: o, cluster: c, counts: newCounts(), released: map[types.UID]bool{}, settled: map[model.Key]bool{}}
+	s := &storm{settings: o, cluster: c, counts: newCounts(), settled: map[model.Key]bool{}}
 	if err := s.setUp(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -126,8 +126,8 @@ func (s *storm) close() error {
 	return s.cluster.Stop()
 }
 
-// restart ends all controllers and starts them with other flags. Where a brake is to be met the leader ends last: one that
-// takes over from it for a moment, with the old flags, may delete what that brake would block.
+// restart ends all controllers and starts them with other flags. Where the prune limit is to be met the leader ends last: a
+// process that takes over from it for a moment, with the old flags, may delete what the limit would block.
 func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
 	return s.change(ctx, profile, pruneLimit, func(whole context.Context) error {
 		var last *replica
@@ -149,20 +149,20 @@ func (s *storm) change(ctx context.Context, profile, pruneLimit int, restart fun
 	s.restarting.Lock()
 	defer s.restarting.Unlock()
 	flags, blocked := flagsOf(profile, pruneLimit), false
-	if flags.PruneLimit < 100 { // and only when nothing else happens, so that it is known what the brake sees
+	if flags.PruneLimit < 100 { // and only when nothing else happens, so that it is known what the prune limit sees
 		now, err := s.live(ctx)
 		if err != nil {
 			return err
 		}
-		if blocked = flags.Brake(now); flags.AtEdge(now) {
+		if blocked = flags.PruneBlocked(now); flags.AtEdge(now) {
 			s.counts.edge()
 		}
 	}
 	s.profile, s.blocked = profile, blocked
 	if blocked {
-		s.counts.brake()
+		s.counts.block()
 	}
-	s.fleet.setFlags(flags, profile == looking)
+	s.fleet.setFlags(flags, profile == resyncing)
 	return restart(ctx)
 }
 
@@ -187,7 +187,7 @@ func (s *storm) weather(ctx context.Context, r round) error {
 	if err := s.catchUp(ctx); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	for _, p := range slices.Concat(s.judge(), s.fleet.takeProblems()) {
+	for _, p := range slices.Concat(s.judge(ctx), s.fleet.takeProblems()) {
 		errs = append(errs, errors.New(p))
 	}
 	return errors.Join(errs...)

@@ -11,8 +11,8 @@ import (
 
 // writers judges by the audit log that one process at a time writes: the one whose user has written the lease last. A
 // process that stops gives the lease back when its last write is done, and one that was killed leaves it to expire, so
-// that nothing of theirs comes after the next one's first renewal. A process whose requests were held up, or that stood
-// still, may send what had passed its last look at the lease: not more than --concurrent-writes requests.
+// that nothing of theirs comes after the next one's first renewal. Of a process that stood still, or whose requests were held
+// up, those may come late that it began when it still had the lease: see lateRequests.
 type writers struct {
 	mark    cluster.Mark
 	renewed []cluster.Event // writes of the lease that were accepted, in order, of this round and the last of before
@@ -21,8 +21,8 @@ type writers struct {
 	strict, excused int // terms that ended, by how their last requests were judged
 }
 
-// excuse reports whether requests that a user sent between the two may have come late.
-type excuse func(user string, from, to time.Time) bool
+// excuse returns how many requests that a user sent between the two may have come late.
+type excuse func(user string, from, to time.Time) int
 
 // term is the reign of a process up to a renewal.
 type term struct {
@@ -35,10 +35,7 @@ const trace = 2 * time.Second
 
 // late returns how many requests of a term that ended may come too late, if they come until then.
 func (t term) late(until time.Time, excused excuse) int {
-	if excused(t.user, t.renewed.Add(-trace), until) {
-		return concurrentWrites
-	}
-	return 0
+	return excused(t.user, t.renewed.Add(-trace), until)
 }
 
 // judge returns what is wrong with the writes since it was called last.
@@ -52,6 +49,7 @@ func (w *writers) judge(log *cluster.AuditLog, ours func(string) bool, lives []l
 	for _, e := range events {
 		switch {
 		case !ours(e.User.Username) || !slices.Contains(writeVerbs, e.Verb):
+		case isDryRun(e):
 		case e.Object.Resource == "leases" && isWrite(e):
 			w.renewed = append(w.renewed, e)
 		case e.Object.Resource == "configmaps":
@@ -77,7 +75,7 @@ func (w *writers) compare(writes []cluster.Event, lives []life, excused excuse) 
 		at := term{e.User.Username, own.Received}
 		switch {
 		case own.Received.IsZero():
-			problems = append(problems, fmt.Sprintf("written by who never had the lease: %v", e))
+			problems = append(problems, fmt.Sprintf("written by a replica that never had the lease: %v", e))
 		case !other.Received.IsZero() && e.Done.After(other.Received):
 			overtaken[at] = append(overtaken[at], e)
 		case diedBetween(lives, at, e.Received):
@@ -91,9 +89,9 @@ func (w *writers) compare(writes []cluster.Event, lives []life, excused excuse) 
 		}
 	}
 	for at, list := range dead {
-		if len(list) > concurrentWrites {
-			problems = append(problems, fmt.Sprintf("%d requests of %s, whose next process does not have the lease; the last at %s: %v",
-				len(list), at.user, list[len(list)-1].Received, list[len(list)-1]))
+		if late := max(concurrentWrites, at.late(lastDone(list), excused)); len(list) > late {
+			problems = append(problems, fmt.Sprintf("%d requests of %s, whose next process does not have the lease, at most %d may; the last at %s: %v",
+				len(list), at.user, late, list[len(list)-1].Received, list[len(list)-1]))
 		}
 	}
 	return problems
@@ -208,7 +206,7 @@ func (w *writers) forget() {
 // judgeWriters finds two writers at a time, and leases that were lost for no reason.
 func (j *judgement) judgeWriters() {
 	lives := j.fleet.allLives()
-	problems, err := j.writers.judge(j.cluster.Audit(), j.fleet.isOurs, lives, j.mayBeLate)
+	problems, err := j.writers.judge(j.cluster.Audit(), j.fleet.isOurs, lives, j.lateRequests)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}

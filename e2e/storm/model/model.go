@@ -7,6 +7,7 @@
 package model
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,9 +74,17 @@ func (f Flags) allowsSource(namespace string) bool {
 func (f Flags) Ours(cm *corev1.ConfigMap) (Key, bool) {
 	namespace, name, _ := strings.Cut(cm.Annotations[SourceAnnotation], "/")
 	ours := namesItself(cm) && cm.Annotations[InstanceAnnotation] == f.Instance &&
-		namespace != "" && name == cm.Name && namespace != cm.Namespace
+		namespaceName.MatchString(namespace) && len(namespace) <= longestName && name == cm.Name && namespace != cm.Namespace
 	return Key{namespace, name}, ours
 }
+
+// Names of namespaces, and their beginnings. None is longer than longestName.
+var (
+	namespaceName   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	namespacePrefix = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
+)
+
+const longestName = 63
 
 func namesItself(cm *corev1.ConfigMap) bool {
 	return cm.Annotations[CopyAnnotation] == KeyOf(cm).String()
@@ -94,16 +103,16 @@ func Asks(cm *corev1.ConfigMap) bool {
 // IsSource reports whether cm is a source.
 func (f Flags) IsSource(cm *corev1.ConfigMap) bool { return Asks(cm) && f.allowsSource(cm.Namespace) }
 
-// Outside reports whether a source asks for copies that the flags do not allow in a namespace of this name.
-func (f Flags) Outside(source *corev1.ConfigMap, namespace string) bool {
+// OutOfScope reports whether a source asks for copies that the flags do not allow in a namespace of this name.
+func (f Flags) OutOfScope(source *corev1.ConfigMap, namespace string) bool {
 	return Asks(source) && !(f.allowsSource(source.Namespace) && f.AllowsTarget(namespace))
 }
 
-// Adoptable reports whether cm, which is not ours, was handed over by its owner.
+// Adoptable reports whether cm, which is not ours, was handed over by its owner, and can be adopted.
 func (f Flags) Adoptable(cm *corev1.ConfigMap) bool {
 	source := cm.Labels[Label] == Source && !namesItself(cm)
 	another := namesItself(cm) && cm.Annotations[InstanceAnnotation] != f.Instance
-	return cm.Annotations[AdoptAnnotation] == "true" && !source && !another
+	return cm.Annotations[AdoptAnnotation] == "true" && !source && !another && len(cm.Finalizers) == 0
 }
 
 // Frozen reports whether the narrowing of a source cannot be read.
@@ -117,8 +126,8 @@ func narrowing(cm *corev1.ConfigMap) (prefixes []string, selector labels.Selecto
 	if list, there := cm.Annotations[PrefixAnnotation]; there {
 		for p := range strings.SplitSeq(list, ",") {
 			p = strings.TrimSpace(p)
-			if p == "" {
-				return nil, nil, false
+			if !namespacePrefix.MatchString(p) || len(p) > longestName {
+				return nil, nil, false // no namespace can begin so
 			}
 			prefixes = append(prefixes, p)
 		}

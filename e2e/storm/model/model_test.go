@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func sourceAt(namespace string, annotations ...string) *corev1.ConfigMap {
 	return object(namespace, "settings", []string{Label, Source}, annotations)
 }
 
-// copyOf returns a copy of home/settings in team-a that is in line, as far as the model can tell.
+// copyOf returns a copy of home/settings in team-a that is in sync, as far as the model can tell.
 func copyOf(annotations ...string) *corev1.ConfigMap {
 	marks := []string{SourceAnnotation, "home/settings", CopyAnnotation, "team-a/settings", InstanceAnnotation, "default",
 		ChecksumAnnotation, "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
@@ -65,7 +66,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 func facts(yes bool) func(types.UID) bool { return func(types.UID) bool { return yes } }
 
 func pastOf(change func(*Past)) Past {
-	p := Past{LostLabel: facts(false), Pristine: facts(true), Judged: func(Key, Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false }}
+	p := Past{Pristine: facts(true), Judged: func(Key, Key) bool { return true }, Later: func(*corev1.ConfigMap) bool { return false }}
 	if change != nil {
 		change(&p)
 	}
@@ -94,12 +95,14 @@ func TestVerdicts(t *testing.T) {
 		"the older":                      {there: list(sourceAt("home"), aged(sourceAt("other"), 2)), allowed: some(Copy), winner: "other/settings"},
 		"the smaller":                    {there: list(sourceAt("other"), sourceAt("home")), allowed: some(Copy), winner: "home/settings"},
 
-		"opted out":             {namespaces: []*corev1.Namespace{namespace("team-a", Label, OptOut)}, there: list(home, copyOf()), allowed: some(Absent)},
-		"not selected":          {there: list(sourceAt("home", SelectorAnnotation, "tier=silver"), copyOf()), allowed: some(Absent)},
-		"selected":              {there: list(sourceAt("home", SelectorAnnotation, "tier in (gold)", PrefixAnnotation, " x , team-a")), allowed: some(Copy), winner: "home/settings"},
-		"narrowed away":         {there: list(sourceAt("home", PrefixAnnotation, "team-b"), copyOf()), allowed: some(Absent)},
-		"frozen":                {there: list(sourceAt("home", PrefixAnnotation, "team-b,"), copyOf()), allowed: some(AsItWas)},
-		"frozen, nothing there": {there: list(sourceAt("home", SelectorAnnotation, "a in (")), allowed: some(Absent)},
+		"opted out":                           {namespaces: []*corev1.Namespace{namespace("team-a", Label, OptOut)}, there: list(home, copyOf()), allowed: some(Absent)},
+		"not selected":                        {there: list(sourceAt("home", SelectorAnnotation, "tier=silver"), copyOf()), allowed: some(Absent)},
+		"selected":                            {there: list(sourceAt("home", SelectorAnnotation, "tier in (gold)", PrefixAnnotation, " x , team-a")), allowed: some(Copy), winner: "home/settings"},
+		"narrowed away":                       {there: list(sourceAt("home", PrefixAnnotation, "team-b"), copyOf()), allowed: some(Absent)},
+		"frozen":                              {there: list(sourceAt("home", PrefixAnnotation, "team-b,"), copyOf()), allowed: some(AsItWas)},
+		"frozen, by a prefix of no namespace": {there: list(sourceAt("home", PrefixAnnotation, "team-a,Team-"), copyOf()), allowed: some(AsItWas)},
+		"frozen, by one of 64 letters":        {there: list(sourceAt("home", PrefixAnnotation, strings.Repeat("t", 64)), copyOf()), allowed: some(AsItWas)},
+		"frozen, nothing there":               {there: list(sourceAt("home", SelectorAnnotation, "a in (")), allowed: some(Absent)},
 		"frozen keeps its place": {
 			there: list(sourceAt("home", PrefixAnnotation, ""), copyOf(), sourceAt("other")), allowed: some(AsItWas), winner: "other/settings",
 		},
@@ -108,25 +111,32 @@ func TestVerdicts(t *testing.T) {
 		"of another instance":         {there: list(home, copyOf(InstanceAnnotation, "other", AdoptAnnotation, "true")), allowed: some(AsItWas), winner: "home/settings"},
 		"a clone":                     {there: list(copyOf(CopyAnnotation, "team-b/settings")), allowed: some(AsItWas)},
 		"handed over":                 {there: list(home, object("team-a", "settings", []string{Label, CopyMark}, []string{AdoptAnnotation, "true"})), allowed: some(Copy), winner: "home/settings"},
-		"handed over without a label": {there: list(home, object("team-a", "settings", nil, []string{AdoptAnnotation, "true"})), allowed: some(Copy, AsItWas), winner: "home/settings"},
+		"handed over without a label": {there: list(home, object("team-a", "settings", nil, []string{AdoptAnnotation, "true"})), allowed: some(Copy), winner: "home/settings"},
+		"handed over with a finalizer": {
+			there:   list(home, with(object("team-a", "settings", []string{Label, CopyMark}, []string{AdoptAnnotation, "true"}), finalized)),
+			allowed: some(AsItWas), winner: "home/settings",
+		},
+		"of no namespace that can be":  {there: list(copyOf(SourceAnnotation, "Home/settings")), allowed: some(AsItWas)},
+		"of a namespace of 64 letters": {there: list(copyOf(SourceAnnotation, strings.Repeat("h", 64)+"/settings")), allowed: some(AsItWas)},
+		"of a namespace that is gone":  {there: list(copyOf(SourceAnnotation, strings.Repeat("h", 63)+"/settings")), allowed: some(Absent)},
 
-		"without label":                      {there: list(home, with(copyOf(), unlabelled)), past: lost, allowed: some(Copy), winner: "home/settings"},
-		"without label and source":           {there: list(with(copyOf(), unlabelled)), past: lost, allowed: some(Absent)},
-		"without label and source, released": {there: list(with(copyOf(), unlabelled)), past: func(p *Past) { lost(p); p.Unattended = true }, allowed: some(Absent, AsItWas)},
-		"made ours by hand, without label":   {there: list(home, with(copyOf(), unlabelled)), allowed: some(Copy, AsItWas), winner: "home/settings"},
-		"held by a finalizer":                {there: list(with(copyOf(), deleted)), allowed: some(AsItWas)},
-		"source being deleted":               {there: list(with(sourceAt("home"), deleted), copyOf()), allowed: some(Absent)},
+		"without label":                           {there: list(home, with(copyOf(), unlabelled)), allowed: some(Copy), winner: "home/settings"},
+		"without label and source":                {there: list(with(copyOf(), unlabelled)), allowed: some(AsItWas)},
+		"without label, opted out":                {namespaces: []*corev1.Namespace{namespace("team-a", Label, OptOut)}, there: list(home, with(copyOf(), unlabelled)), allowed: some(AsItWas)},
+		"without label, of a source out of scope": {there: list(home, with(copyOf(), unlabelled)), flags: away, allowed: some(AsItWas)},
+		"held by a finalizer":                     {there: list(with(copyOf(), deleted)), allowed: some(AsItWas)},
+		"source being deleted":                    {there: list(with(sourceAt("home"), deleted), copyOf()), allowed: some(Absent)},
 
-		"outside the flags":             {there: list(home, copyOf()), flags: away, allowed: some(Absent)},
-		"outside the flags since later": {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Judged = func(Key, Key) bool { return false } }, allowed: some(Absent, AsItWas)},
-		"outside the flags, turned up later": {there: list(home, copyOf()), flags: away, past: func(p *Past) {
+		"out of scope":             {there: list(home, copyOf()), flags: away, allowed: some(Absent)},
+		"out of scope since later": {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Judged = func(Key, Key) bool { return false } }, allowed: some(Absent, AsItWas)},
+		"out of scope, turned up later": {there: list(home, copyOf()), flags: away, past: func(p *Past) {
 			p.Judged = func(Key, Key) bool { return false }
 			p.Later = func(*corev1.ConfigMap) bool { return true }
 		}, allowed: some(AsItWas)},
-		"turned up later, and the source is gone": {there: list(copyOf()), flags: away, past: func(p *Past) { p.Later = func(*corev1.ConfigMap) bool { return true } }, allowed: some(Absent)},
-		"outside the flags, behind brake":         {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(AsItWas)},
-		"source outside the flags":                {there: list(home, copyOf()), flags: func(f *Flags) { f.SourceNamespaces = []string{"other"} }, allowed: some(Absent)},
-		"outside, and the source is gone":         {there: list(copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(Absent)},
+		"turned up later, and the source is gone":  {there: list(copyOf()), flags: away, past: func(p *Past) { p.Later = func(*corev1.ConfigMap) bool { return true } }, allowed: some(Absent)},
+		"out of scope, and the prune limit blocks": {there: list(home, copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(AsItWas)},
+		"source out of scope":                      {there: list(home, copyOf()), flags: func(f *Flags) { f.SourceNamespaces = []string{"other"} }, allowed: some(Absent)},
+		"out of scope, and the source is gone":     {there: list(copyOf()), flags: away, past: func(p *Past) { p.Blocked = true }, allowed: some(Absent)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, namespaces := flags, c.namespaces
@@ -154,7 +164,7 @@ func TestVerdicts(t *testing.T) {
 
 func list(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
 func some(outcomes ...Outcome) []Outcome                { return outcomes }
-func lost(p *Past)                                      { p.LostLabel = facts(true) }
+func finalized(cm *corev1.ConfigMap)                    { cm.Finalizers = []string{"example.com/x"} }
 func away(f *Flags)                                     { f.Prefixes = []string{"dev-"} }
 func deleted(cm *corev1.ConfigMap)                      { cm.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
@@ -177,7 +187,7 @@ func TestNoVerdict(t *testing.T) {
 	}
 }
 
-// TestUnmet has copies that are in line in all but one respect.
+// TestUnmet has copies that are in sync in all but one respect.
 func TestUnmet(t *testing.T) {
 	source := object("home", "settings", []string{Label, Source, "team", "a", "helm.sh/chart", "x"}, nil)
 	good := func() *corev1.ConfigMap {
@@ -224,7 +234,8 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
-func TestBrake(t *testing.T) {
+// TestPruneLimit has 11 copies in dev-a, which are out of scope, and 22 sources that want as many copies in team-a.
+func TestPruneLimit(t *testing.T) {
 	s := stateOf([]*corev1.Namespace{namespace("home"), namespace("team-a"), namespace("dev-a")}, nil)
 	for i := range 22 {
 		name := string(rune('a' + i))
@@ -237,32 +248,37 @@ func TestBrake(t *testing.T) {
 			SourceAnnotation, "home/" + name, CopyAnnotation, target + "/" + name, InstanceAnnotation, "default"})
 		s.ConfigMaps[KeyOf(cm)] = cm
 	}
-	for limit, want := range map[int]bool{50: true, 51: false, 100: false, 0: true} {
+	limited := func(limit int) Flags {
 		f := flags
 		f.PruneLimit = limit
-		if got := f.Brake(s); got != want {
-			t.Errorf("11 of 22 outside the flags, limit %d%%: blocked %v, want %v", limit, got, want)
+		return f
+	}
+	blocked := func(outOfScope int, want map[int]bool) {
+		t.Helper()
+		if n, copies := flags.Prunable(s); n != outOfScope || copies != outOfScope+22 {
+			t.Errorf("%d out of scope of %d, want %d of %d", n, copies, outOfScope, outOfScope+22)
+		}
+		for limit, want := range want {
+			if got := limited(limit).PruneBlocked(s); got != want {
+				t.Errorf("%d of %d out of scope, limit %d%%: blocked %v, want %v", outOfScope, outOfScope+22, limit, got, want)
+			}
 		}
 	}
-	for limit, want := range map[int]bool{49: true, 50: true, 51: false} {
-		f := flags
-		f.PruneLimit = limit
-		if got := f.AtEdge(s); got != want {
-			t.Errorf("11 of 22 outside the flags, limit %d%%: at the edge %v, want %v", limit, got, want)
+	blocked(11, map[int]bool{0: true, 1: true, 33: true, 34: false, 100: false})
+	for limit, want := range map[int]bool{1: true, 33: true, 34: true, 36: false, 100: false} {
+		if got := limited(limit).AtEdge(s); got != want {
+			t.Errorf("11 of 33 out of scope, limit %d%%: at the edge %v, want %v", limit, got, want)
 		}
 	}
-	f := flags
-	f.PruneLimit = 0
+	forged := copyOf(SourceAnnotation, "nowhere/settings")
+	s.ConfigMaps[KeyOf(forged)] = forged
+	blocked(11, map[int]bool{33: true}) // it does not count
 	gone := s.Namespaces["dev-a"]
 	delete(s.Namespaces, "dev-a") // where no namespace is nothing is deleted
-	if f.Brake(s) {
-		t.Error("11 outside the flags, in a namespace that is gone: blocked")
-	}
+	blocked(0, map[int]bool{0: false})
 	s.Namespaces["dev-a"] = gone
-	delete(s.ConfigMaps, Key{"home", "a"}) // a copy whose source is gone is not outside the flags
-	if f.Brake(s) {
-		t.Error("10 outside the flags: blocked")
-	}
+	delete(s.ConfigMaps, Key{"dev-a", "a"})
+	blocked(10, map[int]bool{0: true, 1: false})
 }
 
 func TestCarries(t *testing.T) {

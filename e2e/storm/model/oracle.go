@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is what is in a cluster: its namespaces, and all ConfigMaps of the names that are looked at.
+// State is what is in a cluster: its namespaces, and all ConfigMaps of the names that matter.
 type State struct {
 	Namespaces map[string]*corev1.Namespace
 	ConfigMaps map[Key]*corev1.ConfigMap
@@ -21,25 +21,16 @@ type State struct {
 
 // Past is what the state does not show and the contract lets the outcome hang on.
 type Past struct {
-	// LostLabel reports whether the object was last seen with our label when it was a copy, and has been one since:
-	// the controller's watch has shown it go.
-	LostLabel func(types.UID) bool
 	// Pristine reports whether the object was made by the controller, not in the place of one with metadata of others, and
 	// has been ours ever since, so that what is on it from a source has been noted on it.
 	Pristine func(types.UID) bool
-	// Unattended is set if there was a moment without a leader: a copy that lost its label then may count as released.
-	Unattended bool
-	// Released are copies without label that may have counted as released at the moment of quiet before.
-	Released map[types.UID]bool
-	// Judged reports whether a copy outside the flags has been so, and its source has been there, since before the
+	// Judged reports whether a copy out of scope has been so, and its source has been there, since before the
 	// present leader began: the leader has then judged it.
 	Judged func(of, source Key) bool
 	// Later reports whether the copy turned up after the last process had begun, so that nobody has judged it.
 	Later func(*corev1.ConfigMap) bool
-	// Blocked is set if the brake has blocked the present leader.
+	// Blocked is set if the prune limit has blocked the present leader.
 	Blocked bool
-	// LooksAgain is set if objects in the way are read every minute, and not only tried.
-	LooksAgain bool
 }
 
 // Outcome is what may be in a place.
@@ -126,7 +117,7 @@ func (f Flags) verdict(s State, p Past, sources []*corev1.ConfigMap, ns *corev1.
 	}
 	owner, ours := f.Ours(have)
 	if !ours {
-		return f.foreign(v, p, have)
+		return f.foreign(v, have)
 	}
 	source := s.ConfigMaps[owner]
 	switch {
@@ -135,7 +126,7 @@ func (f Flags) verdict(s State, p Past, sources []*corev1.ConfigMap, ns *corev1.
 	case have.DeletionTimestamp != nil:
 		return v.allow("it is being deleted, and somebody's finalizer holds it", AsItWas)
 	case v.Winner != nil:
-		return wanted(v, p, have)
+		return v.allow("a source claims it", Copy)
 	}
 	return f.unwanted(v, p, have, owner, source)
 }
@@ -154,72 +145,85 @@ func (v Verdict) vacant() Verdict {
 }
 
 // foreign is the verdict on a place where something is that is not ours.
-func (f Flags) foreign(v Verdict, p Past, have *corev1.ConfigMap) Verdict {
-	switch {
-	case v.Winner == nil || !f.Adoptable(have) || have.DeletionTimestamp != nil:
+func (f Flags) foreign(v Verdict, have *corev1.ConfigMap) Verdict {
+	if v.Winner == nil || !f.Adoptable(have) || have.DeletionTimestamp != nil {
 		return v.allow("it is foreign", AsItWas)
-	case Labelled(have) || p.LooksAgain:
-		return v.allow("it was handed over", Copy)
 	}
-	return v.allow("it was handed over, which is seen at the next look", Copy, AsItWas)
-}
-
-// wanted is the verdict on a place with a copy of ours that a source claims.
-func wanted(v Verdict, p Past, have *corev1.ConfigMap) Verdict {
-	if Labelled(have) || p.LostLabel(have.UID) || p.LooksAgain {
-		return v.allow("a source claims it", Copy)
-	}
-	return v.allow("it is ours by its annotations alone, which is seen at the next look", Copy, AsItWas)
+	return v.allow("it was handed over", Copy)
 }
 
 // unwanted is the verdict on a place with a copy of ours that no source claims.
 func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, source *corev1.ConfigMap) Verdict {
-	outside := source != nil && f.Outside(source, have.Namespace)
+	outOfScope := source != nil && f.OutOfScope(source, have.Namespace)
 	switch {
-	case outside && p.Later(have):
-		return v.allow("it is outside the flags, since after the start", AsItWas)
-	case !Labelled(have) && (p.Unattended || p.Released[have.UID] || !p.LostLabel(have.UID)):
-		return v.allow("it may count as released", Absent, AsItWas)
-	case outside && p.Blocked && p.Judged(v.Key, owner):
-		return v.allow("it is outside the flags, and the brake holds", AsItWas)
-	case outside && !p.Judged(v.Key, owner):
-		return v.allow("it is outside the flags, perhaps since after the start", Absent, AsItWas)
+	case !Labelled(have):
+		return v.allow("it lost its label and counts as released", AsItWas)
+	case outOfScope && p.Later(have):
+		return v.allow("it is out of scope, since after the takeover", AsItWas)
+	case outOfScope && p.Blocked && p.Judged(v.Key, owner):
+		return v.allow("it is out of scope, and the prune limit blocks", AsItWas)
+	case outOfScope && !p.Judged(v.Key, owner):
+		return v.allow("it is out of scope, perhaps since after the takeover", Absent, AsItWas)
 	}
 	return v.allow("no source claims it", Absent)
 }
 
-// Brake reports whether the brake blocks a process that takes over in this state: too many copies would go because of
-// the flags alone.
-func (f Flags) Brake(s State) bool {
-	outside, copies := f.Strangers(s)
-	return f.PruneLimit < 100 && outside > 10 && outside*100 >= f.PruneLimit*copies
+// free is how many copies a change of flags may delete whatever their share is, unless the limit is 0%.
+const free = 10
+
+// PruneBlocked reports whether the prune limit blocks a process that takes over in this state: too many copies would go
+// because of the flags alone.
+func (f Flags) PruneBlocked(s State) bool {
+	outOfScope, copies := f.Prunable(s)
+	return f.blocks(outOfScope, copies)
 }
 
-// AtEdge reports whether one copy more or less outside the flags might turn the brake's mind.
+func (f Flags) blocks(outOfScope, copies int) bool {
+	switch f.PruneLimit {
+	case 100:
+		return false
+	case 0:
+		return outOfScope > 0
+	}
+	return outOfScope > free && outOfScope*100 >= f.PruneLimit*copies
+}
+
+// AtEdge reports whether one copy more or less out of scope might turn the decision of the prune limit.
 func (f Flags) AtEdge(s State) bool {
-	outside, copies := f.Strangers(s)
-	few := outside == 10 || outside == 11
-	return few && outside*100 >= f.PruneLimit*copies || outside > 10 && outside*100 == f.PruneLimit*copies
+	outOfScope, copies := f.Prunable(s)
+	blocked := f.blocks(outOfScope, copies)
+	return outOfScope > 0 && f.blocks(outOfScope-1, copies-1) != blocked || f.blocks(outOfScope+1, copies+1) != blocked
 }
 
-// Strangers returns how many copies a process that takes over in this state would delete because of the flags alone,
-// and how many copies there are.
-func (f Flags) Strangers(s State) (outside, copies int) {
+// Prunable returns how many copies a process that takes over in this state would delete because of the flags alone, and
+// the number by which the prune limit measures them: they and the copies that the sources want.
+func (f Flags) Prunable(s State) (outOfScope, copies int) {
 	sources := f.sources(s)
 	for _, cm := range s.ConfigMaps {
 		owner, ours := f.Ours(cm)
 		if !ours || !Labelled(cm) {
-			continue // what carries no label is not seen
+			continue // no watch shows it
 		}
-		copies++
 		if f.goesByFlags(cm, owner, s.ConfigMaps[owner], s.Namespaces[cm.Namespace], sources[cm.Name]) {
-			outside++
+			outOfScope++
 		}
 	}
-	return outside, copies
+	return outOfScope, outOfScope + f.wanted(s, sources)
 }
 
-// goesByFlags reports whether a copy would be deleted although its source asks for it: it is outside the flags, none of
+// wanted returns how many copies the sources want.
+func (f Flags) wanted(s State, sources map[string][]*corev1.ConfigMap) (n int) {
+	for _, list := range sources {
+		for _, ns := range s.Namespaces {
+			if slices.ContainsFunc(list, func(cm *corev1.ConfigMap) bool { return f.Claims(cm, ns) }) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// goesByFlags reports whether a copy would be deleted although its source asks for it: it is out of scope, none of
 // the sources of its name takes it over, and nothing else holds it.
 func (f Flags) goesByFlags(cm *corev1.ConfigMap, owner Key, source *corev1.ConfigMap, ns *corev1.Namespace, sources []*corev1.ConfigMap) bool {
 	if source == nil || !Asks(source) || f.allowsSource(owner.Namespace) && (f.AllowsTarget(cm.Namespace) || Frozen(source)) {
@@ -242,7 +246,7 @@ func (f Flags) Unmet(v Verdict, p Past, have *corev1.ConfigMap) error {
 		case o == AsItWas && have == nil:
 			err = errors.New("is gone")
 		case o == Copy:
-			err = f.inLine(v.Winner, have, p)
+			err = f.inSync(v.Winner, have, p)
 		}
 		if err == nil {
 			return nil
@@ -258,8 +262,8 @@ func (f Flags) Unmet(v Verdict, p Past, have *corev1.ConfigMap) error {
 
 var checksum = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// inLine returns nil if cm is an exact copy of source.
-func (f Flags) inLine(source, cm *corev1.ConfigMap, p Past) error {
+// inSync returns nil if cm is an exact copy of source.
+func (f Flags) inSync(source, cm *corev1.ConfigMap, p Past) error {
 	if cm == nil {
 		return errors.New("is missing")
 	}
