@@ -64,20 +64,20 @@ func TestC14ManyAfterRestart(t *testing.T) {
 	mark := w.auditMark()
 	w.start()
 	w.waitGone("settings", targets...)
-	var looks, deletions []cluster.Event
+	var reads, deletions []cluster.Event
 	for _, e := range w.requestsSince(mark) {
 		switch {
 		case e.Object.Resource != "configmaps":
 		case e.Verb == "get":
-			looks = append(looks, e)
+			reads = append(reads, e)
 		case e.Verb == "delete":
 			deletions = append(deletions, e)
 		}
 	}
-	// The answer of a look is worth five seconds. As a rule the deletions take a fraction of one.
+	// An answer serves for five seconds. As a rule the deletions take a fraction of one.
 	most := 2 + int(lastReceived(deletions).Sub(firstReceived(deletions))/(5*time.Second))
-	if len(looks) > most {
-		t.Errorf("%d live looks for one source that is gone, want %d at most", len(looks), most)
+	if len(reads) > most {
+		t.Errorf("%d live reads of one source that is gone, want %d at most", len(reads), most)
 	}
 }
 

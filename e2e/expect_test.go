@@ -171,7 +171,7 @@ func (w *world) waitEvent(namespace, name, reason string) string {
 	return note
 }
 
-// reasons returns how often each reason was told of the ConfigMap.
+// reasons returns how often each reason was reported of the ConfigMap.
 func (w *world) reasons(namespace, name string) map[string]int {
 	out := map[string]int{}
 	for _, e := range w.seen.EventsOn(namespace, name) {
@@ -183,7 +183,19 @@ func (w *world) reasons(namespace, name string) map[string]int {
 	return out
 }
 
-// expectReasons fails the test unless exactly these events were told of the ConfigMap, each so many times.
+// waitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes an
+// event of one reason up to ten seconds after the one before.
+func (w *world) waitReasons(namespace, name string, want map[string]int) {
+	w.Helper()
+	w.eventually("the events on "+namespace+"/"+name, func() error {
+		if got := w.reasons(namespace, name); !maps.Equal(got, want) {
+			return fmt.Errorf("there are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// expectReasons fails the test unless there are exactly these events about the ConfigMap by now, each so many times.
 func (w *world) expectReasons(namespace, name string, want map[string]int) {
 	w.Helper()
 	if got := w.reasons(namespace, name); !maps.Equal(got, want) {
@@ -206,7 +218,7 @@ func (w *world) noted(name, reason string, namespaces ...string) func() error {
 }
 
 // settle waits until a controller has dealt with all that was done in the cluster before. It hands it a new
-// source and waits for the copy in each of the namespaces, which the controller looks at in the order of
+// source and waits for the copy in each of the namespaces, which the controller reconciles in the order of
 // events; then it takes the source away again. No other source of the world may be under way.
 func (w *world) settle(namespaces ...string) {
 	w.Helper()
@@ -229,9 +241,9 @@ func (w *world) tick(i int, namespaces ...string) {
 	w.waitInSync(w.edit(w.home, "tick", data), namespaces...)
 }
 
-// passes lets a controller with a short --resync-period compare everything n times and more, and all events that
-// it has told of reach the watch. What shows it is an object without our label that was in the way in a
-// target and is taken away: no watch of the controller tells it so, it has to look.
+// passes lets a controller with a short --resync-period compare everything n times and more, and events that
+// it writes at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target
+// by a timer of a second at least, in which a shorter period has passed several times.
 func (w *world) passes(n int, target string) {
 	w.Helper()
 	for range n {

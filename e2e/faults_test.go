@@ -74,5 +74,8 @@ func (w *proxied) in(t *testing.T) *proxied {
 	return &proxied{&inner, w.proxy}
 }
 
+// slowPlaces is how many calls to slow targets the controller has in flight, beside --concurrent-writes.
+const slowPlaces = 64
+
 // watched are the resources that the controller watches.
 var watched = []string{"configmaps", "namespaces"}

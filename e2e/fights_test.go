@@ -9,7 +9,7 @@ import (
 
 // Copies that another client keeps changing: case C36.
 
-// TestC36Fight changes a copy back each time it was restored: that is told, counted, and slows down, at that target alone,
+// TestC36Fight changes a copy back each time it was restored: that is reported, counted, and slows down, at that target alone,
 // and when the other side stops it is restored. Other content is a new beginning.
 func TestC36Fight(t *testing.T) {
 	t.Parallel()
@@ -24,10 +24,10 @@ func TestC36Fight(t *testing.T) {
 	}
 	for i := 0; w.reasons(w.home, "settings")["Fight"] == 0; i++ {
 		if i == 40 {
-			t.Fatal("restored 40 times and no word of a fight")
+			t.Fatal("restored 40 times and no event about a fight")
 		}
 		spoil(i)
-		w.eventually("it is restored, or a fight is told", func() error {
+		w.eventually("it is restored, or a fight is reported", func() error {
 			if w.reasons(w.home, "settings")["Fight"] > 0 {
 				return nil
 			}
@@ -56,7 +56,7 @@ func TestC36Fight(t *testing.T) {
 }
 
 // TestC36Webhook has a webhook alter what is written, so that the copy is as it was after each repair, of which no watch
-// tells: that is told as well, no hot loop, and restored when the webhook goes.
+// tells: that is reported as well, no hot loop, and restored when the webhook goes.
 func TestC36Webhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")

@@ -3,14 +3,17 @@ package e2e
 import (
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Copies and sources with finalizers: cases C16 and C24.
+// Objects with finalizers: cases C16, C24 and C49.
 
 // TestC16SourceBeingDeleted has a finalizer keep a deleted source: it counts as gone, also for a controller that
 // starts then, and a namesake takes over its copies in place.
@@ -129,4 +132,38 @@ func TestC24UnlabelledOnItsWayOut(t *testing.T) {
 	w.settle(w.ns("b"))
 	w.edit(a, "settings", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 	w.waitInSync(source, a)
+}
+
+// TestC49AdoptedWithFinalizers hands over objects with finalizers: they are not adopted, but reported, for a copy with
+// somebody's finalizer could be held while it is deleted. Without the finalizers they are adopted.
+func TestC49AdoptedWithFinalizers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "labelled", "unlabelled", "immutable", "free")
+	all := []string{w.ns("labelled"), w.ns("unlabelled"), w.ns("immutable")}
+	free := w.ns("free")
+	options := []option{withAnnotation(plan.AdoptAnnotation, plan.AdoptValue), func(cm *corev1.ConfigMap) {
+		cm.Finalizers = []string{"example.com/hold"}
+	}}
+	labelled := append(slices.Clone(options), withLabel(w.label, plan.CopyValue))
+	held := []*corev1.ConfigMap{
+		w.create(all[0], "settings", labelled...),
+		w.create(all[1], "settings", options...),
+		w.create(all[2], "settings", append(labelled, setImmutable)...),
+	}
+	w.start("--resync-period=200ms")
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, free)
+	w.eventually("all are reported", w.noted("settings", mirror.ReasonForeign, append(all, "finalizers")...))
+	w.passes(2, free)
+	w.allUntouched(held)
+	for _, e := range writesTo(w.requests(), "settings") {
+		if e.Object.Namespace != free && e.Verb != "create" {
+			t.Errorf("it was tried: %v", e)
+		}
+	}
+	for _, namespace := range all {
+		w.edit(namespace, "settings", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+	}
+	w.waitInSync(source, all...)
+	w.sameObjects(held[:2]) // an immutable one is created anew
 }

@@ -84,7 +84,7 @@ func TestC07ForgedAnnotations(t *testing.T) {
 			sources = append(sources, w.createSource(w.home, name))
 		}
 	}
-	p := w.start("--resync-period=500ms")
+	p := w.start("--resync-period=200ms")
 	for i, source := range sources {
 		w.waitInSync(source, b)
 		w.waitEvent(w.home, source.Name, "Foreign")
@@ -107,7 +107,7 @@ func TestC07ForgedAnnotations(t *testing.T) {
 	}
 	w.passes(1, b)
 	w.stop(p)
-	w.start("--resync-period=500ms")
+	w.start("--resync-period=200ms")
 	w.settle(a, b)
 	w.passes(1, b)
 	w.allUntouched(forged)

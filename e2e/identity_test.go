@@ -27,7 +27,7 @@ func TestC01SourceInTarget(t *testing.T) {
 	w.passes(2, b)
 	w.untouched(source)
 	w.expectWrites("settings", "create "+b, "update "+b)
-	w.expectReasons(a, "settings", map[string]int{"Mirrored": 2})
+	w.waitReasons(a, "settings", map[string]int{"Mirrored": 2})
 }
 
 // TestC02CopyLabelledAsSource has a user label a copy mirror=true and change it: it is restored and never a source,

@@ -74,7 +74,7 @@ func TestLogsHoldNoData(t *testing.T) {
 			w.stop(p)
 
 			log := p.Log()
-			for _, happened := range []string{"Copy written", "Copy not in sync", "Copy deleted", "/api/v1/namespaces/" + good + "/configmaps"} {
+			for _, happened := range []string{"Copy written", "Copy out of sync", "Copy deleted", "/api/v1/namespaces/" + good + "/configmaps"} {
 				if !strings.Contains(log, happened) {
 					t.Errorf("there is no %q in the log", happened)
 				}
@@ -92,7 +92,7 @@ func TestLogsHoldNoData(t *testing.T) {
 // lowerCamel is the style of the keys of the log.
 var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// TestLogsInJSON reads each line of the log of a controller that tells of its decisions.
+// TestLogsInJSON reads each line of the log of a controller that logs its decisions.
 func TestLogsInJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -121,7 +121,7 @@ func TestLogsInJSON(t *testing.T) {
 		if at, _ := fields["ts"].(float64); at == 0 {
 			t.Errorf("no time: %s", line)
 		}
-		// What is an error has no verbosity: it is told at each.
+		// An error has no verbosity: it is logged at each.
 		if _, leveled := fields["v"].(float64); !leveled && fields["err"] == nil {
 			t.Errorf("neither a verbosity nor an error: %s", line)
 		}
@@ -142,7 +142,7 @@ func TestLogsInJSON(t *testing.T) {
 }
 
 // TestLogsOutcomes compares the log of a controller's life with what an operator has to know. It has a line for what came of a
-// source, and none for a copy.
+// source, none for each edit that comes to the same, and none for a copy.
 func TestLogsOutcomes(t *testing.T) {
 	t.Parallel()
 	const copies = 100
@@ -155,19 +155,10 @@ func TestLogsOutcomes(t *testing.T) {
 		targets[n] = w.ns(targets[n])
 	}
 	p := w.start("--logging-format=json")
-	inSync := fmt.Sprintf("%d copies in sync", copies)
-	told := func(times int) {
-		w.until("it is told that all copies are in sync", func() error {
-			if n := strings.Count(p.Log(), inSync); n < times {
-				return fmt.Errorf("%d times, want %d", n, times)
-			}
-			return nil
-		})
-	}
+	synced := fmt.Sprintf("Synced to %d namespaces", copies)
 	w.createSource(w.home, "settings")
-	told(1)
-	w.edit(w.home, "settings", withData(map[string]string{"key": "other"}))
-	told(2)
+	w.waitLog(p, synced)
+	w.waitInSync(w.edit(w.home, "settings", withData(map[string]string{"key": "other"})), targets...)
 	w.edit(w.home, "settings", withoutLabel(w.label))
 	w.waitGone("settings", targets...)
 	w.stop(p)
@@ -184,7 +175,7 @@ func TestLogsOutcomes(t *testing.T) {
 			got = append(got, fields.Msg)
 		}
 	}
-	want := []string{"Starting", "Mirroring", inSync, inSync, "Stopping, a second signal kills", "Stopped, no write in flight"}
+	want := []string{"Starting", "Mirroring", synced, "Stopping, a second signal kills", "Stopped, no write in flight"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the log has the lines %q, want %q", got, want)
 	}

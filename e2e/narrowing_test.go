@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -115,7 +116,7 @@ func TestC31Malformed(t *testing.T) {
 			w.waitYounger(source)
 
 			w.edit(w.home, "settings", bad, withData(map[string]string{"key": "two"}))
-			if note := w.waitEvent(w.home, "settings", "InvalidSelector"); !strings.Contains(note, "mirror-controller.github.io/namespace-") {
+			if note := w.waitEvent(w.home, "settings", mirror.ReasonInvalidAnnotation); !strings.Contains(note, "mirror-controller.github.io/namespace-") {
 				t.Errorf("the event does not name the annotation: %s", note)
 			}
 			namesake := w.createSource(w.elsewhere("other"), "settings")

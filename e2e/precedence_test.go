@@ -12,7 +12,7 @@ import (
 // Sources of one name: cases C03 and C04.
 
 // TestC03PlatformBeforeTenant has a tenant publish a name before the platform does: the platform takes every
-// target, in place, and keeps it over restarts; the tenant is told.
+// target, in place, and keeps it over restarts; the tenant gets an event.
 func TestC03PlatformBeforeTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c")

@@ -2,10 +2,15 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// Copies out of scope of the flags: cases C17 and C44.
+// Copies out of scope of the flags: cases C17, C44 and C50.
 
 // TestC17PruneLimit starts the controller with a typo in the prefix: it deletes nothing, says so, and goes on mirroring, also
 // the deletion of sources. The right prefix finds everything in place. The typo with --prune-limit=100% is believed.
@@ -56,7 +61,7 @@ func TestC17CountsWhatWouldGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(12)
-	second := w.createNamespace("second-"+w.instance, nil).Name
+	second := w.elsewhere("second")
 	first := w.createSource(w.home, "settings")
 	p := w.start("--source-namespace=" + w.home)
 	w.waitInSync(first, targets...)
@@ -76,34 +81,95 @@ func TestC17CountsWhatWouldGo(t *testing.T) {
 	}
 }
 
-// TestC44SharedInstance runs two controllers of one instance with different prefixes: each leaves the copies of
-// the other alone, says so, and nothing is emptied.
+// TestC44SharedInstance runs two controllers of one instance with different prefixes: each leaves the copies of the other
+// alone, reports them, and nothing is emptied.
 func TestC44SharedInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ours, theirs := []string{}, []string{}
-	for i := range 15 {
-		ours = append(ours, w.ns(fmt.Sprintf("ours-%d", i)))
-		theirs = append(theirs, w.ns(fmt.Sprintf("theirs-%d", i)))
+	ours, theirs := w.createNamed("ours-", 15), w.createNamed("theirs-", 15)
+	const served = "--metrics-bind-address=127.0.0.1:0"
+	first := w.startExactly("--namespace-prefix="+w.ns("ours-"), served)
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, ours...)
+	second := w.startExactly("--namespace-prefix="+w.ns("theirs-"), served)
+	w.waitInSync(source, theirs...)
+	if note := w.waitEvent(w.home, "settings", mirror.ReasonPruneBlocked); !strings.Contains(note, "15 of 30") {
+		t.Errorf("the event does not say how many: %s", note)
 	}
-	for _, name := range append(append([]string{}, ours...), theirs...) {
-		w.createNamespace(name, nil)
+	w.waitEvent(w.home, "settings", mirror.ReasonOutOfScope)
+	for who, p := range map[string]*shipped.Process{"first": first, "second": second} {
+		w.waitMetrics("the "+who, p, map[string]float64{
+			`mirror_copies{state="synced"}`:       15,
+			`mirror_copies{state="out_of_scope"}`: 15,
+			`mirror_copies{state="foreign"}`:      0,
+		})
 	}
-	first := w.startExactly("--namespace-prefix=" + w.ns("ours-"))
-	src := w.createSource(w.home, "settings")
-	w.waitInSync(src, ours...)
-	second := w.startExactly("--namespace-prefix=" + w.ns("theirs-"))
-	w.waitInSync(src, theirs...)
-	w.waitEvent(w.home, "settings", "Foreign")
-	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
-	w.waitInSync(src, append(append([]string{}, ours...), theirs...)...)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInSync(source, slices.Concat(ours, theirs)...)
 	for _, e := range writesTo(w.requests(), "settings") {
 		if e.Verb == "delete" {
 			t.Errorf("one deleted a copy of the other: %v", e)
 		}
 	}
-	w.stop(first)
-	w.stop(second)
+}
+
+// TestC44FewCopies is the same with so few copies that the prune limit does not hold: the second controller deletes those
+// of the first when it takes over, once, and the first restores them.
+func TestC44FewCopies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours, theirs := w.createNamed("ours-", 5), w.createNamed("theirs-", 5)
+	w.startExactly("--namespace-prefix=" + w.ns("ours-"))
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, ours...)
+	var want []string
+	for _, namespace := range ours {
+		want = append(want, "create "+namespace, "delete "+namespace, "create "+namespace)
+	}
+	for _, namespace := range theirs {
+		want = append(want, "create "+namespace)
+	}
+	w.startExactly("--namespace-prefix="+w.ns("theirs-"), "--resync-period=200ms")
+	w.waitWrites("settings", len(want))
+	w.waitEvent(w.home, "settings", mirror.ReasonOutOfScope)
+	w.passes(1, theirs[0])
+	w.waitInSync(source, slices.Concat(ours, theirs)...)
+	w.expectWrites("settings", want...)
+}
+
+// createNamed creates n target namespaces whose names begin so.
+func (w *world) createNamed(prefix string, n int) (names []string) {
+	w.Helper()
+	for i := range n {
+		names = append(names, w.createNamespace(w.ns(fmt.Sprint(prefix, i)), nil).Name)
+	}
+	return names
+}
+
+// TestC50PruneNothing starts the controller with other flags and --prune-limit=0%: it deletes nothing, not even one copy,
+// and says so. The copies of a source that goes are deleted all the same.
+func TestC50PruneNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kept", "dropped")
+	kept, dropped := w.ns("kept"), w.ns("dropped")
+	p := w.start()
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, kept, dropped)
+	copies := w.copies("settings", kept, dropped)
+	w.stop(p)
+	p = w.start("--exclude-namespace="+dropped, "--prune-limit=0%", "--resync-period=200ms", "--metrics-bind-address=127.0.0.1:0")
+	if note := w.waitEvent(w.home, "settings", mirror.ReasonPruneBlocked); !strings.Contains(note, "1 of 2 copies") {
+		t.Errorf("the event does not say how many: %s", note)
+	}
+	w.waitMetrics("one copy is out of scope", p, map[string]float64{
+		`mirror_prune_blocked`:                1,
+		`mirror_copies{state="out_of_scope"}`: 1,
+		`mirror_copies{state="synced"}`:       1,
+	})
+	w.passes(2, kept)
+	w.allUntouched(copies)
+	w.delete(w.home, "settings")
+	w.waitGone("settings", kept, dropped)
 }
 
 // TestC44SharedInstanceBySourceNamespace is the same with controllers that differ in where sources may be.
@@ -111,15 +177,15 @@ func TestC44SharedInstanceBySourceNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(12)
-	away := w.createNamespace("away-"+w.instance, nil).Name
+	away := w.elsewhere("away")
 	w.start("--source-namespace=" + w.home)
 	ours := w.createSource(w.home, "ours")
 	theirs := w.createSource(away, "theirs")
 	w.waitInSync(ours, targets...)
 	w.start("--source-namespace=" + away)
 	w.waitInSync(theirs, targets...)
-	w.waitEvent(w.home, "ours", "Foreign")
-	w.waitEvent(away, "theirs", "Foreign")
+	w.waitEvent(w.home, "ours", mirror.ReasonOutOfScope)
+	w.waitEvent(away, "theirs", mirror.ReasonOutOfScope)
 	ours = w.edit(w.home, "ours", withData(map[string]string{"key": "two"}))
 	theirs = w.edit(away, "theirs", withData(map[string]string{"key": "two"}))
 	w.waitInSync(ours, targets...)

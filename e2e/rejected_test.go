@@ -20,9 +20,9 @@ import (
 
 // Namespaces whose copies the API server rejects: case C30.
 
-// TestC30Refused has one namespace refuse what all others take: these are served, the one is tried again with patience,
-// reported with the reason, and filled when the refusal ends.
-func TestC30Refused(t *testing.T) {
+// TestC30Rejected has the API server reject copies in one namespace: all others are served, that one is retried ever more
+// slowly, reported with the reason, and filled when the rejection ends.
+func TestC30Rejected(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		refuse func(w *world, namespace string) (run shipped.RunOptions, lift func())
@@ -38,8 +38,8 @@ func TestC30Refused(t *testing.T) {
 			w := newWorld(t, "bad", "good-1", "good-2")
 			bad, good := w.ns("bad"), []string{w.ns("good-1"), w.ns("good-2")}
 			run, lift := c.refuse(w, bad)
-			run.Args = append(run.Args, "--resync-period=0")
-			w.startWith(run)
+			run.Args = append(run.Args, "--resync-period=0", "--metrics-bind-address=127.0.0.1:0")
+			p := w.startWith(run)
 			source := w.createSource(w.home, "settings")
 			w.waitInSync(source, good...)
 			if note := w.waitEvent(w.home, "settings", "WriteFailed"); !strings.Contains(note, bad) || !strings.Contains(note, c.reason) {
@@ -51,14 +51,18 @@ func TestC30Refused(t *testing.T) {
 			source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
 			w.waitInSync(source, good...)
 			w.settle(good...)
+			if got, err := w.scrape(p); err != nil || got[`mirror_writes_total{operation="create",result="rejected"}`] < 3 ||
+				got[`mirror_copies{state="failed"}`] != 1 {
+				t.Errorf("%v, metrics: %v", err, got)
+			}
 			w.absent("settings", bad)
 
 			lift()
 			w.waitInSync(source, append(good, bad)...)
 			w.expectFew(20, w.requests(), bad, "settings")
-			w.eventually("it is told that all is well", w.noted("settings", "Mirrored", "3 copies in sync"))
+			w.eventually("the event that all is well", w.noted("settings", "Mirrored", "Synced to 3 namespaces"))
 			if n := w.reasons(w.home, "settings")["WriteFailed"]; n != 1 {
-				t.Errorf("%d events about one refusal, want 1", n)
+				t.Errorf("%d events about one rejection, want 1", n)
 			}
 		})
 	}
@@ -153,7 +157,7 @@ func refuseByRights(w *world, namespace string) (run shipped.RunOptions, lift fu
 }
 
 // TestC30BrokenWebhook puts a webhook before a namespace that cannot be called: the API server answers with an
-// error of its own, which is no refusal by name. It is told all the same, and the others are served.
+// error of its own, which does not say that it rejects. It is reported all the same, and the others are served.
 func TestC30BrokenWebhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "good", "bad")

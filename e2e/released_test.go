@@ -53,7 +53,7 @@ func TestC08LabelStripped(t *testing.T) {
 
 // TestC08UnlabelledUnderFullQuota strips the label of a copy in a namespace whose quota is used up, by the copy
 // among others. The API server refuses the create there before it says that an object exists; it is restored all
-// the same, and an object that is not ours is reported as what it is.
+// the same, and a foreign object is reported as foreign.
 func TestC08UnlabelledUnderFullQuota(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ours", "foreign")
@@ -94,46 +94,78 @@ func (w *world) fullQuota(namespace string) {
 	w.untilProbesAre(refusedProbes, namespace)
 }
 
-// TestC43LabelThenSource strips the label of a copy and, right after, takes its source away: the copy goes too.
-// The process stands still meanwhile, so that it learns of the second before it has dealt with the first.
+// TestC43LabelThenSource strips the label of a copy and, right after, takes its source away: the copy counts as released,
+// and nobody touches it. When the source is back, the copy is restored where it is. The process stands still meanwhile, so
+// that it learns of the second before it has restored the first.
 func TestC43LabelThenSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
 	p := w.start()
-	for i := range 10 {
+	for i := range 6 {
 		name := fmt.Sprintf("settings-%d", i)
-		src := w.createSource(w.home, name)
-		w.waitInSync(src, w.ns("a"), w.ns("b"))
+		source := w.createSource(w.home, name)
+		w.waitInSync(source, a, b)
 		w.pause(p)
-		w.edit(w.ns("a"), name, withoutLabel(w.label))
+		released := w.edit(a, name, withoutLabel(w.label))
 		if i%2 == 0 {
 			w.edit(w.home, name, withoutLabel(w.label))
 		} else {
 			w.delete(w.home, name)
 		}
 		w.resume(p)
-		w.waitGone(name, w.ns("a"), w.ns("b"))
+		w.waitGone(name, b)
+		w.settle(b)
+		w.untouched(released)
+		if i%2 == 0 {
+			source = w.edit(w.home, name, withLabel(w.label, plan.SourceValue))
+		} else {
+			source = w.createSource(w.home, name, withData(map[string]string{"key": "other"}))
+		}
+		w.waitInSync(source, a, b)
+		w.sameObjects([]*corev1.ConfigMap{released})
 	}
 }
 
-// TestC43WithNamesake is C43 where another source of the name, for other namespaces, stays: its rounds visit the
-// target as well, and must not make the lost copy be forgotten.
+// TestC43WhileDown is C43 for a controller that was away: what it cannot see when it takes over is released as well.
+func TestC43WhileDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	p := w.start()
+	w.waitInSync(w.createSource(w.home, "settings"), a, b)
+	w.stop(p)
+	released := w.edit(a, "settings", withoutLabel(w.label))
+	w.delete(w.home, "settings")
+	w.start()
+	w.waitGone("settings", b)
+	w.settle(b)
+	w.untouched(released)
+	w.waitInSync(w.createSource(w.home, "settings"), a, b)
+	w.sameObjects([]*corev1.ConfigMap{released})
+}
+
+// TestC43WithNamesake is C43 where another source of the name, for other namespaces, stays: its fan-outs leave the released
+// copy alone, until it claims the namespace.
 func TestC43WithNamesake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
-	second := w.home + "-2"
-	w.createNamespace(second, nil)
-	p := w.start("--resync-period=0")
+	second := w.elsewhere("second")
+	p := w.start()
 	source := w.createSource(w.home, "settings", withAnnotation(plan.PrefixAnnotation, a))
 	other := w.createSource(second, "settings", withAnnotation(plan.PrefixAnnotation, b))
 	w.waitInSync(source, a)
 	w.waitInSync(other, b)
 	w.pause(p)
-	w.edit(a, "settings", withoutLabel(w.label))
+	released := w.edit(a, "settings", withoutLabel(w.label))
 	w.delete(w.home, "settings")
 	other = w.edit(second, "settings", withData(map[string]string{"key": "two"}))
 	w.resume(p)
 	w.waitInSync(other, b)
-	w.waitGone("settings", a)
+	w.settle(b)
+	w.untouched(released)
+	other = w.edit(second, "settings", withoutAnnotation(plan.PrefixAnnotation))
+	w.waitInSync(other, a, b)
+	w.sameObjects([]*corev1.ConfigMap{released})
 }

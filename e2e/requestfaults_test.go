@@ -123,7 +123,7 @@ func (w *faulty) check() {
 	}
 	// What may have been done without the controller's knowing: all that was in flight when a connection broke. It
 	// is tried again, in vain, once or, if the watch is as late as the second try, twice.
-	unknown := counts[faultproxy.ResetAfter] + 32*(counts[faultproxy.BreakAfter]+counts[faultproxy.BreakBefore])
+	unknown := counts[faultproxy.ResetAfter] + (32+slowPlaces)*(counts[faultproxy.BreakAfter]+counts[faultproxy.BreakBefore])
 	w.wroteOnce(w.foreign.Name, w.taken, 2*unknown)
 	w.Logf("faults: %v", counts)
 }
@@ -154,11 +154,11 @@ func TestC34NoAnswer(t *testing.T) {
 	w.wroteOnce("settings", "", 5)
 }
 
-// TestC34HangingLiveRead has the live look hang on which the deletion of many copies rests. That holds up nobody else.
+// TestC34HangingLiveRead has the live read hang on which the deletion of many copies depends. That holds up nobody else.
 func TestC34HangingLiveRead(t *testing.T) {
 	t.Parallel()
 	w := newProxied(t, newWorld(t))
-	targets := w.createMany(50) // more than there are slots for writes
+	targets := w.createMany(50) // more than there are places for writes
 	w.run(nil)
 	gone, other := w.createSource(w.home, "gone"), w.createSource(w.home, "other")
 	w.waitInSync(gone, targets...)
@@ -169,13 +169,13 @@ func TestC34HangingLiveRead(t *testing.T) {
 	})
 	defer hold.Stop()
 	w.edit(w.home, "gone", withoutLabel(w.label))
-	w.await("the look", func() bool { return hold.Fired() > 0 })
+	w.await("the live read", func() bool { return hold.Fired() > 0 })
 	other = w.edit(w.home, "other", withData(map[string]string{"key": "new"}))
 	w.waitInSync(other, targets...)
 	if n := hold.Held(); n > 1 {
-		t.Errorf("%d looks hang when the copies of the other source are in sync, want 1", n)
+		t.Errorf("%d live reads hang when the copies of the other source are in sync, want 1", n)
 	}
-	w.await("a look hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
+	w.await("a live read hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
 	hold.Stop()
 	w.waitGone("gone", targets...)
 }
@@ -204,7 +204,7 @@ func TestC34Partition(t *testing.T) {
 				Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 			})
 			src := w.createSource(w.home, "settings")
-			w.await("the middle", func() bool { return hold.Held() == 8 })
+			w.await("the middle", func() bool { return hold.Held() >= 8 })
 			// The answers to these get lost, or come late.
 			hold.Stop()
 			cut(w)
@@ -249,7 +249,7 @@ func TestC34Restart(t *testing.T) {
 		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 	})
 	src := w.createSource(w.home, "settings")
-	w.await("the middle", func() bool { return hold.Held() == 32 })
+	w.await("the middle", func() bool { return hold.Held() >= 32 })
 	if err := s.cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}

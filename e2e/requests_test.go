@@ -134,7 +134,7 @@ func (w *world) wroteOnce(name, taken string, refusals int) {
 	accepted, refused := map[string]int{}, 0
 	for _, e := range writesTo(w.requests(), name) {
 		switch {
-		case e.Response.Code == http.StatusTooManyRequests || e.Response.Code >= 500: // the API server's own trouble
+		case e.Response.Code == http.StatusTooManyRequests || e.Response.Code >= 500: // the API server's own failure
 		case e.Response.Code >= 300:
 			if e.Object.Namespace != taken {
 				refused++

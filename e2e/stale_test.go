@@ -55,7 +55,7 @@ func TestC41Standby(t *testing.T) {
 	before := w.copies("settings", a, b)
 	first.Kill()
 	w.leads(second)
-	w.waitRequests("the look at the namespace", 1, func(e cluster.Event) bool {
+	w.waitRequests("the live read of the namespace", 1, func(e cluster.Event) bool {
 		return e.User.Username == second.user && e.Verb == "get" && e.Object.Resource == "namespaces" && e.Object.Name == a
 	})
 	w.settle(b)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// webhook is an admission webhook that judges what the controllers write to the ConfigMaps of one namespace. The
+// webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
 // API server asks it between the judgement of a controller and the write itself: who holds its answer back can
 // change the object in between.
 type webhook struct {
@@ -36,6 +36,12 @@ const probeName = "admission-probe"
 // what judge returns an error for, with its status if it has one. A nil judge refuses nothing.
 func (w *world) startWebhook(namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
 	w.Helper()
+	return w.startWebhookBy(onlyNamespace(namespace), namespace, judge)
+}
+
+// startWebhookBy is startWebhook for all namespaces that the selector matches. The given one must be among them.
+func (w *world) startWebhookBy(selector *metav1.LabelSelector, namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
+	w.Helper()
 	h := &webhook{w: w, judge: judge}
 	name, client := h.serve(namespace)
 	hooks := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -45,7 +51,7 @@ func (w *world) startWebhook(namespace string, judge func(*admissionv1.Admission
 			Name:                    name,
 			ClientConfig:            client,
 			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
-			NamespaceSelector:       onlyNamespace(namespace),
+			NamespaceSelector:       selector,
 			MatchConditions:         w.controllersAndProbes(),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(webhookSeconds),
