@@ -8,7 +8,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// account is a ServiceAccount of a test, for a controller with other rights than the shipped one, or one that is to
+// account is a ServiceAccount of a test, for a controller with other permissions than the shipped one, or one that is to
 // be told from another in the audit log.
 type account struct {
 	subject    rbacv1.Subject // a ClusterRole of the same name is its own

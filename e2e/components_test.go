@@ -69,8 +69,12 @@ func TestComponentsAreAccepted(t *testing.T) {
 	}
 }
 
-// metricName finds the names of metrics in an expression, and in what a dashboard is made of.
-var metricName = regexp.MustCompile(`\b(?:mirror|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+`)
+// metricName finds the names of metrics in an expression, and in what a dashboard is made of; metricLabel also the first
+// label, if an expression asks for one value of it.
+var (
+	metricName  = regexp.MustCompile(`\b(?:mirror|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+`)
+	metricLabel = regexp.MustCompile(`\b((?:mirror|controller_runtime|workqueue)_[a-z_]+)\{(\w+="[^"]+")`)
+)
 
 // expectMetricsOfMonitoring compares the metrics that alerts and dashboard name with what a running controller has.
 func (w *world) expectMetricsOfMonitoring(p *shipped.Process) {
@@ -79,10 +83,13 @@ func (w *world) expectMetricsOfMonitoring(p *shipped.Process) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	have := map[string]bool{}
+	have := map[string]bool{} // names, and names with one label
 	for series := range got {
-		name, _, _ := strings.Cut(series, "{")
+		name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
 		have[name] = true
+		for label := range strings.SplitSeq(labels, ",") {
+			have[name+"{"+label] = true
+		}
 	}
 	named := map[string]bool{}
 	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
@@ -90,11 +97,15 @@ func (w *world) expectMetricsOfMonitoring(p *shipped.Process) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		for _, name := range metricName.FindAllString(string(content), -1) {
+		text := strings.ReplaceAll(string(content), `\"`, `"`)
+		for _, name := range metricName.FindAllString(text, -1) {
 			named[name] = true
 		}
+		for _, found := range metricLabel.FindAllStringSubmatch(text, -1) {
+			named[found[1]+"{"+found[2]] = true
+		}
 	}
-	if len(named) < 10 {
+	if len(named) < 15 {
 		w.Errorf("only %v are named, is that all?", slices.Sorted(maps.Keys(named)))
 	}
 	for name := range named {

@@ -31,7 +31,7 @@ import (
 const (
 	confinedPolicy   = "mirror-controller-confined"
 	accountNamespace = "mirror-worlds"
-	// bareNamespace has the accounts that get other rights than the shipped ones. The policy tells by the beginning of a
+	// bareNamespace has the accounts that get other permissions than the shipped ones. The policy tells by the beginning of a
 	// namespace whose it is.
 	bareNamespace = accountNamespace + "-bare"
 )
@@ -49,7 +49,7 @@ var settingsByAccount = map[string]string{
 	"instance": "request.userInfo.username.split(':')[3].split('.')[2]",
 }
 
-// confine has the policy in force for the shipped account and for those of worlds, which get its rights.
+// confine has the policy in force for the shipped account and for those of worlds, which get its permissions.
 func (s *site) confine(ctx context.Context) error {
 	rendered, err := shipped.Render(deployed("default"))
 	if err != nil {
@@ -205,7 +205,7 @@ func TestAccountsAreConfined(t *testing.T) {
 			_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.ctx, cm, dryCreate)
 			return err
 		}
-		w.until(user+" has its rights", func() error { return ask(w.ns("a")) })
+		w.until(user+" has its permissions", func() error { return ask(w.ns("a")) })
 		expectAnswer(t, confinedPolicy, notThere, ask(w.home))
 	}
 }

@@ -254,7 +254,7 @@ func TestC37Events(t *testing.T) {
 	})
 }
 
-// TestC37Leases takes the rights on the lease from the controller: the log and /readyz say which, it is not ready, and it
+// TestC37Leases takes the permissions on the lease from the controller: the log and /readyz say which, it is not ready, and it
 // mirrors when they are granted.
 func TestC37Leases(t *testing.T) {
 	t.Parallel()
@@ -294,8 +294,8 @@ func (w *world) createLease() {
 	}
 }
 
-// TestC37RevokedLease takes the right to renew the lease from the leader: it ends as one that has lost it, and its log says
-// why. What is started in its place mirrors when the right is granted.
+// TestC37RevokedLease takes the permission to renew the lease from the leader: it ends as one that has lost it, and its log says
+// why. What is started in its place mirrors when the permission is granted.
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")

@@ -31,7 +31,7 @@ func TestC30Rejected(t *testing.T) {
 		"quota":   {refuseByQuota, "exceeded quota: no-more"},
 		"policy":  {refuseByPolicy, "not in this house"},
 		"webhook": {refuseByWebhook, "not on my watch"},
-		"rights":  {refuseByRights, "cannot create resource"},
+		"RBAC":    {refuseByRBAC, "cannot create resource"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -138,8 +138,8 @@ func refuseByWebhook(w *world, namespace string) (run shipped.RunOptions, lift f
 	return run, hook.allow
 }
 
-// refuseByRights runs the controller as an account that may write in all namespaces of the world but one.
-func refuseByRights(w *world, namespace string) (run shipped.RunOptions, lift func()) {
+// refuseByRBAC runs the controller as an account that may write in all namespaces of the world but one.
+func refuseByRBAC(w *world, namespace string) (run shipped.RunOptions, lift func()) {
 	w.Helper()
 	account := w.newAccount("confined", []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch"}},

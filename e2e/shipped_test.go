@@ -25,16 +25,16 @@ func takeShippedLease(t *testing.T) {
 	t.Cleanup(shippedLease.Unlock)
 }
 
-// TestRights lets the controller do everything it can do, once as it is and once without WatchList, whose
-// fallback lists, and compares the requests in the API server's audit log with the roles: no right too
-// many, and none too few.
-func TestRights(t *testing.T) {
+// TestPermissions lets the controller do everything it can do, once as it is and once without WatchList, whose
+// fallback lists, and compares the requests in the API server's audit log with the roles: no permission
+// too many, and none too few.
+func TestPermissions(t *testing.T) {
 	t.Parallel()
-	granted, err := grantedRights(shared.installed.Manifests)
+	granted, err := grantedPermissions(shared.installed.Manifests)
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := map[right]bool{}
+	used := map[permission]bool{}
 	takeShippedLease(t)
 	for _, env := range []string{"KUBE_FEATURE_WatchListClient=true", "KUBE_FEATURE_WatchListClient=false"} {
 		w := newWorld(t, "a", "b")
@@ -47,7 +47,7 @@ func TestRights(t *testing.T) {
 				t.Errorf("request of another user than the ServiceAccount: %v", e)
 			}
 			if e.Response.Code == 403 {
-				t.Errorf("a right is missing: %v", e)
+				t.Errorf("a permission is missing: %v", e)
 			}
 			covered := false
 			for _, r := range granted {
@@ -67,8 +67,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// doEverything brings about each kind of request: create, update and delete copies, look at what is in the
-// way, look at a source that is gone and at a namespace that opted out, tell about it.
+// doEverything brings about each kind of request: create, update and delete copies, read what is in the
+// way, a source that is gone and a namespace that opted out, and write events.
 func (w *world) doEverything() {
 	w.Helper()
 	w.create(w.ns("b"), "settings") // foreign
@@ -85,11 +85,11 @@ func (w *world) doEverything() {
 	w.waitGone("settings", w.ns("a"))
 }
 
-// right is what a rule of a role allows. No namespace and no name means all of them.
-type right struct{ namespace, group, resource, verb, name string }
+// permission is what a rule of a role allows. No namespace and no name means all of them.
+type permission struct{ namespace, group, resource, verb, name string }
 
-// covers reports whether the right is one to make that request.
-func (r right) covers(e cluster.Event) bool {
+// covers reports whether the permission is one to make that request.
+func (r permission) covers(e cluster.Event) bool {
 	resource := e.Object.Resource
 	if e.Object.Subresource != "" {
 		resource += "/" + e.Object.Subresource
@@ -98,8 +98,8 @@ func (r right) covers(e cluster.Event) bool {
 		(r.namespace == "" || r.namespace == e.Object.Namespace) && (r.name == "" || r.name == e.Object.Name)
 }
 
-// grantedRights returns the rights of all roles in the manifests.
-func grantedRights(m shipped.Manifests) ([]right, error) {
+// grantedPermissions returns the permissions of all roles in the manifests.
+func grantedPermissions(m shipped.Manifests) ([]permission, error) {
 	clusterRoles, err := m.ClusterRoles()
 	if err != nil {
 		return nil, err
@@ -108,32 +108,32 @@ func grantedRights(m shipped.Manifests) ([]right, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []right
+	var out []permission
 	for _, r := range clusterRoles {
-		out = append(out, rightsOf("", r.Rules)...)
+		out = append(out, permissionsOf("", r.Rules)...)
 	}
 	for _, r := range roles {
-		out = append(out, rightsOf(r.Namespace, r.Rules)...)
+		out = append(out, permissionsOf(r.Namespace, r.Rules)...)
 	}
 	return out, nil
 }
 
-// rightsOf returns the rights of the rules. A rule for URLs is one that no request uses.
-func rightsOf(namespace string, rules []rbacv1.PolicyRule) []right {
-	var out []right
+// permissionsOf returns the permissions of the rules. A rule for URLs is one that no request uses.
+func permissionsOf(namespace string, rules []rbacv1.PolicyRule) []permission {
+	var out []permission
 	for _, rule := range rules {
 		names := rule.ResourceNames
 		if len(names) == 0 {
 			names = []string{""}
 		}
 		for _, url := range rule.NonResourceURLs {
-			out = append(out, right{resource: url})
+			out = append(out, permission{resource: url})
 		}
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
 					for _, name := range names {
-						out = append(out, right{namespace, group, resource, verb, name})
+						out = append(out, permission{namespace, group, resource, verb, name})
 					}
 				}
 			}

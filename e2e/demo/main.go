@@ -67,7 +67,7 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 	if s.prefix, err = prefixOf(installed.Args); err != nil {
 		return err
 	}
-	if err := s.tell(ctx); err != nil {
+	if err := s.play(ctx); err != nil {
 		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
 	}
 	return s.stop(ctx)

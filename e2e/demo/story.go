@@ -49,13 +49,13 @@ func prefixOf(args []string) (string, error) {
 	return "", fmt.Errorf("no --namespace-prefix among the Deployment's arguments %v", args)
 }
 
-// tell plays the steps, and stops at the first that does not happen.
-func (s *story) tell(ctx context.Context) error {
+// play plays the steps, and stops at the first that does not happen.
+func (s *story) play(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	for _, act := range []func(context.Context) error{
-		s.create, s.edit, s.healEdited, s.healDeleted, s.newNamespace, s.foreign, s.deleteSource,
+		s.create, s.edit, s.restoreEdited, s.restoreDeleted, s.newNamespace, s.foreign, s.deleteSource,
 	} {
 		if err := act(ctx); err != nil {
 			return fmt.Errorf("step %d did not happen: %w", s.step, err)
@@ -103,13 +103,13 @@ func (s *story) edit(ctx context.Context) error {
 		func() error { return s.everywhere("green") })
 }
 
-func (s *story) healEdited(ctx context.Context) error {
+func (s *story) restoreEdited(ctx context.Context) error {
 	return s.act(ctx, "Somebody edits the copy in "+s.targets[0]+": colour becomes red", "it is green again",
 		func() error { return s.paint(ctx, s.targets[0], "red") },
 		func() error { return s.everywhere("green") })
 }
 
-func (s *story) healDeleted(ctx context.Context) error {
+func (s *story) restoreDeleted(ctx context.Context) error {
 	before := s.seen.ConfigMap(s.targets[1], name).UID
 	return s.act(ctx, "Somebody deletes the copy in "+s.targets[1], "it is there again",
 		func() error {
