@@ -1,0 +1,170 @@
+package mirror
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// tenKiB returns a source of 10 KiB in ten keys, with metadata as tools leave it.
+func tenKiB(name string) *corev1.ConfigMap {
+	cm := plantest.Source("platform", name, plantest.Label("app", "web"), plantest.Annotation("note", "n"), plantest.Managed)
+	cm.Data = map[string]string{}
+	for i := range 10 {
+		cm.Data[fmt.Sprintf("key-%d", i)] = strings.Repeat("x", 1024)
+	}
+	return cm
+}
+
+// loaded returns a controller that leads, with 100 sources, 10,000 namespaces, and all copies of the first source, in sync,
+// in its caches.
+func loaded(b *testing.B) (*Controller, []string) {
+	b.Helper()
+	c, _ := stillController(b, noEdit)
+	namespaces := numbered("team", 10_000)
+	for _, name := range numbered("settings", 100) {
+		c.show(b, tenKiB(name))
+	}
+	for _, namespace := range namespaces {
+		c.showNamespace(b, plantest.Namespace(namespace))
+		c.show(b, plantest.Copy(c.caches.rules, tenKiB("settings-000"), namespace))
+	}
+	c.handlers.active.Store(true)
+	return c, namespaces
+}
+
+// drain takes and finishes n keys of the queue of copies.
+func (c *Controller) drain(b *testing.B, n int) {
+	if got := c.copies.Len(); got != n {
+		b.Fatalf("got %d keys, want %d", got, n)
+	}
+	for range n {
+		k, _, _ := c.copies.next()
+		c.copies.finish(k)
+	}
+}
+
+// BenchmarkStrip is what the cache does with each copy that comes in.
+func BenchmarkStrip(b *testing.B) {
+	r := teamRules()
+	have := plantest.Copy(r, tenKiB("settings"), "team-a", plantest.Managed)
+	b.ReportAllocs()
+	for b.Loop() {
+		cm := *have // Strip replaces maps and changes none
+		r.Strip(&cm)
+	}
+}
+
+// BenchmarkParseSource is what a changed source costs before it is compared with its copies.
+func BenchmarkParseSource(b *testing.B) {
+	r, cm := teamRules(), tenKiB("settings")
+	b.ReportAllocs()
+	for b.Loop() {
+		r.ParseSource(cm)
+	}
+}
+
+// BenchmarkDecide is what a fan-out costs for each copy that is in sync.
+func BenchmarkDecide(b *testing.B) {
+	r := teamRules()
+	have := plantest.Copy(r, tenKiB("settings"), "team-a")
+	r.Strip(have)
+	v := plan.NewView([]*plan.Source{r.ParseSource(tenKiB("settings"))})
+	t := plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a"), Have: have}
+	b.ReportAllocs()
+	for b.Loop() {
+		if c := r.Decide(v, t); c.State != plan.StateSynced {
+			b.Fatalf("got %v, want it in sync", c.State)
+		}
+	}
+}
+
+// BenchmarkWrite is what each write costs before it is sent and after it is answered.
+func BenchmarkWrite(b *testing.B) {
+	r := teamRules()
+	s, have := r.ParseSource(tenKiB("settings")), plantest.Copy(r, tenKiB("settings"), "team-a", plantest.Managed)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Desired(s, "team-a", have)
+		if !r.InSync(s, have) {
+			b.Fatal("got it out of sync")
+		}
+	}
+}
+
+// BenchmarkFanOut is a fan-out to 10,000 targets that are in sync, as of a resync.
+func BenchmarkFanOut(b *testing.B) {
+	c, _ := loaded(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.status.name("settings-000").round = c.status.name("settings-000").round.Add(-roundGap)
+		c.fanout.run(b.Context(), "settings-000")
+		c.drain(b, 0)
+	}
+	if n := c.status.total(plan.StateSynced); n != 10_000 {
+		b.Fatalf("got %d copies in sync, want 10,000", n)
+	}
+}
+
+// BenchmarkQueue is what a fan-out that writes to 10,000 targets costs besides deciding and writing.
+func BenchmarkQueue(b *testing.B) {
+	c, namespaces := loaded(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, namespace := range namespaces {
+			c.copies.Add(key{Namespace: namespace, Name: "settings-000"})
+		}
+		c.drain(b, len(namespaces))
+	}
+}
+
+// BenchmarkCopyEvent is an event about one copy, up to the decision about it.
+func BenchmarkCopyEvent(b *testing.B) {
+	c, _ := loaded(b)
+	k := key{Namespace: "team-000", Name: "settings-000"}
+	have := c.caches.configMap(k)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.handlers.configMapAdded(have)
+		c.drain(b, 1)
+		t := c.caches.target(k)
+		c.caches.rules.Decide(c.caches.view(k.Name), t)
+	}
+}
+
+// BenchmarkNamespaceEvent is an event about a namespace, up to the decisions about its 100 copies.
+func BenchmarkNamespaceEvent(b *testing.B) {
+	c, _ := loaded(b)
+	names := c.caches.sourceNames()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.handlers.namespaceChanged("team-000")
+		c.drain(b, len(names))
+		for _, name := range names {
+			t := c.caches.target(key{Namespace: "team-000", Name: name})
+			c.caches.rules.Decide(c.caches.view(name), t)
+		}
+	}
+}
+
+// BenchmarkView is what comes before each decision: the sources of the name are read, and nothing has changed.
+func BenchmarkView(b *testing.B) {
+	for _, sources := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("%d sources of the name", sources), func(b *testing.B) {
+			c, _ := stillController(b, noEdit)
+			for _, namespace := range numbered("platform", sources) {
+				c.show(b, plantest.Source(namespace, "settings"))
+			}
+			c.caches.view("settings")
+			b.ReportAllocs()
+			for b.Loop() {
+				c.caches.view("settings")
+			}
+		})
+	}
+}

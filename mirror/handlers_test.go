@@ -1,0 +1,195 @@
+package mirror
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// deletedConfigMap is the event of a deletion. cm may be nil: then only its key is known.
+func deletedConfigMap(namespace string, cm *corev1.ConfigMap) coreinformers.DeletedConfigMap {
+	d := coreinformers.DeletedConfigMap{OptionalObj: cm}
+	if cm == nil {
+		d.FinalStateUnknown = &cache.DeletedFinalStateUnknown{Key: namespace + "/settings"}
+	}
+	return d
+}
+
+// added returns what was added to the queues: names of sources, and keys of copies. All copies are keys of events.
+func (c *Controller) added(t *testing.T) (names, keys []string) {
+	t.Helper()
+	for c.sources.Len() > 0 {
+		name, _ := c.sources.Get()
+		names = append(names, name)
+		c.sources.Done(name)
+	}
+	for c.copies.Len() > 0 {
+		k, event, _ := c.copies.next()
+		if !event {
+			t.Errorf("got %v as the key of a fan-out, want it as that of an event", k)
+		}
+		keys = append(keys, k.String())
+		c.copies.finish(k)
+	}
+	slices.Sort(names)
+	slices.Sort(keys)
+	return names, keys
+}
+
+// TestHandlers is the table of events, and the keys that they add. The caches hold the sources platform/settings and
+// base/other, a copy of settings in team-a, and the namespace team-b.
+func TestHandlers(t *testing.T) {
+	rules := teamRules()
+	source := sourceIn("platform")
+	changed := sourceIn("platform", withVersion("8"), plantest.Data("key", "new"))
+	unlabelled := plantest.ConfigMap("platform", "settings", withVersion("8"), plantest.Label("mirror", "copy"))
+	recreated := sourceIn("platform", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	have := plantest.Copy(rules, source, "team-a")
+	edited := plantest.Copy(rules, source, "team-a", withVersion("8"), plantest.Data("key", "edited"))
+	replaced := plantest.Copy(rules, source, "team-a", withVersion("8"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	lost := plantest.ConfigMap("team-a", "left", plantest.Label("mirror", "copy"))
+
+	active, labelled := plantest.Namespace("team-b"), plantest.Namespace("team-b", "tier", "gold")
+	newer, terminating := plantest.Namespace("team-b"), plantest.Terminating("team-b")
+	newer.UID = "other"
+	annotated := plantest.Namespace("team-b")
+	annotated.ResourceVersion, annotated.Annotations = "8", map[string]string{"note": "n"}
+
+	both := []string{"team-b/other", "team-b/settings"}
+	for name, tc := range map[string]struct {
+		event func(*handlers)
+		names []string
+		keys  []string
+	}{
+		"a source appears":        {func(h *handlers) { h.configMapAdded(source) }, []string{"settings"}, []string{"platform/settings"}},
+		"a source changes":        {func(h *handlers) { h.configMapUpdated(source, changed) }, []string{"settings"}, []string{"platform/settings"}},
+		"a source is shown again": {func(h *handlers) { h.configMapUpdated(source, source) }, []string{"settings"}, nil},
+		"a source is unlabelled":  {func(h *handlers) { h.configMapUpdated(source, unlabelled) }, []string{"settings"}, []string{"platform/settings"}},
+		"a ConfigMap is labelled": {func(h *handlers) { h.configMapUpdated(unlabelled, source) }, []string{"settings"}, []string{"platform/settings"}},
+		"a source is replaced":    {func(h *handlers) { h.configMapUpdated(source, recreated) }, []string{"settings"}, []string{"platform/settings"}},
+		"a source is deleted":     {func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", source)) }, []string{"settings"}, []string{"platform/settings"}},
+		"something is deleted":    {func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", nil)) }, []string{"settings"}, []string{"platform/settings"}},
+		"a copy appears":          {func(h *handlers) { h.configMapAdded(have) }, nil, []string{"team-a/settings"}},
+		"a copy changes":          {func(h *handlers) { h.configMapUpdated(have, edited) }, nil, []string{"team-a/settings"}},
+		"a copy is shown again":   {func(h *handlers) { h.configMapUpdated(have, have) }, nil, nil},
+		"a copy is replaced":      {func(h *handlers) { h.configMapUpdated(have, replaced) }, nil, []string{"team-a/settings"}},
+		"a copy is deleted":       {func(h *handlers) { h.configMapDeleted(deletedConfigMap("team-a", have)) }, nil, []string{"team-a/settings"}},
+		"a copy without a source": {func(h *handlers) { h.configMapAdded(lost) }, nil, []string{"team-a/left"}},
+		"a copy asks to be one": {func(h *handlers) {
+			h.configMapAdded(plantest.Copy(rules, source, "team-a", plantest.Label("mirror", "true")))
+		}, nil, []string{"team-a/settings"}},
+		"a namespace appears":                   {func(h *handlers) { h.namespaceAdded(active) }, nil, both},
+		"a namespace is labelled":               {func(h *handlers) { h.namespaceUpdated(active, labelled) }, nil, both},
+		"a namespace is annotated":              {func(h *handlers) { h.namespaceUpdated(active, annotated) }, nil, nil},
+		"a namespace terminates":                {func(h *handlers) { h.namespaceUpdated(active, terminating) }, nil, both},
+		"a namespace is replaced":               {func(h *handlers) { h.namespaceUpdated(active, newer) }, nil, both},
+		"a namespace is deleted":                {func(h *handlers) { h.namespaceChanged("team-b") }, nil, both},
+		"a namespace with a copy":               {func(h *handlers) { h.namespaceAdded(plantest.Namespace("team-a")) }, nil, []string{"team-a/other", "team-a/settings"}},
+		"a namespace that the flags rule out":   {func(h *handlers) { h.namespaceAdded(plantest.Namespace("elsewhere")) }, nil, nil},
+		"one that they rule out, with a source": {func(h *handlers) { h.namespaceAdded(plantest.Namespace("platform")) }, nil, []string{"platform/settings"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := stillController(t, noEdit, sourceIn("platform"), plantest.Source("base", "other"), plantest.Copy(rules, source, "team-a"))
+			tc.event(c.handlers)
+			if names, keys := c.added(t); len(names)+len(keys) > 0 {
+				t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
+			}
+			c.handlers.active.Store(true)
+			tc.event(c.handlers)
+			names, keys := c.added(t)
+			if !slices.Equal(names, tc.names) || !slices.Equal(keys, tc.keys) {
+				t.Errorf("got %v and %v, want %v and %v", names, keys, tc.names, tc.keys)
+			}
+		})
+	}
+}
+
+// TestEventsOfOurOwnWrites add no key of a target.
+func TestEventsOfOurOwnWrites(t *testing.T) {
+	rules := teamRules()
+	have := plantest.Copy(rules, sourceIn("platform"), "team-a")
+	replaced := plantest.Copy(rules, sourceIn("platform"), "team-a", withVersion("41"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	wrote, deleted := echo{version: "41", at: time.Now()}, echo{deleted: have.UID, at: time.Now()}
+	both := echo{version: "41", deleted: have.UID, at: time.Now()}
+	for name, tc := range map[string]struct {
+		echo  echo
+		event func(*handlers)
+	}{
+		"created": {wrote, func(h *handlers) { h.configMapAdded(replaced) }},
+		"updated": {wrote, func(h *handlers) {
+			h.configMapUpdated(have, plantest.Copy(rules, sourceIn("platform"), "team-a", withVersion("41")))
+		}},
+		"deleted":                  {deleted, func(h *handlers) { h.configMapDeleted(deletedConfigMap("team-a", have)) }},
+		"re-created":               {both, func(h *handlers) { h.configMapDeleted(deletedConfigMap("team-a", have)); h.configMapAdded(replaced) }},
+		"re-created, in one event": {both, func(h *handlers) { h.configMapUpdated(have, replaced) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := stillController(t, noEdit)
+			c.handlers.active.Store(true)
+			c.status.set(settings("team-a"), "team-a", record{echo: tc.echo})
+			tc.event(c.handlers)
+			if names, keys := c.added(t); len(names)+len(keys) > 0 {
+				t.Errorf("got %v and %v, want nothing", names, keys)
+			}
+			if got := c.status.get(settings("team-a"), "team-a").echo; got != (echo{}) {
+				t.Errorf("got %+v still awaited", got)
+			}
+		})
+	}
+}
+
+// TestFactsOfEvents: what no cache holds is the time of a change, and of the first sight of a namespace.
+func TestFactsOfEvents(t *testing.T) {
+	c, _ := stillController(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} }, sourceIn("platform"))
+	c.handlers.active.Store(true)
+	changed := func(k key) bool { return !c.status.name("settings").source(k).changed.IsZero() }
+	c.handlers.configMapAdded(sourceIn("platform"))
+	c.handlers.configMapAdded(sourceIn("elsewhere")) // the flags rule it out
+	c.handlers.configMapUpdated(sourceIn("base"), plantest.ConfigMap("base", "settings", withVersion("8")))
+	for namespace, want := range map[string]bool{"platform": true, "elsewhere": false, "base": false} {
+		if got := changed(settings(namespace)); got != want {
+			t.Errorf("%s: got a change to follow %v, want %v", namespace, got, want)
+		}
+	}
+	appeared := func(namespace string) bool {
+		return !c.status.get(settings(namespace), plantest.Namespace(namespace).UID).appeared.IsZero()
+	}
+	c.handlers.namespaceAdded(plantest.Namespace("team-a"))
+	c.handlers.namespaceAdded(plantest.Namespace("elsewhere"))
+	c.handlers.namespaceUpdated(plantest.Namespace("team-b"), plantest.Namespace("team-b", "tier", "gold"))
+	for namespace, want := range map[string]bool{"team-a": true, "elsewhere": false, "team-b": false} {
+		if got := appeared(namespace); got != want {
+			t.Errorf("%s: got a namespace to fill %v, want %v", namespace, got, want)
+		}
+	}
+}
+
+// TestEventsEndLiveReads: an event about a source makes the answer about it void.
+func TestEventsEndLiveReads(t *testing.T) {
+	source := sourceIn("platform")
+	for name, event := range map[string]func(*handlers){
+		"it appears": func(h *handlers) { h.configMapAdded(source) },
+		"it changes": func(h *handlers) { h.configMapUpdated(source, sourceIn("platform", withVersion("8"))) },
+		"it is unlabelled": func(h *handlers) {
+			h.configMapUpdated(source, plantest.ConfigMap("platform", "settings", withVersion("8")))
+		},
+		"it is deleted": func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", source)) },
+		"its key is":    func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", nil)) },
+	} {
+		c, _ := stillController(t, noEdit)
+		c.handlers.active.Store(true)
+		ended := false
+		c.handlers.confirmer.subjects[subject{configMap: plan.KeyOf(source)}] = &inquiry{cancel: func() { ended = true }, waiting: map[key]bool{settings("team-a"): true}}
+		event(c.handlers)
+		if !ended || len(c.handlers.confirmer.subjects) > 0 || c.copies.Len() != 2 {
+			t.Errorf("%s: got it ended %v, and %d keys queued, want those of the source and of who waits", name, ended, c.copies.Len())
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// calls counts the calls of a test of lanes: those in flight, and the most of them.
+type calls struct {
+	*lanes
+	mu             sync.Mutex
+	inFlight, most int
+}
+
+// worker reconciles one copy with one call, which takes this long and ends with this error unless it is cut. The result
+// comes when the place is free again.
+func (c *calls) worker(namespace string, takes time.Duration, result error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		p := c.enter(context.Background())
+		err := p.call(context.Background(), namespace, func(ctx context.Context) error {
+			c.mu.Lock()
+			c.inFlight++
+			c.most = max(c.most, c.inFlight)
+			c.mu.Unlock()
+			defer func() {
+				c.mu.Lock()
+				c.inFlight--
+				c.mu.Unlock()
+			}()
+			if !sleep(ctx, takes) {
+				return ctx.Err()
+			}
+			return result
+		})
+		p.leave()
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// free returns how many normal places are free.
+func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
+
+// isSlow reports whether the namespace starts in a slow place.
+func (l *lanes) isSlow(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, slow := l.marked[namespace]
+	return slow
+}
+
+// inLanes runs a test in virtual time, and checks that no place is lost.
+func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &calls{lanes: newLanes(places)}
+		f(t, c)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(c.normal)+len(c.slow) > 0 {
+			t.Errorf("got %d normal and %d slow places taken at the end, want none", len(c.normal), len(c.slow))
+		}
+		for namespace, p := range c.marked {
+			if p != nil {
+				t.Errorf("got a call in flight in %s at the end, want none", namespace)
+			}
+		}
+	})
+}
+
+// errAway is an error that is no answer of the API server.
+var errAway = errors.New("away")
+
+func TestEnterWaitsForANormalPlace(t *testing.T) {
+	inLanes(t, 2, func(t *testing.T, l *calls) {
+		first, second := l.enter(t.Context()), l.enter(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if p := l.enter(ctx); p != nil {
+			t.Error("got a third place of two")
+		}
+		first.leave()
+		if p := l.enter(t.Context()); p == nil {
+			t.Error("got no place although one is free")
+		} else {
+			p.leave()
+		}
+		second.leave()
+		if got := l.workers(); got != 2+slowPlaces {
+			t.Errorf("got %d workers, want one for each place, %d", got, 2+slowPlaces)
+		}
+	})
+}
+
+func TestSlowCallFreesItsNormalPlace(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		result := l.worker("team-a", time.Minute, nil)
+		time.Sleep(minSlow - 1)
+		if l.free() != 0 {
+			t.Error("got the place free before the call is slow")
+		}
+		time.Sleep(1)
+		if synctest.Wait(); l.free() != 1 || len(l.slow) != 1 {
+			t.Errorf("got %d normal places free and %d slow ones taken, want 1 and 1", l.free(), len(l.slow))
+		}
+		if err := <-result; err != nil {
+			t.Errorf("got error %v, want the call to end in its time", err)
+		}
+	})
+}
+
+// TestSlowNamespace: a namespace with a slow call has one call at a time, and until one succeeds or is answered quickly it
+// takes no normal place.
+func TestSlowNamespace(t *testing.T) {
+	internal := apierrors.NewInternalError(errAway)
+	for name, tc := range map[string]struct {
+		takes  time.Duration
+		result error
+		slow   bool // after the call
+	}{
+		"no answer, quickly":           {time.Millisecond, errAway, true},
+		"no answer, slowly":            {time.Second, errAway, true},
+		"a refusal, quickly":           {minSlow - 1, internal, false},
+		"a refusal, slowly":            {minSlow, internal, true},
+		"a success, quickly":           {time.Millisecond, nil, false},
+		"a success, slowly":            {time.Second, nil, false},
+		"a server without time for us": {time.Millisecond, apierrors.NewTooManyRequests("later", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLanes(t, 1, func(t *testing.T, l *calls) {
+				<-l.worker("team-a", time.Second, errAway)
+				second := l.worker("team-a", tc.takes, tc.result)
+				if l.free() != 1 {
+					t.Error("got a normal place taken by a slow namespace")
+				}
+				if err := <-l.worker("team-a", time.Second, nil); !errors.Is(err, errNoPlace) {
+					t.Errorf("a second call at a time: got error %v, want %v", err, errNoPlace)
+				}
+				if err := <-second; err != tc.result {
+					t.Errorf("got error %v, want %v", err, tc.result)
+				}
+				if slow := l.isSlow("team-a"); slow != tc.slow {
+					t.Errorf("got slow %v, want %v", slow, tc.slow)
+				}
+				if l.forget("team-a"); l.isSlow("team-a") {
+					t.Error("got a namespace slow that is gone")
+				}
+			})
+		})
+	}
+}
+
+// TestCallsThatBecomeSlowTogether: of several calls in one namespace that are slow, as many go on as half of the slow
+// places hold: the API server may be slow for everybody. The next one does not start.
+func TestCallsThatBecomeSlowTogether(t *testing.T) {
+	const normal = slowPlaces
+	inLanes(t, normal, func(t *testing.T, l *calls) {
+		var hang []<-chan error
+		for range normal {
+			hang = append(hang, l.worker("team-a", time.Minute, nil))
+		}
+		time.Sleep(minSlow)
+		synctest.Wait()
+		l.forget("team-a") // an event about it does not end that
+		if l.inFlight != slowPlaces/2 || l.free() != normal {
+			t.Errorf("got %d calls in flight and %d normal places free, want %d and %d", l.inFlight, l.free(), slowPlaces/2, normal)
+		}
+		if err := <-l.worker("team-a", 0, nil); !errors.Is(err, errNoPlace) {
+			t.Errorf("the next call: got error %v, want %v", err, errNoPlace)
+		}
+		other := l.worker("team-b", time.Minute, nil)
+		cut := 0
+		for _, result := range hang {
+			if err := <-result; errors.Is(err, errNoPlace) {
+				cut++
+			} else if err != nil {
+				t.Errorf("got error %v, want none or %v", err, errNoPlace)
+			}
+		}
+		if cut != normal-slowPlaces/2 {
+			t.Errorf("got %d calls cut, want %d", cut, normal-slowPlaces/2)
+		}
+		if err := <-other; err != nil {
+			t.Errorf("the first slow call of another namespace: got error %v, want none", err)
+		}
+	})
+}
+
+// TestFullSlowPool: with all slow places taken, a call that is slow is cut, and the healthy ones go on.
+func TestFullSlowPool(t *testing.T) {
+	const normal = 4
+	inLanes(t, normal, func(t *testing.T, l *calls) {
+		var hang []<-chan error
+		for i := range slowPlaces + normal {
+			hang = append(hang, l.worker(fmt.Sprintf("team-%d", i), time.Minute, nil))
+			time.Sleep(minSlow / 2)
+		}
+		time.Sleep(minSlow)
+		synctest.Wait()
+		if len(l.slow) != slowPlaces || l.inFlight != slowPlaces || l.free() != normal {
+			t.Errorf("got %d slow places taken, %d calls in flight, %d normal places free, want %d, %d, %d",
+				len(l.slow), l.inFlight, l.free(), slowPlaces, slowPlaces, normal)
+		}
+		if err := <-l.worker("healthy", minSlow/2, nil); err != nil {
+			t.Errorf("a healthy namespace: got error %v, want none", err)
+		}
+		for i, result := range hang {
+			if err := <-result; errors.Is(err, errNoPlace) != (i >= slowPlaces) {
+				t.Errorf("call %d: got error %v", i, err)
+			}
+		}
+		for i := range hang { // each namespace begins in a slow place; the healthy one does not
+			_, marked := l.marked[fmt.Sprintf("team-%d", i)]
+			if marked != (i >= slowPlaces) {
+				t.Errorf("team-%d: got slow %v", i, marked)
+			}
+		}
+		if l.most > normal+slowPlaces {
+			t.Errorf("got %d calls in flight, want %d at most", l.most, normal+slowPlaces)
+		}
+	})
+}
+
+// TestCutCalls: a call that was cut may have succeeded, and a stop is no cut.
+func TestCutCalls(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		hang := l.worker("team-a", time.Minute, nil)
+		time.Sleep(minSlow)
+		synctest.Wait()
+		p := l.enter(t.Context())
+		called := false
+		err := p.call(t.Context(), "team-a", func(context.Context) error { called = true; return nil })
+		if !errors.Is(err, errNoPlace) || called {
+			t.Errorf("got error %v and a call %v, want %v before the call", err, called, errNoPlace)
+		}
+		for range slowPlaces - 1 {
+			l.slow <- struct{}{}
+		}
+		err = p.call(t.Context(), "team-b", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		if err != nil {
+			t.Errorf("a call that succeeded: got error %v, want none", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		err = p.call(ctx, "team-c", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call that was stopped: got error %v, want %v", err, context.DeadlineExceeded)
+		}
+		p.leave()
+		for range slowPlaces - 1 {
+			<-l.slow
+		}
+		<-hang
+	})
+}
+
+// TestSecondCallInASlowPlace: a create and the read after it have one place.
+func TestSecondCallInASlowPlace(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		p := l.enter(t.Context())
+		for range 2 {
+			if err := p.call(t.Context(), "team-a", func(context.Context) error { time.Sleep(time.Second); return errAway }); err != errAway {
+				t.Errorf("got error %v, want %v", err, errAway)
+			}
+		}
+		if len(l.slow) != 1 || l.free() != 1 {
+			t.Errorf("got %d slow places taken and %d normal ones free, want 1 and 1", len(l.slow), l.free())
+		}
+		p.leave()
+	})
+}
+
+// TestMedianAdapts: what is slow depends on what calls take that succeed, and not on those that fail.
+func TestMedianAdapts(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		check := func(when string, from, to time.Duration) {
+			t.Helper()
+			p := l.enter(t.Context())
+			defer p.leave()
+			if after, _ := p.begin("probe"); after < from || after > to {
+				t.Errorf("%s: got a call slow after %v, want %v to %v", when, after, from, to)
+			}
+		}
+		check("at first", minSlow, minSlow)
+		call := func(takes time.Duration, result error, n int) {
+			for range n {
+				<-l.worker("team-a", takes, result)
+			}
+		}
+		call(125*time.Millisecond, nil, 13)
+		check("after a jump to the tenfold", 800*time.Millisecond, 1200*time.Millisecond)
+		call(125*time.Millisecond, nil, 100)
+		check("when it stays there", 800*time.Millisecond, 1200*time.Millisecond)
+		call(time.Hour, errAway, 1)
+		call(time.Millisecond, apierrors.NewBadRequest("no"), 100)
+		check("after failures", 800*time.Millisecond, 1200*time.Millisecond)
+		call(time.Second, nil, 100)
+		check("in a slow cluster", 6*time.Second, 10*time.Second)
+		call(time.Minute, nil, 100)
+		check("in a hopeless cluster", slowFactor*maxMedian, requestTimeout-1)
+		call(time.Millisecond, nil, 100)
+		check("in a quick cluster", minSlow, minSlow)
+		call(0, nil, 100)
+		call(125*time.Millisecond, nil, 27)
+		check("after a jump from nothing", 800*time.Millisecond, 1200*time.Millisecond)
+	})
+}

@@ -1,0 +1,206 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// metered returns a controller that does not run and whose metrics are registered, and the registry.
+func metered(t *testing.T, edit func(*Options)) (*Controller, metrics.KubeRegistry) {
+	t.Helper()
+	c, _ := stillController(t, edit)
+	registry := metrics.NewKubeRegistry()
+	c.RegisterMetrics(registry)
+	return c, registry
+}
+
+// scrape returns the metrics in the text format, without the buckets of the histograms.
+func scrape(t *testing.T, registry metrics.KubeRegistry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, family := range families {
+		if _, err := testutil.MetricFamilyToText(&all, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(all.String()) {
+		if !strings.Contains(line, "_bucket{") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// wantMetrics checks that these lines are in the text.
+func wantMetrics(t *testing.T, when string, registry metrics.KubeRegistry, lines ...string) {
+	t.Helper()
+	got := scrape(t, registry)
+	for _, line := range lines {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("%s: got\n%s\nwant in it %s", when, got, line)
+		}
+	}
+}
+
+// TestMetricsGolden holds every name, type and label: dashboards and alerts of users depend on them.
+func TestMetricsGolden(t *testing.T) {
+	const golden = "testdata/metrics.txt"
+	_, registry := metered(t, noEdit)
+	got := scrape(t, registry)
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the metrics differ from %s (go test ./mirror -run Golden -update rewrites it):\n%s", golden, got)
+	}
+	problems, err := testutil.NewPromLinter(strings.NewReader(got)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestWritesAreCounted(t *testing.T) {
+	c, registry := metered(t, noEdit)
+	for _, sent := range []struct {
+		op  plan.Op
+		err error
+	}{
+		{plan.OpCreate, nil}, {plan.OpCreate, nil}, {plan.OpUpdate, nil}, {plan.OpDelete, nil},
+		{plan.OpCreate, apierrors.NewAlreadyExists(configMapResource, "settings")},
+		{plan.OpUpdate, apierrors.NewConflict(configMapResource, "settings", errAway)},
+		{plan.OpCreate, apierrors.NewNotFound(configMapResource, "team-a")},
+		{plan.OpUpdate, apierrors.NewForbidden(configMapResource, "settings", errAway)},
+		{plan.OpDelete, errAway},
+	} {
+		c.metrics.wrote(sent.op, sent.err)
+	}
+	var want []string
+	for series, n := range map[string]int{
+		"create success": 2, "update success": 1, "delete success": 1, "create conflict": 1, "update conflict": 1,
+		"create terminating": 1, "update rejected": 1, "delete error": 1, "create error": 0,
+	} {
+		operation, result, _ := strings.Cut(series, " ")
+		want = append(want, fmt.Sprintf(`mirror_writes_total{operation="%s",result="%s"} %d`, operation, result, n))
+	}
+	wantMetrics(t, "after some writes", registry, want...)
+	if n := strings.Count(scrape(t, registry), "\nmirror_writes_total{"); n != len(writeOperations)*len(writeResults) {
+		t.Errorf("got %d series of mirror_writes_total, want that each exists from the start", n)
+	}
+}
+
+func TestReconcilesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, registry := newControllerMetrics(), metrics.NewKubeRegistry()
+		m.register(registry, 5)
+		first, second := m.reconciling(), m.reconciling()
+		wantMetrics(t, "two at work", registry, `controller_runtime_active_workers{controller="mirror"} 2`,
+			`controller_runtime_max_concurrent_reconciles{controller="mirror"} 5`,
+			`controller_runtime_reconcile_time_seconds_count{controller="mirror"} 0`)
+		time.Sleep(time.Second)
+		first("success")
+		wantMetrics(t, "one has ended", registry, `controller_runtime_active_workers{controller="mirror"} 1`,
+			`controller_runtime_reconcile_time_seconds_sum{controller="mirror"} 1`,
+			`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
+			`controller_runtime_reconcile_errors_total{controller="mirror"} 0`)
+		second("error")
+		wantMetrics(t, "the other has failed", registry, `controller_runtime_active_workers{controller="mirror"} 0`,
+			`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
+			`controller_runtime_reconcile_total{controller="mirror",result="error"} 1`,
+			`controller_runtime_reconcile_errors_total{controller="mirror"} 1`)
+	})
+}
+
+// TestMetricOf is the result of a reconcile in the words of controller-runtime.
+func TestMetricOf(t *testing.T) {
+	for want, results := range map[string][]result{
+		"success":       {{}, {sent: true}, {state: plan.StateFrozen}},
+		"error":         {{reason: rejected, err: errAway}, {reason: transient, err: errAway}},
+		"requeue_after": {{reason: conflict, err: errAway}, {reason: terminating, err: errAway}, {reason: foreign}, {reason: conflict}, {after: time.Second}, {kept: true}},
+	} {
+		for _, res := range results {
+			if got := metricOf(res); got != want {
+				t.Errorf("%+v: got %s, want %s", res, got, want)
+			}
+		}
+	}
+}
+
+// TestCopiesAreCountedByState records for each state twice as many copies as for the one before.
+func TestCopiesAreCountedByState(t *testing.T) {
+	c, registry := metered(t, noEdit)
+	for state := plan.StateNone + 1; state < plan.States; state++ {
+		for i := range 1 << state {
+			c.status.set(settings(fmt.Sprint(state, i)), "", record{basics: basics{state: state, owner: settings("platform")}})
+		}
+	}
+	wantMetrics(t, "with copies in all states", registry,
+		`mirror_copies{state="synced"} 2`,
+		`mirror_copies{state="pending"} 260`, // with the fights
+		`mirror_copies{state="foreign"} 8`,
+		`mirror_copies{state="superseded"} 16`,
+		`mirror_copies{state="failed"} 96`, // with the frozen ones
+		`mirror_copies{state="out_of_scope"} 128`,
+		`mirror_fights 256`,
+		`mirror_prune_blocked 0`)
+	c.blocked.Store(true)
+	wantMetrics(t, "while the prune limit blocks", registry, `mirror_prune_blocked 128`)
+}
+
+// TestSourcesAreCounted: one that is frozen counts although it has no copies, and one that the flags rule out does not.
+func TestSourcesAreCounted(t *testing.T) {
+	c, registry := metered(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} })
+	frozen := plantest.Annotation(plan.SelectorAnnotation, "a in (")
+	c.show(t, plantest.Source("platform", "settings", frozen))
+	c.show(t, plantest.Source("base", "settings"))
+	c.show(t, plantest.Source("base", "other"))
+	c.show(t, plantest.Source("elsewhere", "settings", frozen))
+	wantMetrics(t, "before it leads", registry, "mirror_sources 0", "mirror_invalid_sources 0")
+	c.handlers.active.Store(true)
+	wantMetrics(t, "while it leads", registry, "mirror_sources 3", "mirror_invalid_sources 1")
+}
+
+func TestWatchErrorsAreCounted(t *testing.T) {
+	c, registry := metered(t, noEdit)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	handler := watchErrorHandler(namespacesResource, &rate.Sometimes{}, func(resource string) { c.metrics.watchErrors.WithLabelValues(resource).Inc() })
+	handler(t.Context(), nil, apierrors.NewForbidden(configMapResource, "", errors.New("no watch")))
+	handler(t.Context(), nil, errAway)
+	for _, ends := range []error{apierrors.NewResourceExpired("too old"), apierrors.NewGone("too old"), io.EOF, io.ErrUnexpectedEOF} {
+		handler(t.Context(), nil, ends)
+	}
+	handler(stopped, nil, errAway)
+	wantMetrics(t, "after some", registry, `mirror_watch_errors_total{resource="namespaces"} 2`, `mirror_watch_errors_total{resource="configmaps"} 0`)
+}

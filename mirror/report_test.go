@@ -1,0 +1,358 @@
+package mirror
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// desk is a status, and the sources of the name settings that it is reported for.
+type desk struct {
+	*status
+	sources []*plan.Source
+}
+
+// has makes these the sources, as the controller parses them. The first one is called "the source" here.
+func (d *desk) has(list ...*corev1.ConfigMap) {
+	d.sources = nil
+	for _, cm := range list {
+		d.sources = append(d.sources, teamRules().ParseSource(cm))
+	}
+}
+
+// at records a state of the source at targets.
+func (d *desk) at(state plan.State, note string, namespaces ...string) {
+	for _, namespace := range namespaces {
+		rec := record{note: note}
+		if state == plan.StateSuperseded { // the note is the winner's namespace
+			rec.basics = basics{state: plan.StateSynced, owner: settings(note)}
+			rec.note, rec.losers = "", []key{d.sources[0].Key}
+		} else if state != plan.StateNone {
+			rec.basics = basics{state, d.sources[0].Key, contentOf(d.sources[0])}
+		}
+		d.set(settings(namespace), "", rec)
+	}
+}
+
+// writes records copies of the source that were written.
+func (d *desk) writes(namespaces ...string) {
+	d.at(plan.StateSynced, "", namespaces...)
+	d.wrote(d.sources[0].Key)
+}
+
+// messages returns what is new, as "namespace Kind Reason Action: note", in the order of the sources.
+func (d *desk) messages() (all []string) {
+	d.beginRound("settings", 0)
+	for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+		for _, m := range d.news(sum) {
+			all = append(all, fmt.Sprintf("%s %s %s %s: %s", sum.source.Key.Namespace, m.kind, m.reason, m.action, m.note))
+		}
+	}
+	return all
+}
+
+// TestNews goes through the lives of sources. Each step records states, and then no target is in the queue. What is wanted
+// of a message is its beginning and, after each '|', a part of it.
+func TestNews(t *testing.T) {
+	type step struct {
+		do   func(*desk)
+		want []string
+	}
+	const (
+		mirrored   = "platform Normal Mirrored Mirror: Synced to "
+		foreign    = "platform Warning Foreign Mirror: Not copied to "
+		superseded = "platform Warning Superseded Mirror: Not copied to "
+		failed     = "platform Warning WriteFailed Mirror: Not copied to "
+		outOfScope = "platform Warning OutOfScope Prune: Copies in "
+		fight      = "platform Warning Fight Mirror: Another client keeps modifying the copy in "
+		frozen     = "platform Warning InvalidAnnotation Mirror: Frozen"
+		reserved   = "platform Warning ReservedName Mirror: Not mirrored"
+	)
+	has := func(options ...plantest.Option) func(*desk) {
+		return func(d *desk) { d.has(sourceIn("platform", options...)) }
+	}
+	changed, malformed := has(plantest.Data("key", "changed")), has(plantest.Annotation(plan.PrefixAnnotation, "Team"))
+	at := func(state plan.State, namespaces ...string) func(*desk) {
+		return func(d *desk) { d.at(state, "", namespaces...) }
+	}
+	noted := func(state plan.State, note string, namespaces ...string) func(*desk) {
+		return func(d *desk) { d.at(state, note, namespaces...) }
+	}
+	wrote := func(namespaces ...string) func(*desk) { return func(d *desk) { d.writes(namespaces...) } }
+	all := func(steps ...func(*desk)) func(*desk) {
+		return func(d *desk) {
+			for _, s := range steps {
+				s(d)
+			}
+		}
+	}
+	for name, steps := range map[string][]step{
+		"a source without targets": {{has(), nil}},
+		"a new source": {
+			{wrote("a", "b", "c"), []string{mirrored + "3 namespaces"}},
+			{at(plan.StateSynced, "a", "b", "c"), nil},
+			{has(), nil},
+		},
+		"a new source with one target":  {{wrote("a"), []string{mirrored + "1 namespace"}}},
+		"a restart with all in sync":    {{at(plan.StateSynced, "a", "b"), nil}},
+		"a restart with one drifted":    {{all(at(plan.StateSynced, "a", "b"), wrote("c")), []string{mirrored + "3 namespaces"}}},
+		"each new namespace":            {{wrote("a"), []string{mirrored + "1 namespace"}}, {wrote("b"), nil}},
+		"new namespaces, after a start": {{at(plan.StateSynced, "a"), nil}, {wrote("b"), nil}},
+		"the content changes, and the copies follow one by one": {
+			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
+			{all(changed, at(plan.StatePending, "b"), wrote("a")), nil},
+			{wrote("b"), []string{mirrored + "2 namespaces"}},
+			{at(plan.StateSynced, "a", "b"), nil},
+		},
+		"the content changes, and another process wrote the copies": {
+			{at(plan.StateSynced, "a"), nil}, {all(changed, at(plan.StateSynced, "a")), nil}, {wrote("b"), nil},
+		},
+		"a target goes": {
+			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
+			{at(plan.StateNone, "a"), nil},
+			{all(changed, wrote("b")), []string{mirrored + "1 namespace"}},
+		},
+		"a foreign object": {
+			{all(at(plan.StateForeign, "b"), wrote("a")), []string{foreign + "namespace b: ", mirrored + "1 namespace, blocked in 1"}},
+			{all(at(plan.StateForeign, "b"), wrote("c")), nil},
+			{wrote("b"), []string{mirrored + "3 namespaces"}},
+		},
+		"foreign objects, more and fewer": {
+			{at(plan.StateForeign, "b"), []string{foreign + "namespace b: "}},
+			{at(plan.StateForeign, "d", "a"), []string{foreign + "3 namespaces (a, b, d): "}},
+			{wrote("b"), []string{foreign + "2 namespaces (a, d): "}},
+			{at(plan.StateNone, "a", "d"), []string{mirrored + "1 namespace"}},
+		},
+		"a problem is over while another target waits": {
+			{all(at(plan.StateForeign, "b"), at(plan.StateSynced, "a")), []string{foreign}},
+			{all(wrote("b"), at(plan.StatePending, "a")), nil},
+			{at(plan.StateSynced, "a"), []string{mirrored + "2 namespaces"}},
+		},
+		"a problem is over, and nothing is there": {{at(plan.StateForeign, "b"), []string{foreign}}, {at(plan.StateNone, "b"), nil}},
+		"another source": {
+			{all(noted(plan.StateSuperseded, "base", "c", "b"), noted(plan.StateSuperseded, "alpha", "a")),
+				[]string{superseded + "3 namespaces (a, b, c)|alpha/settings"}},
+			{wrote("a", "b", "c"), []string{mirrored + "3 namespaces"}},
+		},
+		"a rejected write": {
+			{all(noted(plan.StateFailed, "quota", "b"), wrote("a")), []string{failed + "namespace b|b: quota", mirrored + "1 namespace, blocked in 1"}},
+			{noted(plan.StateFailed, "no", "a"), []string{failed + "2 namespaces (a, b)|a: no"}},
+			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
+		},
+		"copies out of scope": {
+			{all(at(plan.StateOutOfScope, "x"), at(plan.StateSynced, "a")), []string{outOfScope + "namespace x|flags do not allow copies there"}},
+			{at(plan.StateNone, "x"), []string{mirrored + "1 namespace"}},
+		},
+		"a source out of scope": {
+			{all(malformed, func(d *desk) { d.sources[0].OutOfScope = true }, at(plan.StateOutOfScope, "x")),
+				[]string{outOfScope + "namespace x|--source-namespace does not allow this source"}},
+		},
+		"a fight": {
+			{at(plan.StateFight, "a"), []string{fight + "namespace a"}},
+			{at(plan.StateSynced, "a"), []string{mirrored + "1 namespace"}},
+		},
+		"problems of all kinds": {
+			{all(at(plan.StateForeign, "b"), noted(plan.StateSuperseded, "base", "c"), noted(plan.StateFailed, "no", "d"), at(plan.StateFight, "e"),
+				at(plan.StateOutOfScope, "f"), wrote("a")), []string{foreign, superseded, failed, fight, outOfScope, mirrored + "1 namespace, blocked in 4"}},
+		},
+		"malformed, and fixed": {
+			{wrote("a"), []string{mirrored + "1 namespace"}},
+			{all(malformed, at(plan.StateFrozen, "a")), []string{frozen + `|namespace-prefix="Team"`}},
+			{all(malformed, wrote("a")), nil},
+			{all(has(), at(plan.StateSynced, "a")), []string{mirrored + "1 namespace"}},
+			{malformed, []string{frozen}},
+		},
+		"malformed twice over": {{has(plantest.Annotation(plan.PrefixAnnotation, "A"), plantest.Annotation(plan.SelectorAnnotation, "a=b=c")),
+			[]string{frozen + "|namespace-prefix|; annotation mirror-controller.github.io/namespace-selector"}}},
+		"a reserved name":                          {{func(d *desk) { d.sources[0].Reserved = true; d.writes("a") }, []string{reserved + "|settings"}}},
+		"a source out of scope of a reserved name": {{func(d *desk) { d.sources[0].Reserved, d.sources[0].OutOfScope = true, true }, nil}},
+		"the source goes and comes back": {
+			{wrote("a"), []string{mirrored + "1 namespace"}},
+			{all(at(plan.StateNone, "a"), func(d *desk) { d.has() }), nil},
+			{all(has(), wrote("a")), []string{mirrored + "1 namespace"}},
+		},
+		"a problem of a source that is gone": {{all(at(plan.StateForeign, "a"), func(d *desk) { d.has() }), nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &desk{status: newStatus()}
+			d.has(sourceIn("platform"))
+			for i, s := range steps {
+				s.do(d)
+				got := d.messages()
+				if len(got) != len(s.want) {
+					t.Fatalf("step %d: got %q, want %q", i, got, s.want)
+				}
+				for j, want := range s.want {
+					parts := strings.Split(want, "|")
+					if !strings.HasPrefix(got[j], parts[0]) || strings.Contains(want, mirrored) && got[j] != want {
+						t.Errorf("step %d: got %q, want it to begin with %q", i, got[j], parts[0])
+					}
+					for _, part := range parts[1:] {
+						if !strings.Contains(got[j], part) {
+							t.Errorf("step %d: got %q, want in it %q", i, got[j], part)
+						}
+					}
+				}
+				if again := d.messages(); len(again) > 0 {
+					t.Errorf("step %d: got %q a second time", i, again)
+				}
+			}
+		})
+	}
+}
+
+// TestNewsAreAboutTheRightSource: the winner and the loser of a target are told apart, and nothing is told without need.
+func TestNewsAreAboutTheRightSource(t *testing.T) {
+	d := &desk{status: newStatus()}
+	d.has(sourceIn("base"), sourceIn("platform"))
+	d.at(plan.StateForeign, "", "team-a")
+	d.set(settings("team-b"), "", record{basics: basics{state: plan.StateSynced, owner: settings("base")}, losers: []key{settings("platform")}})
+	got := d.messages()
+	var reasons []string
+	for _, message := range got {
+		reasons = append(reasons, strings.Join(strings.Fields(message)[0:3], " "))
+	}
+	if want := []string{"base Warning Foreign", "platform Warning Superseded"}; !slices.Equal(reasons, want) {
+		t.Errorf("got %q, want %q", reasons, want)
+	}
+	if news := d.summarize("settings", plan.NewView(d.sources), "mirror"); news != nil {
+		t.Errorf("got summaries %v although nothing happened, want none", news)
+	}
+}
+
+// TestPropagation is from the first change to the last copy.
+func TestPropagation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		d.has(sourceIn("platform"))
+		propagated := func() (took time.Duration) {
+			d.beginRound("settings", 0)
+			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+				took += d.propagated(sum)
+			}
+			return took
+		}
+		changed := func() { d.sourceChanged(d.sources[0].Key) }
+		for i, step := range []struct {
+			do   func()
+			want time.Duration
+		}{
+			{changed, 0},                  // nothing was to be written
+			{func() { d.writes("a") }, 0}, // a repair
+			{func() { changed(); d.at(plan.StatePending, "", "b"); time.Sleep(time.Second); d.writes("a") }, 0},
+			{changed, 0},
+			{func() { d.at(plan.StateSynced, "", "b") }, time.Second}, // without a write: as of the last one
+			{func() { changed(); d.at(plan.StatePending, "", "b"); d.writes("a") }, 0},
+			{func() { d.writes("b") }, time.Second},
+			{func() { d.writes("b") }, 0},
+			{func() { changed(); time.Sleep(time.Second); d.at(plan.StateForeign, "", "b"); d.writes("a") }, time.Second},
+		} {
+			step.do()
+			if got := propagated(); got != step.want {
+				t.Errorf("step %d: got %v, want %v", i, got, step.want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestTextsFitAnEvent makes every text as long as it can be: the API server takes no note of more than 1,024 bytes.
+func TestTextsFitAnEvent(t *testing.T) {
+	many := numbered(strings.Repeat("n", 60), 500)
+	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
+	longKey := "example.com/" + strings.Repeat("k", 63)
+	frozen := parsed(sourceIn("platform", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
+		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
+	for state := range plan.States {
+		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
+		sum := &summary{source: source, label: longKey, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
+		for _, namespace := range many {
+			sum.notes[namespace] = verbose
+		}
+		switch state {
+		case plan.StateFrozen:
+			sum.source, sum.at = frozen, nil
+		case plan.StateNone:
+			source.Reserved = true
+		}
+		for _, m := range (&reported{}).news(sum) {
+			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
+				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
+			}
+			if m.kind != corev1.EventTypeWarning || m.level != 0 {
+				t.Errorf("%s: got kind %q at level %d, want a warning that is logged", m.reason, m.kind, m.level)
+			}
+		}
+		if isProblem(state) && len((&reported{}).news(sum)) == 0 {
+			t.Errorf("%v: got no text", state)
+		}
+	}
+}
+
+func TestClip(t *testing.T) {
+	for name, tc := range map[string]struct{ note, want string }{
+		"nothing":                  {"", ""},
+		"of 1024 bytes":            {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
+		"of 1025 bytes":            {strings.Repeat("a", 1025), strings.Repeat("a", 1021) + "…"},
+		"1024 bytes of two each":   {strings.Repeat("é", 512), strings.Repeat("é", 512)},
+		"cut after one of two":     {strings.Repeat("é", 513), strings.Repeat("é", 510) + "…"},
+		"cut after two of three":   {strings.Repeat("a", 1019) + "…aaaa", strings.Repeat("a", 1019) + "…"},
+		"cut after all of three":   {strings.Repeat("a", 1018) + "…aaaa", strings.Repeat("a", 1018) + "……"},
+		"cut after three of four":  {strings.Repeat("a", 1018) + "😀aaaa", strings.Repeat("a", 1018) + "…"},
+		"characters, but no bytes": {strings.Repeat("a", 1022) + "é", strings.Repeat("a", 1022) + "é"},
+	} {
+		if got := clip(tc.note); got != tc.want {
+			t.Errorf("%s: got %d bytes …%q, want %d bytes", name, len(got), got[max(0, len(got)-12):], len(tc.want))
+		}
+	}
+}
+
+func TestNamespaceLists(t *testing.T) {
+	for _, tc := range []struct {
+		targets []string
+		want    string
+	}{
+		{[]string{"a"}, "namespace a"},
+		{[]string{"a", "b"}, "2 namespaces (a, b)"},
+		{[]string{"a", "b", "c", "d", "e"}, "5 namespaces (a, b, c, d, e)"},
+		{[]string{"a", "b", "c", "d", "e", "f"}, "6 namespaces (a, b, c, d, e and 1 more)"},
+	} {
+		if got := namespaces(tc.targets); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestReasonsDoNotChange(t *testing.T) {
+	got := []string{ReasonMirrored, ReasonForeign, ReasonSuperseded, ReasonReservedName, ReasonInvalidAnnotation, ReasonWriteFailed,
+		ReasonFight, ReasonOutOfScope, ReasonPruneBlocked}
+	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope", "PruneBlocked"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestTextsSayWhatToDo: what they say must work, with the mirror label of the flags, and say what adoption does.
+func TestTextsSayWhatToDo(t *testing.T) {
+	sum := &summary{source: parsed(sourceIn("platform")), label: "example.com/mirror", at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
+	for _, want := range []string{"namespace team-a", "label configmap settings example.com/mirror=copy --overwrite",
+		"mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
+		if got := foreignText(sum); !strings.Contains(got, want) {
+			t.Errorf("got %q, want in it %q", got, want)
+		}
+	}
+	for _, want := range []string{"600 of 1000 copies", "--prune-limit=100%."} {
+		if got := pruneBlockedText(600, 1000); !strings.Contains(got, want) || strings.Contains(got, "%%") {
+			t.Errorf("got %q, want in it %q", got, want)
+		}
+	}
+}

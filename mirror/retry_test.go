@@ -1,0 +1,249 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+var configMapResource = schema.GroupResource{Resource: "configmaps"}
+
+// namespaceTerminating is the API server's answer to a create in a namespace that is being deleted.
+func namespaceTerminating() error {
+	err := apierrors.NewForbidden(configMapResource, "settings", errors.New("being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestReasonOf(t *testing.T) {
+	why := errors.New("why")
+	for name, tc := range map[string]struct {
+		err                    error
+		create, update, delete reason // that of a recreate is the one of an update
+		answered               bool
+	}{
+		"nothing":                   {nil, noRetry, noRetry, noRetry, false},
+		"namespace terminating":     {namespaceTerminating(), terminating, terminating, terminating, true},
+		"not found":                 {apierrors.NewNotFound(configMapResource, "settings"), terminating, conflict, conflict, true},
+		"conflict":                  {apierrors.NewConflict(configMapResource, "settings", why), transient, conflict, conflict, true},
+		"already exists":            {apierrors.NewAlreadyExists(configMapResource, "settings"), conflict, conflict, conflict, true},
+		"forbidden":                 {apierrors.NewForbidden(configMapResource, "settings", why), rejected, rejected, rejected, true},
+		"invalid":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "settings", nil), rejected, rejected, rejected, true},
+		"bad request":               {apierrors.NewBadRequest("why"), rejected, rejected, rejected, true},
+		"too large":                 {apierrors.NewRequestEntityTooLargeError("why"), rejected, rejected, rejected, true},
+		"method not supported":      {apierrors.NewMethodNotSupported(configMapResource, "create"), rejected, rejected, rejected, true},
+		"too many requests":         {apierrors.NewTooManyRequests("why", 1), transient, transient, transient, false},
+		"unavailable":               {apierrors.NewServiceUnavailable("why"), transient, transient, transient, false},
+		"internal error":            {apierrors.NewInternalError(why), transient, transient, transient, true},
+		"timeout of the API server": {apierrors.NewTimeoutError("why", 1), transient, transient, transient, true},
+		"unauthorized":              {apierrors.NewUnauthorized("why"), transient, transient, transient, true},
+		"connection broken":         {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, transient, transient, transient, false},
+		"out of time":               {context.DeadlineExceeded, transient, transient, transient, false},
+		"leadership lost":           {errNotLeading, transient, transient, transient, false},
+		"cut":                       {errNoPlace, transient, transient, transient, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []error{tc.err}
+			if tc.err != nil {
+				all = append(all, fmt.Errorf("write the copy: %w", tc.err))
+			}
+			for _, err := range all {
+				for op, want := range map[plan.Op]reason{plan.OpCreate: tc.create, plan.OpUpdate: tc.update, plan.OpRecreate: tc.update, plan.OpDelete: tc.delete} {
+					if got := reasonOf(op, err); got != want {
+						t.Errorf("%v of %v: got %v, want %v", err, op, got, want)
+					}
+				}
+				if got := answered(err); got != tc.answered {
+					t.Errorf("%v: got answered %v, want %v", err, got, tc.answered)
+				}
+			}
+		})
+	}
+}
+
+// TestBackoff: quick ones double from 50 ms to 15 seconds, and slow ones from a second to a minute.
+func TestBackoff(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	quick := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 15 * s, 15 * s}
+	slow := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}
+	for r, want := range map[reason][]time.Duration{conflict: quick, terminating: quick, transient: quick, rejected: slow, foreign: slow} {
+		for i, delay := range want {
+			if got := r.backoff(i + 1); got != delay {
+				t.Errorf("%v, failure %d: got %v, want %v", r, i+1, got, delay)
+			}
+		}
+		if got, longest := r.backoff(1<<40), want[len(want)-1]; got != longest {
+			t.Errorf("%v, for ever: got %v, want %v", r, got, longest)
+		}
+	}
+}
+
+// TestHold: the first repairs happen at once, and the next ones ever later, up to once a minute.
+func TestHold(t *testing.T) {
+	for repairs, want := range map[int]time.Duration{0: 0, 1: 0, 9: 0, 10: 1, 11: 2, 12: 4, 13: 8, 14: 16, 15: 32, 16: 60, 17: 60, 1 << 40: 60} {
+		if got := hold(repairs); got != want*time.Second {
+			t.Errorf("after %d repairs: got %v, want %v", repairs, got, want*time.Second)
+		}
+	}
+}
+
+// TestFail goes through failures of one target: each reason has its own count.
+func TestFail(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	c := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("platform"))}
+	now, rec := time.Unix(5000, 0), record{}
+	for i, tc := range []struct {
+		reason reason
+		state  plan.State
+		wait   time.Duration
+		note   string
+	}{
+		{transient, plan.StatePending, 50 * ms, ""},
+		{transient, plan.StatePending, 100 * ms, ""},
+		{rejected, plan.StateFailed, s, "why"},
+		{rejected, plan.StateFailed, 2 * s, "why"},
+		{transient, plan.StatePending, 50 * ms, ""},
+		{foreign, plan.StateForeign, s, ""},
+		{conflict, plan.StatePending, 50 * ms, ""},
+	} {
+		before := rec
+		now = now.Add(time.Hour)
+		wait := rec.fail(result{change: c, reason: tc.reason, state: tc.state, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) {
+			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.notBefore, tc.wait)
+		}
+		if want := (basics{tc.state, c.Source.Key, contentOf(c.Source)}); rec.basics != want || rec.note != tc.note {
+			t.Errorf("failure %d: got %+v, %q, want %+v, %q", i, rec.basics, rec.note, want, tc.note)
+		}
+		if began := before.reason != tc.reason; rec.since.Equal(now.Add(-time.Second)) != began {
+			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.since)
+		}
+	}
+	if rec.fail(result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
+		t.Errorf("no error: got the note %q, want none", rec.note)
+	}
+}
+
+// TestPatience: errors that the API server answers for ten seconds count as a rejection. A webhook that it cannot call is
+// one.
+func TestPatience(t *testing.T) {
+	now := time.Unix(5000, 0)
+	internal := apierrors.NewInternalError(errAway)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, tc := range map[string]struct {
+		rec   record
+		err   error
+		began time.Time
+		want  bool
+	}{
+		"the first":                  {record{}, internal, now, false},
+		"the first, a long call":     {record{}, internal, ago(patience), true},
+		"just before":                {record{reason: transient, since: ago(patience - 1)}, internal, now, false},
+		"in time":                    {record{reason: transient, since: ago(patience)}, internal, now, true},
+		"no answer":                  {record{reason: transient, since: ago(patience)}, errAway, now, false},
+		"after a rejection":          {record{reason: rejected, since: now}, internal, now, true},
+		"away after a rejection":     {record{reason: rejected, since: ago(time.Hour)}, errAway, now, false},
+		"after another reason":       {record{reason: foreign, since: ago(time.Hour)}, internal, now, false},
+		"a long call after another":  {record{reason: conflict, since: ago(time.Hour)}, internal, ago(patience), true},
+		"a server without time":      {record{reason: transient, since: ago(patience)}, apierrors.NewTooManyRequests("later", 1), now, false},
+		"a long call, and a shorter": {record{reason: transient, since: ago(time.Second)}, internal, ago(patience), false},
+	} {
+		if got := lasts(&tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
+			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestNext is the table of what happens next at a target.
+func TestNext(t *testing.T) {
+	now := time.Unix(5000, 0)
+	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
+	create, nothing := plan.Change{Op: plan.OpCreate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
+	of := func(s *plan.Source, r record) record {
+		r.content = contentOf(s)
+		return r
+	}
+	awaited := echo{version: "41", at: now}
+	later := now.Add(7 * time.Second)
+	fighting := record{repairs: 13, repairedAt: now.Add(-time.Second)} // held for 8 seconds
+	for name, tc := range map[string]struct {
+		rec   record
+		c     plan.Change
+		event bool
+		step  step
+		wait  time.Duration
+	}{
+		"nothing known":                       {record{}, create, false, stepAct, 0},
+		"nothing to do":                       {of(blue, record{}), nothing, true, stepNone, 0},
+		"nothing to do, whatever happened":    {of(blue, record{reason: rejected, notBefore: later}), nothing, false, stepNone, 0},
+		"our write is not there yet":          {of(blue, record{echo: awaited}), create, true, stepKeep, 0},
+		"nor there to compare":                {of(blue, record{echo: awaited}), nothing, true, stepKeep, 0},
+		"our write has other content by now":  {of(green, record{echo: awaited}), create, true, stepEcho, time.Second},
+		"a deletion is not there yet":         {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepKeep, 0},
+		"failed with this content":            {of(blue, record{reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"failed, and an event came":           {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
+		"failed with other content":           {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
+		"failed, and the time has come":       {of(blue, record{reason: rejected, notBefore: now}), create, false, stepAct, 0},
+		"foreign, whatever the content":       {of(green, record{reason: foreign, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"foreign, and an event came":          {of(blue, record{reason: foreign, notBefore: later}), create, true, stepAct, 0},
+		"a fight about this content":          {of(blue, fighting), create, false, stepHold, 7 * time.Second},
+		"a fight, and an event came":          {of(blue, fighting), create, true, stepHold, 7 * time.Second},
+		"a fight about other content":         {of(green, fighting), create, true, stepAct, 0},
+		"a fight, and the time has come":      {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), create, true, stepAct, 0},
+		"a fight, and a failure":              {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"free repairs":                        {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), create, true, stepAct, 0},
+		"a deletion that failed":              {of(nil, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepWait, 7 * time.Second},
+		"a deletion after another failure":    {of(blue, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepAct, 0},
+		"of another source of equal content":  {of(parsed(sourceIn("base")), record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
+		"the echo of a write comes no longer": {of(green, record{echo: echo{version: "41", at: now.Add(-time.Hour)}}), create, true, stepAct, 0},
+	} {
+		got, wait := tc.rec.next(plan.Target{}, tc.c, "9", tc.event, now)
+		if got != tc.step || wait != tc.wait {
+			t.Errorf("%s: got step %d after %v, want %d after %v", name, got, wait, tc.step, tc.wait)
+		}
+	}
+}
+
+// TestAFightBeginsAndEnds damages a copy ten times, leaves it alone, and damages it again.
+func TestAFightBeginsAndEnds(t *testing.T) {
+	const gap = 10 * time.Minute // as rarely as a GitOps tool
+	now, c := time.Unix(5000, 0), content{checksum: "blue"}
+	rec := record{}
+	var fights []bool
+	for range 12 {
+		now = now.Add(gap)
+		rec.repairs, rec.repairedAt = rec.repairs+1, now
+		rec.settle(plan.StateSynced, key{}, c, now)
+		fights = append(fights, rec.fight(now) > 0)
+	}
+	if want := append(make([]bool, freeRepairs-1), true, true, true); !slices.Equal(fights, want) {
+		t.Errorf("got fights %v, want %v", fights, want)
+	}
+	if got := rec.fight(now); got != hold(12)+calm {
+		t.Errorf("got a fight for %v more, want %v", got, hold(12)+calm)
+	}
+	now = now.Add(hold(12) + calm)
+	if got := rec.fight(now); got != 0 {
+		t.Errorf("at its end: got a fight for %v more, want none", got)
+	}
+	rec.settle(plan.StateSynced, key{}, c, now)
+	if rec.repairs != 12 {
+		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
+	}
+	if rec.settle(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.plain() {
+		t.Errorf("got %d repairs known after it, want none", rec.repairs)
+	}
+}
