@@ -1,68 +1,95 @@
 package mirror
 
-// The API server and the caches of the tests that need more than a fake clientset: answers that wait or fail to come,
-// watches that lose events, and something that happens between two readings.
+// The API server of the tests that drive a whole controller. It keeps the rules of a real one, and a test can hook every
+// request of the controller.
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
-	"testing/synctest"
+	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// call is a request that has a hook. A namespace has its own name for namespace.
+// call is a request. A namespace has its own name for namespace.
 type call struct{ verb, resource, namespace string }
 
-// apiServer is a fake clientset with hooks. What a test does through the embedded client has none.
+// hooks act on the requests of the controller.
+type hooks struct {
+	before  func(call)
+	hangs   func(call) bool          // no answer until the caller gives up
+	takes   func(call) time.Duration // before it is carried out
+	refuses func(call) error
+	after   func(call) // the answer is on its way
+}
+
+// apiServer is an API server with hooks. What a test does through the embedded client has none.
 type apiServer struct {
 	kubernetes.Interface
-	hangs  func(call) bool // no answer until the caller gives up
-	before func(call)
-	after  func(call) // the answer is on its way
+	cms        *store[*corev1.ConfigMap]
+	namespaces *store[*corev1.Namespace]
 
-	refusing atomic.Pointer[func(call) error]
-
+	hooks   atomic.Pointer[hooks]
 	hung    atomic.Int32
 	stalled atomic.Pointer[string] // the namespace whose ConfigMaps the watch does not show
 
 	mu       sync.Mutex
 	calls    map[call]int
-	watch    *brittleWatch // the last one of ConfigMaps
-	labelled map[cache.ObjectName]*corev1.ConfigMap
+	inFlight map[key]bool // writes
+	unsafe   []string     // requests that could do harm
 }
 
 func newAPIServer(objects ...runtime.Object) *apiServer {
-	nothing := func(call) {}
-	s := &apiServer{
-		Interface: fake.NewClientset(objects...), calls: map[call]int{}, labelled: map[cache.ObjectName]*corev1.ConfigMap{},
-		hangs: func(call) bool { return false }, before: nothing, after: nothing,
-	}
+	s := &apiServer{calls: map[call]int{}, inFlight: map[key]bool{}}
+	s.hooks.Store(&hooks{
+		before: func(call) {}, hangs: func(call) bool { return false }, takes: func(call) time.Duration { return 0 },
+		refuses: func(call) error { return nil }, after: func(call) {},
+	})
+	s.Interface = clientset{server: s}
+	s.namespaces = newStore("namespaces", &corev1.Namespace{}, func(_ string, _, _ *corev1.Namespace) error { return nil })
+	s.cms = newStore("configmaps", &corev1.ConfigMap{}, s.admit)
 	for _, o := range objects {
-		if cm, is := o.(*corev1.ConfigMap); is {
-			s.shown(watch.Event{Object: cm})
+		switch o := o.(type) {
+		case *corev1.Namespace:
+			s.namespaces.objects[keyOf(o)] = o.DeepCopy()
+		case *corev1.ConfigMap:
+			s.cms.objects[keyOf(o)] = o.DeepCopy()
 		}
 	}
 	return s
 }
 
-func (s *apiServer) IsWatchListSemanticsUnSupported() bool { return true } // as of the fake clientset
+// admit refuses ConfigMaps in namespaces that are not there, and changes of what is immutable.
+func (s *apiServer) admit(op string, old, cm *corev1.ConfigMap) error {
+	resource := corev1.Resource("configmaps")
+	switch ns, err := s.namespaces.get(key{Name: cm.Namespace}); {
+	case op == "create" && err != nil:
+		return err
+	case op == "create" && plan.Terminating(ns):
+		err := apierrors.NewForbidden(resource, cm.Name, errors.New("the namespace is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	case op == "update" && old.Immutable != nil && *old.Immutable &&
+		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data, cm.BinaryData)):
+		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm.Name, nil)
+	}
+	return nil
+}
 
-func (s *apiServer) CoreV1() typedcorev1.CoreV1Interface { return hookedCore{s.Interface.CoreV1(), s} }
+func (s *apiServer) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooked: true} }
 
 // configMaps of a namespace, for the test itself.
 func (s *apiServer) configMaps(namespace string) typedcorev1.ConfigMapInterface {
@@ -76,234 +103,201 @@ func (s *apiServer) count(verb, resource, namespace string) int {
 	return s.calls[call{verb, resource, namespace}]
 }
 
-// relist lets the watch of ConfigMaps go on, and ends it with 410.
-func (s *apiServer) relist() {
+// countAll returns how many such requests for ConfigMaps came, of any of these verbs, in all namespaces with this prefix.
+func (s *apiServer) countAll(prefix string, verbs ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stalled.Store(nil)
-	s.watch.expired.Do(func() { close(s.watch.expire) }) // there may be none yet behind the last time
-}
-
-// shown returns the event that a watch with our selector has of what happened, if it has one: an object that loses its label
-// is deleted there, and shown as it was before. The fake clientset's watch knows no selectors.
-func (s *apiServer) shown(e watch.Event) (out watch.Event, shows bool) {
-	cm, is := e.Object.(*corev1.ConfigMap)
-	if !is {
-		return e, true
-	}
-	stalled := s.stalled.Load()
-	reaches := stalled == nil || cm.Namespace != *stalled
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := cache.MetaObjectToName(cm)
-	before := s.labelled[key]
-	if label := cm.Labels[plan.DefaultLabel]; e.Type != watch.Deleted && (label == plan.SourceValue || label == plan.CopyValue) {
-		s.labelled[key] = cm
-		return e, reaches
-	}
-	delete(s.labelled, key)
-	return watch.Event{Type: watch.Deleted, Object: before}, reaches && before != nil
-}
-
-// refuse has requests answered with the error that f has for them, from now on.
-func (s *apiServer) refuse(f func(call) error) { s.refusing.Store(&f) }
-
-// hooked sends a request with its hooks.
-func hooked[T any](ctx context.Context, s *apiServer, verb, resource, namespace string, send func() (T, error)) (T, error) {
-	c := call{verb, resource, namespace}
-	s.mu.Lock()
-	s.calls[c]++
-	s.mu.Unlock()
-	s.before(c)
-	defer s.after(c)
-	if s.hangs(c) {
-		s.hung.Add(1)
-		<-ctx.Done()
-		var none T
-		return none, ctx.Err()
-	}
-	if refuse := s.refusing.Load(); refuse != nil {
-		if err := (*refuse)(c); err != nil {
-			var none T
-			return none, err
-		}
-	}
-	return send()
-}
-
-type hookedCore struct {
-	typedcorev1.CoreV1Interface
-	server *apiServer
-}
-
-func (c hookedCore) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
-	return hookedConfigMaps{c.CoreV1Interface.ConfigMaps(namespace), c.server, namespace}
-}
-
-func (c hookedCore) Namespaces() typedcorev1.NamespaceInterface {
-	return hookedNamespaces{c.CoreV1Interface.Namespaces(), c.server}
-}
-
-type hookedConfigMaps struct {
-	typedcorev1.ConfigMapInterface
-	server    *apiServer
-	namespace string
-}
-
-func (c hookedConfigMaps) Create(ctx context.Context, cm *corev1.ConfigMap, o metav1.CreateOptions) (*corev1.ConfigMap, error) {
-	return hooked(ctx, c.server, "create", "configmaps", c.namespace, func() (*corev1.ConfigMap, error) {
-		return c.ConfigMapInterface.Create(ctx, cm, o)
-	})
-}
-
-func (c hookedConfigMaps) Update(ctx context.Context, cm *corev1.ConfigMap, o metav1.UpdateOptions) (*corev1.ConfigMap, error) {
-	return hooked(ctx, c.server, "update", "configmaps", c.namespace, func() (*corev1.ConfigMap, error) {
-		return c.ConfigMapInterface.Update(ctx, cm, o)
-	})
-}
-
-func (c hookedConfigMaps) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.ConfigMap, error) {
-	return hooked(ctx, c.server, "get", "configmaps", c.namespace, func() (*corev1.ConfigMap, error) {
-		return c.ConfigMapInterface.Get(ctx, name, o)
-	})
-}
-
-func (c hookedConfigMaps) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	_, err := hooked(ctx, c.server, "delete", "configmaps", c.namespace, func() (struct{}, error) {
-		return struct{}{}, c.ConfigMapInterface.Delete(ctx, name, o)
-	})
-	return err
-}
-
-func (c hookedConfigMaps) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := c.ConfigMapInterface.Watch(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	brittle := &brittleWatch{Interface: w, events: make(chan watch.Event), expire: make(chan struct{}), stopped: make(chan struct{})}
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.server.watch = brittle
-	go brittle.run(c.server.shown)
-	return brittle, nil
-}
-
-type hookedNamespaces struct {
-	typedcorev1.NamespaceInterface
-	server *apiServer
-}
-
-func (c hookedNamespaces) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Namespace, error) {
-	return hooked(ctx, c.server, "get", "namespaces", name, func() (*corev1.Namespace, error) {
-		return c.NamespaceInterface.Get(ctx, name, o)
-	})
-}
-
-// brittleWatch is a watch that can lose events and expire.
-type brittleWatch struct {
-	watch.Interface
-	events          chan watch.Event
-	expire, stopped chan struct{}
-	stop, expired   sync.Once
-}
-
-func (w *brittleWatch) ResultChan() <-chan watch.Event { return w.events }
-
-func (w *brittleWatch) Stop() {
-	w.stop.Do(func() { close(w.stopped) })
-	w.Interface.Stop()
-}
-
-func (w *brittleWatch) run(shown func(watch.Event) (watch.Event, bool)) {
-	defer close(w.events)
-	for {
-		select {
-		case <-w.stopped:
-			return
-		case <-w.expire:
-			w.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
-				Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}})
-			return
-		case e, ok := <-w.Interface.ResultChan():
-			if !ok {
-				return
+	for c, count := range s.calls {
+		for _, verb := range verbs {
+			if c.verb == verb && c.resource == "configmaps" && strings.HasPrefix(c.namespace, prefix) {
+				n += count
 			}
-			if e, shows := shown(e); shows {
-				e.Object = e.Object.DeepCopyObject() // the cache keeps it, and not all of it
-				w.send(e)
-			}
-		}
-	}
-}
-
-func (w *brittleWatch) send(e watch.Event) {
-	select {
-	case w.events <- e:
-	case <-w.stopped:
-	}
-}
-
-// diary keeps the reasons and the notes of events.
-type diary struct {
-	mu             sync.Mutex
-	reasons, notes []string
-}
-
-func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.reasons = append(d.reasons, reason)
-	d.notes = append(d.notes, fmt.Sprintf(note, args...))
-}
-
-// told returns how many events had this reason.
-func (d *diary) told(reason string) (n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.reasons {
-		if r == reason {
-			n++
 		}
 	}
 	return n
 }
 
-// scene is a controller that runs, the API server that it runs on, and the events that it tells.
-type scene struct {
-	*apiServer
-	*diary
-	controller *Controller
+// relist lets the watch of ConfigMaps go on, and ends it with 410.
+func (s *apiServer) relist() {
+	s.stalled.Store(nil)
+	s.cms.expire()
 }
 
-// alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes.
-func alone(t *testing.T, server func() *apiServer, edit func(*Options), f func(*testing.T, scene)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		o := NewOptions()
-		o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
-		edit(o)
-		s, d := server(), &diary{}
-		c, err := New(s, d, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer runs(t, c)() // also if f fails
-		f(t, scene{s, d, c})
-	})
+// hook changes the hooks, from now on.
+func (s *apiServer) hook(change func(*hooks)) {
+	h := *s.hooks.Load()
+	change(&h)
+	s.hooks.Store(&h)
 }
 
-// runs starts a controller that has no rival. end stops it.
-func runs(t *testing.T, c *Controller) (end func()) {
-	t.Helper()
-	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx, Alone(ctx)) }()
-	synctest.Wait()
+func (s *apiServer) isUnsafe(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsafe = append(s.unsafe, fmt.Sprintf(format, args...))
+}
+
+// write carries out a write that has hooks, and notices two writes to one object at the same time.
+func (s *apiServer) write(k key) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[k] {
+		s.unsafe = append(s.unsafe, "two writes in flight to "+k.String())
+	}
+	s.inFlight[k] = true
 	return func() {
-		t.Helper()
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.inFlight, k)
+	}
+}
+
+// clientset is a client without hooks.
+type clientset struct {
+	kubernetes.Interface
+	server *apiServer
+}
+
+func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return core{server: c.server} }
+
+type core struct {
+	typedcorev1.CoreV1Interface
+	server *apiServer
+	hooked bool
+}
+
+func (c core) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
+	return configMapClient{client: client[*corev1.ConfigMap]{c.server, c.server.cms, namespace, c.hooked}}
+}
+
+func (c core) Namespaces() typedcorev1.NamespaceInterface {
+	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.namespaces, "", c.hooked}}
+}
+
+type configMapClient struct {
+	client[*corev1.ConfigMap]
+	noConfigMaps
+}
+
+type noConfigMaps struct{ typedcorev1.ConfigMapInterface }
+
+func (c configMapClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	found, version, err := c.list(ctx, o)
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, cm := range found {
+		if c.namespace == "" || cm.Namespace == c.namespace {
+			list.Items = append(list.Items, *cm)
 		}
 	}
+	return list, err
+}
+
+type namespaceClient struct {
+	client[*corev1.Namespace]
+	noNamespaces
+}
+
+type noNamespaces struct{ typedcorev1.NamespaceInterface }
+
+func (c namespaceClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
+	found, version, err := c.list(ctx, o)
+	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, ns := range found {
+		list.Items = append(list.Items, *ns)
+	}
+	return list, err
+}
+
+// client is a client for one resource.
+type client[T object[T]] struct {
+	server    *apiServer
+	store     *store[T]
+	namespace string
+	hooked    bool
+}
+
+// do sends a request, with its hooks if it has any.
+func (c client[T]) do(ctx context.Context, verb, name string, send func() (T, error)) (none T, err error) {
+	if !c.hooked {
+		return send()
+	}
+	s, namespace := c.server, c.namespace
+	if c.store.resource.Resource == "namespaces" {
+		namespace = name
+	}
+	this := call{verb, c.store.resource.Resource, namespace}
+	s.mu.Lock()
+	s.calls[this]++
+	s.mu.Unlock()
+	if verb != "get" && verb != "list" && verb != "watch" {
+		defer s.write(key{Namespace: c.namespace, Name: name})()
+	}
+	h := s.hooks.Load()
+	h.before(this)
+	defer func() { s.hooks.Load().after(this) }()
+	if h.hangs(this) {
+		s.hung.Add(1)
+		<-ctx.Done()
+		return none, ctx.Err()
+	}
+	if d := h.takes(this); d > 0 {
+		select {
+		case <-ctx.Done():
+			return none, ctx.Err()
+		case <-time.After(d):
+		}
+	}
+	if err := h.refuses(this); err != nil {
+		return none, err
+	}
+	return send()
+}
+
+func (c client[T]) Create(ctx context.Context, o T, _ metav1.CreateOptions) (T, error) {
+	return c.do(ctx, "create", o.GetName(), func() (T, error) { return c.store.create(o) })
+}
+
+func (c client[T]) Update(ctx context.Context, o T, _ metav1.UpdateOptions) (T, error) {
+	if c.hooked && (o.GetResourceVersion() == "" || o.GetUID() == "") {
+		c.server.isUnsafe("update without resourceVersion or UID: %s", keyOf(o))
+	}
+	return c.do(ctx, "update", o.GetName(), func() (T, error) { return c.store.update(o) })
+}
+
+func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	k, p := key{Namespace: c.namespace, Name: name}, o.Preconditions
+	if c.hooked && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
+		c.server.isUnsafe("delete without preconditions: %s", k)
+	}
+	_, err := c.do(ctx, "delete", name, func() (none T, err error) { return none, c.store.delete(k, p) })
+	return err
+}
+
+func (c client[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T, error) {
+	return c.do(ctx, "get", name, func() (T, error) { return c.store.get(key{Namespace: c.namespace, Name: name}) })
+}
+
+func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, version string, err error) {
+	selector, err := labels.Parse(o.LabelSelector)
+	if err != nil {
+		return nil, "", err
+	}
+	_, err = c.do(ctx, "list", "", func() (none T, err error) {
+		found, version = c.store.list(selector)
+		return none, nil
+	})
+	return found, version, err
+}
+
+func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+	_, err = c.do(ctx, "watch", "", func() (none T, err error) {
+		w, err = c.store.watch(ctx, o, c.lost)
+		return none, err
+	})
+	return w, err
+}
+
+// lost reports whether a watch does not show this object.
+func (c client[T]) lost(o T) bool {
+	stalled := c.server.stalled.Load()
+	return stalled != nil && o.GetNamespace() != "" && o.GetNamespace() == *stalled
 }

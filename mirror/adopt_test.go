@@ -1,0 +1,149 @@
+package mirror
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// theirs returns a foreign ConfigMap in team-000.
+func theirs(options ...plantest.Option) *corev1.ConfigMap {
+	return plantest.ConfigMap("team-000", "settings", append([]plantest.Option{plantest.Data("theirs", "x")}, options...)...)
+}
+
+var adopt = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
+
+// TestC11Foreign: it is left alone, reported once, and retried with one create and one read, at last once a minute. The copy is
+// made when it is gone.
+func TestC11Foreign(t *testing.T) {
+	for name, foreign := range map[string]*corev1.ConfigMap{
+		"no label":                        theirs(),
+		"C06 a copy's YAML, applied here": theirs(plantest.Annotation(plan.SourceAnnotation, "platform/settings"), plantest.Annotation(plan.CopyAnnotation, "team-001/settings"), plantest.Annotation(plan.InstanceAnnotation, "default")),
+		"C10 of another instance":         copyOf(source(), "team-000", plantest.Annotation(plan.InstanceAnnotation, "other")),
+		"C49 with finalizers, adoptable":  theirs(adopt, plantest.Finalizer),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
+				time.Sleep(2 * time.Hour)
+				before := s.countAll("team-000", "create", "get")
+				time.Sleep(time.Hour)
+				n, visible := s.countAll("team-000", "create", "get")-before, foreign.Labels["mirror"] != ""
+				if visible && n > 0 || !visible && n != 2*60 {
+					t.Errorf("got %d creates and reads in an hour, want one of each a minute, none if the watch shows the object", n)
+				}
+				cm := s.get("team-000")
+				if cm.ResourceVersion != foreign.ResourceVersion || s.told(ReasonForeign) != 1 {
+					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.all())
+				}
+				cm.Finalizers = nil
+				s.write(cm)
+				if name != "C49 with finalizers, adoptable" {
+					s.remove("team-000")
+				}
+				time.Sleep(time.Minute)
+				s.wantCopy("team-000", "value")
+			})
+		})
+	}
+}
+
+// TestC12Adoption: with the label it is noticed at once, else within a minute. The object becomes the copy.
+func TestC12Adoption(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edits []plantest.Option
+		after time.Duration
+		same  bool // the object stays
+	}{
+		"by annotation":                     {[]plantest.Option{adopt}, time.Minute, true},
+		"by annotation and label":           {[]plantest.Option{adopt, plantest.Label("mirror", "copy")}, 0, true},
+		"immutable":                         {[]plantest.Option{adopt, plantest.Label("mirror", "copy"), plantest.Immutable}, 0, false},
+		"of another instance, first purged": {[]plantest.Option{adopt, plantest.Without(plan.InstanceAnnotation), plantest.Label("mirror", "copy")}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source(), theirs()), func(t *testing.T, s scene) {
+				time.Sleep(time.Hour)
+				uid := s.get("team-000").UID
+				s.edit("team-000", tc.edits...)
+				time.Sleep(tc.after)
+				s.wantCopy("team-000", "value")
+				cm := s.get("team-000")
+				if len(cm.Data) != 1 || cm.Annotations[plan.AdoptAnnotation] != "" || (cm.UID == uid) != tc.same {
+					t.Errorf("got %v, want no key and no mark of the foreign object", cm)
+				}
+			})
+		})
+	}
+}
+
+// TestC12PremiseOfAnAdoptionGoes while the object is read that is in the way: it is not adopted.
+func TestC12PremiseOfAnAdoptionGoes(t *testing.T) {
+	for name, goes := range map[string]func(scene){
+		"the source is deleted":  func(s scene) { s.remove("platform") },
+		"the namespace opts out": func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), theirs(adopt)), func(t *testing.T, s scene) {
+				var once sync.Once
+				s.afterCall(func(c call) {
+					if c == (call{"get", "configmaps", "team-000"}) {
+						once.Do(func() { goes(s) })
+						time.Sleep(50 * time.Millisecond) // the cache moves
+					}
+				})
+				s.write(source())
+				time.Sleep(time.Hour)
+				if cm := s.get("team-000"); cm == nil || cm.Data["theirs"] == "" {
+					t.Errorf("got %v, want it untouched", cm)
+				}
+				if n := s.count("get", "configmaps", "team-000"); n == 0 {
+					t.Error("got no read of the object")
+				}
+			})
+		})
+	}
+}
+
+// TestC11PaceAlthoughTheSourceChanges: other content does not remove a foreign object, so edits are no reason for another try,
+// neither during the create nor during the read.
+func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
+	for _, verb := range []string{"create", "get"} {
+		t.Run(verb, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
+				s.delay(func(c call) time.Duration {
+					if c == (call{verb, "configmaps", "team-000"}) {
+						return 1500 * time.Millisecond
+					}
+					return 0
+				})
+				s.write(source())
+				for i := range 600 {
+					time.Sleep(time.Second)
+					s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
+				}
+				if n := s.count("create", "configmaps", "team-000"); n < 10 || n > 18 {
+					t.Errorf("got %d creates in ten minutes, want 1, 2, 4 seconds between them, up to a minute", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC11ForeignObjectGoesBeforeItIsRead: the next try makes the copy.
+func TestC11ForeignObjectGoesBeforeItIsRead(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
+		s.beforeCall(func(c call) {
+			if c == (call{"get", "configmaps", "team-000"}) {
+				s.remove("team-000")
+			}
+		})
+		s.write(source())
+		time.Sleep(2 * time.Second)
+		s.wantCopy("team-000", "value")
+	})
+}

@@ -1,0 +1,195 @@
+package mirror
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// wantEvents fails the test unless these events were recorded since the last call, by their reasons.
+func (s scene) wantEvents(what string, want ...string) {
+	s.t.Helper()
+	synctest.Wait()
+	s.diary.mu.Lock()
+	defer s.diary.mu.Unlock()
+	if !slices.Equal(s.reasons, want) {
+		s.t.Errorf("%s: got events %q with %q, want %q", what, s.reasons, s.notes, want)
+	}
+	s.reasons, s.notes = nil, nil
+}
+
+// TestEventsOfASource: it is said to be mirrored when a change of it has reached all targets, and not for each target or
+// namespace, nor where nothing was written.
+func TestEventsOfASource(t *testing.T) {
+	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Second)
+		if got := s.notesOf(ReasonMirrored); !slices.Equal(got, []string{"Synced to 3 namespaces"}) {
+			t.Errorf("got %q, want one event that counts the namespaces", got)
+		}
+		s.wantEvents("created", ReasonMirrored)
+		time.Sleep(time.Minute)
+		s.edit("platform", plantest.Data("key", "other"))
+		time.Sleep(time.Second)
+		s.wantEvents("changed", ReasonMirrored)
+		s.edit("platform", plantest.Label("theirs", "x"))
+		time.Sleep(time.Second)
+		s.wantEvents("changed in nothing that is copied")
+		s.addNamespace("team-new")
+		time.Sleep(time.Second)
+		s.wantEvents("a new namespace")
+		s.remove("team-000")
+		time.Sleep(time.Second)
+		s.wantEvents("a repair")
+		s.relist()
+		time.Sleep(time.Hour)
+		s.wantEvents("a relist")
+	})
+}
+
+// TestEventsAtTheStart: a source that is in sync gives no event, and one that changed while no controller ran does.
+func TestEventsAtTheStart(t *testing.T) {
+	for name, want := range map[string][]string{"value": nil, "other": {ReasonMirrored}} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(2, "team-"), source(plantest.Data("key", name)), copyOf(source(), "team-000"), copyOf(source(), "team-001"))
+			cluster(t, objects, func(t *testing.T, s scene) {
+				time.Sleep(time.Hour)
+				s.wantEvents("after the start", want...)
+			})
+		})
+	}
+}
+
+// TestMirroredSpeaksOfItsContent: while one target is not in sync with it there is no event, and its copy is pending. A change
+// during a fan-out begins anew.
+func TestMirroredSpeaksOfItsContent(t *testing.T) {
+	cluster(t, teams(50, "team-"), func(t *testing.T, s scene) {
+		s.slowly(5 * time.Millisecond)
+		s.write(source(plantest.Data("key", "old")))
+		time.Sleep(time.Minute)
+		s.wantEvents("at first", ReasonMirrored)
+		s.delay(func(c call) time.Duration {
+			if c.namespace == "team-007" {
+				return 20 * time.Second
+			}
+			return 5 * time.Millisecond
+		})
+		wantPending := func(n float64) {
+			t.Helper()
+			if pending, synced := s.value("mirror_copies", "pending"), s.value("mirror_copies", "synced"); pending != n || synced != 50-n {
+				t.Errorf("got %v copies pending and %v in sync, want %v and %v", pending, synced, n, 50-n)
+			}
+		}
+		s.edit("platform", plantest.Data("key", "new"))
+		synctest.Wait()
+		wantPending(50)
+		time.Sleep(10 * time.Second)
+		wantPending(1)
+		s.edit("platform", plantest.Data("key", "newer"))
+		time.Sleep(11 * time.Second) // the first write has ended
+		wantPending(1)
+		s.wantEvents("while one target is not in sync")
+
+		if n := s.value("mirror_propagation_seconds"); n != 1 {
+			t.Errorf("got %v changes that reached all targets, want that of the start", n)
+		}
+		time.Sleep(20 * time.Second)
+		s.wantEvents("at the end", ReasonMirrored)
+		wantPending(0)
+		if n := s.value("mirror_propagation_seconds"); n != 2 {
+			t.Errorf("got %v changes that reached all targets, want one more", n)
+		}
+	})
+}
+
+// TestC11EventsOfAProblem: it is told when it begins or changes. Mirrored tells that it is
+// over.
+func TestC11EventsOfAProblem(t *testing.T) {
+	cluster(t, append(teams(3, "team-"), source(), theirs(), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantEvents("two foreign objects", ReasonForeign, ReasonMirrored)
+		s.remove("team-000")
+		time.Sleep(time.Minute)
+		if got := s.notesOf(ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
+			t.Errorf("got %q, want one about the other namespace", got)
+		}
+		s.wantEvents("one is over", ReasonForeign)
+		s.remove("team-001")
+		time.Sleep(time.Minute)
+		s.wantEvents("all is over", ReasonMirrored)
+	})
+}
+
+// TestSolvedWhilePending: that a problem is over is told when all targets are in sync, also if one was pending when it ended.
+func TestSolvedWhilePending(t *testing.T) {
+	cluster(t, append(teams(3, "team-"), source(), theirs()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
+		s.refuse(func(c call) error {
+			if c.namespace == "team-001" {
+				return apierrors.NewServiceUnavailable("etcd")
+			}
+			return nil
+		})
+		s.remove("team-001")
+		time.Sleep(time.Second)
+		s.remove("team-000")
+		time.Sleep(2 * time.Minute)
+		s.wantEvents("solved, and one is pending")
+		s.refuse(func(call) error { return nil })
+		time.Sleep(time.Minute)
+		s.wantEvents("solved", ReasonMirrored)
+	})
+}
+
+// TestC03SupersededEvent: the losing source is told who wins, and that it takes over.
+func TestC03SupersededEvent(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantEvents("alone", ReasonMirrored)
+		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
+		time.Sleep(time.Hour)
+		if got := s.notesOf(ReasonSuperseded); len(got) != 1 || !strings.Contains(got[0], "platform/settings") {
+			t.Errorf("got %q, want one that names the winner", got)
+		}
+		s.wantEvents("beside another", ReasonSuperseded)
+		s.remove("platform")
+		time.Sleep(5 * time.Second)
+		s.wantEvents("it takes over", ReasonMirrored)
+		if n := s.value("mirror_copies", "superseded"); n != 0 {
+			t.Errorf("got %v superseded, want none", n)
+		}
+	})
+}
+
+// TestC05ReservedName: nothing is written, and it is told once.
+func TestC05ReservedName(t *testing.T) {
+	alone(t, having(append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))...), func(o *Options) { o.ResyncPeriod = time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		s.wantEvents("reserved", ReasonReservedName)
+		if n := s.countAll("", "create", "update", "delete"); n > 0 {
+			t.Errorf("got %d writes, want none", n)
+		}
+	})
+}
+
+// TestC47ManyProblemsFitAnEvent: of 300 foreign objects one event tells, and names a few.
+func TestC47ManyProblemsFitAnEvent(t *testing.T) {
+	objects := append(teams(300, "team-"), source())
+	for _, ns := range teams(300, "team-") {
+		objects = append(objects, plantest.ConfigMap(ns.(interface{ GetName() string }).GetName(), "settings"))
+	}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		time.Sleep(5 * time.Minute)
+		if got := s.notesOf(ReasonForeign); len(got) != 1 || len(got[0]) > 1024 || !strings.Contains(got[0], "300 namespaces") || !strings.Contains(got[0], plan.AdoptAnnotation) {
+			t.Errorf("got %q, want one event that counts them, and says what to do", got)
+		}
+	})
+}

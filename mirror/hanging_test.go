@@ -1,0 +1,206 @@
+package mirror
+
+// One bad target, or a thousand, never hold up the others.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// webhookDown is the API server's answer when an admission webhook has not answered for 30 seconds.
+var webhookDown = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
+
+// hangAt has the writes in namespaces with the prefix team-bad- take 30 s, and fail then if err is set.
+func (s scene) hangAt(err error) {
+	bad := func(c call) bool { return c.verb != "get" && strings.HasPrefix(c.namespace, "team-bad-") }
+	s.delay(func(c call) time.Duration {
+		if bad(c) {
+			return 30 * time.Second
+		}
+		return 5 * time.Millisecond
+	})
+	s.refuse(func(c call) error {
+		if bad(c) {
+			return err
+		}
+		return nil
+	})
+}
+
+// hangEnds has every write answered in 5 ms.
+func (s scene) hangEnds() {
+	s.delay(func(call) time.Duration { return 5 * time.Millisecond })
+	s.refuse(func(call) error { return nil })
+}
+
+// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon. So do
+// another source, a repair and a new namespace meanwhile. All is in sync a minute after the end.
+func TestC45HangingTargets(t *testing.T) {
+	for _, tc := range []struct {
+		bad   int
+		limit time.Duration
+		err   error
+	}{
+		{100, 3 * time.Second, nil},
+		{100, 3 * time.Second, webhookDown},
+		{1000, 10 * time.Second, webhookDown},
+	} {
+		t.Run(fmt.Sprintf("%d, error %v", tc.bad, tc.err != nil), func(t *testing.T) {
+			cluster(t, append(teams(100, "team-good-"), teams(tc.bad, "team-bad-")...), func(t *testing.T, s scene) {
+				s.hangAt(tc.err)
+				reaches := func(what string) {
+					t.Helper()
+					s.within(tc.limit, what, func() bool { return s.copied("team-good-", what) == 100 })
+				}
+				s.write(source(plantest.Data("key", "first contact")))
+				reaches("first contact")
+				s.write(source(plantest.Data("key", "second content")))
+				reaches("second content")
+				for range 5 {
+					s.write(plantest.Source("platform", "other-"+fmt.Sprint(time.Now().UnixNano())))
+					s.remove("team-good-000")
+					s.within(time.Second, "repair", func() bool { return s.copied("team-good-", "second content") == 100 })
+					s.addNamespace("team-good-new")
+					s.within(time.Second, "fill of a new namespace", func() bool { return s.copied("team-good-new", "second content") == 1 })
+					s.removeNamespace("team-good-new")
+					time.Sleep(7 * time.Second)
+				}
+				if n := s.value("mirror_copies", "pending") + s.value("mirror_copies", "failed"); n > float64(6*tc.bad) {
+					t.Errorf("got %v copies that are not there yet, want no more than those that hang", n)
+				}
+				s.hangEnds()
+				s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-bad-", "second content") == tc.bad })
+				time.Sleep(time.Minute)
+				if n := s.value("mirror_copies", "synced"); n != float64(6*(100+tc.bad)) {
+					t.Errorf("got %v copies of 6 sources, want all", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC45HangingLater: targets that were healthy hang when the source changes.
+func TestC45HangingLater(t *testing.T) {
+	objects := append(teams(100, "team-good-"), teams(100, "team-bad-")...)
+	cluster(t, append(objects, source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.hangAt(webhookDown)
+		s.edit("platform", plantest.Data("key", "new"))
+		s.within(3*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
+		s.hangEnds()
+		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-bad-", "new") == 100 })
+	})
+}
+
+// TestC45OneCallAtATime: a namespace that is known to be slow has one call at a time, and not one for each of ten sources.
+func TestC45OneCallAtATime(t *testing.T) {
+	cluster(t, teams(20, "team-bad-"), func(t *testing.T, s scene) {
+		s.hangAt(webhookDown)
+		var mu sync.Mutex
+		now, most := map[string]int{}, 0
+		s.beforeCall(func(c call) {
+			mu.Lock()
+			defer mu.Unlock()
+			now[c.namespace]++
+		})
+		s.afterCall(func(c call) {
+			mu.Lock()
+			defer mu.Unlock()
+			now[c.namespace]--
+		})
+		for i := range 10 {
+			s.write(plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
+		}
+		time.Sleep(time.Minute) // the first calls are over
+		for range 600 {
+			time.Sleep(time.Second)
+			mu.Lock()
+			for ns, n := range now {
+				if strings.HasPrefix(ns, "team-bad-") {
+					most = max(most, n)
+				}
+			}
+			mu.Unlock()
+		}
+		if most != 1 {
+			t.Errorf("got %d calls at a time in one namespace, want 1", most)
+		}
+	})
+}
+
+// TestC30HangingTargetIsReported: an admission webhook that never answers is reported once, and costs a try a minute at most.
+func TestC30HangingTargetIsReported(t *testing.T) {
+	cluster(t, append(teams(10, "team-good-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+		s.hangAt(webhookDown)
+		s.write(source())
+		time.Sleep(5 * time.Minute)
+		if s.told(ReasonWriteFailed) != 1 {
+			t.Errorf("got events %q in five minutes, want one about the target that hangs", s.all())
+		}
+		before := s.countAll("team-bad-", "create")
+		time.Sleep(time.Hour)
+		if n := s.countAll("team-bad-", "create") - before; n > 60 || s.told(ReasonWriteFailed) != 1 {
+			t.Errorf("got %d tries in an hour and events %q, want one a minute at most, and no other event", n, s.all())
+		}
+	})
+}
+
+// TestC34ServerHangs: where nothing is answered, no target is to blame. A minute after the end all copies are there.
+func TestC34ServerHangs(t *testing.T) {
+	cluster(t, teams(100, "team-"), func(t *testing.T, s scene) {
+		s.hang(func(call) bool { return true })
+		s.write(source())
+		time.Sleep(time.Hour)
+		if s.hung.Load() < 50 || s.told(ReasonWriteFailed) > 0 {
+			t.Errorf("got %d tries and events %q, want many, and none about a target", s.hung.Load(), s.all())
+		}
+		s.hang(func(call) bool { return false })
+		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-", "value") == 100 })
+	})
+}
+
+// TestC34ServerIsSlow: every answer takes two or ten seconds. The fan-out goes on all the same, and faster than one by one.
+func TestC34ServerIsSlow(t *testing.T) {
+	for _, tc := range []struct{ takes, limit time.Duration }{
+		{2 * time.Second, time.Minute},
+		{10 * time.Second, 5 * time.Minute},
+	} {
+		t.Run(tc.takes.String(), func(t *testing.T) {
+			cluster(t, teams(300, "team-"), func(t *testing.T, s scene) {
+				s.delay(func(call) time.Duration { return tc.takes })
+				s.write(source())
+				s.within(tc.limit, "copy in every namespace", func() bool { return s.copied("team-", "value") == 300 })
+				if s.told(ReasonWriteFailed) > 0 {
+					t.Errorf("got events %q, want none about a target", s.all())
+				}
+			})
+		})
+	}
+}
+
+// TestC34HangingLiveReadHoldsUpNobody: forty deletions wait for one read of a namespace, more than there are places.
+func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
+	objects := teams(1, "team-")
+	for i := range 40 {
+		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
+	}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		s.hang(func(c call) bool { return c.verb == "get" && c.resource == "namespaces" })
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		synctest.Wait()
+		if n := s.hung.Load(); n != 1 {
+			t.Errorf("got %d reads, want one that hangs", n)
+		}
+		s.addNamespace("team-new")
+		s.within(time.Second, "fill of a new namespace", func() bool { return s.countAll("team-new", "create") == 40 })
+	})
+}

@@ -1,0 +1,278 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// term is a controller whose leadership a test gives and takes.
+type term struct {
+	scene
+	stop     context.CancelFunc // Run's context
+	lead     func()
+	lose     context.CancelFunc
+	ended    chan error
+	valid    func() bool
+	resigned []time.Time
+}
+
+// standby runs a controller that does not lead yet. A bubble panics if one of its goroutines is left when f has returned: that
+// nothing is left running is part of each of these tests.
+func standby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &term{scene: newScene(t, having(objects...)(), func(*Options) {}), ended: make(chan error, 1), valid: func() bool { return true }}
+		defer r.isSafe()
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+		defer stop()
+		leading, lose := context.WithCancel(context.WithoutCancel(ctx))
+		defer lose()
+		begun := make(chan context.Context, 1)
+		r.stop, r.lose, r.lead = stop, lose, func() { begun <- leading; synctest.Wait() }
+		go func() {
+			r.ended <- r.controller.Run(ctx, Leadership{
+				Begun: begun, Valid: func() bool { return r.valid() },
+				Resign: func() { r.resigned = append(r.resigned, time.Now()) },
+			})
+		}()
+		synctest.Wait()
+		f(t, r)
+	})
+}
+
+// ends waits for the end of Run, and returns how long that takes.
+func (r *term) ends(want error) time.Duration {
+	r.t.Helper()
+	began := time.Now()
+	if err := <-r.ended; !errors.Is(err, want) {
+		r.t.Errorf("got error %v, want %v", err, want)
+	}
+	return time.Since(began)
+}
+
+// TestC35Ends in each state of a controller: at once, and with a resignation only from what it has.
+func TestC35Ends(t *testing.T) {
+	for name, tc := range map[string]struct {
+		leads, loses bool
+		want         error
+	}{
+		"stopped while it leads": {leads: true},
+		"the leadership is lost": {leads: true, loses: true, want: ErrLeadershipLost},
+		"stopped while it waits": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
+				if n := r.countAll("", "get", "create", "update", "delete"); n > 0 {
+					t.Errorf("got %d requests before it leads", n)
+				}
+				if tc.leads {
+					r.lead()
+					r.wantCopy("team-001", "value")
+				}
+				if tc.loses {
+					r.lose()
+				} else {
+					r.stop()
+				}
+				if took := r.ends(tc.want); took > 0 {
+					t.Errorf("the end took %v", took)
+				}
+				if resigned := len(r.resigned) == 1; resigned != (tc.leads && !tc.loses) {
+					t.Errorf("got resignations %v", r.resigned)
+				}
+				before := r.countAll("", "create", "update", "delete")
+				r.edit("platform", plantest.Data("key", "other"))
+				time.Sleep(time.Hour)
+				if n := r.countAll("", "create", "update", "delete") - before; n > 0 {
+					t.Errorf("got %d writes after the end", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC35StopBeforeTheCachesAreFilled ends Run.
+func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, having(source())(), func(*Options) {})
+		s.hang(func(c call) bool { return c.verb == "watch" || c.verb == "list" })
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
+		synctest.Wait()
+		stop()
+		s.noted(<-ended)
+	})
+}
+
+// TestC35LossEndsWritesInFlight at once, and not when they time out.
+func TestC35LossEndsWritesInFlight(t *testing.T) {
+	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
+		r.hang(func(c call) bool { return c.verb == "create" })
+		r.lead()
+		time.Sleep(time.Second) // some are in slow places
+		if r.hung.Load() < 64 {
+			t.Errorf("got %d writes in flight, want many", r.hung.Load())
+		}
+		r.lose()
+		if took := r.ends(ErrLeadershipLost); took > 0 {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// TestC35StopLetsWritesEnd: nobody knows of a write that is cut whether it happened. No other write begins, and the lease is
+// given back when the last one has ended.
+func TestC35StopLetsWritesEnd(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			standby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
+				r.delay(func(c call) time.Duration {
+					if c.verb == "create" {
+						return takes
+					}
+					return 0
+				})
+				r.lead()
+				begun := r.countAll("team-", "create")
+				r.stop()
+				took := r.ends(nil)
+				if want := min(takes, requestTimeout); took != want {
+					t.Errorf("the end took %v, want %v", took, want)
+				}
+				if n := r.countAll("team-", "create"); n != begun || n == 0 {
+					t.Errorf("got %d writes, want no more than the %d before the stop", n, begun)
+				}
+				if takes < requestTimeout && r.copied("team-", "value") != begun {
+					t.Errorf("got %d copies, want those of all %d writes", r.copied("team-", "value"), begun)
+				}
+				if len(r.resigned) != 1 || time.Since(r.resigned[0]) != 0 {
+					t.Errorf("resigned at %v, want once, after the last write", r.resigned)
+				}
+			})
+		})
+	}
+}
+
+// TestC35StopWaitsForNoRead: nobody needs its answer any more, and another process is to take over.
+func TestC35StopWaitsForNoRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		read   call
+		happen func(scene)
+	}{
+		"of a source":           {readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) }},
+		"of a namespace":        {call{"get", "namespaces", "team-001"}, func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
+		"of what is in the way": {call{"get", "configmaps", "team-000"}, func(s scene) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
+				r.hang(func(c call) bool { return c == tc.read })
+				r.lead()
+				tc.happen(r.scene)
+				time.Sleep(time.Second)
+				if n := r.hung.Load(); n != 1 {
+					t.Errorf("got %d reads in flight, want 1", n)
+				}
+				r.stop()
+				if took := r.ends(nil); took > 0 {
+					t.Errorf("the end took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestC35ResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run for a second, but nobody who could take over.
+func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
+	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			standby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
+				r.lead()
+				r.beforeCall(func(c call) {
+					if c.verb == "watch" {
+						time.Sleep(time.Minute) // it does not hear that its context ends
+					}
+				})
+				r.relist()
+				time.Sleep(5 * time.Second)
+				stopped := time.Now()
+				if loses {
+					r.lose()
+					r.ends(ErrLeadershipLost)
+				} else {
+					r.stop()
+					r.ends(nil)
+				}
+				if time.Since(stopped) == 0 {
+					t.Error("no watch held up the end of Run")
+				}
+				if want := []time.Time{stopped}; !loses && !slices.Equal(r.resigned, want) || loses && len(r.resigned) > 0 {
+					t.Errorf("resigned at %v, want once, at %v, and not after a loss", r.resigned, stopped)
+				}
+				time.Sleep(time.Minute) // the watch ends in the bubble
+			})
+		})
+	}
+}
+
+// TestC35AsksRightBeforeEachWrite whether it leads: a term that has not ended is not enough. Of a re-creation the second half is
+// asked for, too.
+func TestC35AsksRightBeforeEachWrite(t *testing.T) {
+	immutable := copyOf(source(plantest.Immutable, plantest.Data("key", "old")), "team-000")
+	objects := append(teams(4, "team-"), source(), immutable, copyOf(plantest.Source("platform", "gone"), "team-001"), copyOf(source(plantest.Data("key", "old")), "team-002"))
+	standby(t, objects, func(t *testing.T, r *term) {
+		var leads atomic.Bool
+		var asked atomic.Int32
+		r.valid = func() bool { asked.Add(1); return leads.Load() }
+		r.lead()
+		time.Sleep(time.Minute)
+		if n := r.countAll("", "create", "update", "delete"); n > 0 || asked.Load() < 4 {
+			t.Errorf("got %d writes, and asked %d times, want no write, and asked before each", n, asked.Load())
+		}
+		r.beforeCall(func(c call) {
+			if c == (call{"delete", "configmaps", "team-000"}) {
+				leads.Store(false) // between the two halves
+			}
+		})
+		leads.Store(true)
+		time.Sleep(time.Minute)
+		r.wantNone("team-000")
+		leads.Store(true)
+		time.Sleep(time.Minute)
+		for _, at := range []string{"team-000", "team-002", "team-003"} {
+			r.wantCopy(at, "value")
+		}
+		r.stop()
+		r.ends(nil)
+	})
+}
+
+// TestC41TakeOverWithAnOldCache: a process that leads for the first time after hours deletes nothing that is wanted.
+func TestC41TakeOverWithAnOldCache(t *testing.T) {
+	standby(t, append(teams(2, "team-"), source(plantest.Without("mirror"))), func(t *testing.T, r *term) {
+		r.silently(func() { r.edit("platform", plantest.Label("mirror", "true")) })
+		for _, at := range []string{"team-000", "team-001"} {
+			r.write(copyOf(source(), at)) // by the process that led before
+		}
+		time.Sleep(time.Hour)
+		r.lead()
+		time.Sleep(time.Hour)
+		r.wantCopy("team-000", "value")
+		if n := r.countAll("team-", "delete"); n > 0 {
+			t.Errorf("got %d deletions, want none", n)
+		}
+		r.stop()
+		r.ends(nil)
+	})
+}

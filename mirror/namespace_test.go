@@ -1,0 +1,229 @@
+package mirror
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestNamespaceBecomesATarget: its copy appears at once, and goes when it is none any more, after one live read.
+func TestNamespaceBecomesATarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		src     *corev1.ConfigMap
+		in, out *corev1.Namespace
+	}{
+		"C31 opt-out":                {source(), plantest.Namespace("team-a"), plantest.Namespace("team-a", "mirror", "false")},
+		"C31 selector of the source": {source(plantest.Annotation(plan.SelectorAnnotation, "tier=gold")), plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
+				s.addNamespace("team-a", labelsOf(tc.in)...)
+				s.wantCopy("team-a", "value")
+				for range 3 {
+					s.setNamespace(tc.out.DeepCopy())
+					s.wantNone("team-a")
+					s.setNamespace(tc.in.DeepCopy())
+					s.wantCopy("team-a", "value")
+				}
+				if reads, deletions := s.count("get", "namespaces", "team-a"), s.count("delete", "configmaps", "team-a"); reads != 3 || deletions != 3 {
+					t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
+				}
+			})
+		})
+	}
+}
+
+func labelsOf(ns *corev1.Namespace) (out []string) {
+	for k, v := range ns.Labels {
+		out = append(out, k, v)
+	}
+	return out
+}
+
+// TestC41NamespaceThatQualifiesAgain: the cache still shows the opt-out, and the live read does not.
+func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		s.beforeCall(func(c call) {
+			if c == (call{"get", "namespaces", "team-000"}) {
+				s.setNamespace(plantest.Namespace("team-000", "theirs", "x"))
+			}
+		})
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(time.Minute)
+		s.wantCopy("team-000", "value")
+		if n := s.countAll("team-", "delete"); n > 0 {
+			t.Errorf("got %d deletions, want none", n)
+		}
+	})
+}
+
+// TestC31SourceClaimsAgainDuringTheLiveRead of the namespace: what was decided is void.
+func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
+	gold := plantest.Annotation(plan.SelectorAnnotation, "tier=gold")
+	cluster(t, []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source(gold)}, func(t *testing.T, s scene) {
+		s.afterCall(func(c call) {
+			if c == (call{"get", "namespaces", "team-a"}) {
+				s.edit("platform", gold)
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+		time.Sleep(time.Second)
+		s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=silver"))
+		time.Sleep(time.Minute)
+		s.wantCopy("team-a", "value")
+		if reads, deletions := s.count("get", "namespaces", "team-a"), s.countAll("team-", "delete"); reads == 0 || deletions > 0 {
+			t.Errorf("got %d reads of the namespace and %d deletions, want one read and no deletion", reads, deletions)
+		}
+	})
+}
+
+// TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
+func TestC28Terminating(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Second)
+		s.terminate("team-000")
+		s.edit("platform", plantest.Data("key", "other"))
+		s.remove("team-000") // by the namespace controller
+		time.Sleep(time.Hour)
+		s.wantCopy("team-001", "other")
+		s.wantNone("team-000")
+		if n := s.countAll("team-000", "create", "update", "delete"); n > 2 {
+			t.Errorf("got %d writes, want the first copy, and at most one try that was refused", n)
+		}
+		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.told(ReasonWriteFailed) > 0 {
+			t.Errorf("got errors counted, and events %q", s.all())
+		}
+	})
+}
+
+// TestC29Recreated: as fast as an API server can, also after a fight and a foreign object in the old one: it is filled at once.
+func TestC29Recreated(t *testing.T) {
+	for name, before := range map[string]func(scene){
+		"nothing before":    func(scene) {},
+		"after a fight":     func(s scene) { s.spoil("team-000", 60, time.Second) },
+		"after a foreigner": func(s scene) { s.edit("team-000", plantest.Without(plan.SourceAnnotation)); time.Sleep(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+				before(s)
+				synctest.Wait()
+				for range 5 {
+					s.removeNamespace("team-000")
+					s.addNamespace("team-000")
+					s.within(time.Second, "copy in the new namespace", func() bool { return s.copied("team-000", "value") == 1 })
+				}
+				if n := s.value("mirror_fights"); n > 0 {
+					t.Errorf("got %v fights in the new namespace", n)
+				}
+			})
+		})
+	}
+}
+
+// spoil edits the copy in a namespace n times, with this time between.
+func (s scene) spoil(namespace string, n int, pause time.Duration) {
+	s.t.Helper()
+	for range n {
+		s.edit(namespace, plantest.Data("key", "spoilt"))
+		time.Sleep(pause)
+	}
+}
+
+// TestAdmissionSeesTheOldNamespace: it refuses the create in the new one as terminating. That is retried from 50 ms on.
+func TestAdmissionSeesTheOldNamespace(t *testing.T) {
+	cluster(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
+		began := time.Now()
+		s.refuse(func(c call) error {
+			if c.verb != "create" || time.Since(began) > 2*time.Second {
+				return nil
+			}
+			err := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("terminating"))
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+			return err
+		})
+		s.addNamespace("team-a")
+		if took := s.within(6*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 }); took < 2*time.Second {
+			t.Errorf("got a copy after %v", took)
+		}
+	})
+}
+
+// TestC29GoneDuringAFanOut: no copy counts as pending a day later.
+func TestC29GoneDuringAFanOut(t *testing.T) {
+	alone(t, having(teams(70, "team-")...), func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
+		s.delay(func(c call) time.Duration {
+			if c.verb == "create" {
+				return 10 * time.Second
+			}
+			return 0
+		})
+		s.write(source())
+		time.Sleep(time.Second)
+		s.remove("platform")
+		time.Sleep(time.Second)
+		s.removeNamespace("team-069")
+		time.Sleep(time.Second)
+		s.delay(func(call) time.Duration { return 0 })
+		s.write(source())
+		time.Sleep(24 * time.Hour)
+		if synced, pending := s.value("mirror_copies", "synced"), s.value("mirror_copies", "pending"); synced != 69 || pending != 0 {
+			t.Errorf("got %v synced and %v pending, want 69 and none", synced, pending)
+		}
+	})
+}
+
+// TestC41AbsentNamespace: that the cache does not have a namespace is no reason to delete what is there. It is reported when the
+// namespace turns out to be out of scope of the flags.
+func TestC41AbsentNamespace(t *testing.T) {
+	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), copyOf(plantest.Source("platform", "gone"), "team-a")}, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		if n := s.countAll("", "delete"); n > 0 {
+			t.Errorf("got %d deletions in namespaces that the cache does not have", n)
+		}
+		s.addNamespace("other")
+		time.Sleep(time.Minute)
+		if s.told(ReasonOutOfScope) != 1 || s.value("mirror_copies", "out_of_scope") != 1 {
+			t.Errorf("got events %q, want one about a copy out of scope", s.all())
+		}
+		s.wantCopy("other", "value")
+	})
+}
+
+// TestC30OneNamespaceRefuses: all others are served, it is retried at most once a minute in the long run, reported once, and
+// filled within a minute after the refusal ends.
+func TestC30OneNamespaceRefuses(t *testing.T) {
+	cluster(t, append(teams(20, "team-"), plantest.Namespace("team-bad")), func(t *testing.T, s scene) {
+		var refuses atomic.Bool
+		refuses.Store(true)
+		s.refuse(func(c call) error {
+			if c == (call{"create", "configmaps", "team-bad"}) && refuses.Load() {
+				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+			}
+			return nil
+		})
+		s.write(source())
+		synctest.Wait()
+		if n := s.copied("team-", "value"); n != 20 {
+			t.Errorf("got %d copies at once, want 20", n)
+		}
+		time.Sleep(time.Hour)
+		before := s.count("create", "configmaps", "team-bad")
+		time.Sleep(time.Hour)
+		if n := s.count("create", "configmaps", "team-bad") - before; n > 60 || s.told(ReasonWriteFailed) != 1 {
+			t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
+		}
+		refuses.Store(false)
+		time.Sleep(time.Minute)
+		s.wantCopy("team-bad", "value")
+	})
+}

@@ -1,0 +1,276 @@
+package mirror
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestRepair: what somebody does to a copy is undone from the event, and counted once. Other people's metadata stays.
+func TestRepair(t *testing.T) {
+	none := func(cm *corev1.ConfigMap) { cm.Data = nil }
+	for name, tc := range map[string]struct {
+		edit  plantest.Option // nil: deleted
+		cause string
+	}{
+		"deleted":                         {nil, "deleted"},
+		"C19 edited":                      {plantest.Data("key", "spoilt"), "edited"},
+		"C19 a key more":                  {plantest.Data("theirs", "x"), "edited"},
+		"C19 a key less":                  {none, "edited"},
+		"C08 unlabelled":                  {plantest.Without("mirror"), "unlabelled"},
+		"C02 labelled as a source":        {plantest.Label("mirror", "true"), "unlabelled"},
+		"C23 immutable":                   {plantest.Immutable, "edited"},
+		"C23 immutable, with other data":  {func(cm *corev1.ConfigMap) { plantest.Immutable(cm); plantest.Data("key", "spoilt")(cm) }, "edited"},
+		"a label of ours changed":         {plantest.Label("app.kubernetes.io/managed-by", "helm"), "metadata"},
+		"the annotation of the flag list": {plantest.Annotation("mirror-controller.github.io/copied", "nothing"), "metadata"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+				s.edit("team-000", plantest.Label("theirs", "x"))
+				time.Sleep(time.Second)
+				if tc.edit == nil {
+					s.remove("team-000")
+				} else {
+					s.edit("team-000", tc.edit)
+				}
+				synctest.Wait()
+				cm := s.get("team-000")
+				s.wantCopy("team-000", "value")
+				if len(cm.Data) != 1 || cm.Immutable != nil || cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller" {
+					t.Errorf("got %v, want it as it was", cm)
+				}
+				if recreated := tc.edit == nil || name == "C23 immutable, with other data"; !recreated && cm.Labels["theirs"] != "x" {
+					t.Errorf("got labels %v, want other people's kept", cm.Labels)
+				}
+				if n := s.value("mirror_repairs_total", tc.cause); n != 1 {
+					t.Errorf("got %v repairs of this cause, want 1", n)
+				}
+				before := s.countAll("", "get", "create", "update", "delete")
+				time.Sleep(time.Hour)
+				if n := s.countAll("", "get", "create", "update", "delete") - before; n > 0 {
+					t.Errorf("got %d requests more in an hour, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC08Released: a copy that loses our annotations is foreign.
+func TestC08Released(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		s.edit("team-000", plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation), plantest.Data("key", "theirs"))
+		released := s.get("team-000")
+		s.edit("platform", plantest.Data("key", "other"))
+		time.Sleep(time.Hour)
+		s.remove("platform")
+		time.Sleep(time.Minute)
+		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.told(ReasonForeign) != 1 {
+			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
+		}
+	})
+}
+
+// TestC43LabelAndSourceGo: a copy without its label that is not wanted counts as released, whatever happened first. It is
+// not touched until a source claims the target again.
+func TestC43LabelAndSourceGo(t *testing.T) {
+	strip := func(s scene) { s.edit("team-000", plantest.Without("mirror")) }
+	for name, happens := range map[string]func(scene){
+		"together":         func(s scene) { strip(s); s.remove("platform") },
+		"during the grace": func(s scene) { s.remove("platform"); time.Sleep(500 * time.Millisecond); strip(s) },
+		"unseen":           func(s scene) { s.stalled.Store(new("team-000")); strip(s); s.remove("platform"); s.relist() },
+		"at the last moment": func(s scene) {
+			var once sync.Once
+			s.beforeCall(func(c call) {
+				if c.verb == "delete" {
+					once.Do(func() { strip(s) })
+				}
+			})
+			s.remove("platform")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+				happens(s)
+				time.Sleep(100 * time.Millisecond)
+				time.Sleep(24 * time.Hour)
+				if cm := s.get("team-000"); cm == nil || cm.Labels["mirror"] != "" || cm.Data["key"] != "value" {
+					t.Fatalf("a day later: got %v, want it untouched", cm)
+				}
+				s.write(source(plantest.Data("key", "other")))
+				time.Sleep(time.Second)
+				s.wantCopy("team-000", "other")
+			})
+		})
+	}
+}
+
+// TestC13ReplacedBeforeTheCall: the object that is deleted is the one that was judged, or none.
+func TestC13ReplacedBeforeTheCall(t *testing.T) {
+	theirs := plantest.ConfigMap("team-000", "settings", plantest.Data("key", "theirs"))
+	for verb, happens := range map[string]func(scene){
+		"delete": func(s scene) { s.remove("platform") },
+		"update": func(s scene) { s.edit("platform", plantest.Data("key", "other")) },
+	} {
+		t.Run(verb, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+				var once sync.Once
+				s.beforeCall(func(c call) {
+					if c.verb == verb {
+						once.Do(func() { s.remove("team-000"); s.write(theirs) })
+					}
+				})
+				happens(s)
+				time.Sleep(time.Hour)
+				if n := s.countAll("team-", verb); n != 1 {
+					t.Errorf("got %d calls to %s, want 1 that is refused", n, verb)
+				}
+				if cm := s.get("team-000"); cm == nil || cm.Data["key"] != "theirs" {
+					t.Errorf("got %v, want what somebody else made", cm)
+				}
+			})
+		})
+	}
+}
+
+// TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is gone.
+func TestC24HeldByFinalizers(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		s.edit("team-000", plantest.Finalizer)
+		s.remove("team-000")
+		before := s.countAll("team-", "get", "create", "update", "delete")
+		time.Sleep(time.Hour)
+		if n := s.countAll("team-", "get", "create", "update", "delete") - before; n > 0 {
+			t.Errorf("got %d requests in an hour, want none", n)
+		}
+		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+		s.wantCopy("team-000", "value")
+	})
+}
+
+// TestC24HeldByFinalizersWithoutItsLabel: it is ours, and no foreign object is reported.
+func TestC24HeldByFinalizersWithoutItsLabel(t *testing.T) {
+	going := copyOf(source(), "team-000", plantest.Without("mirror"), plantest.Finalizer, plantest.Deleting)
+	cluster(t, append(teams(1, "team-"), source(), going), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.edit("platform", plantest.Data("key", "other"))
+		time.Sleep(time.Hour)
+		if s.told(ReasonForeign) > 0 {
+			t.Errorf("got events %q, want none about a foreign object", s.all())
+		}
+		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+		time.Sleep(time.Minute)
+		s.wantCopy("team-000", "other")
+	})
+}
+
+// TestCopyThatGoesUnseen: somebody deletes what is in team-000 before the watch has shown it. A relist shows the rest, and no
+// event tells of it.
+func TestCopyThatGoesUnseen(t *testing.T) {
+	for name, do := range map[string]func(scene){
+		"our copy": func(s scene) { s.write(source()) },
+		"a foreign object with the label": func(s scene) {
+			s.write(plantest.ConfigMap("team-000", "settings", plantest.Label("mirror", "copy")))
+			s.write(source())
+		},
+		"our copy, before a restore of etcd": func(s scene) {
+			s.cms.rewind(1000000)
+			s.write(source())
+			synctest.Wait()
+			s.cms.rewind(5000)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alone(t, having(teams(1, "team-")...), func(o *Options) { o.ResyncPeriod = 10 * time.Minute }, func(t *testing.T, s scene) {
+				s.stalled.Store(new("team-000"))
+				do(s)
+				time.Sleep(100 * time.Millisecond)
+				s.remove("team-000")
+				time.Sleep(100 * time.Millisecond)
+				s.relist()
+				time.Sleep(time.Hour)
+				s.wantCopy("team-000", "value")
+			})
+		})
+	}
+}
+
+// TestUnlabelledWhileNoControllerRan: each of many copies is found by one create and one read, also where sources that the
+// flags do not allow have the same name.
+func TestUnlabelledWhileNoControllerRan(t *testing.T) {
+	const n = 20
+	objects := append(teams(n, "team-"), source())
+	for _, ns := range teams(n, "team-") {
+		objects = append(objects, copyOf(source(), ns.(*corev1.Namespace).Name, plantest.Without("mirror")))
+	}
+	for _, ns := range teams(n, "tenant-") {
+		objects = append(objects, runtime.Object(plantest.Source(ns.(*corev1.Namespace).Name, "settings")))
+	}
+	alone(t, having(objects...), func(o *Options) { o.SourceNamespaces = []string{"platform"} }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for _, verb := range []string{"create", "get", "update"} {
+			if got := s.countAll("team-", verb); got != n {
+				t.Errorf("got %d requests to %s, want one for each of %d copies", got, verb, n)
+			}
+		}
+		s.wantCopy("team-000", "value")
+	})
+}
+
+// TestC36Fight: another client changes the copy back as often as it is restored. It is reported, and it costs a write a
+// minute, until that client stops.
+func TestC36Fight(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(scene)
+	}{
+		"edited":  {func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) }},
+		"deleted": {func(s scene) { s.remove("team-000") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+				for range 3600 {
+					tc.spoil(s)
+					time.Sleep(time.Second)
+				}
+				if n := s.countAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
+					t.Errorf("got %d writes in an hour, want about one a minute", n)
+				}
+				if s.told(ReasonFight) != 1 || s.value("mirror_fights") != 1 {
+					t.Errorf("got events %q and %v fights, want one", s.all(), s.value("mirror_fights"))
+				}
+				time.Sleep(2 * time.Minute)
+				s.wantCopy("team-000", "value")
+				time.Sleep(20 * time.Minute)
+				if n := s.value("mirror_fights"); n != 0 {
+					t.Errorf("got %v fights after 20 quiet minutes, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC36AlteredByAWebhook: the API server accepts each write and stores something else.
+func TestC36AlteredByAWebhook(t *testing.T) {
+	server := func() *apiServer {
+		s := newAPIServer(append(teams(1, "team-"), plantest.Namespace("platform"), source())...)
+		s.cms.admit = func(op string, old, cm *corev1.ConfigMap) error {
+			if cm.Namespace == "team-000" {
+				cm.Data = map[string]string{"key": "altered"}
+			}
+			return nil
+		}
+		return s
+	}
+	alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		if n := s.countAll("team-", "create", "update", "delete"); n > 90 || s.told(ReasonFight) != 1 {
+			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// diary keeps the reasons and the notes of events.
+type diary struct {
+	mu             sync.Mutex
+	reasons, notes []string
+}
+
+func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reasons = append(d.reasons, reason)
+	d.notes = append(d.notes, fmt.Sprintf(note, args...))
+}
+
+// told returns how many events had this reason.
+func (d *diary) told(reason string) int { return len(d.notesOf(reason)) }
+
+// notesOf returns the notes of the events with this reason.
+func (d *diary) notesOf(reason string) (notes []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, r := range d.reasons {
+		if r == reason {
+			notes = append(notes, d.notes[i])
+		}
+	}
+	return notes
+}
+
+// all returns the reasons of all events.
+func (d *diary) all() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.reasons, " ")
+}
+
+// scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
+// somebody else: they have no hooks.
+type scene struct {
+	*apiServer
+	*diary
+	t          *testing.T
+	controller *Controller
+	registry   metrics.KubeRegistry
+}
+
+// alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes. A bubble does
+// not end while one of its goroutines waits.
+func alone(t *testing.T, server func() *apiServer, edit func(*Options), f func(*testing.T, scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, server(), edit)
+		defer s.isSafe()
+		defer runs(t, s.controller)() // also if f fails
+		f(t, s)
+	})
+}
+
+// newScene returns a scene whose controller does not run yet.
+func newScene(t *testing.T, server *apiServer, edit func(*Options)) scene {
+	t.Helper()
+	o := NewOptions()
+	o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
+	edit(o)
+	d := &diary{}
+	c, err := New(server, d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := metrics.NewKubeRegistry()
+	c.RegisterMetrics(registry)
+	return scene{server, d, t, c, registry}
+}
+
+// isSafe fails the test if the controller sent a request that could do harm.
+func (s scene) isSafe() {
+	s.t.Helper()
+	s.apiServer.mu.Lock()
+	defer s.apiServer.mu.Unlock()
+	for _, what := range s.unsafe {
+		s.t.Error(what)
+	}
+}
+
+// runs starts a controller that shares its instance with no other. end stops it.
+func runs(t *testing.T, c *Controller) (end func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+	synctest.Wait()
+	return func() {
+		t.Helper()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// cluster runs a controller on an API server with the namespace platform, and with these objects.
+func cluster(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
+	t.Helper()
+	alone(t, having(objects...), func(*Options) {}, f)
+}
+
+// having returns what makes an API server with the namespace platform, and with these objects.
+func having(objects ...runtime.Object) func() *apiServer {
+	return func() *apiServer {
+		return newAPIServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
+	}
+}
+
+// teams returns n namespaces whose names begin with prefix.
+func teams(n int, prefix string) (out []runtime.Object) {
+	for i := range n {
+		out = append(out, plantest.Namespace(fmt.Sprintf("%s%03d", prefix, i)))
+	}
+	return out
+}
+
+// source returns the source platform/settings.
+func source(options ...plantest.Option) *corev1.ConfigMap {
+	return plantest.Source("platform", "settings", options...)
+}
+
+// copyOf returns the copy of a source as the controller would have made it.
+func copyOf(src *corev1.ConfigMap, namespace string, options ...plantest.Option) *corev1.ConfigMap {
+	o := plan.NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	return plantest.Copy(plan.NewRules(&o), src, namespace, options...)
+}
+
+// write creates a ConfigMap, or overwrites the one that is there.
+func (s scene) write(cm *corev1.ConfigMap) {
+	s.t.Helper()
+	cm.ResourceVersion, cm.UID = "", ""
+	if _, err := s.configMaps(cm.Namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		_, err = s.configMaps(cm.Namespace).Create(s.t.Context(), cm, metav1.CreateOptions{})
+		s.noted(err)
+	}
+}
+
+// edit edits the ConfigMap settings in a namespace, if there is one.
+func (s scene) edit(namespace string, edits ...plantest.Option) {
+	s.t.Helper()
+	cm := s.get(namespace)
+	if cm == nil {
+		return
+	}
+	if cm.Annotations == nil {
+		cm.Annotations = map[string]string{}
+	}
+	for _, edit := range edits {
+		edit(cm)
+	}
+	_, err := s.configMaps(namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{})
+	s.noted(err)
+}
+
+// get returns the ConfigMap settings in a namespace, or nil.
+func (s scene) get(namespace string) *corev1.ConfigMap {
+	cm, err := s.configMaps(namespace).Get(s.t.Context(), "settings", metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return cm
+}
+
+// remove deletes the ConfigMap settings in a namespace, if there is one.
+func (s scene) remove(namespace string) {
+	_ = s.configMaps(namespace).Delete(s.t.Context(), "settings", metav1.DeleteOptions{})
+}
+
+// addNamespace creates a namespace. The labels are keys and values in turn.
+func (s scene) addNamespace(name string, labels ...string) {
+	s.t.Helper()
+	_, err := s.Interface.CoreV1().Namespaces().Create(s.t.Context(), plantest.Namespace(name, labels...), metav1.CreateOptions{})
+	s.noted(err)
+}
+
+// setNamespace overwrites a namespace.
+func (s scene) setNamespace(ns *corev1.Namespace) {
+	s.t.Helper()
+	ns.UID = ""
+	_, err := s.Interface.CoreV1().Namespaces().Update(s.t.Context(), ns, metav1.UpdateOptions{})
+	s.noted(err)
+}
+
+// terminate begins to delete a namespace.
+func (s scene) terminate(name string) {
+	s.t.Helper()
+	s.apiServer.namespaces.mu.Lock()
+	defer s.apiServer.namespaces.mu.Unlock()
+	ns, now := s.apiServer.namespaces.objects[key{Name: name}].DeepCopy(), metav1.Now()
+	ns.DeletionTimestamp, ns.Status.Phase = &now, corev1.NamespaceTerminating
+	s.apiServer.namespaces.put(ns)
+}
+
+// removeNamespace deletes a namespace and what is in it.
+func (s scene) removeNamespace(name string) {
+	s.t.Helper()
+	s.terminate(name)
+	list, err := s.configMaps(name).List(s.t.Context(), metav1.ListOptions{})
+	s.noted(err)
+	for _, cm := range list.Items {
+		_ = s.configMaps(name).Delete(s.t.Context(), cm.Name, metav1.DeleteOptions{}) // the controller may be faster
+	}
+	s.noted(s.Interface.CoreV1().Namespaces().Delete(s.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+func (s scene) noted(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// value of a metric: its name with its labels, as in mirror_copies{state="synced"}; -1 if there is none.
+func (s scene) value(name string, labels ...string) float64 {
+	s.t.Helper()
+	families, err := s.registry.Gather()
+	s.noted(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if f.GetName() == name && strings.Join(values, " ") == strings.Join(labels, " ") {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return -1
+}
+
+// wantCopy fails the test unless a copy of platform/settings with this value is in the namespace.
+func (s scene) wantCopy(namespace, value string) {
+	s.t.Helper()
+	synctest.Wait()
+	switch cm := s.get(namespace); {
+	case cm == nil:
+		s.t.Errorf("%s: got no copy, want one with %q", namespace, value)
+	case cm.Data["key"] != value || cm.Labels[plan.DefaultLabel] != plan.CopyValue || cm.Annotations[plan.SourceAnnotation] != "platform/settings":
+		s.t.Errorf("%s: got %v, want a copy with %q", namespace, cm, value)
+	}
+}
+
+// wantNone fails the test if there is a ConfigMap settings in the namespace.
+func (s scene) wantNone(namespace string) {
+	s.t.Helper()
+	synctest.Wait()
+	if cm := s.get(namespace); cm != nil {
+		s.t.Errorf("%s: got %v, want nothing there", namespace, cm)
+	}
+}
+
+// within returns how long it takes until holds holds, looked at every 10 ms, and fails the test after limit.
+func (s scene) within(limit time.Duration, what string, holds func() bool) time.Duration {
+	s.t.Helper()
+	began := time.Now()
+	for synctest.Wait(); !holds(); synctest.Wait() {
+		if time.Since(began) >= limit {
+			s.t.Errorf("got no %s within %v", what, limit)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// copied returns how many ConfigMaps settings with this value are in the namespaces with this prefix.
+func (s scene) copied(prefix, value string) (n int) {
+	s.cms.mu.Lock()
+	defer s.cms.mu.Unlock()
+	for k, cm := range s.cms.objects {
+		if k.Name == "settings" && strings.HasPrefix(k.Namespace, prefix) && cm.Data["key"] == value {
+			n++
+		}
+	}
+	return n
+}
+
+// beforeCall has f called before each request of the controller, from now on.
+func (s scene) beforeCall(f func(call)) { s.hook(func(h *hooks) { h.before = f }) }
+
+// afterCall has f called after each request of the controller, while the answer is on its way.
+func (s scene) afterCall(f func(call)) { s.hook(func(h *hooks) { h.after = f }) }
+
+// refuse has requests answered with the error that f has for them.
+func (s scene) refuse(f func(call) error) { s.hook(func(h *hooks) { h.refuses = f }) }
+
+// hang has requests hang until the caller gives up.
+func (s scene) hang(f func(call) bool) { s.hook(func(h *hooks) { h.hangs = f }) }
+
+// delay has requests take a time before they are carried out.
+func (s scene) delay(f func(call) time.Duration) { s.hook(func(h *hooks) { h.takes = f }) }
