@@ -17,8 +17,8 @@ const (
 	// medianStep is the factor by which one call moves the estimate of the median: it follows a jump of latency to the
 	// tenfold within 13 calls.
 	medianStep = 1.2
-	// maxMedian keeps slow calls below the timeout of requests.
-	maxMedian = 2 * time.Second
+	// maxMedian is the highest estimate. Targets that hang must not pass for usual ones.
+	maxMedian = 250 * time.Millisecond
 )
 
 // errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
@@ -27,13 +27,13 @@ var errNoPlace = errors.New("cut: too many calls are slow to answer")
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
 // slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call
-// starts one call at a time, in a slow place, until one of its calls succeeds or is answered quickly.
+// starts one call at a time, in a slow place, until one of its calls is answered quickly.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
 
 	mu     sync.Mutex
-	median time.Duration     // an estimate, of calls that succeeded
+	median time.Duration     // an estimate, of calls in normal places that succeeded
 	marked map[string]*place // slow namespaces, with the place of the call in flight there, if any
 }
 
@@ -82,7 +82,7 @@ func (p *place) leave() {
 
 // call makes one call for a target namespace. It returns errNoPlace if the call needs a slow place and there is none.
 func (p *place) call(ctx context.Context, namespace string, f func(context.Context) error) error {
-	after, ok := p.begin(namespace)
+	after, normal, ok := p.begin(namespace)
 	if !ok {
 		return errNoPlace
 	}
@@ -102,20 +102,28 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	if err != nil && errors.Is(context.Cause(ctx), errNoPlace) {
 		return errNoPlace
 	}
-	l.note(namespace, time.Since(began), err)
+	took := time.Since(began)
+	if took < after && (err == nil || answered(err)) {
+		delete(l.marked, namespace)
+	}
+	if normal && err == nil {
+		l.note(took)
+	}
 	return err
 }
 
-// begin reports whether a call may start, and returns the time after which it is slow.
-func (p *place) begin(namespace string) (after time.Duration, ok bool) {
+// begin reports whether a call may start, and whether it starts in a normal place. It returns the time after which the call
+// is slow.
+func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if other, slow := l.marked[namespace]; slow && (other != nil && other != p || !p.move(namespace)) {
-		return 0, false
+	other, slow := l.marked[namespace]
+	if slow && (other != nil && other != p || !p.move(namespace)) {
+		return 0, false, false
 	}
 	p.calling = true
-	return max(minSlow, slowFactor*l.median), true
+	return slowFactor * l.median, !slow, true
 }
 
 // isSlow moves the place of a call that is slow. It returns false if the call is to be cut.
@@ -148,18 +156,13 @@ func (p *place) move(namespace string) bool {
 	return true
 }
 
-// note takes note of how a call went.
-func (l *lanes) note(namespace string, took time.Duration, err error) {
-	if err == nil || answered(err) && took < minSlow {
-		delete(l.marked, namespace)
+// note moves the estimate of the median.
+func (l *lanes) note(took time.Duration) {
+	factor := medianStep
+	if took < l.median {
+		factor = 1 / medianStep
 	}
-	switch {
-	case err != nil:
-	case took > l.median:
-		l.median = min(time.Duration(float64(l.median)*medianStep), maxMedian)
-	default:
-		l.median = max(time.Duration(float64(l.median)/medianStep), time.Millisecond)
-	}
+	l.median = max(minSlow/slowFactor, min(time.Duration(float64(l.median)*factor), maxMedian))
 }
 
 // forget forgets a namespace that is gone.

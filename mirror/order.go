@@ -171,10 +171,13 @@ func (o *order) popEvent() (k key) {
 func (o *order) popLane() (k key, ok bool) {
 	for len(o.turns) > 0 && !ok {
 		name := o.turns[0]
-		k, o.lanes[name] = o.lanes[name][0], o.lanes[name][1:]
-		ok = o.waiting[k] // else it has moved to the events
-		o.turns = o.turns[1:]
-		if len(o.lanes[name]) > 0 {
+		lane := o.lanes[name]
+		for len(lane) > 0 && !ok {
+			k, lane = lane[0], lane[1:]
+			ok = o.waiting[k] // else it has moved to the events
+		}
+		o.turns, o.lanes[name] = o.turns[1:], lane
+		if len(lane) > 0 {
 			o.turns = append(o.turns, name)
 		} else {
 			delete(o.lanes, name)

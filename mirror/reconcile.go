@@ -173,7 +173,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	if err != nil && !altered {
 		return failed(c, err, res.began)
 	}
-	wasSynced := c.Source != nil && rec.content == contentOf(c.Source) && rec.reason == noRetry
+	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
@@ -263,9 +263,15 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 	}
 	rec.failures++
 	wait := res.reason.backoff(rec.failures)
-	rec.basics = basics{state: res.state, owner: ownerOf(res.change), content: contentOf(res.change.Source)}
-	rec.notBefore, rec.note = now.Add(wait), ""
-	if res.state == plan.StateFailed && res.err != nil {
+	rec.notBefore, rec.tried = now.Add(wait), contentOf(res.change.Source)
+	if res.state == plan.StatePending && isProblem(rec.state) {
+		return wait // a problem stays one until it is known to be over
+	}
+	rec.state, rec.owner, rec.note = res.state, ownerOf(res.change), ""
+	switch {
+	case res.state == plan.StateForeign:
+		rec.content = content{}
+	case res.state == plan.StateFailed && res.err != nil:
 		rec.note = res.err.Error()
 	}
 	return wait

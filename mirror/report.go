@@ -73,7 +73,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
 			klog.FromContext(ctx).V(e.level).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
 			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
 		}
-		if took := r.status.propagated(s); took > 0 {
+		if took, ok := r.status.propagated(s); ok {
 			r.metrics.propagation.Observe(took.Seconds())
 		}
 	}
@@ -147,6 +147,7 @@ func (r *reported) news(sum *summary) (out []message) {
 	if r.texts == nil {
 		r.texts = map[string]string{}
 	}
+	ended := false
 	for _, p := range problems {
 		text := p.text(sum)
 		if text == r.texts[p.reason] {
@@ -154,11 +155,12 @@ func (r *reported) news(sum *summary) (out []message) {
 		}
 		r.texts[p.reason] = text
 		if text == "" {
-			r.solved = true
+			ended = true
 			continue
 		}
 		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text), 0})
 	}
+	r.solved = r.solved || ended && len(out) == 0
 	if sum.counts[plan.StatePending] > 0 || sum.source.Reserved || sum.source.Frozen != nil {
 		return out
 	}
@@ -175,9 +177,9 @@ func (r *reported) news(sum *summary) (out []message) {
 	return out
 }
 
-// propagated returns how long the last change of a source took to reach every target; 0 if it has not yet, or if nothing was
-// to be written.
-func (s *status) propagated(sum *summary) time.Duration {
+// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if
+// nothing was to be written.
+func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	src := s.name(sum.source.Key.Name).source(sum.source.Key)
@@ -185,14 +187,11 @@ func (s *status) propagated(sum *summary) time.Duration {
 		if src.wrote.IsZero() {
 			src.wrote = sum.wrote
 		}
-		return 0
+		return 0, false
 	}
 	changed := src.changed
 	src.changed = time.Time{}
-	if changed.IsZero() {
-		return 0
-	}
-	return max(0, sum.wrote.Sub(changed))
+	return sum.wrote.Sub(changed), !changed.IsZero() && !sum.wrote.Before(changed)
 }
 
 func mirroredText(s *summary) string {

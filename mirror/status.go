@@ -27,10 +27,9 @@ func contentOf(s *plan.Source) content {
 
 // basics is all that most records hold, so that targets with equal basics share a record.
 type basics struct {
-	state plan.State
-	owner key // the source to which state belongs
-	// content is what the copy was in sync with, or, after a failure, what the last try was to write.
-	content content
+	state   plan.State
+	owner   key     // the source to which state belongs
+	content content // what the copy was in sync with last
 }
 
 // record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
@@ -44,6 +43,7 @@ type record struct {
 	failures  int       // in a row, for that reason
 	since     time.Time // the begin of the first of them
 	notBefore time.Time // the next try; a timer is set
+	tried     content   // what the last try was to write
 
 	echo  echo
 	waits bool // the next reconcile waits for the echo
@@ -92,7 +92,8 @@ const (
 // next returns the next step at a target, and how long to wait before it. event says that an event named the target: then a
 // failure before it does not count.
 func (r *record) next(t plan.Target, c plan.Change, version string, event bool, now time.Time) (step, time.Duration) {
-	same := r.content == contentOf(c.Source)
+	want := contentOf(c.Source)
+	same := r.content == want
 	switch {
 	case r.echo.awaited(t.Have, version, now):
 		if same {
@@ -101,7 +102,7 @@ func (r *record) next(t plan.Target, c plan.Change, version string, event bool, 
 		return stepEcho, time.Second
 	case c.Op == plan.OpNone:
 		return stepNone, 0
-	case !event && r.notBefore.After(now) && (same || r.reason == foreign): // other content does not remove a foreign object
+	case !event && r.notBefore.After(now) && (r.tried == want || r.state == plan.StateForeign): // other content removes no object
 		return stepWait, r.notBefore.Sub(now)
 	}
 	if wait := r.repairedAt.Add(hold(r.repairs)).Sub(now); same && wait > 0 {
@@ -131,7 +132,7 @@ func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
 	case plan.StateSynced, plan.StatePending:
 		r.content = c
 	}
-	r.reason, r.failures, r.since, r.notBefore, r.note = noRetry, 0, time.Time{}, time.Time{}, ""
+	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, content{}, ""
 	r.appeared = time.Time{}
 }
 
