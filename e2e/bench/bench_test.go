@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,11 @@ func TestVerdict(t *testing.T) {
 		want string
 	}{
 		"below the bar":            {row{bar: 1.15, ours: []float64{1, 9, 1.1}, limit: []float64{1, 1, 1}}, met},
-		"above the bar":            {row{bar: 1.15, ours: []float64{1.2, 1.2, 1}, limit: []float64{1, 1, 1}}, missed},
+		"above the bar":            {row{bar: 1.15, ours: []float64{1.2, 1.3, 1.2}, limit: []float64{1, 1, 1}}, missed},
+		"above it, or by chance":   {row{bar: 1.15, ours: []float64{1.2, 1.2, 1}, limit: []float64{1, 1, 1}}, met},
+		"above it in each pair":    {row{bar: 1.15, ours: []float64{4, 2}, limit: []float64{3, 1}}, missed},
+		"one of seven below":       {row{bar: 1.15, ours: []float64{9, 9, 9, 9, 9, 9, 1}, limit: []float64{1, 1, 1, 1, 1, 1, 1}}, missed},
+		"two of seven below":       {row{bar: 1.15, ours: []float64{9, 9, 9, 9, 9, 1, 1}, limit: []float64{1, 1, 1, 1, 1, 1, 1}}, met},
 		"above it, but with slack": {row{bar: 1.3, slack: 0.3, ours: []float64{1.5}, limit: []float64{1}}, met},
 		"equal":                    {row{exact: true, ours: []float64{5, 5}, limit: []float64{5, 5}}, met},
 		"equal in the median only": {row{exact: true, ours: []float64{5, 5, 6}, limit: []float64{5, 5, 5}}, missed},
@@ -59,6 +64,15 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+// TestIntervalRank compares with a table of the binomial distribution.
+func TestIntervalRank(t *testing.T) {
+	for n, want := range map[int]int{1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 1, 8: 1, 9: 1, 21: 6, 50: 19} {
+		if got := intervalRank(n); got != want {
+			t.Errorf("of %d samples: got %d, want %d", n, got, want)
+		}
+	}
+}
+
 // Whatever number of namespaces a row wants, its prefixes select just those.
 func TestPoolPrefixesSelectTheFirstNamespaces(t *testing.T) {
 	o, err := parse([]string{"-full"})
@@ -81,7 +95,7 @@ func TestPoolPrefixesSelectTheFirstNamespaces(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	o, err := parse([]string{"-full", "-large", "7", "-run", "^heal"})
+	o, err := parse([]string{"-full", "-large", "7", "-run", "^repair"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +107,7 @@ func TestFlags(t *testing.T) {
 		asked += len(o.asked(g.rows()))
 	}
 	if asked != 2 {
-		t.Errorf("-run '^heal' asks for %d rows, want 2", asked)
+		t.Errorf("-run '^repair' asks for %d rows, want 2", asked)
 	}
 }
 
@@ -160,8 +174,8 @@ func TestRequestsThatAreWanted(t *testing.T) {
 		"writes":                          {want{writes: 2}, []string{"create configmaps", "update configmaps"}, true},
 		"one too many":                    {want{writes: 1}, []string{"create configmaps", "update configmaps"}, false},
 		"one too few":                     {want{writes: 1}, nil, false},
-		"a look":                          {want{reads: 1}, []string{"get configmaps"}, true},
-		"a look too many":                 {want{}, []string{"get namespaces"}, false},
+		"a live read":                     {want{reads: 1}, []string{"get configmaps"}, true},
+		"a live read too many":            {want{}, []string{"get namespaces"}, false},
 		"watches":                         {want{}, []string{"watch configmaps resourceVersion=5"}, true},
 		"a watch that begins as a list":   {want{}, []string{"watch configmaps sendInitialEvents=true"}, false},
 		"lists at the start":              {want{lists: 2}, []string{"watch namespaces sendInitialEvents=true", "list configmaps"}, true},
@@ -221,6 +235,51 @@ func TestStrays(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", request, r.verdict(), want)
 		}
 	}
+}
+
+// TestHistory shows which content counts as old, and which targets were written in between.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory("first", "last")
+		show := func(namespace, content string) bool {
+			time.Sleep(time.Second)
+			return h.see(watch.Modified, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Data: map[string]string{dataKey: content}})
+		}
+		for _, e := range []struct {
+			namespace, content string
+			last               bool
+		}{{home, "1", false}, {"a", "1", false}, {home, "2", false}, {home, "last", false}, {"b", "last", true}, {"a", "last", true}} {
+			if got := show(e.namespace, e.content); got != e.last {
+				t.Errorf("%s in %s is the last content: %v", e.content, e.namespace, got)
+			}
+		}
+		// b held the first content for 4 seconds after it was not the newest any more, a the second one for 3.
+		if want := 4 * time.Second; h.oldest != want || h.writes != 3 || len(h.between) != 1 || !h.between["a"] {
+			t.Errorf("oldest %s, %d writes, between %v: want %s, 3, a only", h.oldest, h.writes, h.between, want)
+		}
+	})
+}
+
+// TestWebhook shows that a call ends after the time to hang, or when it is released.
+func TestWebhook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &webhook{asked: make(chan struct{})}
+		took := func(release bool) time.Duration {
+			h.hold()
+			start := time.Now()
+			if release {
+				time.AfterFunc(time.Second, h.release)
+			}
+			h.ServeHTTP(nil, nil)
+			return time.Since(start)
+		}
+		if got := took(false); got != hang {
+			t.Errorf("a call that is held back took %s, want %s", got, hang)
+		}
+		if got := took(true); got != time.Second {
+			t.Errorf("a call that is released after a second took %s", got)
+		}
+	})
 }
 
 // A watch that ended goes on where it was: what was shown before is not shown again.

@@ -13,7 +13,8 @@
 //
 // The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
 // ServiceAccount: what it does is authenticated, authorized, queued and audited as what the controller does. Ours
-// and the limit's take turns, each row is a number of rounds, and the table has medians.
+// and the limit's take turns, and each row is a number of rounds. Each round has a ratio of its own, and the row is
+// judged by them (row.go).
 //
 // # Where to find what
 //
@@ -22,6 +23,7 @@
 //	process.go   the controller as a process
 //	row.go       a row of the table and its verdict
 //	output.go    the table as text and as Markdown; svg.go the plot
+//	webhook.go   a webhook that hangs
 //	rows_*.go    the rows, one file for each group
 package main
 
@@ -33,6 +35,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -68,7 +71,8 @@ func stages(s sizes) [][]group {
 	return [][]group{{
 		newFanOut(s), newLarge(s), newVanished(s),
 		newNewNamespace(s), newManySources(s), newDuring(s),
-		newHeal(s), newCPUHeal(s), newCPUNamespace(s),
+		newRepair(s), newCPURepair(s), newCPUNamespace(s),
+		newContention(s), newEditing(s), newFirstContact(s, fewHanging, 3*time.Second), newFirstContact(s, s.hanging, 10*time.Second),
 	}, {
 		newColdStart(s), newRestart(s), newIdle(s), newMemory(s), newGrowth(s),
 	}}

@@ -23,23 +23,27 @@ const (
 )
 
 // columns are the head of the table.
-var columns = []string{"figure", "ours", "limit", "ratio", "bar", "verdict", "rounds", "ratios", "note"}
+var columns = []string{"figure", "ours", "limit", "ratio", "90% interval", "bar", "verdict", "rounds", "note"}
 
 // cells are the line of a row under the columns.
 func (r *row) cells() []string {
 	verdict := r.verdict()
 	if verdict == unmeasured {
-		return []string{r.figure, "", "", "", "", verdict, "", "", r.remarks()}
+		return []string{r.figure, "", "", "", "", "", verdict, "", r.remarks()}
 	}
-	cells := []string{r.figure, r.unit(median(r.ours)), "", "", "", verdict, fmt.Sprint(len(r.ours)), r.spread(), r.remarks()}
+	cells := []string{r.figure, r.unit(median(r.ours)), "", "", "", "", verdict, fmt.Sprint(len(r.ours)), r.remarks()}
 	if len(r.limit) > 0 {
 		cells[2], cells[3] = r.unit(median(r.limit)), fmt.Sprintf("%.2f", r.ratio())
 	}
+	if len(r.limit) > 1 && !r.exact {
+		low, high := r.interval()
+		cells[4] = fmt.Sprintf("%.2f-%.2f", low, high)
+	}
 	switch {
 	case r.exact:
-		cells[4] = "equal"
+		cells[5] = "equal"
 	case r.bar > 0:
-		cells[4] = fmt.Sprintf("%.2f", r.allowed())
+		cells[5] = fmt.Sprintf("%.2f", r.allowed())
 	}
 	return cells
 }
@@ -88,7 +92,8 @@ func (b *bench) markdown(rows []*row) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s. Controller %s; %s; etcd without fsync. %s; load before the run %s, after it %s; it took %s.\n\n",
 		time.Now().Format(time.DateOnly), b.version(), b.plane(), machine(), b.loadBefore, load(), time.Since(b.began).Round(time.Second))
-	fmt.Fprintf(&s, "Ours and limit are medians, ratio is of these, ratios is where the middle half of the rounds' own ratios lies.\n"+
+	fmt.Fprintf(&s, "Ours and limit are medians. The ratio is the median of the rounds' own ratios, and beside it stands its 90%% interval "+
+		"(fewer than 5 rounds: from the smallest ratio to the largest). A bar is missed if the interval lies above it.\n"+
 		"Sizes: %s%s.\n\n", b.given, b.caution())
 	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)

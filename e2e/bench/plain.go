@@ -59,7 +59,7 @@ const (
 func (o order) size() int { return len(o.Names) * len(o.Namespaces) }
 
 // match looks for what the order does, in the outside watch.
-func (o order) match() look {
+func (o order) match() matcher {
 	if o.Op == opDelete {
 		return gone("")
 	}
@@ -112,8 +112,8 @@ func (p *plainProgram) prepare(o order) error {
 	return p.answer()
 }
 
-// carryOut has the order that was handed over carried out, and returns when it is.
-func (p *plainProgram) carryOut() error {
+// execute has the order that was handed over executed, and returns when it is.
+func (p *plainProgram) execute() error {
 	if _, err := fmt.Fprintln(p.in, "true"); err != nil {
 		return fmt.Errorf("the plain program: %w", err)
 	}
@@ -134,7 +134,7 @@ func (p *plainProgram) answer() error {
 	return nil
 }
 
-// limit returns what it takes to have the plain program carry the order out, until the watch has shown the last write.
+// limit returns what it takes to have the plain program execute the order, until the watch has shown the last write.
 func (b *bench) limit(ctx context.Context, w *watcher, o order) (use, error) {
 	if err := b.plain.prepare(o); err != nil {
 		return use{}, err
@@ -142,7 +142,7 @@ func (b *bench) limit(ctx context.Context, w *watcher, o order) (use, error) {
 	if err := b.breathe(ctx); err != nil {
 		return use{}, err
 	}
-	u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.carryOut) })
+	u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.execute) })
 	time.Sleep(afterthought) // as long as ours is followed by nothing but reading the audit log
 	return u, err
 }
@@ -185,7 +185,7 @@ func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Wri
 			return err
 		}
 		problem := ""
-		if err := p.carryOut(ctx, o); err != nil {
+		if err := p.execute(ctx, o); err != nil {
 			problem = firstLine(err)
 		}
 		if err := answers.Encode(problem); err != nil {
@@ -235,7 +235,7 @@ func plainClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(cfg)
 }
 
-func (p *plainWriter) carryOut(ctx context.Context, o order) error {
+func (p *plainWriter) execute(ctx context.Context, o order) error {
 	targets := make([]cache.ObjectName, 0, o.size())
 	for _, namespace := range o.Namespaces {
 		for _, name := range o.Names {

@@ -27,7 +27,7 @@ type auditLog interface {
 }
 
 // afterthought is how long the audit log is read on after the last request that is expected: what is one too many comes
-// then. It is longer than the second after which the controller looks for the last time at what it has done.
+// then. It is longer than the second after which the controller reads a deleted source again.
 const afterthought = 1200 * time.Millisecond
 
 // tally are the requests of the controller to ConfigMaps and namespaces. A list is one, however it is made: a watch counts

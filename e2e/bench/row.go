@@ -16,7 +16,8 @@ type row struct {
 	figure      string
 	unit        unit
 	ours, limit []float64
-	// bar is how many times the limit ours may be at most; 0: the row is for information, and may have no limit.
+	// bar is how many times the limit ours may be at most; 0: the row is for information, and may have no limit. A bar is
+	// missed only if chance does not explain it: if the lower end of the interval of the ratios is above it.
 	bar float64
 	// slack is what ours may be above that.
 	slack float64
@@ -83,32 +84,48 @@ func (r *row) add(ours, limit float64) {
 // addTimes notes one sample of each side.
 func (r *row) addTimes(ours, limit time.Duration) { r.add(ours.Seconds(), limit.Seconds()) }
 
-// ratio is that of the medians.
-func (r *row) ratio() float64 {
-	ours, limit := median(r.ours), median(r.limit)
-	if ours == limit {
-		return 1 // also of 0 requests where none was to be made
+// ratios are those of ours to the limit of the same round, in ascending order.
+func (r *row) ratios() []float64 {
+	ratios := make([]float64, min(len(r.ours), len(r.limit)))
+	for i := range ratios {
+		ratios[i] = 1 // also of 0 requests where none is wanted
+		if r.ours[i] != r.limit[i] {
+			ratios[i] = r.ours[i] / r.limit[i]
+		}
 	}
-	return ours / limit
+	slices.Sort(ratios)
+	return ratios
+}
+
+// ratio is the median of the ratios.
+func (r *row) ratio() float64 { return median(r.ratios()) }
+
+// interval is where the true median of the ratios lies with a confidence of about 90%. The row needs a pair.
+func (r *row) interval() (low, high float64) {
+	ratios := r.ratios()
+	k := intervalRank(len(ratios))
+	return ratios[k], ratios[len(ratios)-1-k]
+}
+
+// intervalRank returns how many of n sorted samples lie below the 90% interval of their median. As many lie above it. A
+// sample is below the true median with probability 1/2, so the number of those below is distributed binomially. The rank is
+// the one whose confidence is closest to 90%: 7 samples have an interval from the second to the sixth, with 87.5%. Fewer
+// than 5 samples have no such interval: theirs is from the smallest to the largest.
+func intervalRank(n int) int {
+	exactly := math.Pow(0.5, float64(n)) // the probability that k samples are below the median
+	outside := 2 * exactly               // the probability that the median is outside the interval of rank k
+	for k := 0; ; k++ {
+		exactly *= float64(n-k) / float64(k+1)
+		next := outside + 2*exactly
+		if 2*(k+1) >= n || math.Abs(next-0.1) > math.Abs(outside-0.1) {
+			return k
+		}
+		outside = next
+	}
 }
 
 // allowed is the ratio at which the bar lies.
 func (r *row) allowed() float64 { return r.bar + r.slack/median(r.limit) }
-
-// spread is where the middle half of the ratios of single rounds lies; empty where rows are not made of rounds, and
-// where there are too few of them.
-func (r *row) spread() string {
-	if len(r.ours) < 3 || len(r.ours) != len(r.limit) || r.exact {
-		return ""
-	}
-	var ratios []float64
-	for i, ours := range r.ours {
-		ratios = append(ratios, ours/r.limit[i])
-	}
-	slices.Sort(ratios)
-	n := len(ratios)
-	return fmt.Sprintf("%.2f-%.2f", ratios[n/4], ratios[n-1-n/4])
-}
 
 // Verdicts.
 const (
@@ -129,10 +146,11 @@ func (r *row) verdict() string {
 		return met
 	case r.bar == 0:
 		return information
-	case r.ratio() <= r.allowed():
-		return met
 	}
-	return missed
+	if low, _ := r.interval(); low > r.allowed() {
+		return missed
+	}
+	return met
 }
 
 // say adds to what there is to say about the row, once.

@@ -12,30 +12,30 @@ const (
 	smallSources = 10
 )
 
-// cpuHeal is the controller's CPU time for one healed copy, with one source in many namespaces; the limit is the same with
+// cpuRepair is the controller's CPU time for one repaired copy, with one source in many namespaces; the limit is the same with
 // few. Copies in the first few namespaces are edited one after the other, each again only after all others.
-type cpuHeal struct {
-	targets, heals, rounds, payload int
-	cpu                             *row
+type cpuRepair struct {
+	targets, repairs, rounds, payload int
+	cpu                               *row
 }
 
-func newCPUHeal(s sizes) group {
-	return &cpuHeal{
-		targets: s.moreHeal, heals: s.heals, rounds: s.few, payload: s.payload,
-		cpu: &row{figure: fmt.Sprintf("CPU of a heal, %s against %d namespaces", thousands(s.moreHeal), smallTargets), unit: asCPU, bar: 1.3},
+func newCPURepair(s sizes) group {
+	return &cpuRepair{
+		targets: s.moreRepair, repairs: s.repairs, rounds: s.few, payload: s.payload,
+		cpu: &row{figure: fmt.Sprintf("CPU of a repair, %s against %d namespaces", thousands(s.moreRepair), smallTargets), unit: asCPU, bar: 1.3},
 	}
 }
 
-func (g *cpuHeal) rows() []*row { return []*row{g.cpu} }
+func (g *cpuRepair) rows() []*row { return []*row{g.cpu} }
 
-func (g *cpuHeal) measure(ctx context.Context, b *bench) error {
+func (g *cpuRepair) measure(ctx context.Context, b *bench) error {
 	return interleave(g.rounds, g.cpu,
 		func() (time.Duration, error) { return g.cost(ctx, b, g.targets) },
 		func() (time.Duration, error) { return g.cost(ctx, b, smallTargets) })
 }
 
-// cost returns the CPU time of a heal in so many namespaces.
-func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Duration, err error) {
+// cost returns the CPU time of a repair in so many namespaces.
+func (g *cpuRepair) cost(ctx context.Context, b *bench, targets int) (each time.Duration, err error) {
 	if err := b.fill(ctx, scene{1, targets, g.payload}); err != nil {
 		return 0, err
 	}
@@ -48,7 +48,7 @@ func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Du
 	err = b.with(ctx, b.pool.prefixes(targets), func(c *controller) error {
 		time.Sleep(time.Second) // what it does at the start is done
 		all, err := cpuDuring([]int{c.Pid()}, func() error {
-			for i := range g.heals {
+			for i := range g.repairs {
 				if _, err := b.repair(ctx, w, edit, names[i%min(targets, smallTargets)], sourceNames(1)[0]); err != nil {
 					return err
 				}
@@ -56,7 +56,7 @@ func (g *cpuHeal) cost(ctx context.Context, b *bench, targets int) (each time.Du
 			time.Sleep(tail)
 			return nil
 		})
-		each = all / time.Duration(g.heals)
+		each = all / time.Duration(g.repairs)
 		return err
 	})
 	return each, err
@@ -72,7 +72,7 @@ type cpuNamespace struct {
 
 func newCPUNamespace(s sizes) group {
 	return &cpuNamespace{
-		sources: s.moreFresh, copies: max(2*s.heals, s.moreFresh), rounds: s.few, payload: s.payload,
+		sources: s.moreFresh, copies: max(2*s.repairs, s.moreFresh), rounds: s.few, payload: s.payload,
 		cpu: &row{figure: fmt.Sprintf("CPU a copy of a new namespace, %s against %d sources", thousands(s.moreFresh), smallSources), unit: asCPU, bar: 1.3},
 	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // memory is what the controller has in memory. Resident and peak are VmRSS and VmHWM of a process that was left alone for
-// a while, once after it has made all copies and once after a start with all copies in line. Each round has a few copies,
+// a while, once after it has made all copies and once after a start with all copies in sync. Each round has a few copies,
 // many, and many with a large payload. The live heap is what Go's collector has marked in its last cycle, by the runtime's
 // trace, in a process that collects after each 5% of growth.
 type memory struct {
@@ -34,7 +34,7 @@ type memory struct {
 }
 
 func newMemory(s sizes) group {
-	many := s.standingScene()
+	many := s.syncedScene()
 	few, fat := many, many
 	few.sources = max(1, many.sources/4)
 	fat.payload = s.fat
@@ -106,7 +106,7 @@ func (g *memory) round(ctx context.Context, b *bench, s scene, read *rounds) err
 	return g.restart(ctx, b, s, &read.restarted)
 }
 
-// restart starts a process with the copies of a scene in line and reads its memory.
+// restart starts a process with the copies of a scene in sync and reads its memory.
 func (g *memory) restart(ctx context.Context, b *bench, s scene, f *footprint) error {
 	return b.with(ctx, b.pool.prefixes(s.targets), func(c *controller) error { return g.read(ctx, c, f) })
 }

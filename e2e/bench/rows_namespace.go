@@ -80,7 +80,7 @@ func (g *newNamespace) sample(ctx context.Context, b *bench, w *watcher, name st
 }
 
 // named looks for ConfigMaps of a name.
-func named(name string) look {
+func named(name string) matcher {
 	return func(_ watch.EventType, cm *corev1.ConfigMap) bool { return cm.Name == name }
 }
 
@@ -95,7 +95,7 @@ func newManySources(s sizes) group {
 	figure := fmt.Sprintf("new namespace, %s sources", thousands(s.crowd))
 	return &manySources{
 		sources: s.crowd, rounds: s.rounds, payload: s.payload,
-		time:     &row{figure: figure, unit: asTime, bar: 1.3},
+		time:     &row{figure: figure, unit: asTime, bar: 1.23},
 		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
 	}
 }
@@ -206,17 +206,14 @@ func (g *during) measure(ctx context.Context, b *bench) error {
 
 // round is one fan-out.
 func (g *during) round(ctx context.Context, b *bench, w *watcher, name string) error {
-	inPool := func(event watch.EventType, cm *corev1.ConfigMap) bool {
-		return b.pool.has(cm.Namespace) && holds(name, "1")(event, cm)
-	}
 	var parts []*expectation
 	for part := range latecomers + 1 {
-		parts = append(parts, w.expect(g.targets*(part+1)/(latecomers+1), inPool))
+		parts = append(parts, w.expect(g.targets*(part+1)/(latecomers+1), inPool(holds(name, "1"))))
 	}
 	// Namespaces that came late in earlier rounds are targets as well.
 	all := w.expect(g.targets+g.late+latecomers, holds(name, "1"))
 	start := time.Now()
-	if _, err := b.admin.CoreV1().ConfigMaps(home).Create(ctx, newSource(name, "1", g.payload, true), metav1.CreateOptions{}); err != nil {
+	if err := b.createSource(ctx, name, "1", g.payload); err != nil {
 		return err
 	}
 	var late []time.Duration

@@ -129,14 +129,17 @@ type pool struct {
 	made int
 }
 
+// poolPrefix begins the names of all namespaces of the pool.
+const poolPrefix = "bench-"
+
 func newPool(s sizes) pool {
-	ends := []int{s.fanOut, s.large, s.targets, s.samples, smallTargets, s.moreHeal}
+	ends := []int{s.fanOut, s.large, s.targets, s.samples, s.contended, smallTargets, s.moreRepair}
 	slices.Sort(ends)
 	return pool{ends: slices.Compact(ends)}
 }
 
 // prefix is that of the names of the namespaces of a class.
-func (pool) prefix(class int) string { return fmt.Sprintf("bench-%c-", 'a'+class) }
+func (pool) prefix(class int) string { return fmt.Sprintf(poolPrefix+"%c-", 'a'+class) }
 
 // name is that of a namespace of the pool.
 func (p pool) name(i int) string {
@@ -146,9 +149,6 @@ func (p pool) name(i int) string {
 	}
 	return fmt.Sprintf("%s%05d", p.prefix(class), i)
 }
-
-// has reports whether a namespace is one of the pool.
-func (pool) has(namespace string) bool { return strings.HasPrefix(namespace, "bench-") }
 
 // names are those of the first n namespaces.
 func (p pool) names(n int) []string {
@@ -235,6 +235,12 @@ func newSource(name, version string, size int, labelled bool) *corev1.ConfigMap 
 	return cm
 }
 
+// createSource creates a source.
+func (b *bench) createSource(ctx context.Context, name, version string, size int) error {
+	_, err := b.admin.CoreV1().ConfigMaps(home).Create(ctx, newSource(name, version, size, true), metav1.CreateOptions{})
+	return err
+}
+
 // sourceNames are those of n sources.
 func sourceNames(n int) []string {
 	var names []string
@@ -254,10 +260,7 @@ func (b *bench) lay(ctx context.Context, s scene) error {
 	if _, err := b.targetNames(ctx, s.targets); err != nil {
 		return err
 	}
-	err := parallel(helpers, sourceNames(s.sources), func(name string) error {
-		_, err := b.admin.CoreV1().ConfigMaps(home).Create(ctx, newSource(name, "1", s.payload, true), metav1.CreateOptions{})
-		return err
-	})
+	err := parallel(helpers, sourceNames(s.sources), func(name string) error { return b.createSource(ctx, name, "1", s.payload) })
 	if err == nil {
 		b.laid = s
 	}

@@ -8,26 +8,28 @@ import (
 	"time"
 )
 
-// sizes say how much of everything is measured. The defaults make a run of ten minutes on two idle cores.
+// sizes say how much of everything is measured. The defaults make a run of some twelve minutes on two idle cores.
 type sizes struct {
-	rounds    int           // interleaved rounds of a comparison
-	few       int           // rounds of those comparisons that move the most objects
-	fanOut    int           // target namespaces of a fan-out
-	large     int           // target namespaces of a large fan-out
-	sources   int           // sources of a cold start
-	standing  int           // sources of the rows that begin with copies in line
-	targets   int           // target namespaces of both
-	samples   int           // new namespaces, and healed copies
-	crowd     int           // sources that a new namespace gets copies of
-	payload   int           // bytes of data of a source
-	fat       int           // bytes of data of a large source
-	thin      int           // bytes of data of a small source
-	starts    int           // rounds of a figure of memory, each with processes of its own
-	heals     int           // healed copies, and half of the created ones, of which a figure of CPU is the mean
-	moreHeal  int           // target namespaces while the CPU time of a heal is measured, against smallTargets
-	moreFresh int           // sources while the CPU time of a new namespace is measured, against smallSources
-	settle    time.Duration // how long a process is left alone before its memory is read
-	idle      time.Duration // how long an idle controller is watched
+	rounds     int           // interleaved rounds of a comparison
+	few        int           // rounds of those comparisons that move the most objects
+	fanOut     int           // target namespaces of a fan-out
+	large      int           // target namespaces of a large fan-out
+	sources    int           // sources of a cold start
+	synced     int           // sources of the rows that begin with copies in sync
+	targets    int           // target namespaces of both
+	samples    int           // new namespaces, and repaired copies
+	crowd      int           // sources that a new namespace gets copies of
+	payload    int           // bytes of data of a source
+	fat        int           // bytes of data of a large source
+	thin       int           // bytes of data of a small source
+	starts     int           // rounds of a figure of memory, each with processes of its own
+	repairs    int           // repaired copies, and half of the created ones, of which a figure of CPU is the mean
+	moreRepair int           // target namespaces while the CPU time of a repair is measured, against smallTargets
+	moreFresh  int           // sources while the CPU time of a new namespace is measured, against smallSources
+	contended  int           // target namespaces of sources that compete
+	hanging    int           // hanging namespaces of a second row about them; 0: no such row
+	settle     time.Duration // how long a process is left alone before its memory is read
+	idle       time.Duration // how long an idle controller is watched
 }
 
 // options are the sizes, and what the flags say besides.
@@ -41,8 +43,8 @@ type options struct {
 
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
 var fullSizes = map[string]string{
-	"rounds": "21", "few": "7", "large": "5000", "sources": "100", "standing": "100", "starts": "7", "crowd": "200",
-	"more-heal": "5000", "more-fresh": "500", "settle": "10s", "idle": "2m",
+	"rounds": "21", "few": "7", "large": "5000", "sources": "100", "synced": "100", "starts": "7", "crowd": "200",
+	"contended": "5000", "hanging": "1000", "more-repair": "5000", "more-fresh": "500", "settle": "10s", "idle": "2m",
 }
 
 // parse reads the flags. -full stands for all of fullSizes that are not given.
@@ -52,7 +54,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
 	fs.StringVar(&o.out, "out", "e2e/bench/out", "folder for the table and the plot")
-	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes some fifty minutes")
+	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes about an hour")
 	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
 	o.sizes.bind(fs)
 	if err := fs.Parse(args); err != nil {
@@ -87,17 +89,19 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
 	fs.IntVar(&s.large, "large", 2000, "target `namespaces` of a large fan-out")
 	fs.IntVar(&s.sources, "sources", 25, "`sources` of a cold start, each to -targets namespaces")
-	fs.IntVar(&s.standing, "standing", 30, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in line")
-	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -sources and of -standing")
-	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of healed copies")
+	fs.IntVar(&s.synced, "synced", 30, "`sources`, each with copies in -targets namespaces, of the rows that begin with copies in sync")
+	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -sources and of -synced")
+	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of repaired copies")
 	fs.IntVar(&s.crowd, "crowd", 100, "`sources` that a new namespace gets copies of")
 	fs.IntVar(&s.payload, "payload", 1024, "`bytes` of data of a source")
 	fs.IntVar(&s.fat, "fat", 10240, "`bytes` of data of a source in the rows about memory and payload")
 	fs.IntVar(&s.thin, "thin", 100, "`bytes` of data of the sources that these are compared with")
 	fs.IntVar(&s.starts, "starts", 1, "`rounds` of the rows about memory, each with processes of its own")
-	fs.IntVar(&s.heals, "heals", 500, "`number` of healed copies, and half that of created ones, of which a figure of CPU is the mean")
-	fs.IntVar(&s.moreHeal, "more-heal", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a heal is measured, against %d", smallTargets))
+	fs.IntVar(&s.repairs, "repairs", 500, "`number` of repaired copies, and half that of created ones, of which a figure of CPU is the mean")
+	fs.IntVar(&s.moreRepair, "more-repair", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a repair is measured, against %d", smallTargets))
 	fs.IntVar(&s.moreFresh, "more-fresh", 300, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
+	fs.IntVar(&s.contended, "contended", 1000, "target `namespaces` of sources that compete")
+	fs.IntVar(&s.hanging, "hanging", 0, fmt.Sprintf("hanging `namespaces` of a second row about them, beside that of %d; 0: no such row", fewHanging))
 	fs.DurationVar(&s.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
 	fs.DurationVar(&s.idle, "idle", 20*time.Second, "how `long` an idle controller is watched")
 }

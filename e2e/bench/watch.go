@@ -93,13 +93,13 @@ func (w *watcher) show(now time.Time, event watch.EventType, cm *corev1.ConfigMa
 	}
 }
 
-// look reports whether an event is one that is looked for.
-type look func(watch.EventType, *corev1.ConfigMap) bool
+// matcher reports whether an event is one that is looked for.
+type matcher func(watch.EventType, *corev1.ConfigMap) bool
 
 // expectation is a number of different objects that events are expected of.
 type expectation struct {
 	watcher *watcher
-	match   look
+	match   matcher
 	n       int
 	seen    map[cache.ObjectName]bool
 	at      time.Time // when the last was seen
@@ -107,7 +107,7 @@ type expectation struct {
 }
 
 // expect begins to look for events of n different objects for which match holds.
-func (w *watcher) expect(n int, match look) *expectation {
+func (w *watcher) expect(n int, match matcher) *expectation {
 	x := &expectation{watcher: w, match: match, n: n, seen: make(map[cache.ObjectName]bool, n), done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (x *expectation) wait(ctx context.Context) (time.Time, error) {
 }
 
 // timed returns how long it takes from just before act until the watch has shown what is expected.
-func (w *watcher) timed(ctx context.Context, n int, match look, act func() error) (time.Duration, error) {
+func (w *watcher) timed(ctx context.Context, n int, match matcher, act func() error) (time.Duration, error) {
 	x := w.expect(n, match)
 	start := time.Now()
 	if err := act(); err != nil {
@@ -159,14 +159,14 @@ func (w *watcher) timed(ctx context.Context, n int, match look, act func() error
 }
 
 // holds looks for copies of the name (empty: of any), whose data begins with the version.
-func holds(name, version string) look {
+func holds(name, version string) matcher {
 	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
 		return event != watch.Deleted && isCopyOf(name, cm) && strings.HasPrefix(cm.Data[dataKey], version)
 	}
 }
 
 // gone looks for copies of the name that disappear.
-func gone(name string) look {
+func gone(name string) matcher {
 	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
 		return event == watch.Deleted && isCopyOf(name, cm)
 	}
@@ -177,9 +177,16 @@ func isCopyOf(name string, cm *corev1.ConfigMap) bool {
 }
 
 // in narrows what is looked for to one namespace.
-func in(namespace string, match look) look {
+func in(namespace string, match matcher) matcher {
 	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
 		return cm.Namespace == namespace && match(event, cm)
+	}
+}
+
+// inPool narrows what is looked for to the namespaces of the pool.
+func inPool(match matcher) matcher {
+	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
+		return strings.HasPrefix(cm.Namespace, poolPrefix) && match(event, cm)
 	}
 }
 

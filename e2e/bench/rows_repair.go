@@ -8,30 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// heal is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
+// repair is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
 // just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
 // copy of its own: what is damaged again and again is put right more and more slowly.
-type heal struct {
+type repair struct {
 	samples, payload                int
 	edited, deleted                 *row
 	requestsEdited, requestsDeleted *row
 }
 
-func newHeal(s sizes) group {
-	return &heal{
+func newRepair(s sizes) group {
+	return &repair{
 		samples: s.samples, payload: s.payload,
-		edited:          &row{figure: "heal, edited", unit: asTime, bar: 2},
-		deleted:         &row{figure: "heal, deleted", unit: asTime, bar: 2},
-		requestsEdited:  &row{figure: "requests, heal, edited", unit: asCount, exact: true},
-		requestsDeleted: &row{figure: "requests, heal, deleted", unit: asCount, exact: true},
+		edited:          &row{figure: "repair, edited", unit: asTime, bar: 2},
+		deleted:         &row{figure: "repair, deleted", unit: asTime, bar: 2},
+		requestsEdited:  &row{figure: "requests, repair, edited", unit: asCount, exact: true},
+		requestsDeleted: &row{figure: "requests, repair, deleted", unit: asCount, exact: true},
 	}
 }
 
-func (g *heal) rows() []*row {
+func (g *repair) rows() []*row {
 	return []*row{g.edited, g.deleted, g.requestsEdited, g.requestsDeleted}
 }
 
-func (g *heal) measure(ctx context.Context, b *bench) error {
+func (g *repair) measure(ctx context.Context, b *bench) error {
 	if err := b.fill(ctx, scene{1, g.samples, g.payload}); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (g *heal) measure(ctx context.Context, b *bench) error {
 }
 
 // compare fills one row.
-func (g *heal) compare(ctx context.Context, b *bench, r *row, d damage) error {
+func (g *repair) compare(ctx context.Context, b *bench, r *row, d damage) error {
 	w, err := b.watch(ctx, mirrorSelector)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (g *heal) compare(ctx context.Context, b *bench, r *row, d damage) error {
 }
 
 // update is a sample of the limit.
-func (g *heal) update(ctx context.Context, b *bench, w *watcher, namespace string) (time.Duration, error) {
+func (g *repair) update(ctx context.Context, b *bench, w *watcher, namespace string) (time.Duration, error) {
 	maps := b.admin.CoreV1().ConfigMaps(namespace)
 	o := order{Payload: g.payload, Version: "1"}
 	cm := o.copyAt(objectName(namespace, "reference"))
@@ -106,7 +106,7 @@ func (g *heal) update(ctx context.Context, b *bench, w *watcher, namespace strin
 // damage is something that is done to a copy, and how it shows.
 type damage struct {
 	do    func(context.Context, *bench, string, string) error
-	shows func(name string) look
+	shows func(name string) matcher
 }
 
 var (
@@ -116,7 +116,7 @@ var (
 			_, err := b.admin.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 			return err
 		},
-		shows: func(name string) look { return holds(name, "damaged") },
+		shows: func(name string) matcher { return holds(name, "damaged") },
 	}
 	remove = damage{
 		do: func(ctx context.Context, b *bench, namespace, name string) error {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// restart is a controller that starts with all copies in line: from the start of its process until it is ready, and
+// restart is a controller that starts with all copies in sync: from the start of its process until it is ready, and
 // what it writes, which is nothing. The limit is the time in which a bare informer in a plain program has the same
 // ConfigMaps, without the start of its process.
 type restart struct {
@@ -20,17 +20,17 @@ type restart struct {
 const restartSlack = 300 * time.Millisecond
 
 func newRestart(s sizes) group {
-	figure := fmt.Sprintf("restart, %s copies in line", thousands(s.standing*s.targets))
+	figure := fmt.Sprintf("restart, %s copies in sync", thousands(s.synced*s.targets))
 	return &restart{
-		scene: s.standingScene(), rounds: s.rounds,
+		scene: s.syncedScene(), rounds: s.rounds,
 		time:     &row{figure: figure, unit: asTime, bar: 1.3, slack: restartSlack.Seconds(), note: "ready by /readyz"},
 		mirrors:  &row{figure: figure + ", until it mirrors", unit: asTime, note: `by the log line "` + readyLine + `"`},
 		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
 	}
 }
 
-// standingScene is that of the rows that begin with copies in line.
-func (s sizes) standingScene() scene { return scene{s.standing, s.targets, s.thin} }
+// syncedScene is that of the rows that begin with copies in sync.
+func (s sizes) syncedScene() scene { return scene{s.synced, s.targets, s.thin} }
 
 func (g *restart) rows() []*row { return []*row{g.time, g.mirrors, g.requests} }
 
@@ -86,9 +86,9 @@ type idle struct {
 const idleShare = 0.003
 
 func newIdle(s sizes) group {
-	figure := fmt.Sprintf("idle for %s, %s copies", s.idle, thousands(s.standing*s.targets))
+	figure := fmt.Sprintf("idle for %s, %s copies", s.idle, thousands(s.synced*s.targets))
 	return &idle{
-		scene: s.standingScene(), span: s.idle,
+		scene: s.syncedScene(), span: s.idle,
 		cpu:      &row{figure: figure + ", share of a core", unit: asShare, bar: 1},
 		requests: &row{figure: "requests, " + figure, unit: asCount, exact: true},
 	}
