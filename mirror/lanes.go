@@ -33,14 +33,15 @@ type lanes struct {
 	slow   chan struct{}
 
 	mu     sync.Mutex
-	median time.Duration     // an estimate, of calls in normal places that succeeded
-	marked map[string]*place // slow namespaces, with the place of the call in flight there, if any
+	median time.Duration   // an estimate, of calls in normal places that succeeded
+	marked map[string]bool // slow namespaces
+	places map[string]int  // slow places by namespace
 }
 
 func newLanes(places int) *lanes {
 	return &lanes{
 		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces),
-		median: minSlow / slowFactor, marked: map[string]*place{},
+		median: minSlow / slowFactor, marked: map[string]bool{}, places: map[string]int{},
 	}
 }
 
@@ -75,8 +76,8 @@ func (p *place) leave() {
 		return
 	}
 	<-l.slow
-	if l.marked[p.moved] == p {
-		l.marked[p.moved] = nil
+	if l.places[p.moved]--; l.places[p.moved] == 0 {
+		delete(l.places, p.moved)
 	}
 }
 
@@ -118,8 +119,8 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	other, slow := l.marked[namespace]
-	if slow && (other != nil && other != p || !p.move(namespace)) {
+	slow := l.marked[namespace]
+	if slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)) {
 		return 0, false, false
 	}
 	p.calling = true
@@ -141,9 +142,8 @@ func (p *place) move(namespace string) bool {
 	if p.moved != "" {
 		return true
 	}
-	other := l.marked[namespace]
-	l.marked[namespace] = other
-	if other != nil && len(l.slow) >= cap(l.slow)/2 {
+	l.marked[namespace] = true
+	if l.places[namespace] > 0 && len(l.slow) >= cap(l.slow)/2 {
 		return false
 	}
 	select {
@@ -151,7 +151,8 @@ func (p *place) move(namespace string) bool {
 	default:
 		return false
 	}
-	l.marked[namespace], p.moved = p, namespace
+	l.places[namespace]++
+	p.moved = namespace
 	<-l.normal
 	return true
 }
@@ -169,7 +170,5 @@ func (l *lanes) note(took time.Duration) {
 func (l *lanes) forget(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.marked[namespace] == nil {
-		delete(l.marked, namespace)
-	}
+	delete(l.marked, namespace)
 }

@@ -280,6 +280,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 // recordWrite records what the API server carried out.
 func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
 	c := res.change
+	rec.calmDown(now)
 	if res.repair {
 		rec.repairs++
 		rec.repairedAt = now

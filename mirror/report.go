@@ -191,7 +191,10 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 	}
 	changed := src.changed
 	src.changed = time.Time{}
-	return sum.wrote.Sub(changed), !changed.IsZero() && !sum.wrote.Before(changed)
+	if changed.IsZero() || sum.wrote.Before(changed) {
+		return 0, false
+	}
+	return sum.wrote.Sub(changed), true
 }
 
 func mirroredText(s *summary) string {
@@ -234,7 +237,7 @@ func failedText(s *summary) string {
 		return ""
 	}
 	slices.Sort(targets)
-	return fmt.Sprintf("Not copied to %s: the API server rejects the copy; retrying. %s: %s",
+	return fmt.Sprintf("Out of sync in %s: the API server rejects the write; retrying. %s: %s",
 		namespaces(targets), targets[0], s.notes[targets[0]])
 }
 

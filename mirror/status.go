@@ -120,11 +120,16 @@ func (r *record) fight(now time.Time) time.Duration {
 	return max(0, r.repairedAt.Add(h+calm).Sub(now))
 }
 
-// settle records a state that holds until an event or a fan-out changes it.
-func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
+// calmDown forgets the repairs of a target that was left alone for long enough.
+func (r *record) calmDown(now time.Time) {
 	if now.Sub(r.repairedAt) > hold(r.repairs)+calm {
 		r.repairs, r.repairedAt = 0, time.Time{}
 	}
+}
+
+// settle records a state that holds until an event or a fan-out changes it.
+func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
+	r.calmDown(now)
 	r.basics = basics{state: state, owner: owner}
 	switch state {
 	case plan.StateNone:
@@ -281,8 +286,7 @@ func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string
 	now, uid := time.Now(), uidOf(t.Namespace)
 	r := s.record(t.Key, uid)
 	switch next, _ := r.next(t, c, version, false, now); next {
-	case stepKeep, stepWait, stepHold:
-		return false
+	case stepKeep, stepWait, stepHold: // as it is, but for the losers
 	case stepNone:
 		r.echo = echo{}
 		r.settle(c.State, ownerOf(c), contentOf(c.Source), now)
