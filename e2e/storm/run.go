@@ -175,17 +175,20 @@ func (s *storm) take(ctx context.Context) (round, error) {
 	if profile := s.profile; profile != 0 {
 		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, "100"))
 	}
-	out.steps = append(out.steps, s.takeOutOfScope(now)...)
+	out.steps = append(out.steps, s.takeLeft(now)...)
 	return out, nil
 }
 
-// takeOutOfScope returns the steps that make the copies out of scope, which somebody made by hand, or the prune limit left.
-func (s *storm) takeOutOfScope(now model.State) []step {
+// takeLeft returns the steps that make the copies that stay although no source has them: those out of scope, which somebody
+// made by hand, or the prune limit left, and those that lost their label.
+func (s *storm) takeLeft(now model.State) []step {
 	var out []step
 	flags := s.fleet.present()
 	for key, cm := range now.ConfigMaps {
 		owner, ours := instance.Ours(cm)
-		if of := now.ConfigMaps[owner]; ours && of != nil && flags.OutOfScope(of, key.Namespace) && onStage(key) {
+		of := now.ConfigMaps[owner]
+		outOfScope := of != nil && flags.OutOfScope(of, key.Namespace)
+		if ours && (outOfScope || !model.Labelled(cm)) && onStage(key) && cm.DeletionTimestamp == nil {
 			st := again(cm)
 			st.kind = "forge"
 			out = append(out, st)
