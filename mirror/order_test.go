@@ -92,6 +92,38 @@ func wantNoKeys(t *testing.T, q copyQueue) {
 	}
 }
 
+// TestMovedKeysLeaveNothing: a lane whose keys moved to the events keeps its turns, and does not grow.
+func TestMovedKeysLeaveNothing(t *testing.T) {
+	q := testQueue(t)
+	for i := range 100 {
+		q.add(fmt.Sprintf("+a%d +b%d +b%d", i, i, 100+i))
+	}
+	for i := range 100 {
+		q.add(fmt.Sprintf("!a%d", i))
+	}
+	keys, _ := q.take(125) // of which 25 are turns of b
+	for _, k := range keys {
+		q.finish(k)
+	}
+	q.add("+anew")
+	if _, got := q.take(2); !strings.Contains(got, "anew") {
+		t.Errorf("got %q, want that a and b take turns", got)
+	}
+	for range 1000 {
+		q.add("+a0 !a0 +a1 !a1 +a2 !a2 +a3 !a3")
+		for _, name := range []string{"b", "c", "d"} {
+			q.add("+" + name + "0 +" + name + "1")
+		}
+		keys, _ := q.take(eventsPerTurn + 1)
+		for _, k := range keys {
+			q.finish(k)
+		}
+		if n := len(q.order.lanes["a"]); n > 100 {
+			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
+		}
+	}
+}
+
 // TestOrderOfKeysInWork: what happens to a key in work brings it back, once.
 func TestOrderOfKeysInWork(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{

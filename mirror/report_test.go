@@ -71,7 +71,7 @@ func TestNews(t *testing.T) {
 		mirrored   = "platform Normal Mirrored Mirror: Synced to "
 		foreign    = "platform Warning Foreign Mirror: Not copied to "
 		superseded = "platform Warning Superseded Mirror: Not copied to "
-		failed     = "platform Warning WriteFailed Mirror: Not copied to "
+		failed     = "platform Warning WriteFailed Mirror: Out of sync in "
 		outOfScope = "platform Warning OutOfScope Prune: Copies in "
 		fight      = "platform Warning Fight Mirror: Another client keeps modifying the copy in "
 		frozen     = "platform Warning InvalidAnnotation Mirror: Frozen"
@@ -234,10 +234,14 @@ func TestPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{status: newStatus()}
 		d.has(sourceIn("platform"))
+		const none = -1
 		propagated := func() (took time.Duration) {
 			d.beginRound("settings", 0)
 			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
-				took += d.propagated(sum)
+				var ok bool
+				if took, ok = d.propagated(sum); !ok {
+					took = none
+				}
 			}
 			return took
 		}
@@ -246,14 +250,14 @@ func TestPropagation(t *testing.T) {
 			do   func()
 			want time.Duration
 		}{
-			{changed, 0},                  // nothing was to be written
-			{func() { d.writes("a") }, 0}, // a repair
-			{func() { changed(); d.at(plan.StatePending, "", "b"); time.Sleep(time.Second); d.writes("a") }, 0},
-			{changed, 0},
+			{changed, none},                  // nothing was to be written
+			{func() { d.writes("a") }, none}, // a repair
+			{func() { changed(); d.at(plan.StatePending, "", "b"); time.Sleep(time.Second); d.writes("a") }, none},
+			{changed, none},
 			{func() { d.at(plan.StateSynced, "", "b") }, time.Second}, // without a write: as of the last one
-			{func() { changed(); d.at(plan.StatePending, "", "b"); d.writes("a") }, 0},
+			{func() { changed(); d.at(plan.StatePending, "", "b"); d.writes("a") }, none},
 			{func() { d.writes("b") }, time.Second},
-			{func() { d.writes("b") }, 0},
+			{func() { d.writes("b") }, none},
 			{func() { changed(); time.Sleep(time.Second); d.at(plan.StateForeign, "", "b"); d.writes("a") }, time.Second},
 		} {
 			step.do()

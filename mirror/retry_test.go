@@ -100,32 +100,37 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestFail goes through failures of one target: each reason has its own count.
+// TestFail goes through failures of one target: each reason has its own count. A problem stays one until it is known to be
+// over.
 func TestFail(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	c := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("platform"))}
-	now, rec := time.Unix(5000, 0), record{}
+	synced := content{checksum: "before"}
+	now, rec := time.Unix(5000, 0), record{basics: basics{content: synced}}
 	for i, tc := range []struct {
-		reason reason
-		state  plan.State
-		wait   time.Duration
-		note   string
+		reason  reason
+		result  plan.State
+		wait    time.Duration
+		state   plan.State
+		content content
+		note    string
 	}{
-		{transient, plan.StatePending, 50 * ms, ""},
-		{transient, plan.StatePending, 100 * ms, ""},
-		{rejected, plan.StateFailed, s, "why"},
-		{rejected, plan.StateFailed, 2 * s, "why"},
-		{transient, plan.StatePending, 50 * ms, ""},
-		{foreign, plan.StateForeign, s, ""},
-		{conflict, plan.StatePending, 50 * ms, ""},
+		{transient, plan.StatePending, 50 * ms, plan.StatePending, synced, ""},
+		{transient, plan.StatePending, 100 * ms, plan.StatePending, synced, ""},
+		{rejected, plan.StateFailed, s, plan.StateFailed, synced, "why"},
+		{rejected, plan.StateFailed, 2 * s, plan.StateFailed, synced, "why"},
+		{transient, plan.StatePending, 50 * ms, plan.StateFailed, synced, "why"},
+		{foreign, plan.StateForeign, s, plan.StateForeign, content{}, ""},
+		{conflict, plan.StatePending, 50 * ms, plan.StateForeign, content{}, ""},
+		{rejected, plan.StateFailed, s, plan.StateFailed, content{}, "why"},
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(result{change: c, reason: tc.reason, state: tc.state, err: errors.New("why"), began: now.Add(-time.Second)}, now)
-		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) {
+		wait := rec.fail(result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) || rec.tried != contentOf(c.Source) {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.notBefore, tc.wait)
 		}
-		if want := (basics{tc.state, c.Source.Key, contentOf(c.Source)}); rec.basics != want || rec.note != tc.note {
+		if want := (basics{tc.state, c.Source.Key, tc.content}); rec.basics != want || rec.note != tc.note {
 			t.Errorf("failure %d: got %+v, %q, want %+v, %q", i, rec.basics, rec.note, want, tc.note)
 		}
 		if began := before.reason != tc.reason; rec.since.Equal(now.Add(-time.Second)) != began {
@@ -134,6 +139,10 @@ func TestFail(t *testing.T) {
 	}
 	if rec.fail(result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.note)
+	}
+	rec.settle(plan.StateFrozen, c.Source.Key, contentOf(c.Source), now)
+	if want := (record{basics: basics{state: plan.StateFrozen, owner: c.Source.Key}}); rec.basics != want.basics || !rec.plain() || rec.reason != noRetry || rec.failures != 0 || rec.tried != (content{}) {
+		t.Errorf("settled: got %+v, want no failure and no content that is in sync", rec)
 	}
 }
 
@@ -167,6 +176,19 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// TestRareRepairsAreNoFight, also if nothing is settled in between.
+func TestRareRepairsAreNoFight(t *testing.T) {
+	c, _ := stillController(t, noEdit)
+	s, now, rec := parsed(sourceIn("platform")), time.Unix(5000, 0), record{}
+	for range freeRepairs + 2 {
+		now = now.Add(24 * time.Hour)
+		c.reconciler.recordWrite(&rec, result{change: plan.Change{Op: plan.OpUpdate, Key: settings("team-a"), Source: s}, repair: true, sent: true}, now)
+		if rec.settle(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
+			t.Fatalf("got %d repairs known, after one a day", rec.repairs)
+		}
+	}
+}
+
 // TestNext is the table of what happens next at a target.
 func TestNext(t *testing.T) {
 	now := time.Unix(5000, 0)
@@ -174,6 +196,9 @@ func TestNext(t *testing.T) {
 	create, nothing := plan.Change{Op: plan.OpCreate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
 	of := func(s *plan.Source, r record) record {
 		r.content = contentOf(s)
+		if !r.notBefore.IsZero() {
+			r.tried = r.content
+		}
 		return r
 	}
 	awaited := echo{version: "41", at: now}
@@ -197,8 +222,8 @@ func TestNext(t *testing.T) {
 		"failed, and an event came":           {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
 		"failed with other content":           {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
 		"failed, and the time has come":       {of(blue, record{reason: rejected, notBefore: now}), create, false, stepAct, 0},
-		"foreign, whatever the content":       {of(green, record{reason: foreign, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"foreign, and an event came":          {of(blue, record{reason: foreign, notBefore: later}), create, true, stepAct, 0},
+		"foreign, whatever the content":       {of(green, record{basics: basics{state: plan.StateForeign}, reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"foreign, and an event came":          {of(blue, record{basics: basics{state: plan.StateForeign}, reason: foreign, notBefore: later}), create, true, stepAct, 0},
 		"a fight about this content":          {of(blue, fighting), create, false, stepHold, 7 * time.Second},
 		"a fight, and an event came":          {of(blue, fighting), create, true, stepHold, 7 * time.Second},
 		"a fight about other content":         {of(green, fighting), create, true, stepAct, 0},
@@ -206,6 +231,7 @@ func TestNext(t *testing.T) {
 		"a fight, and a failure":              {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), create, false, stepWait, 7 * time.Second},
 		"free repairs":                        {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), create, true, stepAct, 0},
 		"a deletion that failed":              {of(nil, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepWait, 7 * time.Second},
+		"in sync with it once, tried another": {record{basics: basics{content: contentOf(blue)}, tried: contentOf(green), reason: rejected, notBefore: later}, create, false, stepAct, 0},
 		"a deletion after another failure":    {of(blue, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepAct, 0},
 		"of another source of equal content":  {of(parsed(sourceIn("base")), record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
 		"the echo of a write comes no longer": {of(green, record{echo: echo{version: "41", at: now.Add(-time.Hour)}}), create, true, stepAct, 0},

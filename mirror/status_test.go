@@ -141,16 +141,21 @@ func TestPlanQueues(t *testing.T) {
 		"in sync, and a fight":      {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateFight, blue.Key},
 		"frozen, and a fight":       {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Owner: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
 		"no longer a target":        {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
+		"it waits for its echo":     {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
+		"a fight":                   {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
 		"it waits for the next try": {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, other.Key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.rec.content.checksum != "" && tc.c.Op == plan.OpCreate && !tc.queue {
-				tc.rec.content = contentOf(tc.c.Source)
+				tc.rec.tried = contentOf(tc.c.Source)
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.plan(target, tc.c, nil, "9"); got != tc.queue {
+			if got := s.plan(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
+			}
+			if got := s.total(plan.StateSuperseded); got != 1 {
+				t.Errorf("got %d superseded, want 1 in any case", got)
 			}
 			got := s.get(target.Key, target.Namespace.UID)
 			if got.state != tc.state || got.owner != tc.owner {
