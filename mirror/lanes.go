@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// slowPlaces bounds the calls in flight that are slow. The API server has few places for one account, too.
-	slowPlaces = 64
+	// slowPlaces bounds the calls in flight that are slow. The API server has few seats for one account: with 64 places,
+	// its priority and fairness refused healthy calls beside those that hang.
+	slowPlaces = 16
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the median a slow call takes.
@@ -17,8 +18,12 @@ const (
 	// medianStep is the factor by which one call moves the estimate of the median: it follows a jump of latency to the
 	// tenfold within 13 calls.
 	medianStep = 1.2
-	// maxMedian is the highest estimate. Targets that hang must not pass for usual ones.
+	// maxMedian is the highest estimate: targets that hang must not pass for usual ones.
 	maxMedian = 250 * time.Millisecond
+	// hanging is the time after which a call hangs. Its namespace counts as slow until a call there takes less.
+	hanging = slowFactor * maxMedian
+	// cutMark is how long a namespace counts as slow after a call was cut: nobody knows how long it would have taken.
+	cutMark = 5 * time.Second
 )
 
 // errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
@@ -27,21 +32,21 @@ var errNoPlace = errors.New("cut: too many calls are slow to answer")
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
 // slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call
-// starts one call at a time, in a slow place, until one of its calls is answered quickly.
+// starts one call at a time, in a slow place, until one of its calls is answered before it hangs.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
 
 	mu     sync.Mutex
-	median time.Duration   // an estimate, of calls in normal places that succeeded
-	marked map[string]bool // slow namespaces
-	places map[string]int  // slow places by namespace
+	median time.Duration        // an estimate, of calls in normal places that succeeded
+	marked map[string]time.Time // slow namespaces: until then, or, if zero, until an answer
+	places map[string]int       // slow places by namespace
 }
 
 func newLanes(places int) *lanes {
 	return &lanes{
 		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces),
-		median: minSlow / slowFactor, marked: map[string]bool{}, places: map[string]int{},
+		median: minSlow / slowFactor, marked: map[string]time.Time{}, places: map[string]int{},
 	}
 }
 
@@ -104,7 +109,7 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 		return errNoPlace
 	}
 	took := time.Since(began)
-	if took < after && (err == nil || answered(err)) {
+	if took < hanging && (err == nil || answered(err)) {
 		delete(l.marked, namespace)
 	}
 	if normal && err == nil {
@@ -119,7 +124,8 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slow := l.marked[namespace]
+	until, slow := l.marked[namespace]
+	slow = slow && (until.IsZero() || time.Now().Before(until))
 	if slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)) {
 		return 0, false, false
 	}
@@ -129,20 +135,26 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 
 // isSlow moves the place of a call that is slow. It returns false if the call is to be cut.
 func (p *place) isSlow(namespace string) bool {
-	p.lanes.mu.Lock()
-	defer p.lanes.mu.Unlock()
-	return !p.calling || p.move(namespace)
+	l := p.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.calling || p.move(namespace) {
+		return true
+	}
+	if until, slow := l.marked[namespace]; !slow || !until.IsZero() {
+		l.marked[namespace] = time.Now().Add(cutMark)
+	}
+	return false
 }
 
-// move takes a slow place and gives the normal one back. It reports whether there was one, and marks the namespace as slow
-// in any case. A namespace with a slow call gets another place only while most places are free: an API server that is slow
-// for everybody looks the same at first.
+// move takes a slow place and gives the normal one back, and marks the namespace as slow. It reports whether there was one.
+// A namespace with a slow call gets another place only while most places are free: an API server that is slow for everybody
+// looks the same at first.
 func (p *place) move(namespace string) bool {
 	l := p.lanes
 	if p.moved != "" {
 		return true
 	}
-	l.marked[namespace] = true
 	if l.places[namespace] > 0 && len(l.slow) >= cap(l.slow)/2 {
 		return false
 	}
@@ -151,6 +163,7 @@ func (p *place) move(namespace string) bool {
 	default:
 		return false
 	}
+	l.marked[namespace] = time.Time{}
 	l.places[namespace]++
 	p.moved = namespace
 	<-l.normal
