@@ -1,12 +1,15 @@
 package mirror
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -109,12 +112,26 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 	})
 }
 
-// TestC11EventsOfAProblem: it is told when it begins or changes. Mirrored tells that it is
-// over.
+// TestC11EventsOfAProblem: it is told when it begins or changes, and not again when the API server was away. Mirrored
+// tells that it is over.
 func TestC11EventsOfAProblem(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source(), theirs(), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("two foreign objects", ReasonForeign, ReasonMirrored)
+		var away atomic.Bool
+		s.refuse(func(c call) error {
+			if away.Load() {
+				return apierrors.NewServiceUnavailable("etcd")
+			}
+			return nil
+		})
+		for range 3 {
+			away.Store(true)
+			time.Sleep(5 * time.Minute)
+			away.Store(false)
+			time.Sleep(5 * time.Minute)
+		}
+		s.wantEvents("the API server was away three times")
 		s.remove("team-000")
 		time.Sleep(time.Minute)
 		if got := s.notesOf(ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
@@ -124,6 +141,26 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		s.remove("team-001")
 		time.Sleep(time.Minute)
 		s.wantEvents("all is over", ReasonMirrored)
+	})
+}
+
+// TestProblemBecomesAnother: that is no success.
+func TestProblemBecomesAnother(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
+		s.refuse(func(c call) error {
+			if c.verb == "create" {
+				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+			}
+			return nil
+		})
+		s.remove("team-000")
+		time.Sleep(5 * time.Minute)
+		s.wantEvents("rejected", ReasonWriteFailed)
+		s.refuse(func(call) error { return nil })
+		time.Sleep(time.Minute)
+		s.wantEvents("solved", ReasonMirrored)
 	})
 }
 

@@ -1,12 +1,15 @@
 package mirror
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -173,23 +176,27 @@ func TestC24HeldByFinalizersWithoutItsLabel(t *testing.T) {
 // TestCopyThatGoesUnseen: somebody deletes what is in team-000 before the watch has shown it. A relist shows the rest, and no
 // event tells of it.
 func TestCopyThatGoesUnseen(t *testing.T) {
-	for name, do := range map[string]func(scene){
-		"our copy": func(s scene) { s.write(source()) },
-		"a foreign object with the label": func(s scene) {
+	const never, often = 0, 10 * time.Minute
+	for name, tc := range map[string]struct {
+		do     func(scene)
+		resync time.Duration
+	}{
+		"our copy": {func(s scene) { s.write(source()) }, never},
+		"a foreign object with the label": {func(s scene) {
 			s.write(plantest.ConfigMap("team-000", "settings", plantest.Label("mirror", "copy")))
 			s.write(source())
-		},
-		"our copy, before a restore of etcd": func(s scene) {
+		}, never},
+		"our copy, before a restore of etcd": {func(s scene) {
 			s.cms.rewind(1000000)
 			s.write(source())
 			synctest.Wait()
 			s.cms.rewind(5000)
-		},
+		}, often},
 	} {
 		t.Run(name, func(t *testing.T) {
-			alone(t, having(teams(1, "team-")...), func(o *Options) { o.ResyncPeriod = 10 * time.Minute }, func(t *testing.T, s scene) {
+			alone(t, having(teams(1, "team-")...), func(o *Options) { o.ResyncPeriod = tc.resync }, func(t *testing.T, s scene) {
 				s.stalled.Store(new("team-000"))
-				do(s)
+				tc.do(s)
 				time.Sleep(100 * time.Millisecond)
 				s.remove("team-000")
 				time.Sleep(100 * time.Millisecond)
@@ -271,6 +278,50 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := s.countAll("team-", "create", "update", "delete"); n > 90 || s.told(ReasonFight) != 1 {
 			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
+		}
+	})
+}
+
+// quota is the error of a create that a quota rejects.
+func quota() error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+}
+
+// TestRepairBehindAQuota: a quota still counts the deleted copy when it is created again.
+func TestRepairBehindAQuota(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		var refused atomic.Bool
+		s.refuse(func(c call) error {
+			if c.verb == "create" && refused.CompareAndSwap(false, true) {
+				return quota()
+			}
+			return nil
+		})
+		s.remove("team-000")
+		time.Sleep(2 * time.Second)
+		s.wantCopy("team-000", "value")
+		if n := s.value("mirror_repairs_total", "deleted"); n != 1 {
+			t.Errorf("got %v repairs counted, want 1", n)
+		}
+	})
+}
+
+// TestC36FightBehindAQuota: somebody deletes the copy every 45 seconds, and each time a quota still counts it.
+func TestC36FightBehindAQuota(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		var creates atomic.Int32
+		s.refuse(func(c call) error {
+			if c.verb == "create" && creates.Add(1)%2 == 1 {
+				return quota()
+			}
+			return nil
+		})
+		for range 60 {
+			s.remove("team-000")
+			time.Sleep(45 * time.Second)
+		}
+		if s.told(ReasonFight) == 0 {
+			t.Errorf("got events %q in 45 minutes of 60 deletions, want a Fight", s.all())
 		}
 	})
 }
