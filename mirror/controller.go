@@ -58,7 +58,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
 			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m}},
 		reconciler: &reconciler{
-			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: newLanes(opts.ConcurrentWrites),
+			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: newLanes(opts.ConcurrentWrites, copies.contended),
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},

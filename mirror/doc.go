@@ -54,9 +54,10 @@
 //
 // # Why one bad target holds up no other
 //
-// A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace with a
-// slow call has one call at a time. If all slow places are taken, the call is cut and retried: it is conditional, so
-// nothing is lost. A fan-out takes its targets in random order. Each target has its own backoff.
+// A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace that is
+// known to be slow starts one call at a time. If all slow places are taken and other keys wait, the call is cut and
+// retried: it is conditional, so nothing is lost. A fan-out takes its targets in random order. Each target has its own
+// backoff.
 //
 // # Status
 //
@@ -66,7 +67,7 @@
 //
 // # Locks
 //
-// Six types have a mutex. None calls out with its mutex held but confirmer, which adds keys to the queue of copies, and
-// caches, which reads an index of client-go. The queue calls order with its own lock held. So the order is: confirmer, queue
-// of copies, order; and caches, index. The mutexes of status, lanes and metrics are taken alone.
+// Six types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
+// the queue with its mutex held, lanes asks the queue for its length, and the queue calls order with its own lock held.
+// caches reads an index of client-go with its mutex held. The mutex of status is taken alone.
 package mirror

@@ -22,8 +22,9 @@ const (
 	maxMedian = 250 * time.Millisecond
 	// hanging is the time after which a call hangs. Its namespace counts as slow until a call there takes less.
 	hanging = slowFactor * maxMedian
-	// cutMark is how long a namespace counts as slow after a call was cut: nobody knows how long it would have taken.
-	cutMark = 5 * time.Second
+	// cutMark and maxCutMark are how long a namespace counts as slow after a call was cut, doubling with each further one:
+	// nobody knows how long the call would have taken.
+	cutMark, maxCutMark = 5 * time.Second, time.Minute
 )
 
 // errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
@@ -36,17 +37,25 @@ var errNoPlace = errors.New("cut: too many calls are slow to answer")
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
+	// needed reports whether other calls wait for a place.
+	needed func() bool
 
 	mu     sync.Mutex
-	median time.Duration        // an estimate, of calls in normal places that succeeded
-	marked map[string]time.Time // slow namespaces: until then, or, if zero, until an answer
-	places map[string]int       // slow places by namespace
+	median time.Duration   // an estimate, of calls in normal places that succeeded
+	marked map[string]mark // slow namespaces
+	places map[string]int  // slow places by namespace
 }
 
-func newLanes(places int) *lanes {
+// mark says that a namespace counts as slow, until a call is answered before it hangs.
+type mark struct {
+	until time.Time // or until then; zero: no
+	cuts  int       // in a row
+}
+
+func newLanes(places int, needed func() bool) *lanes {
 	return &lanes{
-		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces),
-		median: minSlow / slowFactor, marked: map[string]time.Time{}, places: map[string]int{},
+		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces), needed: needed,
+		median: minSlow / slowFactor, marked: map[string]mark{}, places: map[string]int{},
 	}
 }
 
@@ -94,11 +103,7 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(after, func() {
-		if !p.isSlow(namespace) {
-			cancel(errNoPlace)
-		}
-	}).Stop()
+	defer p.watch(namespace, after, cancel)()
 	began := time.Now()
 	err := f(ctx)
 	l := p.lanes
@@ -124,8 +129,8 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until, slow := l.marked[namespace]
-	slow = slow && (until.IsZero() || time.Now().Before(until))
+	m, slow := l.marked[namespace]
+	slow = slow && (m.until.IsZero() || time.Now().Before(m.until))
 	if slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)) {
 		return 0, false, false
 	}
@@ -133,18 +138,34 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	return slowFactor * l.median, !slow, true
 }
 
-// isSlow moves the place of a call that is slow. It returns false if the call is to be cut.
-func (p *place) isSlow(namespace string) bool {
+// watch has isCut decide about a call when it is slow, and from then on every minSlow, until stop is called.
+func (p *place) watch(namespace string, after time.Duration, cancel context.CancelCauseFunc) (stop func() bool) {
 	l := p.lanes
-	l.mu.Lock()
+	l.mu.Lock() // the timer may not fire before it is assigned
 	defer l.mu.Unlock()
-	if !p.calling || p.move(namespace) {
-		return true
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if p.isCut(namespace) {
+			cancel(errNoPlace)
+		} else if p.calling && p.moved == "" {
+			timer.Reset(minSlow)
+		}
+	})
+	return timer.Stop
+}
+
+// isCut moves the place of a call that is slow. It reports whether the call is to be cut, because others need its place.
+func (p *place) isCut(namespace string) bool {
+	l := p.lanes
+	if !p.calling || p.move(namespace) || !l.needed() {
+		return false
 	}
-	if until, slow := l.marked[namespace]; !slow || !until.IsZero() {
-		l.marked[namespace] = time.Now().Add(cutMark)
+	if m, slow := l.marked[namespace]; !slow || !m.until.IsZero() {
+		l.marked[namespace] = mark{time.Now().Add(min(cutMark<<min(m.cuts, 8), maxCutMark)), m.cuts + 1}
 	}
-	return false
+	return true
 }
 
 // move takes a slow place and gives the normal one back, and marks the namespace as slow. It reports whether there was one.
@@ -163,7 +184,7 @@ func (p *place) move(namespace string) bool {
 	default:
 		return false
 	}
-	l.marked[namespace] = time.Time{}
+	l.marked[namespace] = mark{}
 	l.places[namespace]++
 	p.moved = namespace
 	<-l.normal

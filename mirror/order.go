@@ -46,6 +46,9 @@ func (q copyQueue) finish(k key) (idle bool) {
 	return q.order.close(k.Name)
 }
 
+// contended reports whether keys wait that will be worked on.
+func (q copyQueue) contended() bool { return !q.ShuttingDown() && q.Len() > 0 }
+
 // idle reports whether no key of the name is waiting or in work.
 func (q copyQueue) idle(name string) bool { return q.order.idle(name) }
 
