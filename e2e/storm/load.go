@@ -36,7 +36,7 @@ func (s *storm) met(user string, from, to time.Time, such func(incident) bool) b
 const lateLoad = 500 * time.Millisecond
 
 // slowCalls is how many calls may be in flight besides --concurrent-writes: a slow call gives its place away.
-const slowCalls = 64
+const slowCalls = 16
 
 // lateRequests returns how many requests of a replica that were sent between the two may have come late: those in flight. A
 // process that stands still begins no more of them. Where requests are held up, it does.
