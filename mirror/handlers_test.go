@@ -101,6 +101,9 @@ func TestHandlers(t *testing.T) {
 			if names, keys := c.added(t); len(names)+len(keys) > 0 {
 				t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
 			}
+			if len(c.status.names) > 0 {
+				t.Errorf("before it leads: got facts about %d names, want none", len(c.status.names))
+			}
 			c.handlers.active.Store(true)
 			tc.event(c.handlers)
 			names, keys := c.added(t)

@@ -15,6 +15,7 @@ import (
 // calls counts the calls of a test of lanes: those in flight, and the most of them.
 type calls struct {
 	*lanes
+	alone          bool // no other call waits for a place
 	mu             sync.Mutex
 	inFlight, most int
 }
@@ -54,15 +55,16 @@ func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
 func (l *lanes) isSlow(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, slow := l.marked[namespace]
-	return slow
+	m, slow := l.marked[namespace]
+	return slow && (m.until.IsZero() || time.Now().Before(m.until))
 }
 
 // inLanes runs a test in virtual time, and checks that no place is lost.
 func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &calls{lanes: newLanes(places)}
+		c := &calls{}
+		c.lanes = newLanes(places, func() bool { return !c.alone })
 		f(t, c)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -116,8 +118,8 @@ func TestSlowCallFreesItsNormalPlace(t *testing.T) {
 	})
 }
 
-// TestSlowNamespace: a namespace with a slow call has one call at a time, and until one is answered quickly it takes
-// no normal place.
+// TestSlowNamespace: a namespace with a slow call has one call at a time, and until one is answered before it
+// hangs it takes no normal place.
 func TestSlowNamespace(t *testing.T) {
 	internal := apierrors.NewInternalError(errAway)
 	for name, tc := range map[string]struct {
@@ -127,10 +129,10 @@ func TestSlowNamespace(t *testing.T) {
 	}{
 		"no answer, quickly":           {time.Millisecond, errAway, true},
 		"no answer, slowly":            {time.Second, errAway, true},
-		"a refusal, quickly":           {minSlow - 1, internal, false},
-		"a refusal, slowly":            {minSlow, internal, true},
-		"a success, quickly":           {minSlow - 1, nil, false},
-		"a success, slowly":            {minSlow, nil, true},
+		"a refusal before it hangs":    {hanging - 1, internal, false},
+		"a refusal, slowly":            {hanging, internal, true},
+		"a success before it hangs":    {hanging - 1, nil, false},
+		"a success, slowly":            {hanging, nil, true},
 		"a server without time for us": {time.Millisecond, apierrors.NewTooManyRequests("later", 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,8 +218,14 @@ func TestFullSlowPool(t *testing.T) {
 			hang = append(hang, l.worker(fmt.Sprintf("team-%d", i), time.Minute, nil))
 			time.Sleep(minSlow / 2)
 		}
+		last := fmt.Sprintf("team-%d", len(hang)-1)
 		time.Sleep(minSlow)
-		synctest.Wait()
+		if synctest.Wait(); !l.isSlow(last) {
+			t.Error("got a namespace as usual right after its call was cut")
+		}
+		if time.Sleep(cutMark); l.isSlow(last) {
+			t.Error("got a namespace slow for ever after its call was cut: nobody knows how long it would have taken")
+		}
 		if len(l.slow) != slowPlaces || l.inFlight != slowPlaces || l.free() != normal {
 			t.Errorf("got %d slow places taken, %d calls in flight, %d normal places free, want %d, %d, %d",
 				len(l.slow), l.inFlight, l.free(), slowPlaces, slowPlaces, normal)
@@ -230,7 +238,7 @@ func TestFullSlowPool(t *testing.T) {
 				t.Errorf("call %d: got error %v", i, err)
 			}
 		}
-		for i := range hang {
+		for i := range hang[:slowPlaces] {
 			if !l.isSlow(fmt.Sprintf("team-%d", i)) {
 				t.Errorf("team-%d: got it as usual after a slow call, want it slow until an answer comes quickly", i)
 			}
@@ -240,6 +248,58 @@ func TestFullSlowPool(t *testing.T) {
 		}
 		if l.most > normal+slowPlaces {
 			t.Errorf("got %d calls in flight, want %d at most", l.most, normal+slowPlaces)
+		}
+	})
+}
+
+// TestNobodyWaits: a slow call is not cut while nobody needs its place.
+func TestNobodyWaits(t *testing.T) {
+	inLanes(t, 2, func(t *testing.T, l *calls) {
+		for range slowPlaces {
+			l.slow <- struct{}{}
+		}
+		l.alone = true
+		first := l.worker("team-a", time.Minute, nil)
+		time.Sleep(time.Minute / 2)
+		second := l.worker("team-b", time.Minute, nil)
+		if err := <-first; err != nil {
+			t.Errorf("got error %v, want none", err)
+		}
+		l.alone = false
+		time.Sleep(minSlow)
+		select {
+		case err := <-second:
+			if !errors.Is(err, errNoPlace) {
+				t.Errorf("got error %v, want %v", err, errNoPlace)
+			}
+		default:
+			t.Error("got a slow call that goes on although others wait")
+		}
+		for range slowPlaces {
+			<-l.slow
+		}
+	})
+}
+
+// TestCutAgainAndAgain: each cut makes the next try of its namespace later.
+func TestCutAgainAndAgain(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		for range slowPlaces {
+			l.slow <- struct{}{}
+		}
+		for _, seconds := range []time.Duration{5, 10, 20, 40, 60, 60} {
+			if err := <-l.worker("team-a", time.Minute, nil); !errors.Is(err, errNoPlace) {
+				t.Errorf("got error %v, want %v", err, errNoPlace)
+			}
+			if time.Sleep(seconds*time.Second - 1); !l.isSlow("team-a") {
+				t.Errorf("got the namespace as usual before %d seconds are over", int(seconds))
+			}
+			if time.Sleep(1); l.isSlow("team-a") {
+				t.Errorf("got the namespace slow after %d seconds", int(seconds))
+			}
+		}
+		for range slowPlaces {
+			<-l.slow
 		}
 	})
 }

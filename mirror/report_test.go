@@ -116,6 +116,14 @@ func TestNews(t *testing.T) {
 		"the content changes, and another process wrote the copies": {
 			{at(plan.StateSynced, "a"), nil}, {all(changed, at(plan.StateSynced, "a")), nil}, {wrote("b"), nil},
 		},
+		"the content changes, and another process writes all but the first copies": {
+			{wrote("a"), []string{mirrored + "1 namespace"}}, {all(changed, at(plan.StateSynced, "a")), nil},
+		},
+		"a problem turns into another": {
+			{all(at(plan.StateForeign, "b"), at(plan.StateSynced, "a")), []string{foreign}},
+			{noted(plan.StateFailed, "no", "b"), []string{failed}},
+			{wrote("b"), []string{mirrored + "2 namespaces"}},
+		},
 		"a target goes": {
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 			{at(plan.StateNone, "a"), nil},
@@ -149,16 +157,16 @@ func TestNews(t *testing.T) {
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 		},
 		"copies out of scope": {
-			{all(at(plan.StateOutOfScope, "x"), at(plan.StateSynced, "a")), []string{outOfScope + "namespace x|flags do not allow copies there"}},
-			{at(plan.StateNone, "x"), []string{mirrored + "1 namespace"}},
+			{all(at(plan.StateOutOfScope, "y", "z", "x"), at(plan.StateSynced, "a")), []string{outOfScope + "3 namespaces (x, y, z)|flags do not allow copies there"}},
+			{at(plan.StateNone, "x", "y", "z"), []string{mirrored + "1 namespace"}},
 		},
 		"a source out of scope": {
 			{all(malformed, func(d *desk) { d.sources[0].OutOfScope = true }, at(plan.StateOutOfScope, "x")),
 				[]string{outOfScope + "namespace x|--source-namespace does not allow this source"}},
 		},
 		"a fight": {
-			{at(plan.StateFight, "a"), []string{fight + "namespace a"}},
-			{at(plan.StateSynced, "a"), []string{mirrored + "1 namespace"}},
+			{at(plan.StateFight, "b", "c", "a", "d"), []string{fight + "4 namespaces (a, b, c, d)"}},
+			{at(plan.StateSynced, "a", "b", "c", "d"), []string{mirrored + "4 namespaces"}},
 		},
 		"problems of all kinds": {
 			{all(at(plan.StateForeign, "b"), noted(plan.StateSuperseded, "base", "c"), noted(plan.StateFailed, "no", "d"), at(plan.StateFight, "e"),
@@ -167,7 +175,7 @@ func TestNews(t *testing.T) {
 		"malformed, and fixed": {
 			{wrote("a"), []string{mirrored + "1 namespace"}},
 			{all(malformed, at(plan.StateFrozen, "a")), []string{frozen + `|namespace-prefix="Team"`}},
-			{all(malformed, wrote("a")), nil},
+			{all(has(plantest.Annotation(plan.PrefixAnnotation, "Team"), plantest.Data("key", "changed")), wrote("a")), nil},
 			{all(has(), at(plan.StateSynced, "a")), []string{mirrored + "1 namespace"}},
 			{malformed, []string{frozen}},
 		},
@@ -226,6 +234,25 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 	}
 	if news := d.summarize("settings", plan.NewView(d.sources), "mirror"); news != nil {
 		t.Errorf("got summaries %v although nothing happened, want none", news)
+	}
+}
+
+// TestEachEditIsLoggedOnce: the log does not say at its usual level that a source was synced to as many targets as before.
+func TestEachEditIsLoggedOnce(t *testing.T) {
+	d := &desk{status: newStatus()}
+	var levels []int
+	for _, namespaces := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"a", "b"}} {
+		d.has(sourceIn("platform", plantest.Data("key", fmt.Sprint(len(levels)))))
+		d.writes(namespaces...)
+		d.beginRound("settings", 0)
+		for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+			for _, m := range d.news(sum) {
+				levels = append(levels, m.level)
+			}
+		}
+	}
+	if want := []int{0, 2, 0, 2}; !slices.Equal(levels, want) {
+		t.Errorf("got messages at levels %v, want %v", levels, want)
 	}
 }
 

@@ -140,9 +140,25 @@ func TestFail(t *testing.T) {
 	if rec.fail(result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.note)
 	}
-	rec.settle(plan.StateFrozen, c.Source.Key, contentOf(c.Source), now)
-	if want := (record{basics: basics{state: plan.StateFrozen, owner: c.Source.Key}}); rec.basics != want.basics || !rec.plain() || rec.reason != noRetry || rec.failures != 0 || rec.tried != (content{}) {
-		t.Errorf("settled: got %+v, want no failure and no content that is in sync", rec)
+}
+
+// TestSettle forgets failures. Only a copy that is or was to be in sync has content.
+func TestSettle(t *testing.T) {
+	owner, blue := settings("platform"), content{checksum: "blue"}
+	for state, want := range map[plan.State]basics{
+		plan.StateNone:    {},
+		plan.StateSynced:  {plan.StateSynced, owner, blue},
+		plan.StatePending: {plan.StatePending, owner, blue},
+		plan.StateFrozen:  {plan.StateFrozen, owner, content{}},
+		plan.StateForeign: {plan.StateForeign, owner, content{}},
+	} {
+		now := time.Unix(5000, 0)
+		rec := record{basics: basics{plan.StateFailed, settings("base"), content{checksum: "green"}}, reason: rejected, failures: 3, since: now,
+			notBefore: now, tried: blue, note: "no", appeared: now}
+		rec.settle(state, owner, blue, now)
+		if rec.basics != want || !rec.plain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (content{}) {
+			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
+		}
 	}
 }
 

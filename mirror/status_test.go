@@ -133,17 +133,18 @@ func TestPlanQueues(t *testing.T) {
 		state plan.State
 		owner key
 	}{
-		"a new target":              {record{}, create, true, plan.StatePending, blue.Key},
-		"a drifted copy":            {of(plan.StateSynced, record{}), create, true, plan.StatePending, blue.Key},
-		"a copy to delete":          {record{}, unwanted, true, plan.StatePending, other.Key},
-		"a problem":                 {of(plan.StateForeign, record{}), create, true, plan.StateForeign, other.Key},
-		"in sync":                   {of(plan.StatePending, record{reason: transient, note: "no"}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
-		"in sync, and a fight":      {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateFight, blue.Key},
-		"frozen, and a fight":       {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Owner: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
-		"no longer a target":        {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
-		"it waits for its echo":     {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
-		"a fight":                   {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
-		"it waits for the next try": {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, other.Key},
+		"a new target":               {record{}, create, true, plan.StatePending, blue.Key},
+		"a drifted copy":             {of(plan.StateSynced, record{}), create, true, plan.StatePending, blue.Key},
+		"a copy to delete":           {record{}, unwanted, true, plan.StatePending, other.Key},
+		"a problem":                  {of(plan.StateForeign, record{}), create, true, plan.StateForeign, other.Key},
+		"in sync":                    {of(plan.StatePending, record{reason: transient, note: "no"}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
+		"in sync, and the echo came": {of(plan.StateSynced, record{echo: echo{version: "8", at: now}}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
+		"in sync, and a fight":       {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateFight, blue.Key},
+		"frozen, and a fight":        {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Owner: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
+		"no longer a target":         {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
+		"it waits for its echo":      {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
+		"a fight":                    {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
+		"it waits for the next try":  {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, other.Key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.rec.content.checksum != "" && tc.c.Op == plan.OpCreate && !tc.queue {
@@ -161,7 +162,7 @@ func TestPlanQueues(t *testing.T) {
 			if got.state != tc.state || got.owner != tc.owner {
 				t.Errorf("got %v of %v, want %v of %v", got.state, got.owner, tc.state, tc.owner)
 			}
-			if tc.c.Op == plan.OpNone && (got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
+			if tc.c.Op == plan.OpNone && (got.echo != (echo{}) || got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
 				t.Errorf("got %+v, want no failure known", got)
 			}
 		})
@@ -221,7 +222,6 @@ func TestStatusCounts(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := newStatus()
 		sources := []*plan.Source{parsed(sourceIn("platform")), parsed(sourceIn("base")), parsed(sourceIn("workshop"))}
-		view := plan.NewView(sources)
 		some := func() *plan.Source { return sources[random.IntN(len(sources))] }
 		for i := range 2000 {
 			k := settings(fmt.Sprintf("team-%d", random.IntN(6)))
@@ -250,7 +250,7 @@ func TestStatusCounts(t *testing.T) {
 				s.appear(k, uid)
 				s.observe(k, nil, true)
 			case 5:
-				s.summarize("settings", view, "mirror")
+				s.summarize("settings", plan.NewView(sources[random.IntN(len(sources)):]), "mirror") // some are gone
 			}
 			if recount(t, s); t.Failed() {
 				t.Fatalf("seed %d, step %d", seed, i)
@@ -317,12 +317,16 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	s.set(settings("team-b"), "b", synced)
 	s.set(settings("team-c"), "c", record{basics: synced.basics, repairs: 1})
 	s.set(settings("team-d"), "d", record{})
+	s.set(settings("team-e"), "e", record{basics: synced.basics, waits: true})
 	n := s.names["settings"].targets
-	if n["team-a"] != n["team-b"] || n["team-a"] == n["team-c"] || len(n) != 3 {
-		t.Errorf("got %v, want a and b with one record, and c with its own", n)
+	if n["team-a"] != n["team-b"] || n["team-a"] == n["team-c"] || n["team-a"] == n["team-e"] || len(n) != 4 {
+		t.Errorf("got %v, want a and b with one record, and c and e with their own", n)
 	}
-	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c"}) {
+	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c", "team-e"}) {
 		t.Errorf("got records for %v", got)
+	}
+	if s.beginRound("settings", roundGap); len(s.names["settings"].shared) > 0 {
+		t.Error("got records kept to be shared by targets of former contents")
 	}
 	if got := s.namespaces("other"); len(got) > 0 {
 		t.Errorf("got records for %v of a name that is not known", got)
@@ -354,9 +358,11 @@ func TestDirty(t *testing.T) {
 		s.set(k, "a", tc.before)
 		s.summarize("settings", &plan.View{}, "mirror")
 		s.name("settings").dirty = false
-		s.set(k, "a", tc.after)
-		if got := s.isDirty("settings"); got != tc.want {
-			t.Errorf("%s: got something to report %v, want %v", name, got, tc.want)
+		for range 2 { // the second time nothing is new, but nothing was reported either
+			s.set(k, "a", tc.after)
+			if got := s.isDirty("settings"); got != tc.want {
+				t.Errorf("%s: got something to report %v, want %v", name, got, tc.want)
+			}
 		}
 	}
 	if newStatus().isDirty("settings") {
