@@ -750,7 +750,7 @@ func TestWriters(t *testing.T) {
 		},
 		"more than may be in flight, delayed": {
 			log:      append(many(concurrentWrites+slowCalls, overtaken[2]), overtaken...),
-			happened: []string{"a pause 9100 12140", "a requests-delay 8500 8900"}, want: "at most 72 may", excused: 1,
+			happened: []string{"a pause 9100 12140", "a requests-delay 8500 8900"}, want: "at most 24 may", excused: 1,
 		},
 
 		"the next process":       {log: append([]string{"a renew 1 2", "a renew 30 31"}, many(2*concurrentWrites, "a create 32 33")...), lives: dead},
