@@ -100,6 +100,14 @@ func TestC28Terminating(t *testing.T) {
 		if n := s.countAll("team-000", "create", "update", "delete"); n > 2 {
 			t.Errorf("got %d writes, want the first copy, and at most one try that was refused", n)
 		}
+		s.slowly(100 * time.Millisecond)
+		s.addNamespace("team-new")
+		time.Sleep(50 * time.Millisecond)
+		s.terminate("team-new") // while the create is in flight
+		time.Sleep(time.Hour)
+		if n := s.countAll("team-new", "create", "get"); n != 1 {
+			t.Errorf("got %d requests there, want the one create that is refused", n)
+		}
 		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.told(ReasonWriteFailed) > 0 {
 			t.Errorf("got errors counted, and events %q", s.all())
 		}
