@@ -411,7 +411,7 @@ func TestC35LeaseLost(t *testing.T) {
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const before, inFlight = 30, 60 // held calls move to the slow places, of which there are enough
+	const before, inFlight = 60, slowPlaces // a call that is held moves to a slow place
 	targets := w.createMany(before + inFlight)
 	first, second, between := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
 	src := w.createSource(w.home, "settings")

@@ -75,7 +75,7 @@ func (w *proxied) in(t *testing.T) *proxied {
 }
 
 // slowPlaces is how many calls to slow targets the controller has in flight, beside --concurrent-writes.
-const slowPlaces = 64
+const slowPlaces = 16
 
 // watched are the resources that the controller watches.
 var watched = []string{"configmaps", "namespaces"}

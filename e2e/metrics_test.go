@@ -68,7 +68,7 @@ func TestMetrics(t *testing.T) {
 		`mirror_writes_total{operation="create",result="success"}`:                 0,
 		`mirror_propagation_seconds_count`:                                         0,
 		`controller_runtime_reconcile_errors_total{controller="mirror"}`:           0,
-		`controller_runtime_max_concurrent_reconciles{controller="mirror"}`:        8,
+		`controller_runtime_max_concurrent_reconciles{controller="mirror"}`:        32,
 		`workqueue_depth{name="mirror"}`:                                           0,
 		`mirror_watch_errors_total{resource="configmaps"}`:                         0,
 		`mirror_repairs_total{cause="edited"}`:                                     0,

@@ -269,13 +269,15 @@ func retry(w *world, change func() error) {
 	}
 }
 
-// count returns in how many of the namespaces the outside watch has shown a ConfigMap of the name.
-func (w *world) count(namespaces []string, name string) int {
-	n := 0
+// having returns those of the namespaces in which the outside watch has shown a ConfigMap of the name.
+func (w *world) having(namespaces []string, name string) (out []string) {
 	for _, namespace := range namespaces {
 		if w.seen.ConfigMap(namespace, name) != nil {
-			n++
+			out = append(out, namespace)
 		}
 	}
-	return n
+	return out
 }
+
+// count returns in how many of the namespaces that is.
+func (w *world) count(namespaces []string, name string) int { return len(w.having(namespaces, name)) }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -205,16 +206,23 @@ func TestC34Partition(t *testing.T) {
 			})
 			src := w.createSource(w.home, "settings")
 			w.await("the middle", func() bool { return hold.Held() >= 8 })
+			var made []string
+			w.eventually("a copy", func() error {
+				if made = w.having(targets, "settings"); len(made) == 0 {
+					return errors.New("none yet")
+				}
+				return nil
+			})
 			// The answers to these get lost, or come late.
 			hold.Stop()
 			cut(w)
-			w.delete(targets[0], "settings")
+			w.delete(made[0], "settings")
 			w.waitInSync(src, targets...)
 			w.settle(targets...)
 			again := 0
 			for _, e := range writesTo(w.requests(), "settings") {
 				switch {
-				case e.Verb == "create" && e.Object.Namespace == targets[0] && e.Response.Code < 300:
+				case e.Verb == "create" && e.Object.Namespace == made[0] && e.Response.Code < 300:
 					again++
 				case e.Verb != "create":
 					t.Errorf("a write without need: %v", e)
