@@ -48,8 +48,9 @@ type lanes struct {
 
 // mark says that a namespace counts as slow, until a call is answered before it hangs.
 type mark struct {
-	until time.Time // or until then; zero: no
-	cuts  int       // in a row
+	until   time.Time // or until then; zero: no
+	cuts    int       // in a row
+	probing bool      // until is over, and one call tries whether the namespace is still slow
 }
 
 func newLanes(places int, needed func() bool) *lanes {
@@ -114,8 +115,13 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 		return errNoPlace
 	}
 	took := time.Since(began)
-	if took < hanging && (err == nil || answered(err)) {
+	switch {
+	case took >= hanging:
+		l.marked[namespace] = mark{}
+	case err == nil || answered(err):
 		delete(l.marked, namespace)
+	default:
+		l.endProbe(namespace)
 	}
 	if normal && err == nil {
 		l.note(took)
@@ -129,10 +135,14 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, slow := l.marked[namespace]
-	slow = slow && (m.until.IsZero() || time.Now().Before(m.until))
-	if slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)) {
+	m, marked := l.marked[namespace]
+	slow := marked && (m.until.IsZero() || time.Now().Before(m.until))
+	switch {
+	case slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)), marked && m.probing:
 		return 0, false, false
+	case marked && !slow:
+		m.probing = true
+		l.marked[namespace] = m
 	}
 	p.calling = true
 	return slowFactor * l.median, !slow, true
@@ -163,7 +173,7 @@ func (p *place) isCut(namespace string) bool {
 		return false
 	}
 	if m, slow := l.marked[namespace]; !slow || !m.until.IsZero() {
-		l.marked[namespace] = mark{time.Now().Add(min(cutMark<<min(m.cuts, 8), maxCutMark)), m.cuts + 1}
+		l.marked[namespace] = mark{until: time.Now().Add(min(cutMark<<min(m.cuts, 8), maxCutMark)), cuts: m.cuts + 1}
 	}
 	return true
 }
@@ -189,6 +199,13 @@ func (p *place) move(namespace string) bool {
 	p.moved = namespace
 	<-l.normal
 	return true
+}
+
+func (l *lanes) endProbe(namespace string) {
+	if m, marked := l.marked[namespace]; marked {
+		m.probing = false
+		l.marked[namespace] = m
+	}
 }
 
 // note moves the estimate of the median.

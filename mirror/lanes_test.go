@@ -266,7 +266,8 @@ func TestNobodyWaits(t *testing.T) {
 			t.Errorf("got error %v, want none", err)
 		}
 		l.alone = false
-		time.Sleep(minSlow)
+		time.Sleep(2 * minSlow)
+		synctest.Wait()
 		select {
 		case err := <-second:
 			if !errors.Is(err, errNoPlace) {
