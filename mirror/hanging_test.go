@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,42 +98,6 @@ func TestC45HangingLater(t *testing.T) {
 		s.within(3*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
 		s.hangEnds()
 		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-bad-", "new") == 100 })
-	})
-}
-
-// TestC45OneCallAtATime: a namespace that is known to be slow has one call at a time, and not one for each of ten sources.
-func TestC45OneCallAtATime(t *testing.T) {
-	cluster(t, teams(20, "team-bad-"), func(t *testing.T, s scene) {
-		s.hangAt(webhookDown)
-		var mu sync.Mutex
-		now, most := map[string]int{}, 0
-		s.beforeCall(func(c call) {
-			mu.Lock()
-			defer mu.Unlock()
-			now[c.namespace]++
-		})
-		s.afterCall(func(c call) {
-			mu.Lock()
-			defer mu.Unlock()
-			now[c.namespace]--
-		})
-		for i := range 10 {
-			s.write(plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
-		}
-		time.Sleep(time.Minute) // the first calls are over
-		for range 600 {
-			time.Sleep(time.Second)
-			mu.Lock()
-			for ns, n := range now {
-				if strings.HasPrefix(ns, "team-bad-") {
-					most = max(most, n)
-				}
-			}
-			mu.Unlock()
-		}
-		if most != 1 {
-			t.Errorf("got %d calls at a time in one namespace, want 1", most)
-		}
 	})
 }
 
