@@ -31,9 +31,12 @@ VULN_ARGS ?=
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 MACHINE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+# Everything is built with these settings, as the control plane is (e2e/cluster): what programs, tests, vet and linters
+# have in common is compiled once. Only -race is apart, for it needs cgo.
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
-STAMPED = $(GO_BUILD) -ldflags "-s -w -X main.stamp=$(VERSION)"
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -trimpath -buildvcs=false)
+STAMPED = go build -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
@@ -50,6 +53,10 @@ build: ## Build the controller into bin/
 .PHONY: cluster
 cluster: ## Build the control plane for tests and demo into your cache folder (minutes, the first time)
 	cd e2e && $(ALONE) go run ./cluster/build
+
+.PHONY: kubectl
+kubectl: cluster ## Build a kubectl of the same version, for tests and make run
+	cd e2e && $(ALONE) go run ./cluster/build kubectl
 
 .PHONY: test
 test: vet unit e2e release-test ## vet, unit tests, end-to-end tests, tests of what is released
@@ -72,7 +79,7 @@ compiler:
 	  "go test -race needs a C compiler and its headers, and $$(go env CC) does not work: install gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: e2e
-e2e: build cluster bin/helm bin/kube-score bin/promtool ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
+e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
 	cd e2e && $(ALONE) go test -timeout 60m ./storm/model $(E2E_ARGS)
@@ -82,14 +89,14 @@ e2e: build cluster bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
-	cd e2e/tools/helm && $(GO_BUILD) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+	cd e2e/tools/helm && go build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 
 bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
-	cd e2e/tools/kube-score && $(GO_BUILD) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
+	cd e2e/tools/kube-score && go build -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
 
 # Rules need no way to find targets. It is a large program: two minutes on two cores.
 bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
-	cd e2e/tools/promtool && $(GO_BUILD) -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	cd e2e/tools/promtool && go build -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
 
 .PHONY: generate
 generate: bin/helm ## Write install.yaml, and the chart's copies of policies, alerts and dashboard
@@ -107,23 +114,23 @@ chart: bin/helm ## Package the chart into dist/
 
 .PHONY: demo
 demo: build cluster ## Show what the controller does, on a control plane that is started for it and stopped again
-	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/demo ./demo
+	cd e2e && go build -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED)
 
 .PHONY: run
-run: build cluster ## Start a control plane and the controller and keep them until Ctrl-C
-	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/playground ./playground
+run: build kubectl ## Start a control plane and the controller and keep them until Ctrl-C
+	cd e2e && go build -o $(CURDIR)/bin/playground ./playground
 	@$(ALONE) bin/playground $(SHIPPED)
 
 .PHONY: bench
 bench: build cluster ## Measure the controller against plain writes
 	@test -z '$(filter-out full,$(BENCH))' || { echo "BENCH is full or empty, not $(BENCH)" >&2; exit 1; }
-	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/bench ./bench
+	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
 	@$(ALONE) bin/bench $(SHIPPED) $(BENCH:%=-%) $(BENCH_ARGS)
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model
-	cd e2e && $(GO_BUILD) -o $(CURDIR)/bin/storm ./storm
+	cd e2e && go build -o $(CURDIR)/bin/storm ./storm
 	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
 # The first builder that works: docker without its daemon does not. BuildKit takes the time from the argument.
@@ -164,7 +171,7 @@ release: ## Leave programs, bill of materials, chart, install.yaml and their che
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) chart
 	cp deploy/install.yaml dist/
-	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ ./sbom
+	cd e2e/tools && go build -o $(CURDIR)/bin/ ./sbom
 	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
 	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
 
@@ -176,7 +183,7 @@ release-test: bin/helm ## Tests of what is released: programs, bill of materials
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what the programs call
-	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ ./vuln
+	cd e2e/tools && go build -o $(CURDIR)/bin/ ./vuln
 	bin/vuln $(VULN_ARGS) .
 
 .PHONY: lint
@@ -188,7 +195,7 @@ lint: vet ## gofmt, vet, staticcheck, tidy modules
 	cd e2e/tools/helm && go mod tidy -diff
 	cd e2e/tools/kube-score && go mod tidy -diff
 	cd e2e/tools/promtool && go mod tidy -diff
-	cd e2e/tools && $(GO_BUILD) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
+	cd e2e/tools && go build -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	cd e2e && ../bin/staticcheck ./...
 	cd e2e/tools && ../../bin/staticcheck ./...

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,19 +27,33 @@ const (
 	Kubectl           = "kubectl"
 )
 
+// program is one of them, with the package it is built from.
+type program struct{ name, pkg string }
+
 // programs are built in this order: by far the longest is the API server, and the others share its packages.
-var programs = []struct{ name, pkg string }{
+var programs = []program{
 	{Etcd, "go.etcd.io/etcd/server/v3"},
 	{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
 	{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
 	{Kubectl, "k8s.io/kubernetes/cmd/kubectl"},
 }
 
-// Build makes sure that the programs are built, and returns the folder they are in, one for each set of
-// versions in the user's cache folder. The first time takes minutes and is told to o.Progress; after that
-// it takes a moment and says nothing. Processes that call it at the same time build once: the
-// others wait.
-func Build(ctx context.Context, o Options) (string, error) {
+// controlPlane names the programs that every cluster runs. kubectl is not one of them, and takes another minute.
+var controlPlane = []string{Etcd, APIServer, ControllerManager}
+
+// Build makes sure that the named programs are built, and without a name those that Start needs. It returns
+// the folder they are in, one for each set of versions in the user's cache folder. The first time takes
+// minutes and is told to o.Progress; after that it takes a moment and says nothing. Processes that call it
+// at the same time build once: the others wait.
+func Build(ctx context.Context, o Options, names ...string) (string, error) {
+	if len(names) == 0 {
+		names = controlPlane
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == name }) {
+			return "", fmt.Errorf("a cluster has no program %q", name)
+		}
+	}
 	m, err := findModule(ctx, o.kubernetes())
 	if err != nil {
 		return "", err
@@ -52,7 +67,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 		return "", fmt.Errorf("find the cache folder for the control plane: %w", err)
 	}
 	dir := filepath.Join(cache, "mirror-controller", key)
-	if complete(dir) {
+	if len(missing(dir, names)) == 0 {
 		return dir, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -63,10 +78,7 @@ func Build(ctx context.Context, o Options) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if complete(dir) {
-		return dir, nil
-	}
-	return dir, m.build(ctx, dir, o.progress())
+	return dir, m.build(ctx, dir, missing(dir, names), o.progress())
 }
 
 // key names everything that decides what the programs are: versions, compiler, platform, and by their
@@ -88,19 +100,35 @@ func (m module) key(ctx context.Context) (string, error) {
 		strings.TrimSpace(string(version)), runtime.GOOS, runtime.GOARCH, hash.Sum(nil)[:4]), nil
 }
 
-// complete reports whether dir holds every program.
-func complete(dir string) bool {
+// missing returns those of the named programs that are not in dir. An empty file is what a machine leaves that has
+// lost its power: it is no program.
+func missing(dir string, names []string) []program {
+	var all []program
 	for _, p := range programs {
-		if info, err := os.Stat(filepath.Join(dir, p.name)); err != nil || info.Size() == 0 {
-			return false
+		info, err := os.Stat(filepath.Join(dir, p.name))
+		if (err != nil || info.Size() == 0) && slices.Contains(names, p.name) {
+			all = append(all, p)
 		}
 	}
-	return true
+	return all
 }
 
-// build fills a folder beside dir and renames it, so that nobody ever sees half of it. The caller holds
-// the lock: folders of builds that were broken off are nobody's, and are removed.
-func (m module) build(ctx context.Context, dir string, progress io.Writer) error {
+// listed names programs in a sentence: "etcd, kube-apiserver".
+func listed(all []program) string {
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// build builds programs in a folder beside dir, and moves each into dir when it is complete, so that nobody
+// ever sees half of it. The caller holds the lock: folders of builds that were broken off are nobody's, and
+// are removed.
+func (m module) build(ctx context.Context, dir string, missing []program, progress io.Writer) error {
+	if len(missing) == 0 {
+		return nil
+	}
 	if err := removeAll(dir + ".building-*"); err != nil {
 		return err
 	}
@@ -115,30 +143,28 @@ func (m module) build(ctx context.Context, dir string, progress io.Writer) error
 	// Compilers do not go on when this process is killed, and half a build is removed.
 	defer func() { _ = r.reap() }()
 	start := time.Now()
-	fmt.Fprintf(progress, "Building a Kubernetes %s control plane from its Go modules into the cache folder. The first time takes about six minutes on two cores, and a download of its sources; later runs build nothing.\n", m.kubernetes)
-	for i, p := range programs {
-		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(programs), p.name)
+	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. With empty caches a control plane takes a download and about ten minutes of CPU: six minutes on an idle machine with two cores.\n", listed(missing), m.kubernetes)
+	for i, p := range missing {
+		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(missing), p.name)
 		began := time.Now()
 		if err := m.buildOne(ctx, p.pkg, tmp, p.name, progress); err != nil {
 			return fmt.Errorf("build %s: %w", p.name, err)
 		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(tmp, p.name), filepath.Join(dir, p.name)); err != nil {
+			return err
+		}
 		fmt.Fprintf(progress, "          %s is built, in %s\n", p.name, seconds(began))
 	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return err
-	}
-	fmt.Fprintf(progress, "The control plane is built, in %s.\n", seconds(start))
+	fmt.Fprintf(progress, "Built in %s.\n", seconds(start))
 	return nil
 }
 
 // buildOne builds one program into the folder tmp, says twice a minute that it still does, and puts what
-// the compiler said into the error. Changed flags build everything anew: the Go build cache knows results by them.
+// the compiler said into the error. The Makefile has the same settings for all else that is built, and what is in
+// common is compiled once: with other settings, as with other versions, the go command compiles everything anew.
 func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name), pkg)
 	cmd.Dir = m.dir

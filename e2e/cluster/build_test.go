@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -64,20 +65,64 @@ func TestFlagsOfTheBuild(t *testing.T) {
 	}
 }
 
-func TestCompleteMeansEveryProgram(t *testing.T) {
-	dir := t.TempDir()
-	for _, p := range programs {
-		if complete(dir) {
-			t.Errorf("complete without %s", p.name)
+// A package is compiled anew for each set of versions below it. One module that the control plane has in another
+// version than the controller can cost minutes.
+func TestSharedModulesHaveOneVersion(t *testing.T) {
+	newest, err := findModule(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type module struct{ Path, Version string }
+	type found struct{ version, dir string }
+	first := map[string]found{}
+	for _, dir := range []string{"../..", "..", "../kubernetes/" + filepath.Base(newest.dir)} {
+		out, err := goOutput(t.Context(), dir, "mod", "edit", "-json")
+		if err != nil {
+			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, p.name), "program")
+		var file struct {
+			Require []module
+			Replace []struct{ New module }
+		}
+		if err := json.Unmarshal(out, &file); err != nil {
+			t.Fatal(err)
+		}
+		all := file.Require
+		for _, r := range file.Replace {
+			all = append(all, r.New)
+		}
+		for _, m := range all {
+			if other, ok := first[m.Path]; !ok {
+				first[m.Path] = found{m.Version, dir}
+			} else if other.version != m.Version {
+				t.Errorf("%s: %s in %s/go.mod, %s in %s/go.mod; raise the lower", m.Path, other.version, other.dir, m.Version, dir)
+			}
+		}
 	}
-	if !complete(dir) {
-		t.Error("not complete with every program")
-	}
+}
+
+func TestMissingPrograms(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, APIServer), "program")
 	write(t, filepath.Join(dir, Etcd), "")
-	if complete(dir) {
-		t.Error("complete with an empty etcd")
+	for _, c := range []struct{ names, want []string }{
+		{controlPlane, []string{Etcd, ControllerManager}},
+		{[]string{Kubectl}, []string{Kubectl}},
+		{[]string{APIServer}, nil},
+	} {
+		var got []string
+		for _, p := range missing(dir, c.names) {
+			got = append(got, p.name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %v are missing %v, want %v", c.names, got, c.want)
+		}
+	}
+}
+
+func TestUnknownProgram(t *testing.T) {
+	if _, err := Build(t.Context(), Options{}, Etcd, "kubelet"); err == nil || !strings.Contains(err.Error(), "kubelet") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -56,6 +56,7 @@ type Cluster struct {
 	dir     string // holds everything of this cluster
 	bin     string // holds the programs
 	options Options
+	kubectl sync.Once // builds it
 	reaper  *reaper
 	plane   *envtest.ControlPlane
 	manager *child
@@ -162,11 +163,19 @@ func (c *Cluster) stop() error {
 // Dir returns the folder that holds everything of this cluster, and is removed with it. Tests may put files there.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Bin returns the path of a program: Etcd, APIServer, ControllerManager or Kubectl.
+// Bin returns the path of a program: Etcd, APIServer or ControllerManager.
 func (c *Cluster) Bin(name string) string { return filepath.Join(c.bin, name) }
 
-// Kubectl returns the path of a kubectl of the cluster's version.
-func (c *Cluster) Kubectl() string { return c.Bin(Kubectl) }
+// Kubectl returns the path of a kubectl of the cluster's version. The first call builds it where it is not
+// built yet: most clusters need none. When that fails, Options.Progress says why, and the path leads to nothing.
+func (c *Cluster) Kubectl() string {
+	c.kubectl.Do(func() {
+		if _, err := Build(context.Background(), c.options, Kubectl); err != nil {
+			fmt.Fprintln(c.options.progress(), err)
+		}
+	})
+	return c.Bin(Kubectl)
+}
 
 // Audit returns the API server's audit log.
 func (c *Cluster) Audit() *AuditLog { return c.audit }

@@ -378,8 +378,8 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 func TestFailedStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	bin := t.TempDir()
-	for _, p := range programs {
-		if err := os.WriteFile(filepath.Join(bin, p.name), []byte("#!/bin/sh\necho no room for "+p.name+"\nexit 1\n"), 0o755); err != nil {
+	for _, name := range controlPlane {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho no room for "+name+"\nexit 1\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -68,7 +68,6 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
-		KubectlPath: c.Kubectl(),
 		Etcd: &envtest.Etcd{
 			Path:         etcd,
 			DataDir:      filepath.Join(c.dir, "etcd"),

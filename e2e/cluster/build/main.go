@@ -1,5 +1,6 @@
-// Command build builds the control plane where it is not built yet, and says what it does meanwhile: go
-// test keeps what is written until a test has ended, and this takes minutes.
+// Command build builds the control plane, or the programs of it that its arguments name, where they are not
+// built yet, and says what it does meanwhile: go test keeps what is written until a test has ended, and this
+// takes minutes.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if _, err := cluster.Build(ctx, cluster.Options{}); err != nil {
+	if _, err := cluster.Build(ctx, cluster.Options{}, os.Args[1:]...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
