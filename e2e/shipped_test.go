@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -68,15 +69,24 @@ func TestPermissions(t *testing.T) {
 }
 
 // doEverything brings about each kind of request: create, update and delete copies, read what is in the
-// way, a source that is gone and a namespace that opted out, and write events.
+// way, a source that is gone and a namespace that opted out, and write events, one of them twice.
 func (w *world) doEverything() {
 	w.Helper()
 	w.create(w.ns("b"), "settings") // foreign
 	src := w.createSource(w.home, "settings")
 	w.waitInSync(src, w.ns("a"))
 	w.waitEvent(w.home, "settings", mirror.ReasonForeign)
+	w.waitEvent(w.home, "settings", mirror.ReasonMirrored)
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
 	w.waitInSync(src, w.ns("a"))
+	w.eventually("the same text is counted on the first event", func() error {
+		for _, e := range w.seen.EventsOn(w.home, "settings") {
+			if e.Series != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("there are %v", w.reasons(w.home, "settings"))
+	})
 	w.labelNamespace(w.ns("a"), w.label, plan.OptOutValue)
 	w.waitGone("settings", w.ns("a"))
 	w.labelNamespace(w.ns("a"), w.label, "")

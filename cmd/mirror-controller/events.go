@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,69 +22,87 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventComplaint is how often the log says, at most, that events cannot be written.
-const eventComplaint = time.Minute
+const (
+	// eventSpacing is the least time between two events with the same key.
+	eventSpacing = 10 * time.Second
+	// eventMemory is the time after which the recorder forgets what it wrote. The same text then begins a new object.
+	eventMemory = 5 * time.Minute
+	// eventLogPeriod is the least time between two log lines that say that events cannot be written.
+	eventLogPeriod = time.Minute
+)
 
 var (
 	// eventTimeout bounds one attempt to write an event.
 	eventTimeout = 10 * time.Second
-	// eventFlush is how long a stopping process waits for its last events.
+	// eventFlush bounds the time in which a stopping process writes its last events.
 	eventFlush = 3 * time.Second
+	// eventBackoff is the pause after a failure. It is one for all events, or each of thousands would be tried each minute.
+	eventBackoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
 )
 
-// eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. What is
-// recorded while others wait, or while events are refused, is not lost, however many there are; of what is said for the
-// same reason about the same object the last is written, for it says how things stand.
+// eventRecorder writes events one after the other, so that they cannot crowd out the writes that they report. It keeps
+// the newest event of each key until the API server accepts it or refuses it for good.
 //
-// It does not use client-go's broadcaster, which drops what comes when a thousand events wait, and whose sink takes
-// events that differ only in their note for one and keeps the first note: of the foreign ConfigMaps in two namespaces
-// it would report one. Package mirror reports only outcomes that changed, so there are no series to sum up.
+// client-go's broadcaster does not fit: it merges events with different notes and keeps the first note, drops events
+// while 1,000 wait, and gives up when permission is missing.
 type eventRecorder struct {
-	client     typedeventsv1.EventsV1Interface
-	instance   string
-	cancel     context.CancelFunc
-	ended      chan struct{}
-	complained time.Time
+	client   typedeventsv1.EventsV1Interface
+	instance string
+	queue    workqueue.TypedDelayingInterface[eventKey]
+	hurry    context.CancelFunc // ends all waits between writes
+	cancel   context.CancelFunc // ends all writes
+	ended    chan struct{}
 
 	mu      sync.Mutex
-	changed *sync.Cond // waiting or closed changed
-	waiting []eventKey
-	events  map[eventKey]*eventsv1.Event // each of waiting has one
-	closed  bool
-	closing chan struct{} // closed with it
+	records map[eventKey]*eventRecord
+
+	// Only work uses these.
+	backoff wait.Backoff
+	logged  time.Time
 }
 
-// eventKey is what events are said about, and why.
+// eventKey names the object that events are about and their reason: a newer event replaces an older one.
 type eventKey struct {
-	regarding      types.UID
-	reason, action string
+	regarding types.UID
+	reason    string
 }
 
-// startEvents returns a recorder that writes with client until it is shut down; the end of ctx does not stop it,
-// because there is something to tell even then.
+// eventRecord is the newest event of a key, if it is not written yet, and the last one that was written.
+type eventRecord struct {
+	pending    *eventsv1.Event
+	done       time.Time // of the last write, or refusal for good
+	name, note string
+	count      int32
+}
+
+// startEvents returns a recorder that writes with client until endAfter. The end of ctx does not end it, because the
+// last writes have to be reported too.
 func startEvents(ctx context.Context, client typedeventsv1.EventsV1Interface) (*eventRecorder, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	pauses, hurry := context.WithCancel(ctx)
 	r := &eventRecorder{
 		client:   client,
 		instance: name + "-" + host,
+		queue:    workqueue.NewTypedDelayingQueue[eventKey](),
+		hurry:    hurry,
 		cancel:   cancel,
 		ended:    make(chan struct{}),
-		events:   map[eventKey]*eventsv1.Event{},
-		closing:  make(chan struct{}),
+		records:  map[eventKey]*eventRecord{},
+		backoff:  eventBackoff,
 	}
-	r.changed = sync.NewCond(&r.mu)
 	go func() {
 		defer close(r.ended)
-		r.work(ctx)
+		r.work(ctx, pauses)
 	}()
 	return r, nil
 }
@@ -108,147 +126,134 @@ func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 		Note:                fmt.Sprintf(note, args...),
 		Type:                eventtype,
 	}
-	key := eventKey{object.UID, reason, action}
+	key := eventKey{object.UID, reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.events[key] == nil {
-		r.waiting = append(r.waiting, key)
+	if r.records[key] == nil {
+		r.records[key] = &eventRecord{}
 	}
-	r.events[key] = event
-	r.changed.Signal()
+	r.records[key].pending = event
+	r.queue.Add(key)
 }
 
-// work writes what is recorded until ctx ends, or the recorder was shut down and nothing is left. After a failure it waits
-// longer and longer, until something succeeds. When the recorder is shut down, it tries once more at once.
-func (r *eventRecorder) work(ctx context.Context) {
-	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
-	backoff, closing := fresh, r.closing
+// work writes events until ctx ends, or the queue was shut down and is empty. When pauses ends it waits no more.
+func (r *eventRecorder) work(ctx, pauses context.Context) {
 	for {
-		key, event := r.next()
-		if event == nil || ctx.Err() != nil {
+		key, shutdown := r.queue.Get()
+		if shutdown || ctx.Err() != nil {
 			return
 		}
-		if r.write(ctx, key, event) {
-			backoff = fresh
-			continue
+		if record, event := r.due(pauses, key); event != nil {
+			r.finish(pauses, key, record, event, r.write(ctx, record, event))
 		}
-		select {
-		case <-ctx.Done():
-		case <-closing:
-			closing = nil
-		case <-time.After(backoff.Step()):
-		}
+		r.queue.Done(key)
 	}
 }
 
-// next waits for the next event to write; nil if there is none and the recorder was shut down.
-func (r *eventRecorder) next() (eventKey, *eventsv1.Event) {
+// due returns the record of the key and its event, if the event may be written now. If not, the key comes back later,
+// or its record is forgotten.
+func (r *eventRecorder) due(pauses context.Context, key eventKey) (*eventRecord, *eventsv1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.waiting) == 0 && !r.closed {
-		r.changed.Wait()
+	record := r.records[key]
+	if record == nil {
+		return nil, nil
 	}
-	if len(r.waiting) == 0 {
-		return eventKey{}, nil
+	after := eventSpacing
+	if record.pending == nil {
+		after = eventMemory
 	}
-	key := r.waiting[0]
-	r.waiting = r.waiting[1:]
-	event := r.events[key]
-	delete(r.events, key)
-	return key, event
+	if left := time.Until(record.done.Add(after)); left > 0 && pauses.Err() == nil {
+		r.queue.AddAfter(key, left)
+		return nil, nil
+	}
+	if record.pending == nil {
+		delete(r.records, key)
+	}
+	return record, record.pending
 }
 
-// write reports whether the event needs no more attempt: it is written, or can never be. Otherwise it waits for the next:
-// before the others if the API server cannot be reached or has no time, and behind them if it answers, for it may have
-// something against this one only, and the others should not wait for that.
-func (r *eventRecorder) write(ctx context.Context, key eventKey, event *eventsv1.Event) bool {
-	err := r.create(ctx, event)
-	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
-		return true
-	}
-	if now := time.Now(); now.Sub(r.complained) >= eventComplaint {
-		r.complained = now
-		klog.FromContext(ctx).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
-	}
-	if isHopeless(err) {
-		return true
-	}
-	return !r.putBack(key, event, answered(err))
-}
-
-// putBack has an event wait again, unless it is to be the last and would hold up the end. If something newer is said for its
-// reason by now, that is in its place already.
-func (r *eventRecorder) putBack(key eventKey, event *eventsv1.Event, last bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.events[key] != nil {
-		return true
-	}
-	switch {
-	case last && r.closed:
-		return false
-	case last:
-		r.waiting = append(r.waiting, key)
-	default:
-		r.waiting = slices.Insert(r.waiting, 0, key)
-	}
-	r.events[key] = event
-	return true
-}
-
-func (r *eventRecorder) create(ctx context.Context, event *eventsv1.Event) error {
+// write counts the event on the object of the last one if both have the same text. If not, it creates an object,
+// because the API allows no change of a note.
+func (r *eventRecorder) write(ctx context.Context, last *eventRecord, event *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	_, err := r.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
-	return err
+	events := r.client.Events(event.Namespace)
+	if last.count > 0 && last.note == event.Note {
+		series := &eventsv1.EventSeries{Count: last.count + 1, LastObservedTime: event.EventTime}
+		patch, err := json.Marshal(map[string]any{"series": series})
+		if err != nil {
+			return err
+		}
+		_, err = events.Patch(ctx, last.name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err == nil {
+			last.count++
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	// The name is the event's own: if it exists, only the answer to an earlier request was lost.
+	if _, err := events.Create(ctx, event, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	last.name, last.note, last.count = event.Name, event.Note, 1
+	return nil
 }
 
-// answered reports whether the API server answered the request, and not only that it has no time.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
+// finish records the outcome of a write. After a failure the event goes to the end of the queue, and work pauses.
+func (r *eventRecorder) finish(pauses context.Context, key eventKey, record *eventRecord, event *eventsv1.Event, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) && time.Since(r.logged) >= eventLogPeriod {
+		r.logged = time.Now()
+		klog.FromContext(pauses).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
+	}
+	if err != nil && !isFinal(err) {
+		r.queue.Add(key)
+		select {
+		case <-pauses.Done():
+		case <-time.After(r.backoff.Step()):
+		}
+		return
+	}
+	r.backoff = eventBackoff
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	record.done = time.Now()
+	if record.pending == event {
+		record.pending = nil
+	}
+	r.queue.AddAfter(key, eventMemory)
 }
 
-// isHopeless reports whether the event itself is what was refused, or there is no place for it any more. A right that is
-// missing may be granted.
-func isHopeless(err error) bool {
+// isFinal reports whether a later attempt would fail too: the event is invalid, or its namespace is terminating or
+// gone. A missing permission may be granted later.
+func isFinal(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) ||
 		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// endAfter ends the recorder behind work that ended with err. Who has lost the leadership writes nothing more, and goes.
+// endAfter ends the recorder after work that ended with err. What still waits is written now, for a moment; after a
+// lost leadership nothing more is written.
 func (r *eventRecorder) endAfter(err error) {
-	if errors.Is(err, mirror.ErrLeadershipLost) {
-		r.stop()
-	} else {
-		r.shutDown()
+	if !errors.Is(err, mirror.ErrLeadershipLost) {
+		r.flush()
+		select {
+		case <-r.ended:
+		case <-time.After(eventFlush):
+		}
 	}
-}
-
-// shutDown waits a moment until what was recorded has been written, and ends the recorder.
-func (r *eventRecorder) shutDown() {
-	r.close()
-	select {
-	case <-r.ended:
-	case <-time.After(eventFlush):
-	}
-	r.stop()
-}
-
-// stop ends the recorder. What has not been written yet is not written any more.
-func (r *eventRecorder) stop() {
 	r.cancel()
-	r.close()
+	r.queue.ShutDown()
 	<-r.ended
 }
 
-// close tells the recorder that nothing more will be recorded.
-func (r *eventRecorder) close() {
+// flush brings all pending events to the queue and ends the waits between them: each gets one more attempt.
+func (r *eventRecorder) flush() {
+	r.hurry()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed {
-		r.closed = true
-		close(r.closing)
+	for key := range r.records {
+		r.queue.Add(key)
 	}
-	r.changed.Signal()
+	r.queue.ShutDown()
 }

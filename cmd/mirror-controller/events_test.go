@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,46 +26,111 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventStore is an API server for events: answer says what becomes of each.
+// eventStore is an API server for events. before, if set, decides about a request before it has its effect, and after
+// about its answer, by the number of the attempt.
 type eventStore struct {
 	typedeventsv1.EventsV1Interface
 	typedeventsv1.EventInterface
-	answer  func(attempt int) error
-	refuses string // the note of the only event that answer is for; empty: it is for each
+	t      *testing.T
+	before func(ctx context.Context, note string) error
+	after  func(attempt int) error
 
 	mu       sync.Mutex
+	busy     bool
 	attempts int
-	names    []string
-	notes    []string
+	events   []*eventsv1.Event
 }
 
-// seen returns what was written up to now, and in how many attempts.
-func (s *eventStore) seen() (notes []string, attempts int) {
+// written returns the events as they are now: note, and how often if that is more than once.
+func (s *eventStore) written() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.notes), s.attempts
+	var out []string
+	for _, e := range s.events {
+		if e.Series != nil {
+			out = append(out, fmt.Sprintf("%s (%d)", e.Note, e.Series.Count))
+		} else {
+			out = append(out, e.Note)
+		}
+	}
+	return out
+}
+
+func (s *eventStore) tried() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts
+}
+
+// delete removes all events, as the API server does when their time is over.
+func (s *eventStore) delete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = nil
 }
 
 func (s *eventStore) Events(string) typedeventsv1.EventInterface { return s }
 
 func (s *eventStore) Create(ctx context.Context, event *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+	return event, s.request(ctx, event.Note, func() error {
+		if s.named(event.Name) != nil {
+			return apierrors.NewAlreadyExists(eventsv1.Resource("events"), event.Name)
+		}
+		s.events = append(s.events, event)
+		return nil
+	})
+}
+
+func (s *eventStore) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string) (*eventsv1.Event, error) {
+	return nil, s.request(ctx, "", func() error {
+		event := s.named(name)
+		if event == nil {
+			return apierrors.NewNotFound(eventsv1.Resource("events"), name)
+		}
+		if kind != types.MergePatchType {
+			return apierrors.NewBadRequest("not a merge patch: " + string(kind))
+		}
+		patched := event.DeepCopy()
+		err := json.Unmarshal(patch, patched)
+		s.events[slices.Index(s.events, event)] = patched
+		return err
+	})
+}
+
+func (s *eventStore) named(name string) *eventsv1.Event {
+	for _, e := range s.events {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// request has its effect between the decisions before and after it. It fails the test if another is under way.
+func (s *eventStore) request(ctx context.Context, note string, effect func() error) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy {
+		s.t.Error("two requests at the same time")
+	}
+	s.busy = true
+	defer func() { s.busy = false }()
 	s.attempts++
-	attempt := s.attempts
-	s.mu.Unlock()
-	if s.answer != nil && (s.refuses == "" || s.refuses == event.Note) {
-		if err := s.answer(attempt); err != nil {
-			return nil, err
+	if s.before != nil {
+		s.mu.Unlock()
+		err := s.before(ctx, note)
+		s.mu.Lock()
+		if err != nil {
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.names = append(s.names, event.Name)
-	s.notes = append(s.notes, event.Note)
-	return event, nil
+	if err := effect(); err != nil || s.after == nil {
+		return err
+	}
+	return s.after(s.attempts)
 }
 
 // buffer is a bytes.Buffer for several goroutines.
@@ -84,300 +151,335 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// record starts a recorder on the store and returns it with its log.
-func record(t *testing.T, store *eventStore) (*eventRecorder, *buffer) {
+// testEvents runs the test in a bubble with a recorder on the store, which it ends, and the recorder's log.
+func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *eventRecorder, log *buffer)) {
 	t.Helper()
-	var log buffer
-	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
-	recorder, err := startEvents(klog.NewContext(t.Context(), logger), store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return recorder, &log
+	synctest.Test(t, func(t *testing.T) {
+		store.t = t
+		var log buffer
+		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+		recorder, err := startEvents(klog.NewContext(t.Context(), logger), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, recorder, &log)
+		recorder.endAfter(nil)
+	})
 }
 
-func say(recorder *eventRecorder, note string) { sayOf(recorder, "settings", note) }
+// say records an event about the source of this name.
+func say(r *eventRecorder, name, note string) { sayWhy(r, name, "Foreign", note) }
 
-// sayOf records an event about the source of this name.
-func sayOf(recorder *eventRecorder, name, note string) {
+func sayWhy(r *eventRecorder, name, reason, note string) {
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
-	recorder.Eventf(source, nil, corev1.EventTypeWarning, "Foreign", "Mirror", "%s", note)
+	r.Eventf(source, nil, corev1.EventTypeWarning, reason, "Mirror", "%s", note)
 }
 
-// Events of one reason on one source tell different things, and each of them is news.
-func TestEventsThatDifferInTheirNote(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{}
-		recorder, _ := record(t, store)
-		for _, note := range []string{"in a", "in b", "in c"} {
-			say(recorder, note)
-			synctest.Wait()
-		}
-		recorder.shutDown()
-		if want := []string{"in a", "in b", "in c"}; !slices.Equal(store.notes, want) {
-			t.Errorf("written: %q, want %q", store.notes, want)
-		}
+// expect fails the test unless these events are written now, in this order.
+func expect(t *testing.T, store *eventStore, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := store.written(); !slices.Equal(got, want) {
+		t.Errorf("written: %q, want %q", got, want)
+	}
+}
+
+// TestEventSpacing: one write per source and reason in 10 seconds, the newest text in the end. Others do not wait.
+func TestEventSpacing(t *testing.T) {
+	store := &eventStore{}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		say(r, "settings", "in a")
+		expect(t, store, "in a")
+		time.Sleep(time.Second)
+		say(r, "settings", "in a and b")
+		time.Sleep(time.Second)
+		say(r, "settings", "in a, b and c")
+		time.Sleep(7 * time.Second)
+		expect(t, store, "in a")
+		say(r, "other", "of another source")
+		sayWhy(r, "settings", "Mirrored", "of another reason")
+		expect(t, store, "in a", "of another source", "of another reason")
+		time.Sleep(2 * time.Second)
+		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c")
+		time.Sleep(8 * time.Second)
+		say(r, "settings", "nowhere")
+		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c")
+		time.Sleep(2 * time.Second)
+		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c", "nowhere")
 	})
 }
 
-// Two events of one reason that come from different actions are both written, although nobody has had time for the first.
-func TestEventsThatDifferInTheirAction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}
-		recorder, _ := record(t, store)
-		say(recorder, "keeps the recorder busy")
-		synctest.Wait()
-		source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "settings", UID: "settings"}}
-		for _, action := range []string{"Mirror", "Prune"} {
-			recorder.Eventf(source, nil, corev1.EventTypeWarning, "Foreign", action, "by %s", action)
-		}
-		recorder.shutDown()
-		if want := []string{"keeps the recorder busy", "by Mirror", "by Prune"}; !slices.Equal(store.notes, want) {
-			t.Errorf("written: %q, want %q", store.notes, want)
-		}
-	})
-}
-
-func TestLastEventsAreWrittenBeforeTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(int) error { time.Sleep(100 * time.Millisecond); return nil }}
-		recorder, _ := record(t, store)
-		const n = 10
-		for i := range n {
-			sayOf(recorder, fmt.Sprint(i), "at the end")
-		}
-		recorder.shutDown()
-		if len(store.notes) != n {
-			t.Errorf("%d of %d events were written", len(store.notes), n)
-		}
-	})
-}
-
-func TestUnreachableServerGetsEventsLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// TestEventSeries: the text that was written last is counted on the same object; any other is a new object.
+func TestEventSeries(t *testing.T) {
+	store := &eventStore{}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
 		start := time.Now()
-		store := &eventStore{answer: func(int) error {
-			if time.Since(start) < 10*time.Minute {
-				return errors.New("connection refused")
-			}
-			return nil
-		}}
-		recorder, log := record(t, store)
-		sayOf(recorder, "one", "one")
-		sayOf(recorder, "two", "two")
-		time.Sleep(12 * time.Minute)
-		recorder.shutDown()
-		if len(store.notes) != 2 {
-			t.Errorf("written: %q, want both events", store.notes)
+		for _, note := range []string{"a", "a", "a", "b", "a"} {
+			say(r, "settings", note)
+			time.Sleep(time.Minute)
 		}
-		if complaints := strings.Count(log.String(), "\n"); complaints < 5 || complaints > 10 {
-			t.Errorf("%d lines in 10 minutes, want at most one a minute:\n%s", complaints, log)
+		expect(t, store, "a (3)", "b", "a")
+		if last := store.events[0].Series.LastObservedTime; !last.Equal(&metav1.MicroTime{Time: start.Add(2 * time.Minute)}) {
+			t.Errorf("the series ended at %v, want 2 minutes after %v", last, start)
 		}
-		if store.attempts > 30 {
-			t.Errorf("%d attempts in 10 minutes, want fewer and fewer", store.attempts)
-		}
+		store.delete()
+		say(r, "settings", "a")
+		expect(t, store, "a")
 	})
 }
 
-func TestUnreachableServerDoesNotHoldUpTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(int) error { return errors.New("connection refused") }}
-		recorder, _ := record(t, store)
-		for range 100 {
-			say(recorder, "in vain")
+// TestForgottenEvents: the recorder keeps no record for longer than some minutes after the last write.
+func TestForgottenEvents(t *testing.T) {
+	store := &eventStore{}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		say(r, "settings", "a")
+		time.Sleep(4 * time.Minute)
+		say(r, "settings", "a")
+		time.Sleep(4 * time.Minute)
+		if n := remembered(r); n != 1 {
+			t.Errorf("%d records 4 minutes after the last write, want 1", n)
 		}
-		synctest.Wait()
-		start := time.Now()
-		recorder.shutDown()
-		if took := time.Since(start); took > eventFlush {
-			t.Errorf("the end took %v, want at most %v", took, eventFlush)
+		time.Sleep(2 * time.Minute)
+		if n := remembered(r); n != 0 {
+			t.Errorf("%d records 6 minutes after the last write, want none", n)
 		}
+		say(r, "settings", "a")
+		expect(t, store, "a (2)", "a")
 	})
 }
 
-// What is left to tell at the end is told, but not by one that has lost its leadership.
-func TestLastEvents(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		err  error
-		want []string
-	}{
-		{"stopped", nil, []string{"one", "two"}},
-		{"failed", errors.New("cannot serve"), []string{"one", "two"}},
-		{"the leadership is lost", fmt.Errorf("lease: %w", mirror.ErrLeadershipLost), nil},
+func remembered(r *eventRecorder) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.records)
+}
+
+// TestEventsAreWrittenLater: nothing is lost while the API server is away or permission is missing, the newest text of
+// each key is written, and neither the API server nor the log is flooded.
+func TestEventsAreWrittenLater(t *testing.T) {
+	for name, failure := range map[string]error{
+		"the API server is away":     errors.New("connection refused"),
+		"the API server is busy":     apierrors.NewServiceUnavailable("etcd is away"),
+		"a permission is missing":    apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`)),
+		"an admission webhook fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &eventStore{answer: func(int) error { time.Sleep(time.Second); return nil }}
-				recorder, _ := record(t, store)
-				sayOf(recorder, "one", "one")
-				synctest.Wait() // it is being written
-				sayOf(recorder, "two", "two")
-				recorder.endAfter(test.err)
-				if !slices.Equal(store.notes, test.want) || store.attempts != max(1, len(test.want)) {
-					t.Errorf("written: %q in %d attempts, want %q", store.notes, store.attempts, test.want)
+		t.Run(name, func(t *testing.T) {
+			var over atomic.Bool
+			store := &eventStore{before: func(context.Context, string) error {
+				if over.Load() {
+					return nil
+				}
+				return failure
+			}}
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+				for _, source := range []string{"a", "b", "c"} {
+					say(r, source, "old")
+				}
+				time.Sleep(30 * time.Minute)
+				say(r, "b", "new")
+				time.Sleep(30 * time.Minute)
+				if n := store.tried(); n < 50 || n > 80 {
+					t.Errorf("%d attempts in an hour, want about one a minute", n)
+				}
+				if lines := strings.Count(log.String(), "Cannot write events"); lines < 30 || lines > 60 || !strings.Contains(log.String(), fmt.Sprintf("err=%q", failure)) {
+					t.Errorf("%d lines in an hour, want the reason, once a minute at most:\n%s", lines, log)
+				}
+				over.Store(true)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				notes := store.written()
+				if slices.Sort(notes); !slices.Equal(notes, []string{"new", "old", "old"}) {
+					t.Errorf("written: %q, want the newest about each", notes)
 				}
 			})
 		})
 	}
 }
 
-// A right that is missing may be granted, and what is to be told is told then.
-func TestRefusedEventIsWrittenLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		granted := time.Now().Add(time.Hour)
-		store := &eventStore{answer: func(int) error {
-			if time.Now().After(granted) {
-				return nil
-			}
-			return apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`))
-		}}
-		recorder, log := record(t, store)
-		for _, name := range []string{"a", "b", "c"} {
-			sayOf(recorder, name, "old")
-		}
-		time.Sleep(30 * time.Minute)
-		sayOf(recorder, "b", "new")
-		time.Sleep(30 * time.Minute)
-		if _, attempts := store.seen(); attempts > 80 {
-			t.Errorf("%d attempts in an hour, want fewer and fewer", attempts)
-		}
-		time.Sleep(2 * time.Minute)
-		notes, _ := store.seen()
-		if slices.Sort(notes); !slices.Equal(notes, []string{"new", "old", "old"}) {
-			t.Errorf("written: %q, want the last about each", notes)
-		}
-		if !strings.Contains(log.String(), "Cannot write events") || !strings.Contains(log.String(), `cannot create resource`) {
-			t.Errorf("the log does not say which right is missing: %s", log)
-		}
-		recorder.shutDown()
-	})
-}
-
-// What is refused for what it is, or for its namespace, will be refused again.
-func TestHopelessEventIsNotTriedAgain(t *testing.T) {
-	closing := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("being terminated"))
-	closing.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	for _, refusal := range []error{
-		closing, apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"), apierrors.NewBadRequest("denied"),
-		apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil), apierrors.NewRequestEntityTooLargeError("no"),
+// TestEventThatIsRefusedForGood: what is refused for what it is, or for its namespace, is dropped.
+func TestEventThatIsRefusedForGood(t *testing.T) {
+	terminating := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, refusal := range map[string]error{
+		"namespace terminating": terminating,
+		"namespace gone":        apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"),
+		"bad request":           apierrors.NewBadRequest("denied"),
+		"invalid":               apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil),
+		"too large":             apierrors.NewRequestEntityTooLargeError("no"),
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &eventStore{answer: func(attempt int) error {
-				if attempt > 1 {
-					return nil
+		t.Run(name, func(t *testing.T) {
+			store := &eventStore{before: func(_ context.Context, note string) error {
+				if note == "bad" {
+					return refusal
 				}
-				return refusal
+				return nil
 			}}
-			recorder, _ := record(t, store)
-			say(recorder, "one")
-			synctest.Wait()
-			say(recorder, "two")
-			synctest.Wait()
-			notes, attempts := store.seen()
-			if want := []string{"two"}; !slices.Equal(notes, want) || attempts != 2 {
-				t.Errorf("%v: written: %q in %d attempts, want %q in 2", refusal, notes, attempts, want)
-			}
-			recorder.shutDown()
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+				say(r, "settings", "bad")
+				say(r, "other", "good")
+				expect(t, store, "good")
+				time.Sleep(time.Minute)
+				if n := store.tried(); n != 2 {
+					t.Errorf("%d attempts, want 2", n)
+				}
+				say(r, "settings", "better")
+				expect(t, store, "good", "better")
+			})
 		})
 	}
 }
 
-// What the API server fails at, such as an event that a broken webhook judges, holds up neither the others nor the end.
-func TestEventAtWhichTheServerFailsDoesNotHoldUpOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{refuses: "bad", answer: func(int) error {
-			return apierrors.NewInternalError(errors.New("failed calling webhook"))
-		}}
-		recorder, _ := record(t, store)
-		said := []string{"one", "bad", "two", "three"}
-		for _, note := range said {
-			sayOf(recorder, note, note)
-		}
-		// It may have its second turn before they are recorded: then they come 1 and 2 seconds, and a fifth, behind the first.
-		time.Sleep(4 * time.Second)
-		notes, _ := store.seen()
-		if want := []string{"one", "two", "three"}; !slices.Equal(notes, want) {
-			t.Errorf("written: %q, want %q", notes, want)
-		}
-		time.Sleep(time.Hour)
-		began := time.Now()
-		recorder.shutDown()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the end took %v", took)
-		}
+// TestFailingEventHoldsUpNoOther: an event at which the API server always fails delays the others by seconds, or by a
+// pause after it failed several times in a row.
+func TestFailingEventHoldsUpNoOther(t *testing.T) {
+	for name, test := range map[string]struct{ hangs, delay time.Duration }{
+		"fails": {0, 2 * time.Second},
+		"hangs": {time.Hour, 13 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &eventStore{before: func(ctx context.Context, note string) error {
+				if note != "bad" {
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(ctx, test.hangs)
+				defer cancel()
+				<-ctx.Done()
+				return apierrors.NewInternalError(errors.New("failed calling webhook"))
+			}}
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+				for _, note := range []string{"one", "bad", "two", "three"} {
+					say(r, note, note)
+				}
+				time.Sleep(test.delay)
+				expect(t, store, "one", "two", "three")
+				time.Sleep(time.Hour)
+				say(r, "four", "four")
+				for began := time.Now(); len(store.written()) < 4 && time.Since(began) < 2*time.Minute; {
+					time.Sleep(time.Second)
+				}
+				say(r, "five", "five") // the pauses are short again
+				time.Sleep(test.delay)
+				expect(t, store, "one", "two", "three", "four", "five")
+			})
+		})
+	}
+}
+
+// TestEventDuringAWrite: an event that comes while an older one of its key is being written is not lost.
+func TestEventDuringAWrite(t *testing.T) {
+	store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Second); return nil }}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		say(r, "settings", "a")
+		time.Sleep(time.Second / 2)
+		say(r, "settings", "b")
+		time.Sleep(time.Minute)
+		expect(t, store, "a", "b")
 	})
 }
 
-func TestServerWithoutTimeGetsEventsLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(attempt int) error {
-			if attempt > 12 {
-				return nil
-			}
-			return apierrors.NewServiceUnavailable("etcd is away")
-		}}
-		recorder, _ := record(t, store)
-		say(recorder, "one")
-		time.Sleep(time.Hour)
-		recorder.shutDown()
-		if want := []string{"one"}; !slices.Equal(store.notes, want) {
-			t.Errorf("written: %q, want %q", store.notes, want)
+// TestEventWithLostAnswer: an event that was written although its answer is lost is not written twice.
+func TestEventWithLostAnswer(t *testing.T) {
+	store := &eventStore{after: func(attempt int) error {
+		if attempt%2 == 1 {
+			return context.DeadlineExceeded
 		}
+		return nil
+	}}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		for range 2 {
+			say(r, "settings", "a")
+			time.Sleep(time.Minute)
+		}
+		expect(t, store, "a (2)")
 	})
 }
 
-// TestEventsAreNotDropped: client-go's broadcaster keeps a thousand. They are written in the order of recording.
+// TestEventsAreNotDropped: thousands of events do not block the caller, and all are written, in order.
 func TestEventsAreNotDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(int) error { time.Sleep(time.Millisecond); return nil }}
-		recorder, _ := record(t, store)
+	store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Millisecond); return nil }}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
 		var want []string
+		began := time.Now()
 		for i := range 3000 {
 			want = append(want, fmt.Sprint(i))
-			sayOf(recorder, want[i], want[i])
+			say(r, want[i], want[i])
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the caller waited for %v", took)
 		}
 		time.Sleep(time.Minute)
-		recorder.shutDown()
-		if !slices.Equal(store.notes, want) {
-			t.Errorf("%d events were written, or in another order, want all of 3000", len(store.notes))
+		if got := store.written(); !slices.Equal(got, want) {
+			t.Errorf("%d events were written, or in another order, want all of 3000", len(got))
 		}
 	})
 }
 
-// While the API server is away, what is said about a source is replaced by what is said later for the same reason.
-func TestLastEventOfAReasonIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{answer: func(attempt int) error {
-			time.Sleep(time.Millisecond)
-			if attempt > 3 {
-				return nil
-			}
-			return errors.New("connection refused")
-		}}
-		recorder, _ := record(t, store)
-		say(recorder, "in a")
-		synctest.Wait() // it is being written, in vain
-		say(recorder, "in a and b")
-		sayOf(recorder, "other", "in a")
-		say(recorder, "in a, b and c")
-		time.Sleep(time.Minute)
-		recorder.shutDown()
-		if want := []string{"in a, b and c", "in a"}; !slices.Equal(store.notes, want) {
-			t.Errorf("written: %q, want %q", store.notes, want)
+// TestEventOnASourceWithALongName: the name of an event is valid also where that of the source leaves no room.
+func TestEventOnASourceWithALongName(t *testing.T) {
+	store := &eventStore{}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		say(r, strings.Repeat("a", 253), "one")
+		if expect(t, store, "one"); len(store.events[0].Name) > 253 {
+			t.Errorf("the event is named %s", store.events[0].Name)
 		}
 	})
 }
 
-// An event has a name of its own, also where that of the source leaves no room for anything behind it.
-func TestEventsOnASourceWithALongName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &eventStore{}
-		recorder, _ := record(t, store)
-		sayOf(recorder, strings.Repeat("a", 253), "one")
-		recorder.shutDown()
-		if len(store.names) != 1 || len(store.names[0]) > 253 || len(store.notes) != 1 {
-			t.Errorf("written: %q by the names %q, want one event with a name of at most 253 characters", store.notes, store.names)
-		}
-	})
+// TestLastEvents: at the end the events that wait are written at once, unless the leadership is lost.
+func TestLastEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"stopped":                {nil, []string{"one", "two", "one again"}},
+		"failed":                 {errors.New("cannot serve"), []string{"one", "two", "one again"}},
+		"the leadership is lost": {fmt.Errorf("lease: %w", mirror.ErrLeadershipLost), []string{"one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Second); return nil }}
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+				say(r, "settings", "one")
+				time.Sleep(2 * time.Second)
+				say(r, "settings", "one again") // waits for the 10 seconds to be over
+				synctest.Wait()
+				say(r, "other", "two")
+				synctest.Wait() // is being written
+				r.endAfter(test.err)
+				if expect(t, store, test.want...); log.String() != "" {
+					t.Errorf("logged: %s", log)
+				}
+			})
+		})
+	}
+}
+
+// TestEndIsNotHeldUp: at the end there is one more attempt for each event, and not more time than 3 seconds.
+func TestEndIsNotHeldUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		hangs, took time.Duration
+		least, most int // attempts
+	}{
+		"refused": {0, 0, 100, 100},
+		"hanging": {time.Hour, eventFlush, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &eventStore{before: func(ctx context.Context, _ string) error {
+				ctx, cancel := context.WithTimeout(ctx, test.hangs)
+				defer cancel()
+				<-ctx.Done()
+				return errors.New("no connection")
+			}}
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+				for i := range 100 {
+					say(r, fmt.Sprint(i), "in vain")
+				}
+				time.Sleep(time.Hour)
+				before, began := store.tried(), time.Now()
+				r.endAfter(nil)
+				if took, n := time.Since(began), store.tried()-before; took != test.took || n < test.least || n > test.most {
+					t.Errorf("the end took %v and %d attempts, want %v and %d", took, n, test.took, test.most)
+				}
+			})
+		})
+	}
 }
