@@ -14,8 +14,8 @@ import (
 func configFor(t *testing.T, args ...string) (*rest.Config, error) {
 	t.Helper()
 	opts := newOptions()
-	if wrong := parse(combine(opts.bind()), args); len(wrong) > 0 {
-		t.Fatal(wrong)
+	if invalid, err := parse(combine(opts.bind()), args); invalid != nil || err != nil {
+		t.Fatal(invalid, err)
 	}
 	return opts.clientConfig()
 }

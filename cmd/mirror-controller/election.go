@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -65,9 +66,9 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 // podNamespaceFile is where the kubelet tells a pod its namespace.
 var podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// complete fills in the namespace of the lease, and returns all that is wrong with the options.
-func (o *electionOptions) complete() []mistake {
-	var wrong []mistake
+// complete fills in the namespace of the lease, and returns all that is wrong with the options, joined.
+func (o *electionOptions) complete() error {
+	var wrong []error
 	bad := func(flag string, value any, right string) {
 		wrong = append(wrong, wrongValue(flag, fmt.Sprint(value), right))
 	}
@@ -86,13 +87,12 @@ func (o *electionOptions) complete() []mistake {
 	if o.namespace == "" && o.enabled {
 		content, _ := os.ReadFile(podNamespaceFile) // outside a pod there is none
 		if o.namespace = strings.TrimSpace(string(content)); o.namespace == "" {
-			const flag = "--leader-elect-resource-namespace"
-			wrong = append(wrong, mistake{flag, flag + ": required with --leader-elect outside a pod: give the namespace of the Lease"})
+			wrong = append(wrong, errors.New("--leader-elect-resource-namespace: required with --leader-elect outside a pod: give the namespace of the Lease"))
 		}
 	} else if o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0 {
 		bad("--leader-elect-resource-namespace", o.namespace, "must be the name of a namespace")
 	}
-	return wrong
+	return errors.Join(wrong...)
 }
 
 // lock returns the lock that the options describe, under an identity that no other process has.

@@ -434,20 +434,20 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	defer func(before string) { podNamespaceFile = before }(podNamespaceFile)
 	podNamespaceFile = writeFile(t, "namespace", "mirror-system\n")
 	o := newElectionOptions()
-	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "" {
+	if wrong := o.complete(); wrong != nil || o.namespace != "" {
 		t.Errorf("without --leader-elect: namespace %q, %v", o.namespace, wrong)
 	}
 	o.enabled = true
-	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "mirror-system" {
+	if wrong := o.complete(); wrong != nil || o.namespace != "mirror-system" {
 		t.Errorf("in a pod: namespace %q, %v", o.namespace, wrong)
 	}
 	o.namespace = "other"
-	if wrong := o.complete(); len(wrong) > 0 || o.namespace != "other" {
+	if wrong := o.complete(); wrong != nil || o.namespace != "other" {
 		t.Errorf("told otherwise: namespace %q, %v", o.namespace, wrong)
 	}
 	podNamespaceFile = filepath.Join(t.TempDir(), "none")
 	o.namespace = ""
-	if wrong := o.complete(); len(wrong) != 1 || wrong[0].flag != "--leader-elect-resource-namespace" {
+	if wrong := o.complete(); wrong == nil || !strings.HasPrefix(wrong.Error(), "--leader-elect-resource-namespace: ") {
 		t.Errorf("outside a pod: %v", wrong)
 	}
 }

@@ -38,54 +38,47 @@ func TestWrongFlags(t *testing.T) {
 		{"prefix longer than a name", []string{"--namespace-prefix=" + long}, []string{
 			`--namespace-prefix="` + long + `": must have at most 63 characters, as the name of a namespace has`}},
 		{"prefix without a value", []string{"--namespace-prefix"}, []string{
-			"--namespace-prefix: needs a value, as in --namespace-prefix=VALUE"}},
+			"flag needs an argument: --namespace-prefix: --help lists the flags"}},
 		{"prefix that is not a list", []string{`--namespace-prefix="team-`}, []string{
-			`--namespace-prefix="\"team-": must be one item, or several with commas between them`}},
+			`--namespace-prefix="\"team-": must be of type stringSlice (parse error on line 1, column 7: extraneous or missing " in quoted-field)`, prefixRequired}},
 		{"prefix and all namespaces", []string{prefix, "--all-namespaces"}, []string{
 			"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two"}},
 		{"empty source namespace", []string{prefix, "--source-namespace="}, []string{
 			`--source-namespace="": must be the name of a namespace`}},
 
-		{"unknown flag", []string{prefix, "--colour=red"}, []string{`--colour="red": no such flag: --help lists them`}},
-		{"unknown flag with its value behind it", []string{prefix, "--colour", "red"}, []string{"--colour: no such flag: --help lists them"}},
-		{"unknown flag before a flag", []string{"--colour", prefix, "--concurrent-writes=0"}, []string{
-			"--colour: no such flag: --help lists them", "--concurrent-writes=0: must be 1 or more"}},
-		{"unknown shorthand", []string{prefix, "-x"}, []string{"-x: no such flag: --help lists them"}},
-		{"misspelt flag", []string{"--namspace-prefix=team-"}, []string{
-			`--namspace-prefix="team-": no such flag: did you mean --namespace-prefix?`}},
+		{"unknown flag", []string{prefix, "--colour=red", "--concurrent-writes=0"}, []string{"unknown flag: --colour: --help lists the flags"}},
+		{"unknown flag with a line break", []string{prefix, "--col\nour"}, []string{"unknown flag: --col our: --help lists the flags"}},
+		{"unknown shorthand", []string{prefix, "-x"}, []string{"unknown shorthand flag: 'x' in -x: --help lists the flags"}},
 		{"one dash", []string{"-namespace-prefix=team-"}, []string{
-			`-namespace-prefix="team-": no such flag: did you mean --namespace-prefix?`}},
-		{"one dash before what could be -v with a value", []string{prefix, "-version"}, []string{
-			"-version: no such flag: did you mean --version?"}},
+			"unknown shorthand flag: 'n' in -namespace-prefix=team-: --help lists the flags"}},
 		{"not a flag", []string{prefix, "---"}, []string{
-			`"---": unexpected argument: there are only flags, written --flag=value`}},
+			"bad flag syntax: ---: --help lists the flags"}},
 		{"positional argument", []string{prefix, "team-"}, []string{
 			`"team-": unexpected argument: there are only flags, written --flag=value`}},
 		{"positional arguments behind two dashes", []string{prefix, "--", "a", "--help"}, []string{
-			`"a": unexpected argument: there are only flags, written --flag=value`,
-			`"--help": unexpected argument: there are only flags, written --flag=value`}},
+			`"a": unexpected argument: there are only flags, written --flag=value`}},
 
 		{"negative number", []string{prefix, "--concurrent-writes=-1"}, []string{"--concurrent-writes=-1: must be 1 or more"}},
 		{"negative number behind it", []string{prefix, "--concurrent-sources", "-2"}, []string{"--concurrent-sources=-2: must be 1 or more"}},
-		{"not a number", []string{prefix, "--concurrent-writes=many"}, []string{`--concurrent-writes="many": must be a whole number`}},
-		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be a whole number`}},
-		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be a duration, such as 30s or 10m`}},
+		{"not a number", []string{prefix, "--concurrent-writes=many"}, []string{`--concurrent-writes="many": must be of type int (strconv.ParseInt: parsing "many": invalid syntax)`}},
+		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be of type int (strconv.ParseInt: parsing "1.5": invalid syntax)`}},
+		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be of type duration (time: missing unit in duration "10")`}},
 		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never), or 100ms or more, such as 10m"}},
-		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be true or false`}},
+		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be of type bool (strconv.ParseBool: parsing "yes": invalid syntax)`}},
 		{"value of a boolean behind it", []string{"--all-namespaces", "true"}, []string{
 			`"true": unexpected argument: there are only flags, written --flag=value`}},
 		{"negative rate", []string{prefix, "--kube-api-qps=-5"}, []string{`--kube-api-qps="-5": must be 0 (no limit) or more, such as 50`}},
 		{"rate that is no number", []string{prefix, "--kube-api-qps=NaN"}, []string{`--kube-api-qps="NaN": must be 0 (no limit) or more, such as 50`}},
 		{"endless rate", []string{prefix, "--kube-api-qps=Inf"}, []string{`--kube-api-qps="+Inf": must be 0 (no limit) or more, such as 50`}},
-		{"word for a rate", []string{prefix, "--kube-api-qps=fast"}, []string{`--kube-api-qps="fast": must be a number`}},
+		{"word for a rate", []string{prefix, "--kube-api-qps=fast"}, []string{`--kube-api-qps="fast": must be of type float32 (strconv.ParseFloat: parsing "fast": invalid syntax)`}},
 		{"negative burst", []string{prefix, "--kube-api-qps=5", "--kube-api-burst=-1"}, []string{
 			`--kube-api-burst="-1": must be 0 (as many as in a second) or more, such as 100`}},
 		{"burst without a rate", []string{prefix, "--kube-api-burst=5"}, []string{
 			`--kube-api-burst="5": has no effect without --kube-api-qps: give both or neither`}},
 		{"log format", []string{prefix, "--logging-format=yaml"}, []string{`--logging-format="yaml": must be text or json`}},
 		{"empty log format", []string{prefix, "--logging-format="}, []string{`--logging-format="": must be text or json`}},
-		{"negative verbosity", []string{prefix, "-v=-1"}, []string{`-v="-1": must be a whole number, 0 or more`}},
-		{"verbosity without a value", []string{prefix, "-v"}, []string{"-v: needs a value, as in -v=VALUE"}},
+		{"negative verbosity", []string{prefix, "-v=-1"}, []string{`-v="-1": must be of type Level (strconv.ParseUint: parsing "-1": invalid syntax)`}},
+		{"verbosity without a value", []string{prefix, "-v"}, []string{"flag needs an argument: 'v' in -v: --help lists the flags"}},
 		{"leader election outside a pod", []string{prefix, "--leader-elect", "--kubeconfig=/no/such/file"}, []string{
 			"--leader-elect-resource-namespace: required with --leader-elect outside a pod: give the namespace of the Lease",
 			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`}},
@@ -104,27 +97,22 @@ func TestWrongFlags(t *testing.T) {
 			`--leader-elect-resource-name="My_Lease": must be the name of a Lease: lower-case letters, digits, '-' and '.'`}},
 		{"wrong namespace of a lease", []string{prefix, "--leader-elect-resource-namespace=My_NS"}, []string{
 			`--leader-elect-resource-namespace="My_NS": must be the name of a namespace`}},
-		{"kind of lock", []string{prefix, "--leader-elect-resource-lock=endpoints"}, []string{
-			"--leader-elect-resource-lock: no such flag: the lock is always a Lease, leave it out"}},
-		{"kind of lock behind it", []string{prefix, "--leader-elect-resource-lock", "leases", "--leader-elect-retry-period=soon"}, []string{
-			"--leader-elect-resource-lock: no such flag: the lock is always a Lease, leave it out",
-			`--leader-elect-retry-period="soon": must be a duration, such as 30s or 10m`}},
 		{"port alone", []string{prefix, "--health-probe-bind-address=8081"}, []string{
 			`--health-probe-bind-address="8081": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
 		{"port too high", []string{prefix, "--health-probe-bind-address=:65536"}, []string{
 			`--health-probe-bind-address=":65536": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
 		{"empty address", []string{prefix, "--health-probe-bind-address="}, []string{
 			`--health-probe-bind-address="": must be an address with a port, such as :8081 or 127.0.0.1:8081, or 0 (off)`}},
-		{"version beside a wrong flag", []string{"--version", "--colour"}, []string{"--colour: no such flag: --help lists them", prefixRequired}},
+		{"version beside a wrong flag", []string{"--version", "--colour"}, []string{"unknown flag: --colour: --help lists the flags"}},
 
-		{"all at once", []string{"--colour=red", "-x", "--resync-period=soon", "--instance=", "--concurrent-writes=0", "-v=loud",
-			"--namespace-prefix=Team-", "--namespace-prefix=team_", "here", "--kube-api-qps=-1", "--kubeconfig=/no/such/file", "--size"}, []string{
-			`--colour="red": no such flag: --help lists them`,
-			"-x: no such flag: --help lists them",
-			`--resync-period="soon": must be a duration, such as 30s or 10m`,
-			`-v="loud": must be a whole number, 0 or more`,
+		{"version beside a wrong value", []string{prefix, "--version", "--prune-limit=half"}, []string{
+			`--prune-limit="half": must be of type percent (must be a percentage from 0% to 100%, such as 50%)`}},
+
+		{"all at once", []string{"--resync-period=soon", "--instance=", "--concurrent-writes=0", "-v=loud",
+			"--namespace-prefix=Team-", "--namespace-prefix=team_", "here", "--kube-api-qps=-1", "--kubeconfig=/no/such/file"}, []string{
+			`--resync-period="soon": must be of type duration (time: invalid duration "soon")`,
+			`-v="loud": must be of type Level (strconv.ParseUint: parsing "loud": invalid syntax)`,
 			`"here": unexpected argument: there are only flags, written --flag=value`,
-			"--size: no such flag: --help lists them",
 			`--namespace-prefix="Team-": ` + notAPrefix,
 			`--namespace-prefix="team_": ` + notAPrefix,
 			`--instance="": must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit`,
@@ -149,8 +137,8 @@ func TestWrongFlags(t *testing.T) {
 // An empty value empties a list that has a default: there is no other way to say that.
 func TestEmptyListClearsDefault(t *testing.T) {
 	opts := newOptions()
-	if wrong := parse(combine(opts.bind()), []string{"--exclude-namespace="}); len(wrong) > 0 {
-		t.Fatal(wrong)
+	if invalid, err := parse(combine(opts.bind()), []string{"--exclude-namespace="}); invalid != nil || err != nil {
+		t.Fatal(invalid, err)
 	}
 	if len(opts.ExcludeNamespaces) != 0 {
 		t.Errorf("--exclude-namespace= leaves %q", opts.ExcludeNamespaces)

@@ -93,42 +93,36 @@ Usage:
 	}
 }
 
-// complete returns the client configuration that the options ask for, or all that is wrong: with the arguments, as
-// parse found it, and with the values.
-func (o *options) complete(unparsed []mistake) (*rest.Config, []mistake) {
-	var wrong []mistake
-	if err := o.Options.Validate(); err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			wrong = append(wrong, mistakeIn(line))
-		}
-	}
+// complete returns the client configuration that the options ask for, or all values that are wrong, joined. invalid is
+// what parse found.
+func (o *options) complete(invalid error) (*rest.Config, error) {
+	wrong := []error{invalid, o.Options.Validate(), o.election.complete()}
+	bad := func(flag, value, right string) { wrong = append(wrong, wrongValue(flag, value, right)) }
 	if qps := float64(o.qps); !(qps >= 0) || math.IsInf(qps, 0) { // NaN is not >= 0
-		wrong = append(wrong, wrongValue("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50"))
+		bad("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50")
 	}
 	switch {
 	case o.burst < 0:
-		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (as many as in a second) or more, such as 100"))
+		bad("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (as many as in a second) or more, such as 100")
 	case o.burst > 0 && o.qps == 0:
-		wrong = append(wrong, wrongValue("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither"))
+		bad("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither")
 	}
-	wrong = append(wrong, o.election.complete()...)
 	if problem := checkAddress(o.healthAddress); problem != "" {
-		wrong = append(wrong, wrongValue("--health-probe-bind-address", o.healthAddress, problem))
+		bad("--health-probe-bind-address", o.healthAddress, problem)
 	}
 	if problem := checkAddress(o.metricsAddress); problem != "" {
-		wrong = append(wrong, wrongValue("--metrics-bind-address", o.metricsAddress, problem))
+		bad("--metrics-bind-address", o.metricsAddress, problem)
 	}
 	if !knownLogFormat(o.logging.Format) {
-		wrong = append(wrong, wrongValue("--logging-format", o.logging.Format, "must be text or json"))
+		bad("--logging-format", o.logging.Format, "must be text or json")
 	}
 	config, err := o.clientConfig()
-	// That no cluster was named is not a wrong flag, and of no interest before those are mended.
-	if err != nil && (!errors.Is(err, errNoCluster) || len(unparsed)+len(wrong) == 0) {
-		wrong = append(wrong, mistakeIn(oneLine(err)))
+	// That no cluster was named is no wrong value: it matters only once all values are good.
+	if err != nil && (!errors.Is(err, errNoCluster) || errors.Join(wrong...) == nil) {
+		wrong = append(wrong, errors.New(oneLine(err)))
 	}
-	// A flag that could not be parsed was not set either: what is said of its value was not meant.
-	return config, append(unparsed, without(wrong, unparsed)...)
+	return config, errors.Join(wrong...)
 }
 
-// oneLine returns what err says, without line breaks.
+// oneLine returns the text of err without line breaks.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

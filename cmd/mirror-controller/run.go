@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,21 +33,20 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opts := newOptions()
 	flags := opts.bind()
-	mistakes := parse(combine(flags), args)
-	if opts.help {
+	invalid, err := parse(combine(flags), args)
+	switch {
+	case err != nil:
+		return refuse(stderr, errors.New(oneLine(err)))
+	case opts.help:
 		printHelp(stdout, flags)
 		return exitDone
-	}
-	if opts.version && len(mistakes) == 0 {
+	case opts.version && invalid == nil:
 		printVersion(stdout)
 		return exitDone
 	}
-	config, mistakes := opts.complete(mistakes)
-	if len(mistakes) > 0 {
-		for _, m := range mistakes {
-			fmt.Fprintf(stderr, "%s: %s\n", name, m.line)
-		}
-		return exitUsage
+	config, err := opts.complete(invalid)
+	if err != nil {
+		return refuse(stderr, err)
 	}
 	// Before there is any client: what it logs depends on the verbosity at the time it is made.
 	if err := setUpLogging(opts.logging, stderr); err != nil {
@@ -63,6 +64,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// refuse says what is wrong with the arguments, one line for each error.
+func refuse(stderr io.Writer, err error) int {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "%s: %s\n", name, line)
+	}
+	return exitUsage
 }
 
 // stuckTolerance is for how long after the end of its lease a leader may exist before it is taken for stuck.

@@ -58,8 +58,8 @@ func writeKubeconfig(t *testing.T, current string, servers map[string]string) st
 func TestHelp(t *testing.T) {
 	outsideOfAnyCluster(t)
 	const golden = "testdata/help.txt"
-	// Whoever asks for help gets it, also beside flags that are wrong.
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"--no-such-flag", "--help", "--namespace-prefix=UPPER"}} {
+	// Help comes also beside wrong values.
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"--resync-period=soon", "--help", "--namespace-prefix=UPPER"}} {
 		code, stdout, stderr := runFor(t, args...)
 		if *update {
 			if err := os.WriteFile(golden, []byte(stdout), 0o644); err != nil {
