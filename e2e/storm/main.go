@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
 	fs.DurationVar(&o.quiet, "quiet", 30*time.Second, "the time after each round in which nothing may be written")
 	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which the cluster has to be what the model says")
-	fs.DurationVar(&o.eventGap, "event-gap", 0, "the time between two events of a process with the same reason about the same source; 0: any")
+	fs.DurationVar(&o.eventGap, "event-gap", 10*time.Second, "the time between two events of a process with the same reason about the same source; 0: any")
 	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
 	fs.IntVar(&o.first, "first", 0, "the number of the first round: several storms can share the rounds of a seed")
 	fs.IntVar(&o.operations, "operations", 70, "how many operations in a round; of four one finds nothing to act on")

@@ -42,7 +42,7 @@ var seeds = []uint64{18769, 524}
 func short(seed uint64, out io.Writer) settings {
 	return settings{
 		controller: *binary, manifests: *manifests, verbosity: "2", seed: seed, rounds: 1, operations: 100,
-		quiet: 3 * time.Second, patience: 5 * time.Minute, out: out,
+		quiet: 3 * time.Second, patience: 5 * time.Minute, eventGap: 10 * time.Second, out: out,
 	}
 }
 
