@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -198,7 +199,7 @@ func TestWatchErrorsAreCounted(t *testing.T) {
 	handler := watchErrorHandler(namespacesResource, &rate.Sometimes{}, func(resource string) { c.metrics.watchErrors.WithLabelValues(resource).Inc() })
 	handler(t.Context(), nil, apierrors.NewForbidden(configMapResource, "", errors.New("no watch")))
 	handler(t.Context(), nil, errAway)
-	for _, ends := range []error{apierrors.NewResourceExpired("too old"), apierrors.NewGone("too old"), io.EOF, io.ErrUnexpectedEOF} {
+	for _, ends := range []error{apierrors.NewResourceExpired("too old"), &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Code: 410}}, io.EOF, io.ErrUnexpectedEOF} {
 		handler(t.Context(), nil, ends)
 	}
 	handler(stopped, nil, errAway)
