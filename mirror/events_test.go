@@ -102,7 +102,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		if n := s.value("mirror_propagation_seconds"); n != 1 {
 			t.Errorf("got %v changes that reached all targets, want that of the start", n)
 		}
-		time.Sleep(20 * time.Second)
+		time.Sleep(time.Minute)
 		s.wantEvents("at the end", ReasonMirrored)
 		wantPending(0)
 		if n := s.value("mirror_propagation_seconds"); n != 2 {

@@ -85,9 +85,15 @@ func TestC08Released(t *testing.T) {
 func TestC43LabelAndSourceGo(t *testing.T) {
 	strip := func(s scene) { s.edit("team-000", plantest.Without("mirror")) }
 	for name, happens := range map[string]func(scene){
-		"together":         func(s scene) { strip(s); s.remove("platform") },
+		"together":         func(s scene) { s.remove("platform"); strip(s) },
 		"during the grace": func(s scene) { s.remove("platform"); time.Sleep(500 * time.Millisecond); strip(s) },
-		"unseen":           func(s scene) { s.stalled.Store(new("team-000")); strip(s); s.remove("platform"); s.relist() },
+		"unseen": func(s scene) {
+			s.stalled.Store(new("team-000"))
+			strip(s)
+			s.remove("platform")
+			synctest.Wait()
+			s.relist()
+		},
 		"at the last moment": func(s scene) {
 			var once sync.Once
 			s.beforeCall(func(c call) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
@@ -166,18 +167,20 @@ func (s scene) write(cm *corev1.ConfigMap) {
 // edit edits the ConfigMap settings in a namespace, if there is one.
 func (s scene) edit(namespace string, edits ...plantest.Option) {
 	s.t.Helper()
-	cm := s.get(namespace)
-	if cm == nil {
+	for cm := s.get(namespace); cm != nil; cm = s.get(namespace) {
+		if cm.Annotations == nil {
+			cm.Annotations = map[string]string{}
+		}
+		for _, edit := range edits {
+			edit(cm)
+		}
+		_, err := s.configMaps(namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			continue // the controller was faster
+		}
+		s.noted(err)
 		return
 	}
-	if cm.Annotations == nil {
-		cm.Annotations = map[string]string{}
-	}
-	for _, edit := range edits {
-		edit(cm)
-	}
-	_, err := s.configMaps(namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{})
-	s.noted(err)
 }
 
 // get returns the ConfigMap settings in a namespace, or nil.
