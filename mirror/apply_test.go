@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,4 +183,40 @@ func TestRequestsEnd(t *testing.T) {
 	if requestTimeout <= 30*time.Second || requestTimeout > time.Minute {
 		t.Errorf("got %v for a request, want more than 30s and at most a minute", requestTimeout)
 	}
+}
+
+// TestADeletionNeedsAllAnswers: the answer about the namespace does not stand for the one about the source.
+func TestADeletionNeedsAllAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := plantest.Namespace("team-a")
+		client, answer := newAPIServer(ns), make(chan struct{})
+		hooks := *client.hooks.Load()
+		hooks.before = func(c call) {
+			if c.resource == "configmaps" {
+				<-answer
+			}
+		}
+		client.hooks.Store(&hooks)
+		woken := 0
+		c := newConfirmer(client, teamRules(), func(key) { woken++ })
+		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), Owner: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}
+		ask := func() bool {
+			_, _, ok := c.premise(t.Context(), noSources, plan.Target{Key: change.Key, Namespace: ns}, change)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			return ok
+		}
+		if ask() || ask() {
+			t.Error("got a deletion confirmed before the source was read")
+		}
+		close(answer)
+		time.Sleep(recreationGrace + time.Second)
+		if ask() {
+			t.Error("got a deletion confirmed before the namespace was read")
+		}
+		if !ask() || woken != 2 {
+			t.Errorf("got it not confirmed after both answers, or woken %d times, want 2", woken)
+		}
+		time.Sleep(time.Minute)
+	})
 }

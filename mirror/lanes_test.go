@@ -209,6 +209,26 @@ func TestTheLastSlowCallFreesItsNamespace(t *testing.T) {
 	})
 }
 
+// TestHalfOfTheSlowPlaces: when they are taken, a namespace has one of the others.
+func TestHalfOfTheSlowPlaces(t *testing.T) {
+	inLanes(t, 2, func(t *testing.T, l *calls) {
+		for range slowPlaces/2 - 1 {
+			l.slow <- struct{}{}
+		}
+		first := l.worker("team-a", time.Minute, nil)
+		time.Sleep(minSlow / 2)
+		if err := <-l.worker("team-a", time.Minute, nil); !errors.Is(err, errNoPlace) {
+			t.Errorf("got error %v, want %v", err, errNoPlace)
+		}
+		if err := <-first; err != nil {
+			t.Errorf("the first one: got error %v, want none", err)
+		}
+		for range slowPlaces/2 - 1 {
+			<-l.slow
+		}
+	})
+}
+
 // TestFullSlowPool: with all slow places taken, a call that is slow is cut, and the healthy ones go on.
 func TestFullSlowPool(t *testing.T) {
 	const normal = 4
@@ -284,7 +304,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // TestCutAgainAndAgain: each cut makes the next try of its namespace later.
 func TestCutAgainAndAgain(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
+	inLanes(t, 2, func(t *testing.T, l *calls) {
 		for range slowPlaces {
 			l.slow <- struct{}{}
 		}
@@ -292,11 +312,18 @@ func TestCutAgainAndAgain(t *testing.T) {
 			if err := <-l.worker("team-a", time.Minute, nil); !errors.Is(err, errNoPlace) {
 				t.Errorf("got error %v, want %v", err, errNoPlace)
 			}
-			if time.Sleep(seconds*time.Second - 1); !l.isSlow("team-a") {
-				t.Errorf("got the namespace as usual before %d seconds are over", int(seconds))
+			time.Sleep(seconds*time.Second - 1)
+			began := time.Now()
+			if <-l.worker("team-a", 0, nil); time.Since(began) > 0 || !l.isSlow("team-a") {
+				t.Errorf("got a call before %d seconds are over", int(seconds))
 			}
-			if time.Sleep(time.Nanosecond); l.isSlow("team-a") {
-				t.Errorf("got the namespace slow after %d seconds", int(seconds))
+			time.Sleep(1)
+			probe := l.worker("team-a", 50*time.Millisecond, errAway)
+			if err := <-l.worker("team-a", 0, nil); !errors.Is(err, errNoPlace) {
+				t.Errorf("beside the first try: got error %v, want %v", err, errNoPlace)
+			}
+			if err := <-probe; err != errAway {
+				t.Errorf("after %d seconds: got error %v, want that the namespace is tried", int(seconds), err)
 			}
 		}
 		for range slowPlaces {

@@ -161,7 +161,13 @@ func TestQueueIsIdle(t *testing.T) {
 		}
 	}
 	check("at first", true)
+	if q.contended() {
+		t.Error("got keys that wait, want none")
+	}
 	q.add("+a1 !a2 !b1")
+	if !q.contended() {
+		t.Error("got no keys that wait, want three")
+	}
 	check("with two keys that wait", false)
 	keys, _ := q.take(3)
 	check("with two keys in work", false)
@@ -175,8 +181,12 @@ func TestQueueIsIdle(t *testing.T) {
 		}
 	}
 	check("with a key of another name in work", true)
-	if len(q.order.open) != 1 {
-		t.Errorf("got the names %v with open keys, want b alone", q.order.open)
+	q.add("+a1")
+	if q.ShutDown(); q.contended() {
+		t.Error("got keys that wait to be worked on after a stop")
+	}
+	if len(q.order.open) != 2 {
+		t.Errorf("got the names %v with open keys, want both", q.order.open)
 	}
 }
 

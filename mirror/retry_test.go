@@ -199,6 +199,9 @@ func TestRareRepairsAreNoFight(t *testing.T) {
 	for range freeRepairs + 2 {
 		now = now.Add(24 * time.Hour)
 		c.reconciler.recordWrite(&rec, result{change: plan.Change{Op: plan.OpUpdate, Key: settings("team-a"), Source: s}, repair: true, sent: true}, now)
+		if rec.echo != (echo{}) {
+			t.Fatalf("got %+v awaited although the cache does not know its version, want nothing", rec.echo)
+		}
 		if rec.settle(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
 			t.Fatalf("got %d repairs known, after one a day", rec.repairs)
 		}
