@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ type confirmer struct {
 	wake   func(key)
 
 	running sync.WaitGroup
+	refused rate.Sometimes // limits the log about reads that are refused
 
 	mu       sync.Mutex
 	subjects map[subject]*inquiry
@@ -61,7 +63,7 @@ var errBehind = errors.New("the cache is behind the API server")
 type read func(context.Context, *inquiry) (again time.Duration, err error)
 
 func newConfirmer(client kubernetes.Interface, rules *plan.Rules, wake func(key)) *confirmer {
-	return &confirmer{client: client, rules: rules, wake: wake, subjects: map[subject]*inquiry{}}
+	return &confirmer{client: client, rules: rules, wake: wake, subjects: map[subject]*inquiry{}, refused: rate.Sometimes{Interval: time.Minute}}
 }
 
 // premise returns the source and the namespace that the deletion c depends on: live, as far as its premise says, else from
@@ -144,7 +146,7 @@ func (c *confirmer) inquire(ctx context.Context, s subject, q *inquiry, read rea
 	for failures := 1; ; failures++ {
 		wait, err := c.readOnce(ctx, q, read)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot confirm a deletion yet, trying again", "source", s.configMap, "namespace", s.namespace, "err", err)
+			c.log(ctx, s, err)
 			wait = confirmBackoff(err, failures)
 		}
 		if wait == 0 {
@@ -159,6 +161,16 @@ func (c *confirmer) inquire(ctx context.Context, s subject, q *inquiry, read rea
 		defer c.mu.Unlock()
 		c.end(s)
 	}
+}
+
+// log logs why a deletion has to wait. A missing permission is an error, at most once a minute.
+func (c *confirmer) log(ctx context.Context, s subject, err error) {
+	logger := klog.FromContext(ctx).WithValues("source", s.configMap, "namespace", s.namespace)
+	if reasonOf(plan.OpDelete, err) == rejected {
+		c.refused.Do(func() { logger.Error(err, "Cannot read live what a deletion depends on, trying again until it works") })
+		return
+	}
+	logger.V(2).Info("Cannot confirm a deletion yet, trying again", "err", err)
 }
 
 // readOnce reads once, and queues the waiting keys if there is an answer.

@@ -120,6 +120,25 @@ func (h *history) end() {
 	}
 }
 
+// leave deletes everything. A process that remembered what is gone would grow over the weeks.
+func (h *history) leave() {
+	h.remove("platform")
+	for _, at := range []string{"team-a", "team-b"} {
+		h.removeNamespace(at)
+	}
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	c := h.controller
+	for what, kept := range map[string]int{
+		"status": len(c.status.names), "live reads": len(c.reconciler.confirmer.subjects), "sources": len(c.caches.views),
+		"slow namespaces": len(c.reconciler.lanes.marked), "keys in work": len(c.copies.order.open), "events": len(c.copies.order.named),
+	} {
+		if kept > 0 {
+			h.t.Errorf("%s: got %d things kept, want none", what, kept)
+		}
+	}
+}
+
 // histories is how many histories a test plays: $HISTORIES, or 100.
 func histories() int {
 	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
@@ -139,7 +158,8 @@ func TestRandomHistories(t *testing.T) {
 				for range 14 {
 					h.act()
 				}
-				if h.end(); t.Failed() {
+				h.end()
+				if h.leave(); t.Failed() {
 					t.Logf("what happened: %q", h.log)
 				}
 			})

@@ -39,6 +39,7 @@ type result struct {
 	repair bool              // the change restored what another client had changed
 	reason reason            // why it failed
 	err    error
+	tried  content       // what the calls were to write
 	began  time.Time     // when the calls began
 	after  time.Duration // when to reconcile again although nothing failed
 }
@@ -91,6 +92,7 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 		res.state, res.after = plan.StateFight, wait
 	case stepAct:
 		res = r.act(ctx, term, p, v, t, c, &rec)
+		res.tried = contentOf(c.Source) // also if a live read led to another change
 	}
 	if ctx.Err() != nil && !res.sent {
 		done("success")
@@ -263,7 +265,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 	}
 	rec.failures++
 	wait := res.reason.backoff(rec.failures)
-	rec.notBefore, rec.tried = now.Add(wait), contentOf(res.change.Source)
+	rec.notBefore, rec.tried = now.Add(wait), res.tried
 	if res.state == plan.StatePending && isProblem(rec.state) {
 		return wait // a problem stays one until it is known to be over
 	}

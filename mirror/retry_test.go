@@ -126,7 +126,7 @@ func TestFail(t *testing.T) {
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		wait := rec.fail(result{change: c, tried: contentOf(c.Source), reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
 		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) || rec.tried != contentOf(c.Source) {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.notBefore, tc.wait)
 		}

@@ -211,6 +211,9 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 		if cm := s.get("team-001"); cm.Data["key"] != "value" {
 			t.Errorf("got %v, want the copy of the frozen source untouched", cm.Data)
 		}
+		if n := s.count("create", "configmaps", "team-001"); n > 70 {
+			t.Errorf("got %d creates in an hour, want one a minute at most", n)
+		}
 		s.edit("platform", plantest.Without(plan.SelectorAnnotation))
 		time.Sleep(time.Second)
 		s.wantCopy("team-001", "value")

@@ -133,7 +133,7 @@ func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
 	r.basics = basics{state: state, owner: owner}
 	switch state {
 	case plan.StateNone:
-		r.owner = key{}
+		r.owner, r.repairs, r.repairedAt = key{}, 0, time.Time{}
 	case plan.StateSynced, plan.StatePending:
 		r.content = c
 	}
@@ -231,6 +231,9 @@ func (s *status) store(k key, uid types.UID, r record) {
 	switch {
 	case r.plain() && r.basics == basics{}:
 		delete(n.targets, k.Namespace)
+		if len(n.targets)+len(n.sources) == 0 && !n.dirty {
+			delete(s.names, k.Name)
+		}
 	case r.plain():
 		n.targets[k.Namespace] = n.plain(r.basics)
 	default:
