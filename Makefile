@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 KUBERNETES ?=
 # Arguments for go test in `make e2e`, such as E2E_ARGS="-run TestC07 -v".
 E2E_ARGS ?=
-# BENCH=full for the sizes of e2e/BENCHMARKS.md, some fifty minutes; and arguments for the program, see `bin/bench -help`.
+# BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; and arguments for the program, see `bin/bench -help`.
 BENCH ?=
 BENCH_ARGS ?=
 # How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
