@@ -33,19 +33,20 @@ const (
 	actionPrune  = "Prune"
 )
 
-// problems are the reasons of Warning events, in the order of reporting. text returns an empty string if a source does not
-// have the problem.
+// problems are the reasons of Warning events, in the order of reporting. text describes the problem of a source at targets in
+// this state, which are sorted. Without a state it returns an empty string if the source does not have the problem.
 var problems = []struct {
 	reason, action string
-	text           func(*summary) string
+	state          plan.State
+	text           func(s *summary, targets []string) string
 }{
-	{ReasonReservedName, actionMirror, reservedText},
-	{ReasonInvalidAnnotation, actionMirror, frozenText},
-	{ReasonForeign, actionMirror, foreignText},
-	{ReasonSuperseded, actionMirror, supersededText},
-	{ReasonWriteFailed, actionMirror, failedText},
-	{ReasonFight, actionMirror, fightText},
-	{ReasonOutOfScope, actionPrune, outOfScopeText},
+	{ReasonReservedName, actionMirror, plan.StateNone, reservedText},
+	{ReasonInvalidAnnotation, actionMirror, plan.StateNone, frozenText},
+	{ReasonForeign, actionMirror, plan.StateForeign, foreignText},
+	{ReasonSuperseded, actionMirror, plan.StateSuperseded, supersededText},
+	{ReasonWriteFailed, actionMirror, plan.StateFailed, failedText},
+	{ReasonFight, actionMirror, plan.StateFight, fightText},
+	{ReasonOutOfScope, actionPrune, plan.StateOutOfScope, outOfScopeText},
 }
 
 // summary is the status of one source at all its targets.
@@ -149,7 +150,11 @@ func (r *reported) news(sum *summary) (out []message) {
 	}
 	ended := false
 	for _, p := range problems {
-		text := p.text(sum)
+		text := ""
+		if targets := sum.at[p.state]; len(targets) > 0 || p.state == plan.StateNone {
+			slices.Sort(targets)
+			text = p.text(sum, targets)
+		}
 		if text == r.texts[p.reason] {
 			continue
 		}
@@ -209,54 +214,29 @@ func mirroredText(s *summary) string {
 	return text
 }
 
-func foreignText(s *summary) string {
-	targets := s.at[plan.StateForeign]
-	if len(targets) == 0 {
-		return ""
-	}
-	slices.Sort(targets)
+func foreignText(s *summary, targets []string) string {
 	return fmt.Sprintf("Not copied to %s: a foreign ConfigMap of this name exists. Delete or rename it, or hand it over, which "+
 		"REPLACES ITS DATA: kubectl -n NAMESPACE label configmap %s %s=%s --overwrite, and annotate it %s=%s. "+
 		"An object with finalizers cannot be handed over.",
 		namespaces(targets), s.source.Key.Name, s.label, plan.CopyValue, plan.AdoptAnnotation, plan.AdoptValue)
 }
 
-func supersededText(s *summary) string {
-	targets := s.at[plan.StateSuperseded]
-	if len(targets) == 0 {
-		return ""
-	}
-	slices.Sort(targets)
+func supersededText(s *summary, targets []string) string {
 	return fmt.Sprintf("Not copied to %s: another source of this name, %s, has precedence. A source outside the target "+
 		"namespaces comes first, then the older one. Rename one of them.", namespaces(targets), s.notes[targets[0]])
 }
 
-func failedText(s *summary) string {
-	targets := s.at[plan.StateFailed]
-	if len(targets) == 0 {
-		return ""
-	}
-	slices.Sort(targets)
+func failedText(s *summary, targets []string) string {
 	return fmt.Sprintf("Out of sync in %s: the API server rejects the write; retrying. %s: %s",
 		namespaces(targets), targets[0], s.notes[targets[0]])
 }
 
-func fightText(s *summary) string {
-	targets := s.at[plan.StateFight]
-	if len(targets) == 0 {
-		return ""
-	}
-	slices.Sort(targets)
+func fightText(_ *summary, targets []string) string {
 	return fmt.Sprintf("Another client keeps modifying the copy in %s; repairs are slowed to one per minute. Find the client with "+
 		"kubectl get configmap -o yaml --show-managed-fields, or look for an admission webhook or policy that alters the copy.", namespaces(targets))
 }
 
-func outOfScopeText(s *summary) string {
-	targets := s.at[plan.StateOutOfScope]
-	if len(targets) == 0 {
-		return ""
-	}
-	slices.Sort(targets)
+func outOfScopeText(s *summary, targets []string) string {
 	what := "The controller's flags do not allow copies there"
 	if s.source.OutOfScope {
 		what = "The controller's --source-namespace does not allow this source"
@@ -265,7 +245,7 @@ func outOfScopeText(s *summary) string {
 		"Either another controller has the same --instance, or a flag was changed.", namespaces(targets), what)
 }
 
-func reservedText(s *summary) string {
+func reservedText(s *summary, _ []string) string {
 	if !s.source.Reserved || s.source.OutOfScope {
 		return ""
 	}
@@ -273,7 +253,7 @@ func reservedText(s *summary) string {
 		"Give this one another name.", s.source.Key.Name)
 }
 
-func frozenText(s *summary) string {
+func frozenText(s *summary, _ []string) string {
 	if s.source.Frozen == nil || s.source.OutOfScope {
 		return ""
 	}

@@ -377,7 +377,7 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	sum := &summary{source: parsed(sourceIn("platform")), label: "example.com/mirror", at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
 	for _, want := range []string{"namespace team-a", "label configmap settings example.com/mirror=copy --overwrite",
 		"mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
-		if got := foreignText(sum); !strings.Contains(got, want) {
+		if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, want) {
 			t.Errorf("got %q, want in it %q", got, want)
 		}
 	}
