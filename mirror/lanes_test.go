@@ -285,6 +285,9 @@ func TestNobodyWaits(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Errorf("got error %v, want none", err)
 		}
+		if !l.isSlow("team-a") {
+			t.Error("got a namespace as usual after a call that hung in a normal place")
+		}
 		l.alone = false
 		time.Sleep(2 * minSlow)
 		synctest.Wait()
