@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 // calls counts the calls of a test of lanes: those in flight, and the most of them.
 type calls struct {
 	*lanes
-	alone          bool // no other call waits for a place
+	alone          atomic.Bool // no other call waits for a place
 	mu             sync.Mutex
 	inFlight, most int
 }
@@ -64,7 +65,7 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &calls{}
-		c.lanes = newLanes(places, func() bool { return !c.alone })
+		c.lanes = newLanes(places, func() bool { return !c.alone.Load() })
 		f(t, c)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -278,7 +279,7 @@ func TestNobodyWaits(t *testing.T) {
 		for range slowPlaces {
 			l.slow <- struct{}{}
 		}
-		l.alone = true
+		l.alone.Store(true)
 		first := l.worker("team-a", time.Minute, nil)
 		time.Sleep(time.Minute / 2)
 		second := l.worker("team-b", time.Minute, nil)
@@ -288,7 +289,7 @@ func TestNobodyWaits(t *testing.T) {
 		if !l.isSlow("team-a") {
 			t.Error("got a namespace as usual after a call that hung in a normal place")
 		}
-		l.alone = false
+		l.alone.Store(false)
 		time.Sleep(2 * minSlow)
 		synctest.Wait()
 		select {
