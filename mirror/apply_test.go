@@ -201,7 +201,7 @@ func TestADeletionNeedsAllAnswers(t *testing.T) {
 		c := newConfirmer(client, teamRules(), func(key) { woken++ })
 		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), Owner: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}
 		ask := func() bool {
-			_, _, ok := c.premise(t.Context(), noSources, plan.Target{Key: change.Key, Namespace: ns}, change)
+			_, ok := c.confirm(t.Context(), noSources, plan.Target{Key: change.Key, Namespace: ns}, change)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			return ok

@@ -66,21 +66,29 @@ func newConfirmer(client kubernetes.Interface, rules *plan.Rules, wake func(key)
 	return &confirmer{client: client, rules: rules, wake: wake, subjects: map[subject]*inquiry{}, refused: rate.Sometimes{Interval: time.Minute}}
 }
 
-// premise returns the source and the namespace that the deletion c depends on: live, as far as its premise says, else from
-// the cache. If an answer is not known yet, ok is false, and the key is queued when it is.
-func (c *confirmer) premise(ctx context.Context, v *plan.View, t plan.Target, change plan.Change) (source *corev1.ConfigMap, ns *corev1.Namespace, ok bool) {
-	ns, ok = t.Namespace, true
+// confirm reports whether the premise of a change holds, by live reads. If an answer is not known yet, the key is queued when
+// it is.
+func (c *confirmer) confirm(ctx context.Context, v *plan.View, t plan.Target, change plan.Change) (holds, known bool) {
+	if change.Premise == (plan.Premise{}) {
+		return true, true
+	}
+	var source *corev1.ConfigMap // without a premise about it, only the namespace decides
 	if change.Premise.Source {
 		var cached *corev1.ConfigMap
 		if s := v.Find(change.Owner); s != nil {
 			cached = s.ConfigMap
 		}
-		source, ok = c.source(ctx, change.Owner, cached, change.Key)
+		if source, known = c.source(ctx, change.Owner, cached, change.Key); !known {
+			return false, false
+		}
 	}
-	if change.Premise.Namespace && ok {
-		ns, ok = c.namespace(ctx, t.Namespace, change.Key)
+	ns := t.Namespace
+	if change.Premise.Namespace {
+		if ns, known = c.namespace(ctx, t.Namespace, change.Key); !known {
+			return false, false
+		}
 	}
-	return source, ns, ok
+	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(v, source, ns), true
 }
 
 // source returns a source as the API server has it, nil if it is gone. If the answer is not known yet, ok is false, and k is

@@ -87,9 +87,9 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 			}
 			return c.status.total(plan.StateOutOfScope)
 		})
-	for _, s := range copyStates {
-		gauge(registry, "mirror_copies", "Copies by state.", map[string]string{"state": s.label},
-			func() int { return c.status.total(s.states...) })
+	for label, states := range copyStates() {
+		gauge(registry, "mirror_copies", "Copies by state.", map[string]string{"state": label},
+			func() int { return c.status.total(states...) })
 	}
 }
 

@@ -39,8 +39,8 @@
 //
 // # Why it is safe
 //
-// One watch carries sources and copies in one order: a cache that holds a copy has already held its source. Whoever
-// decides reads the target first and the sources after it.
+// One watch carries sources and copies in one order: a cache that holds a copy has already held its source. Every
+// decision reads the target first and the sources after it.
 //
 // Every write is conditional. A create fails if any object is there, an update carries the resourceVersion that was
 // judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
@@ -67,7 +67,7 @@
 //
 // # Locks
 //
-// Six types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
+// Five types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
 // the queue with its mutex held, lanes asks the queue for its length, and the queue calls order with its own lock held.
 // caches reads an index of client-go with its mutex held. The mutex of status is taken alone.
 package mirror

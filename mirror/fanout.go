@@ -54,11 +54,11 @@ func (f *fanout) run(ctx context.Context, name string) {
 		for _, s := range f.rules.Superseded(v, targets[i], c) {
 			losers = append(losers, s.Key)
 		}
-		if !f.status.plan(targets[i], c, losers, version) {
+		if !f.status.planned(targets[i], c, losers, version) {
 			continue
 		}
 		// One live read serves all deletions, and queues their keys when it is answered.
-		if _, _, ok := f.confirmer.premise(ctx, v, targets[i], c); ok {
+		if _, known := f.confirmer.confirm(ctx, v, targets[i], c); known {
 			f.copies.Add(c.Key)
 		}
 	}

@@ -26,20 +26,6 @@ const (
 	namespacesResource = "namespaces"
 )
 
-// copyStates are the values of the label of mirror_copies. A copy of a frozen source has failed: the source's owner asks
-// for something that cannot be done.
-var copyStates = []struct {
-	label  string
-	states []plan.State
-}{
-	{"synced", []plan.State{plan.StateSynced}},
-	{"pending", []plan.State{plan.StatePending, plan.StateFight}},
-	{"foreign", []plan.State{plan.StateForeign}},
-	{"superseded", []plan.State{plan.StateSuperseded}},
-	{"failed", []plan.State{plan.StateFailed, plan.StateFrozen}},
-	{"out_of_scope", []plan.State{plan.StateOutOfScope}},
-}
-
 // latencyBuckets, in seconds, reach from a few round trips to where only a retry helps.
 var latencyBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
@@ -135,6 +121,17 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	m.reconcileSeconds.WithLabelValues(queueName)
 }
 
+// copyStates returns the states that count as each value of the label of mirror_copies.
+func copyStates() map[string][]plan.State {
+	byLabel := map[string][]plan.State{}
+	for state := range plan.States {
+		if label := state.Metric(); label != "" {
+			byLabel[label] = append(byLabel[label], state)
+		}
+	}
+	return byLabel
+}
+
 // gauge registers a gauge that is counted when it is read.
 func gauge(registry Registry, name, help string, labels map[string]string, count func() int) {
 	registry.RawMustRegister(metrics.NewGaugeFunc(
@@ -159,12 +156,6 @@ func (m *controllerMetrics) reconciling() (done func(result string)) {
 
 // wrote counts a write.
 func (m *controllerMetrics) wrote(operation plan.Op, err error) {
-	result := reasonOf(operation, err).String()
-	switch result {
-	case "none":
-		result = "success"
-	case "transient":
-		result = "error"
-	}
+	result := reasons[reasonOf(operation, err)].result
 	m.writes.WithLabelValues(operation.String(), result).Inc()
 }

@@ -33,7 +33,7 @@ type reconciler struct {
 type result struct {
 	change plan.Change
 	state  plan.State
-	kept   bool              // nothing was tried
+	kept   bool              // the target waits: what is known of it stays
 	sent   bool              // the API server carried out the change
 	made   *corev1.ConfigMap // the object as it was written; nil after a delete
 	repair bool              // the change restored what another client had changed
@@ -98,7 +98,7 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 		done("success")
 		return // the next leader begins anew
 	}
-	r.record(ctx, v, t, &rec, res)
+	r.finish(ctx, v, t, &rec, res)
 	if rec.waits && !rec.echo.awaited(r.caches.configMap(k), r.caches.version(), time.Now()) {
 		r.copies.addEvent(k) // the echo came before the record was set
 	}
@@ -116,15 +116,11 @@ func stateOfWrite(c plan.Change) plan.State {
 // act carries out a change, after the premise of a deletion is confirmed. Where a create finds an object that the cache does
 // not show, or is rejected before it can find one, act reads the object and does what that calls for.
 func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t plan.Target, c plan.Change, rec *record) result {
-	if c.Premise != (plan.Premise{}) {
-		source, ns, ok := r.confirmer.premise(ctx, v, t, c)
-		switch {
-		case !ok: // the key is queued again when it is known
-			return result{change: c, state: plan.StatePending, kept: true}
-		case ns == nil, plan.Terminating(ns), r.caches.view(c.Key.Name) != v, !r.rules.StillUnwanted(v, source, ns):
-			// The answers may be newer than the view by which the deletion was decided.
-			return result{change: c, state: plan.StatePending, reason: conflict}
-		}
+	switch holds, known := r.confirmer.confirm(ctx, v, t, c); {
+	case !known: // the key is queued again when it is
+		return result{change: c, state: plan.StatePending, kept: true}
+	case !holds, c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
+		return result{change: c, state: plan.StatePending, reason: conflict}
 	}
 	res := r.write(ctx, term, p, c, rec)
 	if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && res.reason != rejected {
@@ -199,8 +195,8 @@ func failed(c plan.Change, err error, began time.Time) result {
 	return res
 }
 
-// record records the result of a reconcile and sets the timer for the next one.
-func (r *reconciler) record(ctx context.Context, v *plan.View, t plan.Target, rec *record, res result) {
+// finish records the result of a reconcile and sets the timer for the next one.
+func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, rec *record, res result) {
 	now, c := time.Now(), res.change
 	switch {
 	case res.reason == terminating && r.closed(t):
@@ -266,7 +262,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 	rec.failures++
 	wait := res.reason.backoff(rec.failures)
 	rec.notBefore, rec.tried = now.Add(wait), res.tried
-	if res.state == plan.StatePending && isProblem(rec.state) {
+	if res.state.IsPending() && rec.state.IsProblem() {
 		return wait // a problem stays one until it is known to be over
 	}
 	rec.state, rec.owner, rec.note = res.state, ownerOf(res.change), ""
@@ -307,7 +303,7 @@ func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
 
 func metricOf(res result) string {
 	switch {
-	case res.err != nil && (res.reason == rejected || res.reason == transient):
+	case res.err != nil && reasons[res.reason].failed:
 		return "error"
 	case res.reason != noRetry || res.after > 0 || res.kept:
 		return "requeue_after"

@@ -103,7 +103,7 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 		}
 	}
 	for namespace, r := range n.targets {
-		if isProblem(r.state) && byKey[r.owner] != nil {
+		if r.state.IsProblem() && byKey[r.owner] != nil {
 			byKey[r.owner].add(r.state, namespace, r.note)
 		}
 		for _, loser := range r.losers {
@@ -116,6 +116,16 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 		delete(s.names, name)
 	}
 	return all
+}
+
+// pending reports whether something is to be done or awaited at a target.
+func (s *summary) pending() bool {
+	for state, n := range s.counts {
+		if n > 0 && plan.State(state).IsPending() {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *summary) add(state plan.State, namespace, note string) {
@@ -166,7 +176,7 @@ func (r *reported) news(sum *summary) (out []message) {
 		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text), 0})
 	}
 	r.solved = r.solved || ended && len(out) == 0
-	if sum.counts[plan.StatePending] > 0 || sum.source.Reserved || sum.source.Frozen != nil {
+	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
 		return out
 	}
 	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
@@ -188,7 +198,7 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	src := s.name(sum.source.Key.Name).source(sum.source.Key)
-	if sum.counts[plan.StatePending] > 0 {
+	if sum.pending() {
 		if src.wrote.IsZero() {
 			src.wrote = sum.wrote
 		}

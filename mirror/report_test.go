@@ -323,7 +323,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 				t.Errorf("%s: got kind %q at level %d, want a warning that is logged", m.reason, m.kind, m.level)
 			}
 		}
-		if isProblem(state) && len((&reported{}).news(sum)) == 0 {
+		if state.IsProblem() && len((&reported{}).news(sum)) == 0 {
 			t.Errorf("%v: got no text", state)
 		}
 	}

@@ -22,10 +22,6 @@ const (
 	foreign            // a foreign object is in the way
 )
 
-func (r reason) String() string {
-	return [...]string{"none", "conflict", "terminating", "transient", "rejected", "foreign"}[r]
-}
-
 // The two paces of retries. Both double. Events usually end a quick one early, and copies should not be late when an API
 // server is back. No event ends a slow one: the delay is the longest time until a raised quota or an adoption is noticed.
 const (
@@ -33,13 +29,26 @@ const (
 	slowRetry, maxSlowRetry   = time.Second, time.Minute
 )
 
+// reasons says, of each reason, its name, the result of the write in the metrics, whether the reconcile counts as failed,
+// and its pace.
+var reasons = [...]struct {
+	name, result   string
+	failed         bool
+	first, longest time.Duration
+}{
+	noRetry:     {name: "none", result: "success"},
+	conflict:    {"conflict", "conflict", false, quickRetry, maxQuickRetry},
+	terminating: {"terminating", "terminating", false, quickRetry, maxQuickRetry},
+	transient:   {"transient", "error", true, quickRetry, maxQuickRetry},
+	rejected:    {"rejected", "rejected", true, slowRetry, maxSlowRetry},
+	foreign:     {"foreign", "conflict", false, slowRetry, maxSlowRetry},
+}
+
+func (r reason) String() string { return reasons[r].name }
+
 // backoff returns the delay before the next try after this many failures in a row, from 1.
 func (r reason) backoff(failures int) time.Duration {
-	first, longest := quickRetry, maxQuickRetry
-	if r == rejected || r == foreign {
-		first, longest = slowRetry, maxSlowRetry
-	}
-	return min(first<<min(failures-1, 10), longest)
+	return min(reasons[r].first<<min(failures-1, 10), reasons[r].longest)
 }
 
 // reasonOf classifies the error of an operation.

@@ -29,7 +29,7 @@ func contentOf(s *plan.Source) content {
 type basics struct {
 	state   plan.State
 	owner   key     // the source to which state belongs
-	content content // what the copy was in sync with last
+	content content // what the copy was in sync with, or was written with, last
 }
 
 // record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
@@ -146,11 +146,6 @@ func (r *record) plain() bool {
 	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.echo == echo{} && !r.waits && r.repairs == 0 && r.appeared.IsZero()
 }
 
-// isProblem reports whether the owner of a source needs to know of the state.
-func isProblem(s plan.State) bool {
-	return s == plan.StateForeign || s == plan.StateFailed || s == plan.StateFight || s == plan.StateOutOfScope
-}
-
 // status holds a record for each target of each name, and counts.
 type status struct {
 	mu     sync.Mutex
@@ -224,8 +219,8 @@ func (s *status) store(k key, uid types.UID, r record) {
 	}
 	s.count(n, before, -1)
 	s.count(n, &r, 1)
-	arrived := before.state == plan.StatePending && r.state != plan.StatePending
-	changed := (isProblem(before.state) || isProblem(r.state)) && (before.state != r.state || before.owner != r.owner)
+	arrived := before.state.IsPending() && !r.state.IsPending()
+	changed := (before.state.IsProblem() || r.state.IsProblem()) && (before.state != r.state || before.owner != r.owner)
 	n.dirty = n.dirty || arrived || changed || !slices.Equal(before.losers, r.losers)
 	r.uid = uid
 	switch {
@@ -282,8 +277,8 @@ func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration)
 	return 0
 }
 
-// plan takes note of what a fan-out planned for a target, and reports whether the target is to be queued.
-func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
+// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued.
+func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
@@ -298,7 +293,7 @@ func (s *status) plan(t plan.Target, c plan.Change, losers []key, version string
 		}
 	default:
 		queue = true
-		if !isProblem(r.state) { // a problem stays one until the result is known
+		if !r.state.IsProblem() { // a problem stays one until the result is known
 			r.state, r.owner = plan.StatePending, ownerOf(c)
 		}
 	}

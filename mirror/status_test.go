@@ -152,7 +152,7 @@ func TestPlanQueues(t *testing.T) {
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.plan(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
+			if got := s.planned(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
 			}
 			if got := s.total(plan.StateSuperseded); got != 1 {
@@ -243,9 +243,9 @@ func TestStatusCounts(t *testing.T) {
 				rec.fail(result{change: plan.Change{Source: some()}, state: plan.StateFailed, reason: rejected, err: errAway}, time.Now())
 				s.set(k, uid, rec)
 			case 2:
-				s.plan(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9")
+				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9")
 			case 3:
-				s.plan(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9")
+				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9")
 			case 4:
 				s.appear(k, uid)
 				s.observe(k, nil, true)

@@ -15,7 +15,7 @@ const (
 	OpCreate             // create the copy: the cache shows no object there
 	OpUpdate             // update the copy, or adopt the object
 	OpRecreate           // delete and create: the copy is immutable and its content differs
-	OpDelete             // delete the copy, after a live read of its premise
+	OpDelete             // delete the copy, once its premise is confirmed
 )
 
 func (o Op) String() string {
@@ -38,11 +38,36 @@ const (
 	States                       // the number of states
 )
 
-func (s State) String() string {
-	return [...]string{"none", "synced", "pending", "foreign", "superseded", "failed", "frozen", "out_of_scope", "fight"}[s]
+// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, and whether
+// the owner of the source needs to know of it. A copy of a frozen source has failed: its owner asks for something that
+// cannot be done.
+var states = [States]struct {
+	name, metric     string
+	pending, problem bool
+}{
+	StateNone:       {name: "none"},
+	StateSynced:     {name: "synced", metric: "synced"},
+	StatePending:    {name: "pending", metric: "pending", pending: true},
+	StateForeign:    {name: "foreign", metric: "foreign", problem: true},
+	StateSuperseded: {name: "superseded", metric: "superseded"},
+	StateFailed:     {name: "failed", metric: "failed", problem: true},
+	StateFrozen:     {name: "frozen", metric: "failed"},
+	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
+	StateFight:      {name: "fight", metric: "pending", problem: true},
 }
 
-// Premise is the reason for a deletion that no precondition of the API can guard. It is read live before the deletion.
+func (s State) String() string { return states[s].name }
+
+// Metric returns the value of the label of mirror_copies; empty if copies in this state are not counted.
+func (s State) Metric() string { return states[s].metric }
+
+// IsPending reports whether something is to be done or awaited: the source is not yet known to be in sync or blocked there.
+func (s State) IsPending() bool { return states[s].pending }
+
+// IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its own.
+func (s State) IsProblem() bool { return states[s].problem }
+
+// Premise is what a deletion depends on and no precondition of the API can guard. It is read live before the deletion.
 type Premise struct {
 	Source    bool // the source is gone, no longer asks to be mirrored, or no longer selects the target
 	Namespace bool // the namespace no longer qualifies
