@@ -81,21 +81,18 @@ func (o *order) name(k key) {
 }
 
 // takeName reports whether an event named the key since it was last asked.
-func (o *order) takeName(k key) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	named := o.named[k]
-	delete(o.named, k)
-	return named
-}
+func (o *order) takeName(k key) bool { return o.take(o.named, k) }
 
 // takeEvent reports whether the key in work was popped from the events.
-func (o *order) takeEvent(k key) bool {
+func (o *order) takeEvent(k key) bool { return o.take(o.popped, k) }
+
+// take removes the key from a set and reports whether it was there.
+func (o *order) take(set map[key]bool, k key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	event := o.popped[k]
-	delete(o.popped, k)
-	return event
+	found := set[k]
+	delete(set, k)
+	return found
 }
 
 // close takes a key of the name out of work, and reports whether it was the last one.
