@@ -60,7 +60,7 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 	return nil, nil
 }
 
-// read reads a ConfigMap live, as the cache would keep it; nil if there is none.
+// read reads a ConfigMap live; nil if there is none.
 func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.rules.Strip(cm)
+	cm.ManagedFields = nil // an update keeps those of the API server
 	return cm, nil
 }
 

@@ -14,11 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -49,12 +53,10 @@ type caches struct {
 func newCaches(client kubernetes.Interface, rules *plan.Rules, label string, onError func(resource string)) (*caches, error) {
 	c := &caches{rules: rules, views: map[string]*plan.View{}}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
-	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
-		informers.WithTransform(c.stripConfigMap))
+	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(c.stripConfigMap))
 	ofNamespaces := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripNamespace))
 	c.factories = []informers.SharedInformerFactory{ofConfigMaps, ofNamespaces}
-	c.configMaps = ofConfigMaps.Core().V1().ConfigMaps().TypedInformer()
+	c.configMaps = coreinformers.ToConfigMapIndexInformer(ofConfigMaps.InformerFor(&corev1.ConfigMap{}, c.newInformer(selector)))
 	c.namespaces = ofNamespaces.Core().V1().Namespaces().TypedInformer()
 	unreachable := &rate.Sometimes{Interval: time.Minute}
 	return c, errors.Join(
@@ -71,9 +73,51 @@ func newCaches(client kubernetes.Interface, rules *plan.Rules, label string, onE
 		}))
 }
 
+// newInformer returns the constructor of the informer of ConfigMaps. It is client-go's, but for the list.
+func (c *caches) newInformer(selector string) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+	return func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceAll)
+		listWatch := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = selector
+				return c.list(ctx, configMaps, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector = selector
+				return configMaps.Watch(ctx, o)
+			},
+		}
+		return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(listWatch, client),
+			&corev1.ConfigMap{}, cache.SharedIndexInformerOptions{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	}
+}
+
+// listPage is how many ConfigMaps, of up to 1 MiB, a list has in memory before they are stripped.
+const listPage = 100
+
+// list lists page by page, and strips each page before it asks for the next. It serves an API server that cannot stream the
+// objects to the watch, and would send all of them whole in one response.
+func (c *caches) list(ctx context.Context, configMaps typedcorev1.ConfigMapInterface, o metav1.ListOptions) (runtime.Object, error) {
+	o.Limit, o.ResourceVersion, o.ResourceVersionMatch = listPage, "", "" // with a resourceVersion there may be no pages
+	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		page, err := configMaps.List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			c.rules.Strip(&page.Items[i])
+		}
+		return page, nil
+	}).ListWithAlloc(ctx, o)
+	return list, err
+}
+
 func (c *caches) stripConfigMap(obj any) (any, error) {
 	if cm, ok := obj.(*corev1.ConfigMap); ok {
 		c.rules.Strip(cm)
+		if !c.rules.IsSource(cm) {
+			return share(cm), nil
+		}
 	}
 	return obj, nil
 }
@@ -213,14 +257,16 @@ func watchErrorHandler(resource string, unreachable *rate.Sometimes, onError fun
 		case ctx.Err() != nil: // the controller stops
 			return
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			logger.V(4).Info("Watch ended, starting it again", "resource", resource, "reason", err)
+			logger.V(4).Info("Watch ended, starting it again", "resource", resource, "reason", clipError(err))
 			return
 		}
 		onError(resource)
 		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-			unreachable.Do(func() { logger.Error(err, "Cannot reach the API server, trying again until it works") })
+			unreachable.Do(func() { logger.Error(clipError(err), "Cannot reach the API server, trying again until it works") })
 			return
 		}
-		refused.Do(func() { logger.Error(err, "Cannot watch, trying again until it works", "resource", resource) })
+		refused.Do(func() {
+			logger.Error(clipError(err), "Cannot watch, trying again until it works", "resource", resource)
+		})
 	}
 }

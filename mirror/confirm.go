@@ -175,10 +175,12 @@ func (c *confirmer) inquire(ctx context.Context, s subject, q *inquiry, read rea
 func (c *confirmer) log(ctx context.Context, s subject, err error) {
 	logger := klog.FromContext(ctx).WithValues("source", s.configMap, "namespace", s.namespace)
 	if reasonOf(plan.OpDelete, err) == rejected {
-		c.refused.Do(func() { logger.Error(err, "Cannot read live what a deletion depends on, trying again until it works") })
+		c.refused.Do(func() {
+			logger.Error(clipError(err), "Cannot read live what a deletion depends on, trying again until it works")
+		})
 		return
 	}
-	logger.V(2).Info("Cannot confirm a deletion yet, trying again", "err", err)
+	logger.V(2).Info("Cannot confirm a deletion yet, trying again", "err", clipError(err))
 }
 
 // readOnce reads once, and queues the waiting keys if there is an answer.

@@ -75,9 +75,18 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	gauge(registry, "mirror_sources", "ConfigMaps that ask to be mirrored and that the flags allow.", nil,
-		func() int { return c.countSources(func(*plan.Source) bool { return true }) })
+		func() int { return c.sumSources(func(*plan.Source) int { return 1 }) })
+	gauge(registry, "mirror_source_bytes", "Bytes of data and binaryData of all sources, which the controller holds in memory.", nil,
+		func() int { return c.sumSources(func(s *plan.Source) int { return s.Bytes }) })
 	gauge(registry, "mirror_invalid_sources", "Sources for which nothing is done until their annotations are fixed.", nil,
-		func() int { return c.countSources(func(s *plan.Source) bool { return s.Frozen != nil }) })
+		func() int {
+			return c.sumSources(func(s *plan.Source) int {
+				if s.Frozen != nil {
+					return 1
+				}
+				return 0
+			})
+		})
 	gauge(registry, "mirror_fights", "Copies that another client keeps changing, and that are restored ever more slowly.", nil,
 		func() int { return c.status.total(plan.StateFight) })
 	gauge(registry, "mirror_prune_blocked", "Copies out of scope of the flags that are not deleted because they are too many, see --prune-limit.", nil,
@@ -93,19 +102,17 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 	}
 }
 
-// countSources counts the sources with a property; none before the controller leads.
-func (c *Controller) countSources(has func(*plan.Source) bool) (n int) {
+// sumSources adds up a number of each source; 0 before the controller leads.
+func (c *Controller) sumSources(number func(*plan.Source) int) (sum int) {
 	if !c.handlers.active.Load() {
 		return 0
 	}
 	for _, name := range c.caches.sourceNames() {
 		for _, s := range c.caches.view(name).Sources {
-			if has(s) {
-				n++
-			}
+			sum += number(s)
 		}
 	}
-	return n
+	return sum
 }
 
 // Leadership says when a controller may write. Of several that share an instance, one at a time leads.

@@ -44,11 +44,12 @@ func (f *fanout) run(ctx context.Context, name string) {
 		f.sources.AddAfter(name, wait)
 		return
 	}
+	version := f.caches.version() // before the targets
 	var targets []plan.Target
 	for _, namespace := range f.caches.targetNamespaces(name, f.status.namespaces(name)) {
 		targets = append(targets, f.caches.target(key{Namespace: namespace, Name: name}))
 	}
-	v, version := f.caches.view(name), f.caches.version() // after the targets
+	v := f.caches.view(name) // after the targets
 	for i, c := range f.rules.Plan(v, targets) {
 		var losers []key
 		for _, s := range f.rules.Superseded(v, targets[i], c) {

@@ -102,7 +102,8 @@ func TestC38EditsAllTheTime(t *testing.T) {
 	})
 }
 
-// TestC38HundredEditsWithinASecond cost each target ten updates, and a few more.
+// TestC38HundredEditsWithinASecond cost each target ten updates, one for each fan-out. No edit is at the time of a fan-out,
+// after which the echo of a write may show the next edit.
 func TestC38HundredEditsWithinASecond(t *testing.T) {
 	objects := append([]runtime.Object{source()}, teams(3, "team-")...)
 	cluster(t, objects, func(t *testing.T, s scene) {
@@ -110,12 +111,12 @@ func TestC38HundredEditsWithinASecond(t *testing.T) {
 		for i := range 100 {
 			s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
 			synctest.Wait()
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(9 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
 		s.wantCopy("team-000", "99")
-		if n := s.countAll("team-000", "update"); n > 15 {
-			t.Errorf("got %d updates for 100 edits within a second, want 15 at most", n)
+		if n := s.countAll("team-000", "update"); n != 10 {
+			t.Errorf("got %d updates for 100 edits within 0.9 seconds, want 10", n)
 		}
 	})
 }

@@ -69,6 +69,7 @@ func (r *reconciler) work(ctx, term context.Context) {
 // and records the result. event says that an event named the key.
 func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
 	done := r.metrics.reconciling()
+	version := r.caches.version() // before the target: the cache shows at least what it says
 	t := r.caches.target(k)
 	v := r.caches.view(k.Name) // after the target
 	c := r.rules.Decide(v, t)
@@ -78,7 +79,7 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 	}
 	rec.waits = false
 	res := result{change: c, kept: true}
-	switch next, wait := rec.next(t, c, r.caches.version(), event, time.Now()); next {
+	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
 	case stepNone:
 		rec.echo = echo{}
 		res = result{change: c, state: c.State}
@@ -113,8 +114,9 @@ func stateOfWrite(c plan.Change) plan.State {
 	return plan.StateSynced
 }
 
-// act carries out a change, after the premise of a deletion is confirmed. Where a create finds an object that the cache does
-// not show, or is rejected before it can find one, act reads the object and does what that calls for.
+// act carries out a change, after the premise of a deletion is confirmed. If the cache shows only a part of the object, or if a
+// create finds an object that the cache does not show, or is rejected before it can find one, act reads the object and does
+// what that calls for.
 func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t plan.Target, c plan.Change, rec *record) result {
 	switch holds, known := r.confirmer.confirm(ctx, v, t, c); {
 	case !known: // the key is queued again when it is
@@ -122,9 +124,12 @@ func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t pl
 	case !holds, c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
 		return result{change: c, state: plan.StatePending, reason: conflict}
 	}
-	res := r.write(ctx, term, p, c, rec)
-	if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && res.reason != rejected {
-		return res
+	res := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()} // if the object is gone
+	if c.Have == nil || c.Op == plan.OpDelete || !plan.Truncated(c.Have) {
+		res = r.write(ctx, term, p, c, rec)
+		if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && res.reason != rejected {
+			return res
+		}
 	}
 	var live *corev1.ConfigMap
 	err := p.call(ctx, c.Key.Namespace, func(ctx context.Context) (err error) {
@@ -137,10 +142,11 @@ func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t pl
 	return r.actOnLive(ctx, term, p, c.Key, live, rec, res)
 }
 
-// actOnLive does what an object calls for that the cache does not show. refused is the result of the create that it refused.
-func (r *reconciler) actOnLive(ctx, term context.Context, p *place, k key, live *corev1.ConfigMap, rec *record, refused result) result {
+// actOnLive does what an object calls for that the cache does not show. none is the result if there is no object: a quota
+// refused the create, or the object has just gone.
+func (r *reconciler) actOnLive(ctx, term context.Context, p *place, k key, live *corev1.ConfigMap, rec *record, none result) result {
 	if live == nil {
-		return refused // by a quota; or the object has just gone
+		return none
 	}
 	t := r.caches.target(k)
 	t.Have = live
@@ -270,7 +276,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 	case res.state == plan.StateForeign:
 		rec.content = content{}
 	case res.state == plan.StateFailed && res.err != nil:
-		rec.note = res.err.Error()
+		rec.note = clip(res.err.Error())
 	}
 	return wait
 }
@@ -316,7 +322,7 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	if c.Op == plan.OpDelete && res.reason == rejected {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
-			logger.Error(res.err, "Cannot delete a copy, trying again until it works", "copy", c.Key, "source", c.Owner)
+			logger.Error(clipError(res.err), "Cannot delete a copy, trying again until it works", "copy", c.Key, "source", c.Owner)
 		})
 	}
 	switch {
@@ -325,9 +331,9 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, trying again", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", res.err)
+		logger.V(2).Info("Copy out of sync, trying again", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
-		logger.V(2).Info("Copy is being deleted and held by finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers)
+		logger.V(2).Info("Copy is being deleted and held by finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
 	default:
 		logger.V(4).Info("Nothing to do", "copy", c.Key, "state", res.state)
 	}

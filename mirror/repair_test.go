@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,14 +24,18 @@ func TestRepair(t *testing.T) {
 		edit  plantest.Option // nil: deleted
 		cause string
 	}{
-		"deleted":                         {nil, "deleted"},
-		"C19 edited":                      {plantest.Data("key", "spoilt"), "edited"},
-		"C19 a key more":                  {plantest.Data("theirs", "x"), "edited"},
-		"C19 a key less":                  {none, "edited"},
-		"C08 unlabelled":                  {plantest.Without("mirror"), "unlabelled"},
-		"C02 labelled as a source":        {plantest.Label("mirror", "true"), "unlabelled"},
-		"C23 immutable":                   {plantest.Immutable, "edited"},
-		"C23 immutable, with other data":  {func(cm *corev1.ConfigMap) { plantest.Immutable(cm); plantest.Data("key", "spoilt")(cm) }, "edited"},
+		"deleted":                        {nil, "deleted"},
+		"C19 edited":                     {plantest.Data("key", "spoilt"), "edited"},
+		"C19 a key more":                 {plantest.Data("theirs", "x"), "edited"},
+		"C19 a key less":                 {none, "edited"},
+		"C08 unlabelled":                 {plantest.Without("mirror"), "unlabelled"},
+		"C02 labelled as a source":       {plantest.Label("mirror", "true"), "unlabelled"},
+		"C23 immutable":                  {plantest.Immutable, "edited"},
+		"C23 immutable, with other data": {func(cm *corev1.ConfigMap) { plantest.Immutable(cm); plantest.Data("key", "spoilt")(cm) }, "edited"},
+		"C47 edited, with much metadata": {func(cm *corev1.ConfigMap) {
+			plantest.Annotation("note", strings.Repeat("x", 100<<10))(cm)
+			plantest.Data("key", "spoilt")(cm)
+		}, "edited"},
 		"a label of ours changed":         {plantest.Label("app.kubernetes.io/managed-by", "helm"), "metadata"},
 		"the annotation of the flag list": {plantest.Annotation("mirror-controller.github.io/copied", "nothing"), "metadata"},
 	} {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,10 +136,25 @@ func (s *summary) add(state plan.State, namespace, note string) {
 
 // reported is what was reported about a source.
 type reported struct {
-	texts    map[string]string // by reason; empty or absent: the source did not have the problem
-	synced   string            // the text of the last Mirrored
-	checksum string            // of the content that was in sync
-	solved   bool              // a problem is over, and no Mirrored has said so yet
+	texts    map[string]string    // by reason; empty or absent: the source did not have the problem
+	synced   string               // the text of the last Mirrored
+	checksum string               // of the content that was in sync
+	solved   bool                 // a problem is over, and no Mirrored has said so yet
+	logged   map[string]time.Time // by reason: the last line at level 0
+}
+
+// logSpacing is the least time between two lines at level 0 about one source and reason. A tenant can change what there is to
+// report many times a second. Events have the same spacing, and the last one is always written.
+const logSpacing = 10 * time.Second
+
+// level returns the level at which news are logged.
+func (r *reported) level(reason string) int {
+	now := time.Now()
+	if now.Sub(r.logged[reason]) < logSpacing {
+		return 2
+	}
+	r.logged[reason] = now
+	return 0
 }
 
 // message is one event about a source, and the level at which it is logged.
@@ -156,14 +172,14 @@ func (s *status) news(sum *summary) []message {
 
 func (r *reported) news(sum *summary) (out []message) {
 	if r.texts == nil {
-		r.texts = map[string]string{}
+		r.texts, r.logged = map[string]string{}, map[string]time.Time{}
 	}
 	ended := false
 	for _, p := range problems {
 		text := ""
 		if targets := sum.at[p.state]; len(targets) > 0 || p.state == plan.StateNone {
 			slices.Sort(targets)
-			text = p.text(sum, targets)
+			text = clip(p.text(sum, targets))
 		}
 		if text == r.texts[p.reason] {
 			continue
@@ -173,7 +189,7 @@ func (r *reported) news(sum *summary) (out []message) {
 			ended = true
 			continue
 		}
-		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, clip(text), 0})
+		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, text, r.level(p.reason)})
 	}
 	r.solved = r.solved || ended && len(out) == 0
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
@@ -181,9 +197,9 @@ func (r *reported) news(sum *summary) (out []message) {
 	}
 	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
 	if r.solved && sum.counts[plan.StateSynced] > 0 || !sum.wrote.IsZero() && r.checksum != sum.source.Checksum {
-		text, level := mirroredText(sum), 0
-		if text == r.synced {
-			level = 2 // each edit of the source comes to this
+		text, level := mirroredText(sum), 2 // each edit of the source comes to this
+		if text != r.synced {
+			level = r.level(ReasonMirrored)
 		}
 		r.synced = text
 		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, text, level})
@@ -296,6 +312,9 @@ func counted(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
+
+// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
+func clipError(err error) error { return errors.New(clip(err.Error())) }
 
 // clip shortens a note to the 1,024 bytes that the API server accepts in an event.
 func clip(note string) string {

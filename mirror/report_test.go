@@ -237,23 +237,55 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 	}
 }
 
-// TestEachEditIsLoggedOnce: the log does not say at its usual level that a source was synced to as many targets as before.
+// TestEachEditIsLoggedOnce: at its usual level the log does not say that a source was synced to as many targets as before.
 func TestEachEditIsLoggedOnce(t *testing.T) {
-	d := &desk{status: newStatus()}
-	var levels []int
-	for _, namespaces := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"a", "b"}} {
-		d.has(sourceIn("platform", plantest.Data("key", fmt.Sprint(len(levels)))))
-		d.writes(namespaces...)
-		d.beginRound("settings", 0)
-		for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
-			for _, m := range d.news(sum) {
-				levels = append(levels, m.level)
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		var levels []int
+		for _, namespaces := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"a", "b"}} {
+			d.has(sourceIn("platform", plantest.Data("key", fmt.Sprint(len(levels)))))
+			d.writes(namespaces...)
+			levels = append(levels, d.levels()...)
+			time.Sleep(logSpacing)
+		}
+		if want := []int{0, 2, 0, 2}; !slices.Equal(levels, want) {
+			t.Errorf("got messages at levels %v, want %v", levels, want)
+		}
+	})
+}
+
+// TestC47LogOfATenantsFlips changes ten times a second what there is to report: there is a line at the usual level in ten
+// seconds.
+func TestC47LogOfATenantsFlips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		d.has(sourceIn("platform"))
+		usual := 0
+		for i := range 300 {
+			d.at(plan.StateForeign, "", []string{"a", "b"}[i%2])
+			d.at(plan.StateSynced, "", []string{"b", "a"}[i%2])
+			for _, level := range d.levels() {
+				if level == 0 {
+					usual++
+				}
 			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if usual != 3 {
+			t.Errorf("got %d lines at the usual level in 30 seconds, want 3", usual)
+		}
+	})
+}
+
+// levels returns the levels of what there is to report.
+func (d *desk) levels() (levels []int) {
+	d.beginRound("settings", 0)
+	for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+		for _, m := range d.news(sum) {
+			levels = append(levels, m.level)
 		}
 	}
-	if want := []int{0, 2, 0, 2}; !slices.Equal(levels, want) {
-		t.Errorf("got messages at levels %v, want %v", levels, want)
-	}
+	return levels
 }
 
 // TestPropagation is from the first change to the last copy.

@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/tools/leaderelection"
 )
+
+// healthEndpoint returns the endpoint of the probes.
+func healthEndpoint(address string, handler http.Handler) endpoint {
+	return endpoint{name: "health", address: address, handler: handler, writeTimeout: 10 * time.Second}
+}
 
 // healthHandler answers the probes of a kubelet, and whoever wants to know more, by ?verbose and by a path for each
 // check.

@@ -157,18 +157,18 @@ func TestRefusedWrites(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	handler := http.NotFoundHandler()
-	stop, err := serve(t.Context(), "health", "0", handler)
+	stop, err := healthEndpoint("0", handler).serve(t.Context())
 	noError(t, err)
 	stop()
 
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	address := held.Addr().String()
-	if _, err := serve(t.Context(), "health", address, handler); err == nil || !strings.Contains(err.Error(), "serve health: listen tcp "+address) {
+	if _, err := healthEndpoint(address, handler).serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve health: listen tcp "+address) {
 		t.Errorf("error %v, want one that names the address", err)
 	}
 	noError(t, held.Close())
-	stop, err = serve(t.Context(), "health", address, handler)
+	stop, err = healthEndpoint(address, handler).serve(t.Context())
 	noError(t, err)
 	if _, err := http.Get("http://" + address); err != nil {
 		t.Error(err)

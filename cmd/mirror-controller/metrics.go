@@ -2,7 +2,9 @@ package main
 
 import (
 	"net/http"
+	"net/http/pprof"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
@@ -12,9 +14,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
+// metricsEndpoint returns the endpoint of the metrics. Its writeTimeout allows for a CPU profile of a minute.
+func metricsEndpoint(address string, handler http.Handler) endpoint {
+	return endpoint{name: "metrics", address: address, handler: handler, writeTimeout: 90 * time.Second, maxConnections: 32}
+}
+
 // metricsHandler answers with the metrics of the controller, of the build, and of client-go and the process, which have
-// a registry of their own.
-func metricsHandler(controller *mirror.Controller) http.Handler {
+// a registry of their own; with profiling, also with the profiles of net/http/pprof.
+func metricsHandler(controller *mirror.Controller, profiling bool) http.Handler {
 	registry := metrics.NewKubeRegistry()
 	controller.RegisterMetrics(registry)
 	build := metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -26,5 +33,10 @@ func metricsHandler(controller *mirror.Controller) http.Handler {
 	build.WithLabelValues(version(), runtime.Version()).Set(1)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", metrics.HandlerFor(prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}, metrics.HandlerOpts{}))
+	if profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index) // also every profile by its name
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }

@@ -25,6 +25,7 @@ type options struct {
 	election            electionOptions
 	healthAddress       string
 	metricsAddress      string
+	profiling           bool
 	logging             *logsapi.LoggingConfiguration
 	version, help       bool
 }
@@ -62,6 +63,8 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 		"Address at which /metrics is served. 0: nowhere.")
 	serving.StringVar(&o.healthAddress, "health-probe-bind-address", o.healthAddress,
 		"Address at which /healthz, /livez and /readyz are served, each with ?verbose. 0: nowhere.")
+	serving.BoolVar(&o.profiling, "profiling", o.profiling,
+		"Serve profiles of Go at /debug/pprof/ of --metrics-bind-address. They show no data, but anybody who reaches the port can ask for them.")
 
 	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
 
@@ -112,6 +115,9 @@ func (o *options) complete(invalid error) (*rest.Config, error) {
 	}
 	if problem := checkAddress(o.metricsAddress); problem != "" {
 		bad("--metrics-bind-address", o.metricsAddress, problem)
+	}
+	if o.profiling && o.metricsAddress == serveOff {
+		bad("--profiling", "true", "has no effect without --metrics-bind-address: profiles are served there")
 	}
 	if !knownLogFormat(o.logging.Format) {
 		bad("--logging-format", o.logging.Format, "must be text or json")

@@ -96,16 +96,16 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 		return err
 	}
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
-	stopServing, err := serve(ctx, "health", opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced, refused))
-	if err != nil {
-		return err
+	for _, e := range []endpoint{
+		healthEndpoint(opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced, refused)),
+		metricsEndpoint(opts.metricsAddress, metricsHandler(controller, opts.profiling)),
+	} {
+		stop, err := e.serve(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
-	defer stopServing()
-	stopMetrics, err := serve(ctx, "metrics", opts.metricsAddress, metricsHandler(controller))
-	if err != nil {
-		return err
-	}
-	defer stopMetrics()
 	if !opts.election.enabled {
 		return controller.Run(ctx, mirror.Alone(ctx))
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 )
@@ -15,29 +16,51 @@ import (
 const (
 	// serveOff is the address by which nothing is served.
 	serveOff = "0"
-	// serveTimeout bounds what a client may take to ask, and to take in the answer.
-	serveTimeout = 10 * time.Second
-	// serveFlush is how long a stopping process waits for answers that are on their way.
+	// serveFlush is how long a stopping process waits for the last responses.
 	serveFlush = time.Second
+
+	// Anybody in the cluster may connect, so these bound the memory for connections. Go's limit of a header is 1 MiB.
+	maxHeader         = 8 << 10 // bytes
+	readHeaderTimeout = 2 * time.Second
+	readTimeout       = 10 * time.Second
+	idleTimeout       = 15 * time.Second
 )
 
-// serve serves what handler answers at the address, until stop is called, which waits a moment for the last answers.
-func serve(ctx context.Context, what, address string, handler http.Handler) (stop func(), err error) {
-	if address == serveOff {
+// endpoint is an address at which the process serves HTTP.
+type endpoint struct {
+	name, address string
+	handler       http.Handler
+	// writeTimeout bounds the time from the end of the request header to the end of the response.
+	writeTimeout time.Duration
+	// maxConnections bounds the open connections; others wait. 0: no limit, so that nobody can keep probes out. Such an
+	// endpoint ends each connection after one response.
+	maxConnections int
+}
+
+// serve serves the endpoint until stop is called, which waits a moment for the last responses.
+func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
+	if e.address == serveOff {
 		return func() {}, nil
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", e.address)
 	if err != nil {
-		return nil, fmt.Errorf("serve %s: %w", what, err)
+		return nil, fmt.Errorf("serve %s: %w", e.name, err)
 	}
+	klog.FromContext(ctx).Info("Serving "+e.name, "address", listener.Addr().String())
 	server := &http.Server{
-		Handler:      handler,
-		ReadTimeout:  serveTimeout,
-		WriteTimeout: serveTimeout,
-		IdleTimeout:  time.Minute, // longer than between two probes
-		ErrorLog:     logs.NewLogger(""),
+		Handler:           e.handler,
+		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      e.writeTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          logs.NewLogger(""),
 	}
-	klog.FromContext(ctx).Info("Serving "+what, "address", listener.Addr().String())
+	if e.maxConnections > 0 {
+		listener = netutil.LimitListener(listener, e.maxConnections)
+	} else {
+		server.SetKeepAlivesEnabled(false)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

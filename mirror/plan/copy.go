@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +32,28 @@ func (r *Rules) hasMetadata(s *Source, have *corev1.ConfigMap) bool {
 		namesItself(have) &&
 		have.Annotations[InstanceAnnotation] == r.instance &&
 		have.Annotations[ChecksumAnnotation] == s.Checksum &&
-		have.Annotations[CopiedAnnotation] == s.copied &&
-		!adopting &&
-		containsAll(have.Labels, s.labels) &&
-		containsAll(have.Annotations, s.annotations)
+		!adopting && r.hasCopied(s, have)
+}
+
+// hasCopied reports whether have has the metadata that is copied from s.
+func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
+	if digest, truncated := have.Annotations[truncatedMark]; truncated {
+		return digest == s.copiedDigest
+	}
+	return have.Annotations[CopiedAnnotation] == s.copied &&
+		containsAll(have.Labels, s.labels) && containsAll(have.Annotations, s.annotations)
+}
+
+// copiedDigest returns the digest of the metadata that have lists as copied. Those of a source and a copy are equal exactly
+// if hasCopied holds.
+func (r *Rules) copiedDigest(have *corev1.ConfigMap) string {
+	list := have.Annotations[CopiedAnnotation]
+	labels, annotations := copiedKeys(list, r.label)
+	return copiedDigest(list, only(have.Labels, labels...), only(have.Annotations, annotations...))
+}
+
+func copiedDigest(list string, labels, annotations map[string]string) string {
+	return checksum(digest(list), labels, annotations)
 }
 
 func containsAll(have, want map[string]string) bool {
@@ -58,7 +77,7 @@ func (r *Rules) Desired(s *Source, namespace string, have *corev1.ConfigMap) *co
 	}
 	if have != nil {
 		have.ObjectMeta.DeepCopyInto(&want.ObjectMeta)
-		delete(want.Annotations, digestMark)
+		maps.DeleteFunc(want.Annotations, func(k, _ string) bool { return strings.HasPrefix(k, "/") }) // marks
 		delete(want.Annotations, AdoptAnnotation)
 		r.removeCopied(&want.ObjectMeta)
 	}

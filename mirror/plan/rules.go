@@ -74,6 +74,9 @@ func (r *Rules) Visible(cm *corev1.ConfigMap) bool {
 
 // namesItself reports whether the copy annotation of cm names cm itself.
 func namesItself(cm *corev1.ConfigMap) bool {
+	if _, marked := cm.Annotations[selfMark]; marked {
+		return true
+	}
 	named, ok := cm.Annotations[CopyAnnotation]
 	return ok && sameKey(named, cm.Namespace, cm.Name)
 }

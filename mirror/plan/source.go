@@ -26,6 +26,8 @@ type Source struct {
 	Frozen error
 	// Checksum is the value of the checksum annotation of a copy in sync.
 	Checksum string
+	// Bytes is the size of the payload: the keys and values of data and binaryData.
+	Bytes int
 
 	platform bool // its own namespace cannot be a target
 
@@ -36,6 +38,8 @@ type Source struct {
 	labels      map[string]string // copied
 	annotations map[string]string // copied
 	copied      string            // value of the copied annotation of a copy; empty: none
+
+	copiedDigest string // of the copied metadata
 }
 
 // ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
@@ -46,14 +50,26 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 		OutOfScope:  !r.AllowsSource(cm.Namespace),
 		Reserved:    Reserved(cm.Name),
 		platform:    !r.AllowsTarget(cm.Namespace),
+		Bytes:       payloadBytes(cm),
 		payload:     payloadDigest(cm),
 		labels:      selectCopied(cm.Labels, r.copyLabels, r.label),
 		annotations: selectCopied(cm.Annotations, r.copyAnnotations, r.label),
 	}
 	s.Checksum = checksum(s.payload, s.labels, s.annotations)
 	s.copied = copiedList(s.labels, s.annotations)
+	s.copiedDigest = copiedDigest(s.copied, s.labels, s.annotations)
 	s.prefixes, s.selector, s.Frozen = parseNarrowing(cm.Annotations)
 	return s
+}
+
+func payloadBytes(cm *corev1.ConfigMap) (n int) {
+	for k, v := range cm.Data {
+		n += len(k) + len(v)
+	}
+	for k, v := range cm.BinaryData {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // KeyOf returns the namespace and name of a ConfigMap.

@@ -1,40 +1,83 @@
 package plan
 
 import (
+	"maps"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// digestMark is the annotation in which a stripped ConfigMap keeps the digest of its payload. No object from the API can
-// have it: a key with nothing before its '/' is invalid.
-const digestMark = "/payload"
+// Marks are annotations that only objects in the cache have. No object from the API can have them: a key with nothing before
+// its '/' is invalid.
+const (
+	digestMark    = "/payload"   // the digest of the payload
+	selfMark      = "/self"      // the copy annotation named the object itself, and is left out
+	truncatedMark = "/truncated" // the metadata is truncated; the value is the digest of the copied metadata
+)
 
-// Strip prepares a ConfigMap for the cache, in place. A source keeps its payload, which the controller writes. Everything
-// else keeps the digest of its payload only, so that the memory for a copy does not depend on its size. Strip is
-// idempotent: the cache applies it twice on a relist.
+const (
+	// maxMetadata bounds the metadata that the cache keeps of an object that is no source, in bytes: anybody who may write
+	// ConfigMaps can label many of them mirror=copy, and give each 256 KiB of annotations and more of labels.
+	maxMetadata = 8 << 10
+	// maxValue bounds a value of ours in truncated metadata, in bytes. The longest true one is a key: 63 and 253 and a '/'.
+	maxValue = 600
+)
+
+// Strip prepares a ConfigMap for the cache. A source keeps its payload, which the controller writes. Everything else keeps
+// the digest of its payload and at most maxMetadata of its metadata, so that neither its size nor its owner decides how much
+// memory it takes.
+//
+// Strip changes cm, but no map of cm. It is idempotent: the cache applies it twice on a relist.
 func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	cm.ManagedFields = nil
 	if _, done := cm.Annotations[digestMark]; done || r.IsSource(cm) {
 		return
 	}
-	sum := payloadDigest(cm)
+	marks := map[string]string{digestMark: string(payloadDigest(cm))}
+	if cm.ObjectMeta.Size() > maxMetadata {
+		marks[truncatedMark] = r.copiedDigest(cm)
+		cm.ObjectMeta = r.truncated(cm)
+	}
+	annotations := maps.Clone(cm.Annotations)
+	if namesItself(cm) { // all copies of a source differ in this annotation
+		marks[selfMark] = ""
+		delete(annotations, CopyAnnotation)
+	}
+	cm.Annotations = merged(annotations, marks)
 	cm.Data, cm.BinaryData = nil, nil
 	cm.Name, cm.Namespace = Intern(cm.Name), Intern(cm.Namespace)
-	cm.Labels = interned(cm.Labels, len(cm.Labels))
-	cm.Annotations = interned(cm.Annotations, len(cm.Annotations)+1)
-	cm.Annotations[digestMark] = Intern(string(sum))
 }
 
-// interned returns a copy of m, with room for size entries, that shares its strings with all equal ones: a thousand
-// copies of one source differ in little. The copy annotation has no equal, and a search for one is a third of the work.
-func interned(m map[string]string, size int) map[string]string {
-	out := make(map[string]string, size)
-	for k, v := range m {
-		if k != CopyAnnotation {
-			v = Intern(v)
+// truncated returns the metadata of cm on which decisions depend.
+func (r *Rules) truncated(cm *corev1.ConfigMap) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
+		CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
+		Labels:      only(cm.Labels, r.label, ManagedByLabel),
+		Annotations: only(cm.Annotations, SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, AdoptAnnotation),
+	}
+	maps.DeleteFunc(meta.Annotations, func(_, v string) bool { return len(v) > maxValue }) // no true value is that long
+	if len(cm.Finalizers) > 0 {
+		meta.Finalizers = []string{cm.Finalizers[0]}
+	}
+	return meta
+}
+
+// Truncated reports whether the cache holds only a part of the metadata of cm. Its owner's metadata must be read live before
+// an update.
+func Truncated(cm *corev1.ConfigMap) bool {
+	_, truncated := cm.Annotations[truncatedMark]
+	return truncated
+}
+
+// only returns the entries of m with these keys.
+func only(m map[string]string, keys ...string) map[string]string {
+	out := map[string]string{}
+	for _, k := range keys {
+		if v, ok := m[k]; ok {
+			out[k] = v
 		}
-		out[Intern(k)] = v
 	}
 	return out
 }

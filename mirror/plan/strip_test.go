@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -97,6 +96,10 @@ func TestStripDropsThePayloadOfCopies(t *testing.T) {
 			want.Data, want.BinaryData, want.ManagedFields = nil, nil, nil
 			got := cm.DeepCopy()
 			delete(got.Annotations, digestMark)
+			if _, self := got.Annotations[selfMark]; self {
+				delete(got.Annotations, selfMark)
+				got.Annotations[CopyAnnotation] = got.Namespace + "/" + got.Name
+			}
 			if len(want.Labels) == 0 && len(got.Labels) == 0 {
 				got.Labels, want.Labels = nil, nil
 			}
@@ -202,8 +205,10 @@ func TestC42NoObjectCanCarryTheMark(t *testing.T) {
 	refused := func(key string) bool {
 		return len(apivalidation.ValidateAnnotations(map[string]string{key: ""}, path)) > 0
 	}
-	if !strings.HasPrefix(digestMark, "/") || !refused(digestMark) {
-		t.Fatalf("got %q accepted as an annotation by the API server, want it refused", digestMark)
+	for _, mark := range []string{digestMark, selfMark, truncatedMark} {
+		if !strings.HasPrefix(mark, "/") || !refused(mark) {
+			t.Fatalf("got %q accepted as an annotation by the API server, want it refused", mark)
+		}
 	}
 	// Nothing before the slash is refused, with any name after it.
 	for _, rest := range []string{"payload", "", "a", "A", "0", "a.b", "a-b", "a_b", "a/b", "/payload", "payload/", "mirror", "source", "checksum",
@@ -248,39 +253,70 @@ func TestC42NoObjectCanCarryTheMark(t *testing.T) {
 	}
 }
 
-// TestStripSharesStrings checks that two copies share the memory of equal strings.
-func TestStripSharesStrings(t *testing.T) {
-	r := testRules()
-	// decoded returns a copy whose strings share no memory, as it comes off the wire.
-	decoded := func(namespace string) *corev1.ConfigMap {
-		cm := plantest.Copy(r, plantest.Source("platform", "settings"), namespace)
-		cm.Name, cm.Namespace = strings.Clone(cm.Name), strings.Clone(cm.Namespace)
-		for _, m := range []map[string]string{cm.Labels, cm.Annotations} {
-			for k, v := range m {
-				delete(m, k)
-				m[strings.Clone(k)] = strings.Clone(v)
+// TestC47TruncatedMetadata fills the metadata of an object up to the limits of the API server. The cache keeps a bounded part of
+// it, and the decision is the same.
+func TestC47TruncatedMetadata(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"l*"}, []string{"n*"} })
+	many := func(prefix string) plantest.Option {
+		return func(cm *corev1.ConfigMap) {
+			for _, k := range numbered(400) {
+				plantest.Label(prefix+k, "some-value")(cm)
 			}
+			plantest.Annotation(prefix+"note", strings.Repeat("x", 200<<10))(cm)
 		}
-		return cm
 	}
-	strip := func(cm *corev1.ConfigMap) texts {
-		r.Strip(cm)
-		strs := texts{"name": cm.Name}
-		for _, m := range []map[string]string{cm.Labels, cm.Annotations} {
-			for k, v := range m {
-				strs["key "+k], strs["value of "+k] = k, v
-			}
+	fill := func(cm *corev1.ConfigMap) {
+		many("z-")(cm)
+		for _, k := range numbered(300) {
+			cm.Finalizers = append(cm.Finalizers, "example.com/"+k)
+			cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{Name: k})
 		}
-		return strs
 	}
-	one, two := strip(decoded("team-a")), strip(decoded("team-b"))
-	if len(one) != 1+2*2+2*5 {
-		t.Errorf("got %d strings, want those of the name, 2 labels and 5 annotations", len(one))
+	src := plantest.Source("platform", "settings", plantest.Label("l-1", "a"), plantest.Annotation("n-1", "b"))
+	copied := func(o ...plantest.Option) *corev1.ConfigMap {
+		return plantest.Copy(r, src, "team-a", append(o, fill)...)
 	}
-	for what, s := range one {
-		if other := two[what]; s == other && unsafe.StringData(s) != unsafe.StringData(other) {
-			t.Errorf("%s: got %q in memory twice, want once", what, s)
+	for name, test := range map[string]struct {
+		have *corev1.ConfigMap
+		want Op
+	}{
+		"in sync":                   {copied(), OpNone},
+		"edited":                    {copied(plantest.Data("key", "x")), OpUpdate},
+		"edited, immutable":         {copied(plantest.Data("key", "x"), plantest.Immutable), OpRecreate},
+		"copied label changed":      {copied(plantest.Label("l-1", "x")), OpUpdate},
+		"copied label removed":      {copied(plantest.Without("l-1")), OpUpdate},
+		"copied annotation changed": {copied(plantest.Annotation("n-1", "x")), OpUpdate},
+		"copied list changed":       {copied(plantest.Annotation(CopiedAnnotation, "label:l-1")), OpUpdate},
+		"managed-by removed":        {copied(plantest.Without(ManagedByLabel)), OpUpdate},
+		"relabelled true":           {copied(plantest.Label("mirror", "true")), OpUpdate},
+		"source forged":             {copied(plantest.Annotation(SourceAnnotation, strings.Repeat("a", 700)+"/settings")), OpNone},
+		"instance forged":           {copied(plantest.Annotation(InstanceAnnotation, strings.Repeat("a", 700))), OpNone},
+		"foreign":                   {plantest.ConfigMap("team-a", "settings", fill), OpNone},
+		"adoptable but finalizers":  {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), fill), OpNone},
+		"adoptable":                 {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), many("z-")), OpUpdate},
+	} {
+		whole := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), test.have)
+		have := stripped(r, test.have)
+		got := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
+		if got.Op != test.want || got.Op != whole.Op || got.State != whole.State || got.Owner != whole.Owner {
+			t.Errorf("%s: got %v, %v, want %v and as for the whole object: %v, %v", name, got.Op, got.State, test.want, whole.Op, whole.State)
 		}
+		if size := have.ObjectMeta.Size(); size > maxMetadata {
+			t.Errorf("%s: got %d bytes of metadata in the cache, want at most %d", name, size, maxMetadata)
+		}
+		if !Truncated(have) {
+			t.Errorf("%s: got an object that is not truncated", name)
+		}
+	}
+}
+
+// TestC47CopiedMetadataIsNoForgery mirrors more metadata than the cache keeps: the copies are in sync.
+func TestC47CopiedMetadataIsNoForgery(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyAnnotations = []string{"*"} })
+	src := plantest.Source("platform", "settings", plantest.Annotation("long", strings.Repeat("x", 100<<10)))
+	have := stripped(r, plantest.Copy(r, src, "team-a"))
+	if c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have); c.State != StateSynced || !Truncated(have) {
+		t.Errorf("got %v, %v, truncated %v, want a truncated copy in sync", c.Op, c.State, Truncated(have))
 	}
 }
 

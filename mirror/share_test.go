@@ -1,0 +1,80 @@
+package mirror
+
+import (
+	"reflect"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// transformed returns a ConfigMap as the cache holds it.
+func transformed(t *testing.T, r *plan.Rules, cm *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	obj, err := (&caches{rules: r}).stripConfigMap(cm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*corev1.ConfigMap)
+}
+
+// TestCopiesShareMetadata checks that equal objects share their maps, also after a relist, and that others do not.
+func TestCopiesShareMetadata(t *testing.T) {
+	r := teamRules()
+	src := plantest.Source("platform", "settings")
+	strip := func(namespace string, o ...plantest.Option) *corev1.ConfigMap {
+		return transformed(t, r, plantest.Copy(r, src, namespace, o...))
+	}
+	same := func(a, b *corev1.ConfigMap) bool {
+		return reflect.ValueOf(a.Annotations).Pointer() == reflect.ValueOf(b.Annotations).Pointer() &&
+			reflect.ValueOf(a.Labels).Pointer() == reflect.ValueOf(b.Labels).Pointer()
+	}
+	one := strip("team-a")
+	if two := strip("team-b"); !same(one, two) {
+		t.Errorf("got maps of their own for two copies in sync")
+	}
+	if again := transformed(t, r, one.DeepCopy()); !same(one, again) {
+		t.Errorf("got maps of its own for an object that is stripped again")
+	}
+	for name, forge := range map[string]plantest.Option{
+		"another payload":  plantest.Data("key", "x"),
+		"another label":    plantest.Label("app", "x"),
+		"its copy is of b": plantest.Annotation(plan.CopyAnnotation, "team-b/settings"),
+		"released":         plantest.Without(plan.CopyAnnotation),
+	} {
+		if other := strip("team-a", forge); same(one, other) || reflect.DeepEqual(one.Annotations, other.Annotations) && reflect.DeepEqual(one.Labels, other.Labels) {
+			t.Errorf("%s: got the metadata of a copy in sync", name)
+		}
+	}
+	runtime.KeepAlive(one)
+}
+
+// TestSharedMetadataIsForgotten checks that metadata which no object has is not kept.
+func TestSharedMetadataIsForgotten(t *testing.T) {
+	r := teamRules()
+	const note = "TestSharedMetadataIsForgotten"
+	known := func() (n int) {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		for _, p := range shared.all {
+			if m := p.Value(); m != nil && m.annotations["note"] == note {
+				n++
+			}
+		}
+		return n
+	}
+	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a", plantest.Annotation("note", note)))
+	runtime.GC()
+	if known() != 1 {
+		t.Errorf("got %d entries for an object in the cache, want 1", known())
+	}
+	runtime.KeepAlive(held)
+	held = nil
+	runtime.GC()
+	if known() != 0 {
+		t.Errorf("got an entry for an object that is gone")
+	}
+}
