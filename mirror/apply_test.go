@@ -198,8 +198,8 @@ func TestADeletionNeedsAllAnswers(t *testing.T) {
 		}
 		client.hooks.Store(&hooks)
 		woken := 0
-		c := newConfirmer(client, teamRules(), func(key) { woken++ })
-		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), Owner: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}
+		c := newConfirmer(client, teamRules(), func(key) *corev1.ConfigMap { return nil }, func(key) { woken++ })
+		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), CopyOf: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}
 		ask := func() bool {
 			_, ok := c.confirm(t.Context(), noSources, plan.Target{Key: change.Key, Namespace: ns}, change)
 			time.Sleep(time.Millisecond)

@@ -30,6 +30,7 @@ const (
 type confirmer struct {
 	client kubernetes.Interface
 	rules  *plan.Rules
+	cached func(key) *corev1.ConfigMap
 	wake   func(key)
 
 	running sync.WaitGroup
@@ -39,15 +40,16 @@ type confirmer struct {
 	subjects map[subject]*inquiry
 }
 
-// subject is what is read: a ConfigMap, or a namespace with this resourceVersion in the cache.
+// subject is what is read: a ConfigMap, or a namespace.
 type subject struct {
-	configMap          key
-	namespace, version string
+	configMap key
+	namespace string
 }
 
 // inquiry is one live read and its repetitions. The mutex of confirmer guards it. An inquiry ends answerLifetime after its
 // answer, or with an event about its source.
 type inquiry struct {
+	version  string // of the namespace in the cache; the answer serves no later one
 	cancel   context.CancelFunc
 	waiting  map[key]bool // until there is an answer
 	answered bool
@@ -56,14 +58,14 @@ type inquiry struct {
 	goneAt   time.Time         // when the source was first read to be gone
 }
 
-// errBehind is the error of a live read that finds a source which the cache does not show.
-var errBehind = errors.New("the cache is behind the API server")
+// errStale is the error of a live read that finds a source which the cache does not show.
+var errStale = errors.New("the cache is behind the API server")
 
 // read is one live read. It returns how long to wait for the next one, 0 if there is an answer.
-type read func(context.Context, *inquiry) (again time.Duration, err error)
+type read func(context.Context, *inquiry) (requeueAfter time.Duration, err error)
 
-func newConfirmer(client kubernetes.Interface, rules *plan.Rules, wake func(key)) *confirmer {
-	return &confirmer{client: client, rules: rules, wake: wake, subjects: map[subject]*inquiry{}, refused: rate.Sometimes{Interval: time.Minute}}
+func newConfirmer(client kubernetes.Interface, rules *plan.Rules, cached func(key) *corev1.ConfigMap, wake func(key)) *confirmer {
+	return &confirmer{client: client, rules: rules, cached: cached, wake: wake, subjects: map[subject]*inquiry{}, refused: rate.Sometimes{Interval: time.Minute}}
 }
 
 // confirm reports whether the premise of a change holds, by live reads. If an answer is not known yet, the key is queued when
@@ -74,11 +76,7 @@ func (c *confirmer) confirm(ctx context.Context, v *plan.View, t plan.Target, ch
 	}
 	var source *corev1.ConfigMap // without a premise about it, only the namespace decides
 	if change.Premise.Source {
-		var cached *corev1.ConfigMap
-		if s := v.Find(change.Owner); s != nil {
-			cached = s.ConfigMap
-		}
-		if source, known = c.source(ctx, change.Owner, cached, change.Key); !known {
+		if source, known = c.source(ctx, change.CopyOf, change.Key); !known {
 			return false, false
 		}
 	}
@@ -92,17 +90,17 @@ func (c *confirmer) confirm(ctx context.Context, v *plan.View, t plan.Target, ch
 }
 
 // source returns a source as the API server has it, nil if it is gone. If the answer is not known yet, ok is false, and k is
-// queued when it is. cached is the source in the cache, nil if there is none.
-func (c *confirmer) source(ctx context.Context, source key, cached *corev1.ConfigMap, k key) (live *corev1.ConfigMap, ok bool) {
-	q, ok := c.ask(ctx, subject{configMap: source}, k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
-		return c.readSource(ctx, source, cached, q)
+// queued when it is.
+func (c *confirmer) source(ctx context.Context, source, k key) (live *corev1.ConfigMap, ok bool) {
+	q, ok := c.ask(ctx, subject{configMap: source}, "", k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
+		return c.readSource(ctx, source, q)
 	})
 	return q.source, ok
 }
 
 // namespace is like source, for a namespace. The answer serves all that doubt the same state of the cache.
 func (c *confirmer) namespace(ctx context.Context, cached *corev1.Namespace, k key) (live *corev1.Namespace, ok bool) {
-	q, ok := c.ask(ctx, subject{namespace: cached.Name, version: cached.ResourceVersion}, k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
+	q, ok := c.ask(ctx, subject{namespace: cached.Name}, cached.ResourceVersion, k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
 		return 0, c.readNamespace(ctx, cached.Name, q)
 	})
 	return q.ns, ok
@@ -131,13 +129,17 @@ func (c *confirmer) wakeAll(q *inquiry) {
 	q.waiting = nil
 }
 
-// ask returns the inquiry about a subject, and whether it is answered. It starts the inquiry if there is none.
-func (c *confirmer) ask(ctx context.Context, s subject, k key, read read) (inquiry, bool) {
+// ask returns the inquiry about a subject in this version, and whether it is answered. It starts the inquiry if there is none.
+func (c *confirmer) ask(ctx context.Context, s subject, version string, k key, read read) (inquiry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.subjects[s]
+	if q != nil && q.version != version {
+		c.end(s)
+		q = nil
+	}
 	if q == nil {
-		q = &inquiry{waiting: map[key]bool{}}
+		q = &inquiry{version: version, waiting: map[key]bool{}}
 		c.subjects[s] = q
 		ctx, q.cancel = context.WithCancel(ctx)
 		c.running.Go(func() { c.inquire(ctx, s, q, read) })
@@ -167,14 +169,16 @@ func (c *confirmer) inquire(ctx context.Context, s subject, q *inquiry, read rea
 	if sleep(ctx, answerLifetime) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.end(s)
+		if c.subjects[s] == q {
+			c.end(s)
+		}
 	}
 }
 
 // log logs why a deletion has to wait. A missing permission is an error, at most once a minute.
 func (c *confirmer) log(ctx context.Context, s subject, err error) {
 	logger := klog.FromContext(ctx).WithValues("source", s.configMap, "namespace", s.namespace)
-	if reasonOf(plan.OpDelete, err) == rejected {
+	if reasonOf(plan.OpDelete, err).isLasting() {
 		c.refused.Do(func() {
 			logger.Error(clipError(err), "Cannot read live what a deletion depends on, trying again until it works")
 		})
@@ -184,12 +188,12 @@ func (c *confirmer) log(ctx context.Context, s subject, err error) {
 }
 
 // readOnce reads once, and queues the waiting keys if there is an answer.
-func (c *confirmer) readOnce(ctx context.Context, q *inquiry, read read) (again time.Duration, err error) {
+func (c *confirmer) readOnce(ctx context.Context, q *inquiry, read read) (requeueAfter time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err = read(ctx, q)
-	if err != nil || again > 0 {
-		return again, err
+	requeueAfter, err = read(ctx, q)
+	if err != nil || requeueAfter > 0 {
+		return requeueAfter, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,10 +203,10 @@ func (c *confirmer) readOnce(ctx context.Context, q *inquiry, read read) (again 
 }
 
 func confirmBackoff(err error, failures int) time.Duration {
-	if errors.Is(err, errBehind) {
-		return foreign.backoff(failures)
+	if errors.Is(err, errStale) {
+		return slow.backoff(failures)
 	}
-	return reasonOf(plan.OpDelete, err).backoff(failures)
+	return reasons[reasonOf(plan.OpDelete, err)].pace.backoff(failures)
 }
 
 // sleep returns false if ctx ends before the time is over.
@@ -216,7 +220,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // readSource reads a source. A source that is gone may come back within recreationGrace, and is read again then.
-func (c *confirmer) readSource(ctx context.Context, source key, cached *corev1.ConfigMap, q *inquiry) (again time.Duration, err error) {
+func (c *confirmer) readSource(ctx context.Context, source key, q *inquiry) (requeueAfter time.Duration, err error) {
 	live, err := c.client.CoreV1().ConfigMaps(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	gone := apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp != nil
 	if err != nil && !gone {
@@ -232,8 +236,9 @@ func (c *confirmer) readSource(ctx context.Context, source key, cached *corev1.C
 		return max(0, time.Until(q.goneAt.Add(recreationGrace))), nil
 	}
 	q.goneAt = time.Time{}
-	if c.rules.AsksToBeMirrored(live) && (cached == nil || cached.ResourceVersion != live.ResourceVersion) {
-		return 0, errBehind
+	// The cache as it is now: the decision may rest on an older state.
+	if cached := c.cached(source); c.rules.AsksToBeMirrored(live) && (cached == nil || cached.ResourceVersion != live.ResourceVersion) {
+		return 0, errStale
 	}
 	live.Data, live.BinaryData, live.ManagedFields = nil, nil, nil
 	q.source = live

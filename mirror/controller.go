@@ -51,14 +51,15 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 	}
 	sources := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-sources"})
 	copies, status := newCopyQueue(), newStatus()
-	confirmer := newConfirmer(client, rules, func(k key) { copies.Add(k) })
+	confirmer := newConfirmer(client, rules, caches.configMap, func(k key) { copies.Add(k) })
+	lanes := newLanes(opts.ConcurrentWrites, copies.contended)
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies},
+		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes, sources: sources, copies: copies},
 		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
 			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m}},
 		reconciler: &reconciler{
-			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: newLanes(opts.ConcurrentWrites, copies.contended),
+			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes,
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
@@ -175,9 +176,9 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	}
 }
 
-// informerPatience bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
+// informerStopTimeout bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
 // context for up to 30 seconds, and nothing is lost by not waiting for that.
-const informerPatience = time.Second
+const informerStopTimeout = time.Second
 
 func (c *Controller) waitForInformers() {
 	ended := make(chan struct{})
@@ -189,7 +190,7 @@ func (c *Controller) waitForInformers() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(informerPatience):
+	case <-time.After(informerStopTimeout):
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 const roundGap = 100 * time.Millisecond
 
 // fanout compares all targets of a name with its sources, and queues those that are out of sync. When it finds nothing left
-// to do, the sources are reported.
+// to do, or targets keep the queue busy for long, the sources are reported.
 type fanout struct {
 	rules     *plan.Rules
 	caches    *caches
@@ -58,12 +58,14 @@ func (f *fanout) run(ctx context.Context, name string) {
 		if !f.status.planned(targets[i], c, losers, version) {
 			continue
 		}
-		// One live read serves all deletions, and queues their keys when it is answered.
+		// The confirmer queues a deletion when its live read is answered. There is one read for each source and one for each
+		// namespace in doubt: nothing bounds the reads in flight, so those have to be few.
 		if _, known := f.confirmer.confirm(ctx, v, targets[i], c); known {
 			f.copies.Add(c.Key)
 		}
 	}
-	if f.copies.idle(name) {
+	if f.copies.reportable(name) {
+		f.copies.reported(name)
 		f.reporter.report(ctx, name, v)
 	}
 }

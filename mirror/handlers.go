@@ -18,6 +18,7 @@ type handlers struct {
 	caches    *caches
 	status    *status
 	confirmer *confirmer
+	lanes     *lanes
 	sources   workqueue.TypedDelayingInterface[string]
 	copies    copyQueue
 
@@ -38,7 +39,10 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 	ofNamespaces, err := h.caches.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
-		DeleteFunc: func(d coreinformers.DeletedNamespace) { h.namespaceChanged(d.GetName()) },
+		DeleteFunc: func(d coreinformers.DeletedNamespace) {
+			h.lanes.forget(d.GetName())
+			h.namespaceChanged(d.GetName())
+		},
 	})
 	return []cache.ResourceEventHandlerRegistration{ofConfigMaps, ofNamespaces}, err
 }

@@ -175,7 +175,7 @@ func TestEventsOfOurOwnWrites(t *testing.T) {
 func TestFactsOfEvents(t *testing.T) {
 	c, _ := stillController(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} }, sourceIn("platform"))
 	c.handlers.active.Store(true)
-	changed := func(k key) bool { return !c.status.name("settings").source(k).changed.IsZero() }
+	changed := func(k key) bool { return !c.status.nameStatus("settings").source(k).changed.IsZero() }
 	c.handlers.configMapAdded(sourceIn("platform"))
 	c.handlers.configMapAdded(sourceIn("elsewhere")) // the flags rule it out
 	c.handlers.configMapUpdated(sourceIn("base"), plantest.ConfigMap("base", "settings", withVersion("8")))

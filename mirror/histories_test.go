@@ -131,7 +131,7 @@ func (h *history) leave() {
 	c := h.controller
 	for what, kept := range map[string]int{
 		"status": len(c.status.names), "live reads": len(c.reconciler.confirmer.subjects), "sources": len(c.caches.views),
-		"slow namespaces": len(c.reconciler.lanes.marked), "keys in work": len(c.copies.order.open), "events": len(c.copies.order.named),
+		"slow namespaces": len(c.reconciler.lanes.slowed), "keys in work": len(c.copies.order.open), "events": len(c.copies.order.named),
 	} {
 		if kept > 0 {
 			h.t.Errorf("%s: got %d things kept, want none", what, kept)

@@ -20,11 +20,11 @@ const (
 	medianStep = 1.2
 	// maxMedian is the highest estimate: targets that hang must not pass for usual ones.
 	maxMedian = 250 * time.Millisecond
-	// hanging is the time after which a call hangs. Its namespace counts as slow until a call there takes less.
+	// hanging is the time after which a call hangs.
 	hanging = slowFactor * maxMedian
-	// cutMark and maxCutMark are how long a namespace counts as slow after a call was cut, doubling with each further one:
-	// nobody knows how long the call would have taken.
-	cutMark, maxCutMark = 5 * time.Second, time.Minute
+	// firstSlow and maxSlow are how long a namespace counts as slow: after a call was cut, doubling with each further one, for
+	// nobody knows how long the call would have taken; and after a call hung. Then one call tries a normal place again.
+	firstSlow, maxSlow = 5 * time.Second, time.Minute
 )
 
 // errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
@@ -41,14 +41,14 @@ type lanes struct {
 	needed func() bool
 
 	mu     sync.Mutex
-	median time.Duration   // an estimate, of calls in normal places that succeeded
-	marked map[string]mark // slow namespaces
-	places map[string]int  // slow places by namespace
+	median time.Duration       // an estimate, of calls in normal places that succeeded
+	slowed map[string]slowness // slow namespaces
+	places map[string]int      // slow places by namespace
 }
 
-// mark says that a namespace counts as slow, until a call is answered before it hangs.
-type mark struct {
-	until   time.Time // or until then; zero: no
+// slowness says that a namespace counts as slow, until a call is answered before it hangs.
+type slowness struct {
+	until   time.Time // at the latest
 	cuts    int       // in a row
 	probing bool      // until is over, and one call tries whether the namespace is still slow
 }
@@ -56,7 +56,7 @@ type mark struct {
 func newLanes(places int, needed func() bool) *lanes {
 	return &lanes{
 		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces), needed: needed,
-		median: minSlow / slowFactor, marked: map[string]mark{}, places: map[string]int{},
+		median: minSlow / slowFactor, slowed: map[string]slowness{}, places: map[string]int{},
 	}
 }
 
@@ -117,9 +117,9 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	took := time.Since(began)
 	switch {
 	case took >= hanging:
-		l.marked[namespace] = mark{}
+		l.slowDown(namespace)
 	case err == nil || answered(err):
-		delete(l.marked, namespace)
+		delete(l.slowed, namespace)
 	default:
 		l.endProbe(namespace)
 	}
@@ -135,20 +135,20 @@ func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
 	l := p.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, marked := l.marked[namespace]
-	slow := marked && (m.until.IsZero() || time.Now().Before(m.until))
+	s, slowed := l.slowed[namespace]
+	slow := slowed && time.Now().Before(s.until)
 	switch {
-	case slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)), marked && m.probing:
+	case slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)), slowed && s.probing:
 		return 0, false, false
-	case marked && !slow:
-		m.probing = true
-		l.marked[namespace] = m
+	case slowed && !slow:
+		s.probing = true
+		l.slowed[namespace] = s
 	}
 	p.calling = true
 	return slowFactor * l.median, !slow, true
 }
 
-// watch has isCut decide about a call when it is slow, and from then on every minSlow, until stop is called.
+// watch has moveOrCut decide about a call when it is slow, and from then on every minSlow, until stop is called.
 func (p *place) watch(namespace string, after time.Duration, cancel context.CancelCauseFunc) (stop func() bool) {
 	l := p.lanes
 	l.mu.Lock() // the timer may not fire before it is assigned
@@ -157,7 +157,7 @@ func (p *place) watch(namespace string, after time.Duration, cancel context.Canc
 	timer = time.AfterFunc(after, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if p.isCut(namespace) {
+		if p.moveOrCut(namespace) {
 			cancel(errNoPlace)
 		} else if p.calling && p.moved == "" {
 			timer.Reset(minSlow)
@@ -166,19 +166,18 @@ func (p *place) watch(namespace string, after time.Duration, cancel context.Canc
 	return timer.Stop
 }
 
-// isCut moves the place of a call that is slow. It reports whether the call is to be cut, because others need its place.
-func (p *place) isCut(namespace string) bool {
+// moveOrCut moves the place of a call that is slow. It reports whether the call is to be cut, because others need its place.
+func (p *place) moveOrCut(namespace string) bool {
 	l := p.lanes
 	if !p.calling || p.move(namespace) || !l.needed() {
 		return false
 	}
-	if m, slow := l.marked[namespace]; !slow || !m.until.IsZero() {
-		l.marked[namespace] = mark{until: time.Now().Add(min(cutMark<<min(m.cuts, 8), maxCutMark)), cuts: m.cuts + 1}
-	}
+	cuts := l.slowed[namespace].cuts
+	l.slowed[namespace] = slowness{until: time.Now().Add(min(firstSlow<<min(cuts, 8), maxSlow)), cuts: cuts + 1}
 	return true
 }
 
-// move takes a slow place and gives the normal one back, and marks the namespace as slow. It reports whether there was one.
+// move takes a slow place and gives the normal one back, and has the namespace count as slow. It reports whether there was one.
 // A namespace with a slow call gets another place only while most places are free: an API server that is slow for everybody
 // looks the same at first.
 func (p *place) move(namespace string) bool {
@@ -194,17 +193,22 @@ func (p *place) move(namespace string) bool {
 	default:
 		return false
 	}
-	l.marked[namespace] = mark{}
+	l.slowDown(namespace)
 	l.places[namespace]++
 	p.moved = namespace
 	<-l.normal
 	return true
 }
 
+// slowDown has a namespace count as slow for the longest time.
+func (l *lanes) slowDown(namespace string) {
+	l.slowed[namespace] = slowness{until: time.Now().Add(maxSlow), cuts: l.slowed[namespace].cuts}
+}
+
 func (l *lanes) endProbe(namespace string) {
-	if m, marked := l.marked[namespace]; marked {
-		m.probing = false
-		l.marked[namespace] = m
+	if s, slowed := l.slowed[namespace]; slowed {
+		s.probing = false
+		l.slowed[namespace] = s
 	}
 }
 
@@ -221,5 +225,5 @@ func (l *lanes) note(took time.Duration) {
 func (l *lanes) forget(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.marked, namespace)
+	delete(l.slowed, namespace)
 }

@@ -56,7 +56,7 @@ func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
 func (l *lanes) isSlow(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, slow := l.marked[namespace]
+	m, slow := l.slowed[namespace]
 	return slow && (m.until.IsZero() || time.Now().Before(m.until))
 }
 
@@ -244,7 +244,7 @@ func TestFullSlowPool(t *testing.T) {
 		if synctest.Wait(); !l.isSlow(last) {
 			t.Error("got a namespace as usual right after its call was cut")
 		}
-		if time.Sleep(cutMark); l.isSlow(last) {
+		if time.Sleep(firstSlow); l.isSlow(last) {
 			t.Error("got a namespace slow for ever after its call was cut: nobody knows how long it would have taken")
 		}
 		if len(l.slow) != slowPlaces || l.inFlight != slowPlaces || l.free() != normal {

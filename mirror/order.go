@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -20,7 +21,7 @@ type copyQueue struct {
 }
 
 func newCopyQueue() copyQueue {
-	o := &order{named: map[key]bool{}, popped: map[key]bool{}, open: map[string]int{}, waiting: map[key]bool{}, lanes: map[string][]key{}}
+	o := &order{named: map[key]bool{}, open: map[string]*open{}, waiting: map[key]bool{}, perName: map[string][]key{}}
 	return copyQueue{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[key]{
 			Name:  queueName,
@@ -30,108 +31,125 @@ func newCopyQueue() copyQueue {
 
 // addEvent adds a key that an event named. It does not wait behind the keys of fan-outs.
 func (q copyQueue) addEvent(k key) {
-	q.order.name(k)
+	q.order.addNamed(k)
 	q.Add(k)
 }
 
 // next waits for the next key, and reports whether an event named it. Every key must be passed to finish.
 func (q copyQueue) next() (k key, event, shutdown bool) {
 	k, shutdown = q.Get()
-	return k, q.order.takeEvent(k), shutdown
+	return k, q.order.takeNamed(k), shutdown
 }
 
-// finish ends the work on a key. It reports whether no other key of its name is waiting or in work.
-func (q copyQueue) finish(k key) (idle bool) {
+// finish ends the work on a key.
+func (q copyQueue) finish(k key) {
 	q.Done(k)
-	return q.order.close(k.Name)
+	q.order.close(k.Name)
 }
 
 // contended reports whether keys wait that will be worked on.
 func (q copyQueue) contended() bool { return !q.ShuttingDown() && q.Len() > 0 }
 
-// idle reports whether no key of the name is waiting or in work.
-func (q copyQueue) idle(name string) bool { return q.order.idle(name) }
+// reportable reports whether the sources of a name may be reported: no key is waiting or in work, or some have been for
+// reportAfter. Targets that hang may keep a name busy all the time.
+func (q copyQueue) reportable(name string) bool { return q.order.reportable(name) }
+
+// reported takes note of a report about the sources of a name.
+func (q copyQueue) reported(name string) { q.order.reported(name) }
+
+// reportAfter is how long keys of a name wait or are in work before its sources are reported all the same.
+const reportAfter = 10 * time.Second
 
 // eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
 const eventsPerTurn = 4
 
 // order is the storage of the queue of copies. Keys that an event named come first, but a fan-out has every fifth turn if
-// it needs it. All other keys wait in a lane for each source name, and the lanes take turns, so that no fan-out holds up
+// it needs it. All other keys wait by source name, and the names take turns, so that no fan-out holds up
 // another one. The queue calls its methods one at a time.
 type order struct {
-	mu     sync.Mutex
-	named  map[key]bool   // keys that an event has named, until they wait
-	popped map[key]bool   // keys that were popped from the events, until their work begins
-	open   map[string]int // by source name: how many keys are waiting or in work
+	mu    sync.Mutex
+	named map[key]bool     // keys that an event has named, until their work begins
+	open  map[string]*open // by source name
 
-	waiting map[key]bool // every key that waits, and whether it waits in a lane
+	waiting map[key]bool // every key that waits; false: in events
 	events  []key
-	lanes   map[string][]key // by source name; may hold keys that have moved to events
-	turns   []string         // the lanes that are not empty
+	perName map[string][]key // by source name; may hold keys that have moved to events
+	turns   []string         // the names of perName
 	streak  int              // how many of events were popped in a row
+}
+
+// open counts the keys of one name that are waiting or in work.
+type open struct {
+	keys  int
+	since time.Time // when there were none, or the last report
 }
 
 var _ workqueue.Queue[key] = &order{}
 
-// name remembers that an event named the key.
-func (o *order) name(k key) {
+// addNamed remembers that an event named the key.
+func (o *order) addNamed(k key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.named[k] = true
 }
 
-// takeName reports whether an event named the key since it was last asked.
-func (o *order) takeName(k key) bool { return o.take(o.named, k) }
-
-// takeEvent reports whether the key in work was popped from the events.
-func (o *order) takeEvent(k key) bool { return o.take(o.popped, k) }
-
-// take removes the key from a set and reports whether it was there.
-func (o *order) take(set map[key]bool, k key) bool {
+// takeNamed reports whether an event named the key since it was last asked.
+func (o *order) takeNamed(k key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	found := set[k]
-	delete(set, k)
-	return found
+	named := o.named[k]
+	delete(o.named, k)
+	return named
 }
 
-// close takes a key of the name out of work, and reports whether it was the last one.
-func (o *order) close(name string) bool {
+// close takes a key of the name out of work.
+func (o *order) close(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open[name]--; o.open[name] > 0 {
-		return false
+	if o.open[name].keys--; o.open[name].keys == 0 {
+		delete(o.open, name)
 	}
-	delete(o.open, name)
-	return true
 }
 
-func (o *order) idle(name string) bool {
+func (o *order) reportable(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.open[name] == 0
+	open := o.open[name]
+	return open == nil || time.Since(open.since) >= reportAfter
+}
+
+func (o *order) reported(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if open := o.open[name]; open != nil {
+		open.since = time.Now()
+	}
 }
 
 // Push adds a key that does not wait.
 func (o *order) Push(k key) {
-	named := o.takeName(k)
 	o.mu.Lock()
-	o.open[k.Name]++
-	o.mu.Unlock()
-	if named {
+	defer o.mu.Unlock()
+	if o.open[k.Name] == nil {
+		o.open[k.Name] = &open{since: time.Now()}
+	}
+	o.open[k.Name].keys++
+	if o.named[k] {
 		o.pushEvent(k)
 		return
 	}
 	o.waiting[k] = true
-	if len(o.lanes[k.Name]) == 0 {
+	if len(o.perName[k.Name]) == 0 {
 		o.turns = append(o.turns, k.Name)
 	}
-	o.lanes[k.Name] = append(o.lanes[k.Name], k)
+	o.perName[k.Name] = append(o.perName[k.Name], k)
 }
 
-// Touch moves a key that waits in a lane, and that an event has named now, to the events.
+// Touch moves a key that waits by its name, and that an event has named now, to the events.
 func (o *order) Touch(k key) {
-	if o.takeName(k) && o.waiting[k] {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.named[k] && o.waiting[k] {
 		o.pushEvent(k)
 	}
 }
@@ -148,39 +166,31 @@ func (o *order) Len() int { return len(o.waiting) }
 func (o *order) Pop() key {
 	k, ok := key{}, false
 	if o.streak >= eventsPerTurn || len(o.events) == 0 {
-		k, ok = o.popLane()
+		k, ok = o.popTurn()
 		o.streak = 0
 	}
 	if !ok {
-		k = o.popEvent()
+		k, o.events = o.events[0], o.events[1:]
+		o.streak++
 	}
 	delete(o.waiting, k)
 	return k
 }
 
-func (o *order) popEvent() (k key) {
-	k, o.events = o.events[0], o.events[1:]
-	o.streak++
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.popped[k] = true
-	return k
-}
-
-// popLane removes the next key of the next lane; ok is false if there is none.
-func (o *order) popLane() (k key, ok bool) {
+// popTurn removes the next key of the name whose turn it is; ok is false if there is none.
+func (o *order) popTurn() (k key, ok bool) {
 	for len(o.turns) > 0 && !ok {
 		name := o.turns[0]
-		lane := o.lanes[name]
-		for len(lane) > 0 && !ok {
-			k, lane = lane[0], lane[1:]
+		keys := o.perName[name]
+		for len(keys) > 0 && !ok {
+			k, keys = keys[0], keys[1:]
 			ok = o.waiting[k] // else it has moved to the events
 		}
-		o.turns, o.lanes[name] = o.turns[1:], lane
-		if len(lane) > 0 {
+		o.turns, o.perName[name] = o.turns[1:], keys
+		if len(keys) > 0 {
 			o.turns = append(o.turns, name)
 		} else {
-			delete(o.lanes, name)
+			delete(o.perName, name)
 		}
 	}
 	return k, ok

@@ -86,8 +86,8 @@ func wantNoKeys(t *testing.T, q copyQueue) {
 	if o.Len() > 0 {
 		t.Fatalf("got %d keys, want none", o.Len())
 	}
-	o.popLane() // clears what keys left in their lanes when they moved to the events
-	if n := q.Len() + len(o.events) + len(o.waiting) + len(o.lanes) + len(o.turns) + len(o.named) + len(o.popped); n > 0 {
+	o.popTurn() // clears what keys left in their lanes when they moved to the events
+	if n := q.Len() + len(o.events) + len(o.waiting) + len(o.perName) + len(o.turns) + len(o.named); n > 0 {
 		t.Errorf("got %d things left, want none: %+v", n, o)
 	}
 }
@@ -118,7 +118,7 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 		for _, k := range keys {
 			q.finish(k)
 		}
-		if n := len(q.order.lanes["a"]); n > 100 {
+		if n := len(q.order.perName["a"]); n > 100 {
 			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
 		}
 	}
@@ -139,8 +139,8 @@ func TestOrderOfKeysInWork(t *testing.T) {
 			first, _ := q.take(1)
 			q.add(tc.add)
 			want := len(strings.Fields(tc.want))
-			if idle := q.finish(first[0]); idle != (want == 0) {
-				t.Errorf("got a queue without such keys: %v, want %v", idle, want == 0)
+			if q.finish(first[0]); q.reportable("a") != (want == 0) {
+				t.Errorf("got the name reportable %v, want %v", want != 0, want == 0)
 			}
 			if got := q.Len(); got != want {
 				t.Fatalf("got %d keys, want %d", got, want)
@@ -152,43 +152,50 @@ func TestOrderOfKeysInWork(t *testing.T) {
 	}
 }
 
-func TestQueueIsIdle(t *testing.T) {
-	q := testQueue(t)
-	check := func(when string, want bool) {
-		t.Helper()
-		if got := q.idle("a"); got != want {
-			t.Errorf("%s: got idle %v, want %v", when, got, want)
-		}
-	}
-	check("at first", true)
-	if q.contended() {
-		t.Error("got keys that wait, want none")
-	}
-	q.add("+a1")
-	if !q.contended() {
-		t.Error("got no keys that wait, want one")
-	}
-	q.add("!a2 !b1")
-	check("with two keys that wait", false)
-	keys, _ := q.take(3)
-	check("with two keys in work", false)
-	last := true
-	for _, k := range keys {
-		if k.Name == "a" {
-			last = !last
-			if got := q.finish(k); got != last {
-				t.Errorf("finish %v: got the last one %v, want %v", k, got, last)
+// TestReportable: the sources of a name are reported when no key is waiting or in work, or when some have been for long.
+func TestReportable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		check := func(when string, want bool) {
+			t.Helper()
+			if got := q.reportable("a"); got != want {
+				t.Errorf("%s: got reportable %v, want %v", when, got, want)
 			}
 		}
-	}
-	check("with a key of another name in work", true)
-	q.add("+a1")
-	if q.ShutDown(); q.contended() {
-		t.Error("got keys that wait to be worked on after a stop")
-	}
-	if len(q.order.open) != 2 {
-		t.Errorf("got the names %v with open keys, want both", q.order.open)
-	}
+		check("at first", true)
+		if q.contended() {
+			t.Error("got keys that wait, want none")
+		}
+		q.add("+a1")
+		if !q.contended() {
+			t.Error("got no keys that wait, want one")
+		}
+		q.add("!a2 !b1")
+		check("with two keys that wait", false)
+		keys, _ := q.take(3)
+		check("with two keys in work", false)
+		time.Sleep(reportAfter)
+		check("with two keys in work for long", true)
+		q.reported("a")
+		check("after a report", false)
+		time.Sleep(reportAfter)
+		check("long after a report", true)
+		q.reported("a")
+		for _, k := range keys {
+			if k.Name == "a" {
+				check("with keys in work", false)
+				q.finish(k)
+			}
+		}
+		check("with a key of another name in work", true)
+		q.add("+a1")
+		if q.ShutDown(); q.contended() {
+			t.Error("got keys that wait to be worked on after a stop")
+		}
+		if len(q.order.open) != 2 {
+			t.Errorf("got the names %v with open keys, want both", q.order.open)
+		}
+	})
 }
 
 // orderModel is what a queue of copies is to do, in a few lines: the keys that wait, in order of arrival, and those in work.
@@ -258,15 +265,15 @@ func TestRandomOrder(t *testing.T) {
 		}
 		finishes := func() {
 			for k := range m.inWork {
-				idle := q.finish(k)
+				q.finish(k)
 				m.finish(k)
 				of := func(other key) bool { return other.Name == k.Name }
 				want := !slices.ContainsFunc(slices.Concat(m.events, m.fans), of)
 				for other := range m.inWork {
 					want = want && !of(other)
 				}
-				if idle != want {
-					t.Fatalf("seed %d: got no other key of %s: %v, want %v", seed, k.Name, idle, want)
+				if q.reportable(k.Name) != want {
+					t.Fatalf("seed %d: got no other key of %s: %v, want %v", seed, k.Name, !want, want)
 				}
 				return
 			}

@@ -33,7 +33,7 @@ type reconciler struct {
 type result struct {
 	change plan.Change
 	state  plan.State
-	kept   bool              // the target waits: what is known of it stays
+	waits  bool              // nothing was done: what is known of the target stays
 	sent   bool              // the API server carried out the change
 	made   *corev1.ConfigMap // the object as it was written; nil after a delete
 	repair bool              // the change restored what another client had changed
@@ -44,7 +44,7 @@ type result struct {
 	after  time.Duration // when to reconcile again although nothing failed
 }
 
-// work reconciles copies until ctx ends. Calls that have begun end with term at the latest.
+// work reconciles copies until ctx ends, at a stop. Calls that have begun end with term, the term as leader, at the latest.
 func (r *reconciler) work(ctx, term context.Context) {
 	for {
 		p := r.lanes.enter(ctx)
@@ -59,7 +59,7 @@ func (r *reconciler) work(ctx, term context.Context) {
 		if shutdown {
 			return
 		}
-		if r.copies.finish(k) && r.status.isDirty(k.Name) {
+		if r.copies.finish(k); r.copies.reportable(k.Name) && r.status.isDirty(k.Name) {
 			r.sources.Add(k.Name)
 		}
 	}
@@ -74,23 +74,20 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 	v := r.caches.view(k.Name) // after the target
 	c := r.rules.Decide(v, t)
 	rec := r.status.get(k, uidOf(t.Namespace))
-	if t.Namespace == nil {
-		r.lanes.forget(k.Namespace)
-	}
 	rec.waits = false
-	res := result{change: c, kept: true}
+	res := result{change: c}
 	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
 	case stepNone:
 		rec.echo = echo{}
-		res = result{change: c, state: c.State}
-	case stepKeep:
-		res = result{change: c, state: stateOfWrite(c)}
+		res.state = c.State
+	case stepDone:
+		res.state = stateOfWrite(c)
 	case stepEcho:
-		res.state, res.after, rec.waits = plan.StatePending, wait, true
+		res.waits, res.state, res.after, rec.waits = true, plan.StatePending, wait, true
 	case stepWait:
-		res.state, res.after = rec.state, wait
+		res.waits, res.state, res.after = true, rec.state, wait
 	case stepHold:
-		res.state, res.after = plan.StateFight, wait
+		res.waits, res.state, res.after = true, plan.StateFight, wait
 	case stepAct:
 		res = r.act(ctx, term, p, v, t, c, &rec)
 		res.tried = contentOf(c.Source) // also if a live read led to another change
@@ -120,14 +117,15 @@ func stateOfWrite(c plan.Change) plan.State {
 func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t plan.Target, c plan.Change, rec *record) result {
 	switch holds, known := r.confirmer.confirm(ctx, v, t, c); {
 	case !known: // the key is queued again when it is
-		return result{change: c, state: plan.StatePending, kept: true}
-	case !holds, c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
+		return result{change: c, state: plan.StatePending, waits: true}
+	case !holds, // the watch will show why
+		c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
 		return result{change: c, state: plan.StatePending, reason: conflict}
 	}
 	res := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()} // if the object is gone
 	if c.Have == nil || c.Op == plan.OpDelete || !plan.Truncated(c.Have) {
 		res = r.write(ctx, term, p, c, rec)
-		if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && res.reason != rejected {
+		if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
 			return res
 		}
 	}
@@ -194,11 +192,8 @@ const alteredRetry = 100 * time.Millisecond
 
 // failed is the result of a change that the API server refused or did not answer.
 func failed(c plan.Change, err error, began time.Time) result {
-	res := result{change: c, state: plan.StatePending, reason: reasonOf(c.Op, err), err: err, began: began}
-	if res.reason == rejected {
-		res.state = plan.StateFailed
-	}
-	return res
+	why := reasonOf(c.Op, err)
+	return result{change: c, state: reasons[why].state, reason: why, err: err, began: began}
 }
 
 // finish records the result of a reconcile and sets the timer for the next one.
@@ -214,12 +209,12 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 	}
 	wait := res.after
 	switch {
-	case res.kept:
-		rec.state, rec.owner = res.state, ownerOf(c)
+	case res.waits:
+		rec.await(res.state, countsFor(c))
 	case res.reason != noRetry:
 		wait = rec.fail(res, now)
 	default:
-		rec.settle(res.state, ownerOf(c), contentOf(c.Source), now)
+		rec.settle(res.state, countsFor(c), contentOf(c.Source), now)
 		switch calmIn := rec.fight(now); {
 		case calmIn > 0 && res.after > 0: // altered
 			rec.state, wait = plan.StateFight, hold(rec.repairs)
@@ -244,20 +239,17 @@ func (r *reconciler) closed(t plan.Target) bool {
 	return ns == nil || plan.Terminating(ns)
 }
 
-// patience is how long the API server may answer with errors of its own before they count as a rejection: a webhook that it
+// transientLimit is how long the API server may answer with errors of its own before they count as a rejection: a webhook that it
 // cannot call, for example, is reported and retried slowly then.
-const patience = 10 * time.Second
+const transientLimit = 10 * time.Second
 
 // lasts reports whether a transient failure counts as a rejection.
 func lasts(rec *record, res result, now time.Time) bool {
 	since := res.began
-	switch rec.reason {
-	case transient:
+	if rec.reason == transient {
 		since = rec.since
-	case rejected:
-		return answered(res.err)
 	}
-	return answered(res.err) && now.Sub(since) >= patience
+	return answered(res.err) && (rec.reason.isLasting() || now.Sub(since) >= transientLimit)
 }
 
 // fail records a failure, and returns the time until the next try.
@@ -266,12 +258,12 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 		rec.reason, rec.failures, rec.since = res.reason, 0, res.began
 	}
 	rec.failures++
-	wait := res.reason.backoff(rec.failures)
+	wait := reasons[res.reason].pace.backoff(rec.failures)
 	rec.notBefore, rec.tried = now.Add(wait), res.tried
-	if res.state.IsPending() && rec.state.IsProblem() {
-		return wait // a problem stays one until it is known to be over
+	rec.await(res.state, countsFor(res.change))
+	if !res.state.IsPending() {
+		rec.note = ""
 	}
-	rec.state, rec.owner, rec.note = res.state, ownerOf(res.change), ""
 	switch {
 	case res.state == plan.StateForeign:
 		rec.content = content{}
@@ -291,6 +283,7 @@ func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
 	} else if rec.content != contentOf(c.Source) {
 		rec.repairs = 0
 	}
+	rec.content = contentOf(c.Source)
 	rec.echo = echo{at: now}
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		rec.echo.deleted = c.Have.UID
@@ -311,7 +304,7 @@ func metricOf(res result) string {
 	switch {
 	case res.err != nil && reasons[res.reason].failed:
 		return "error"
-	case res.reason != noRetry || res.after > 0 || res.kept:
+	case res.reason != noRetry || res.after > 0 || res.waits:
 		return "requeue_after"
 	}
 	return "success"
@@ -319,15 +312,15 @@ func metricOf(res result) string {
 
 func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	logger, c := klog.FromContext(ctx), res.change
-	if c.Op == plan.OpDelete && res.reason == rejected {
+	if c.Op == plan.OpDelete && res.reason.isLasting() {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
-			logger.Error(clipError(res.err), "Cannot delete a copy, trying again until it works", "copy", c.Key, "source", c.Owner)
+			logger.Error(clipError(res.err), "Cannot delete a copy, trying again until it works", "copy", c.Key, "source", c.CopyOf)
 		})
 	}
 	switch {
 	case res.sent && c.Op == plan.OpDelete:
-		logger.V(2).Info("Copy deleted", "copy", c.Key, "source", c.Owner)
+		logger.V(2).Info("Copy deleted", "copy", c.Key, "source", c.CopyOf)
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -68,7 +69,7 @@ type reporter struct {
 	metrics  *controllerMetrics
 }
 
-// report reports what is new about the sources of a name. No target of theirs is in the queue of copies.
+// report reports what is new about the sources of a name.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
 	for _, s := range r.status.summarize(name, v, r.label) {
 		for _, e := range r.status.news(s) {
@@ -104,12 +105,12 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 		}
 	}
 	for namespace, r := range n.targets {
-		if r.state.IsProblem() && byKey[r.owner] != nil {
-			byKey[r.owner].add(r.state, namespace, r.note)
+		if r.state.IsProblem() && byKey[r.countsFor] != nil {
+			byKey[r.countsFor].add(r.state, namespace, r.note)
 		}
 		for _, loser := range r.losers {
 			if byKey[loser] != nil {
-				byKey[loser].add(plan.StateSuperseded, namespace, r.owner.String())
+				byKey[loser].add(plan.StateSuperseded, namespace, r.countsFor.String())
 			}
 		}
 	}
@@ -136,6 +137,7 @@ func (s *summary) add(state plan.State, namespace, note string) {
 
 // reported is what was reported about a source.
 type reported struct {
+	uid      types.UID
 	texts    map[string]string    // by reason; empty or absent: the source did not have the problem
 	synced   string               // the text of the last Mirrored
 	checksum string               // of the content that was in sync
@@ -167,12 +169,15 @@ type message struct {
 func (s *status) news(sum *summary) []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.name(sum.source.Key.Name).source(sum.source.Key).reported.news(sum)
+	return s.nameStatus(sum.source.Key.Name).source(sum.source.Key).reported.news(sum)
 }
 
 func (r *reported) news(sum *summary) (out []message) {
-	if r.texts == nil {
-		r.texts, r.logged = map[string]string{}, map[string]time.Time{}
+	if uid := sum.source.ConfigMap.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
+		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
+	}
+	if r.logged == nil {
+		r.logged = map[string]time.Time{}
 	}
 	ended := false
 	for _, p := range problems {
@@ -213,7 +218,7 @@ func (r *reported) news(sum *summary) (out []message) {
 func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	src := s.name(sum.source.Key.Name).source(sum.source.Key)
+	src := s.nameStatus(sum.source.Key.Name).source(sum.source.Key)
 	if sum.pending() {
 		if src.wrote.IsZero() {
 			src.wrote = sum.wrote
@@ -221,6 +226,9 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 		return 0, false
 	}
 	changed := src.changed
+	if changed.After(s.nameStatus(sum.source.Key.Name).round) {
+		return 0, false // the summary is older
+	}
 	src.changed = time.Time{}
 	if changed.IsZero() || sum.wrote.Before(changed) {
 		return 0, false
@@ -231,8 +239,10 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 func mirroredText(s *summary) string {
 	text := "Synced to " + counted(s.counts[plan.StateSynced], "namespace", "namespaces")
 	blocked := 0
-	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateFight} {
-		blocked += s.counts[state]
+	for state, n := range s.counts {
+		if plan.State(state).IsBlocked() {
+			blocked += n
+		}
 	}
 	if blocked > 0 {
 		text += fmt.Sprintf(", blocked in %d", blocked)

@@ -34,7 +34,7 @@ func (d *desk) at(state plan.State, note string, namespaces ...string) {
 	for _, namespace := range namespaces {
 		rec := record{note: note}
 		if state == plan.StateSuperseded { // the note is the winner's namespace
-			rec.basics = basics{state: plan.StateSynced, owner: settings(note)}
+			rec.basics = basics{state: plan.StateSynced, countsFor: settings(note)}
 			rec.note, rec.losers = "", []key{d.sources[0].Key}
 		} else if state != plan.StateNone {
 			rec.basics = basics{state, d.sources[0].Key, contentOf(d.sources[0])}
@@ -223,7 +223,7 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 	d := &desk{status: newStatus()}
 	d.has(sourceIn("base"), sourceIn("platform"))
 	d.at(plan.StateForeign, "", "team-a")
-	d.set(settings("team-b"), "", record{basics: basics{state: plan.StateSynced, owner: settings("base")}, losers: []key{settings("platform")}})
+	d.set(settings("team-b"), "", record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}, losers: []key{settings("platform")}})
 	got := d.messages()
 	var reasons []string
 	for _, message := range got {

@@ -22,34 +22,41 @@ const (
 	foreign            // a foreign object is in the way
 )
 
-// The two paces of retries. Both double. Events usually end a quick one early, and copies should not be late when an API
-// server is back. No event ends a slow one: the delay is the longest time until a raised quota or an adoption is noticed.
-const (
-	quickRetry, maxQuickRetry = 50 * time.Millisecond, 15 * time.Second
-	slowRetry, maxSlowRetry   = time.Second, time.Minute
+// pace is how fast retries follow each other: after the first failure, doubling to the longest delay.
+type pace struct{ first, longest time.Duration }
+
+// The two paces. An event usually ends a quick wait early, and copies should not be late when an API server is back. A slow
+// wait is for what causes no event: its longest delay is the time until a raised quota or an adoption is noticed.
+var (
+	quick = pace{50 * time.Millisecond, 15 * time.Second}
+	slow  = pace{time.Second, time.Minute}
 )
 
-// reasons says, of each reason, its name, the result of the write in the metrics, whether the reconcile counts as failed,
-// and its pace.
+// backoff returns the delay before the next try after this many failures in a row, from 1.
+func (p pace) backoff(failures int) time.Duration {
+	return min(p.first<<min(failures-1, 10), p.longest)
+}
+
+// reasons says, of each reason, its name, the result of the write in the metrics, whether the reconcile counts as failed in
+// the metrics, the state of the target meanwhile, and the pace of the retries.
 var reasons = [...]struct {
-	name, result   string
-	failed         bool
-	first, longest time.Duration
+	name, result string
+	failed       bool
+	state        plan.State
+	pace         pace
 }{
 	noRetry:     {name: "none", result: "success"},
-	conflict:    {"conflict", "conflict", false, quickRetry, maxQuickRetry},
-	terminating: {"terminating", "terminating", false, quickRetry, maxQuickRetry},
-	transient:   {"transient", "error", true, quickRetry, maxQuickRetry},
-	rejected:    {"rejected", "rejected", true, slowRetry, maxSlowRetry},
-	foreign:     {"foreign", "conflict", false, slowRetry, maxSlowRetry},
+	conflict:    {"conflict", "conflict", false, plan.StatePending, quick},
+	terminating: {"terminating", "terminating", false, plan.StatePending, quick},
+	transient:   {"transient", "error", true, plan.StatePending, quick},
+	rejected:    {"rejected", "rejected", true, plan.StateFailed, slow},
+	foreign:     {"foreign", "conflict", false, plan.StateForeign, slow},
 }
 
 func (r reason) String() string { return reasons[r].name }
 
-// backoff returns the delay before the next try after this many failures in a row, from 1.
-func (r reason) backoff(failures int) time.Duration {
-	return min(reasons[r].first<<min(failures-1, 10), reasons[r].longest)
-}
+// isLasting reports whether the API server refuses the request for a reason that a retry alone does not end.
+func (r reason) isLasting() bool { return reasons[r].state == plan.StateFailed }
 
 // reasonOf classifies the error of an operation.
 func reasonOf(op plan.Op, err error) reason {
@@ -58,7 +65,7 @@ func reasonOf(op plan.Op, err error) reason {
 		return noRetry
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), op == plan.OpCreate && apierrors.IsNotFound(err):
 		return terminating
-	case op == plan.OpCreate && apierrors.IsConflict(err): // of a quota, with another write
+	case op == plan.OpCreate && apierrors.IsConflict(err): // two creates use the same ResourceQuota at the same time
 		return transient
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		return conflict

@@ -81,11 +81,11 @@ func TestBackoff(t *testing.T) {
 	slow := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}
 	for r, want := range map[reason][]time.Duration{conflict: quick, terminating: quick, transient: quick, rejected: slow, foreign: slow} {
 		for i, delay := range want {
-			if got := r.backoff(i + 1); got != delay {
+			if got := reasons[r].pace.backoff(i + 1); got != delay {
 				t.Errorf("%v, failure %d: got %v, want %v", r, i+1, got, delay)
 			}
 		}
-		if got, longest := r.backoff(1<<40), want[len(want)-1]; got != longest {
+		if got, longest := reasons[r].pace.backoff(1<<40), want[len(want)-1]; got != longest {
 			t.Errorf("%v, for ever: got %v, want %v", r, got, longest)
 		}
 	}
@@ -142,21 +142,21 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestSettle forgets failures. Only a copy that is or was to be in sync has content.
+// TestSettle forgets failures. Only a copy that is or was in sync has content.
 func TestSettle(t *testing.T) {
-	owner, blue := settings("platform"), content{checksum: "blue"}
+	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
 	for state, want := range map[plan.State]basics{
 		plan.StateNone:    {},
 		plan.StateSynced:  {plan.StateSynced, owner, blue},
-		plan.StatePending: {plan.StatePending, owner, blue},
+		plan.StatePending: {plan.StatePending, owner, green},
 		plan.StateFrozen:  {plan.StateFrozen, owner, content{}},
 		plan.StateForeign: {plan.StateForeign, owner, content{}},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{plan.StateFailed, settings("base"), content{checksum: "green"}}, reason: rejected, failures: 3, since: now,
+		rec := record{basics: basics{plan.StateFailed, settings("base"), green}, reason: rejected, failures: 3, since: now,
 			notBefore: now, tried: blue, note: "no", appeared: now}
 		rec.settle(state, owner, blue, now)
-		if rec.basics != want || !rec.plain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (content{}) {
+		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (content{}) {
 			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
 		}
 	}
@@ -175,16 +175,16 @@ func TestPatience(t *testing.T) {
 		want  bool
 	}{
 		"the first":                  {record{}, internal, now, false},
-		"the first, a long call":     {record{}, internal, ago(patience), true},
-		"just before":                {record{reason: transient, since: ago(patience - 1)}, internal, now, false},
-		"in time":                    {record{reason: transient, since: ago(patience)}, internal, now, true},
-		"no answer":                  {record{reason: transient, since: ago(patience)}, errAway, now, false},
+		"the first, a long call":     {record{}, internal, ago(transientLimit), true},
+		"just before":                {record{reason: transient, since: ago(transientLimit - 1)}, internal, now, false},
+		"in time":                    {record{reason: transient, since: ago(transientLimit)}, internal, now, true},
+		"no answer":                  {record{reason: transient, since: ago(transientLimit)}, errAway, now, false},
 		"after a rejection":          {record{reason: rejected, since: now}, internal, now, true},
 		"away after a rejection":     {record{reason: rejected, since: ago(time.Hour)}, errAway, now, false},
 		"after another reason":       {record{reason: foreign, since: ago(time.Hour)}, internal, now, false},
-		"a long call after another":  {record{reason: conflict, since: ago(time.Hour)}, internal, ago(patience), true},
-		"a server without time":      {record{reason: transient, since: ago(patience)}, apierrors.NewTooManyRequests("later", 1), now, false},
-		"a long call, and a shorter": {record{reason: transient, since: ago(time.Second)}, internal, ago(patience), false},
+		"a long call after another":  {record{reason: conflict, since: ago(time.Hour)}, internal, ago(transientLimit), true},
+		"a server without time":      {record{reason: transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
+		"a long call, and a shorter": {record{reason: transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
 	} {
 		if got := lasts(&tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
 			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
@@ -233,10 +233,10 @@ func TestNext(t *testing.T) {
 		"nothing known":                       {record{}, create, false, stepAct, 0},
 		"nothing to do":                       {of(blue, record{}), nothing, true, stepNone, 0},
 		"nothing to do, whatever happened":    {of(blue, record{reason: rejected, notBefore: later}), nothing, false, stepNone, 0},
-		"our write is not there yet":          {of(blue, record{echo: awaited}), create, true, stepKeep, 0},
-		"nor there to compare":                {of(blue, record{echo: awaited}), nothing, true, stepKeep, 0},
+		"our write is not there yet":          {of(blue, record{echo: awaited}), create, true, stepDone, 0},
+		"nor there to compare":                {of(blue, record{echo: awaited}), nothing, true, stepDone, 0},
 		"our write has other content by now":  {of(green, record{echo: awaited}), create, true, stepEcho, time.Second},
-		"a deletion is not there yet":         {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepKeep, 0},
+		"a deletion is not there yet":         {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepDone, 0},
 		"failed with this content":            {of(blue, record{reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
 		"failed, and an event came":           {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
 		"failed with other content":           {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
@@ -288,7 +288,7 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	if rec.repairs != 12 {
 		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
 	}
-	if rec.settle(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.plain() {
+	if rec.settle(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
 		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
 }

@@ -27,15 +27,15 @@ func contentOf(s *plan.Source) content {
 
 // basics is all that most records hold, so that targets with equal basics share a record.
 type basics struct {
-	state   plan.State
-	owner   key     // the source to which state belongs
-	content content // what the copy was in sync with, or was written with, last
+	state     plan.State
+	countsFor key     // the source that state counts for
+	content   content // what the copy was in sync with, or was written with, last
 }
 
 // record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
 type record struct {
 	basics
-	uid    types.UID // of the namespace: the history of its predecessor does not count
+	uid    types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
 	losers []key     // sources that claim the target and do not have it
 	note   string    // the last error, for people
 
@@ -82,27 +82,31 @@ type step int
 
 const (
 	stepNone step = iota // nothing, and the state of the change holds
-	stepKeep             // nothing: the cache does not show it yet, but our own last write made it so
+	stepDone             // nothing: our own last write did it, and the cache does not show it yet
 	stepEcho             // wait until the cache shows our own last write
 	stepWait             // wait for the time of the next try
 	stepHold             // wait, because another client keeps changing the copy
 	stepAct              // carry out the change
 )
 
-// next returns the next step at a target, and how long to wait before it. event says that an event named the target: then a
-// failure before it does not count.
+// next returns the next step at a target, and how long to wait before it. event says that an event named the target: it ends a
+// wait, unless the target has failed often. A tenant can cause events without end.
 func (r *record) next(t plan.Target, c plan.Change, version string, event bool, now time.Time) (step, time.Duration) {
 	want := contentOf(c.Source)
 	same := r.content == want
+	if r.failures >= freeRepairs && (r.reason.isLasting() || r.reason == foreign && t.Have == nil) {
+		event = false
+	}
 	switch {
 	case r.echo.awaited(t.Have, version, now):
 		if same {
-			return stepKeep, 0
+			return stepDone, 0
 		}
 		return stepEcho, time.Second
 	case c.Op == plan.OpNone:
 		return stepNone, 0
-	case !event && r.notBefore.After(now) && (r.tried == want || r.state == plan.StateForeign): // other content removes no object
+	case !event && r.notBefore.After(now) && (r.tried == want || r.state == plan.StateForeign):
+		// New content ends a wait, too, unless a foreign object is in the way.
 		return stepWait, r.notBefore.Sub(now)
 	}
 	if wait := r.repairedAt.Add(hold(r.repairs)).Sub(now); same && wait > 0 {
@@ -128,21 +132,31 @@ func (r *record) calmDown(now time.Time) {
 }
 
 // settle records a state that holds until an event or a fan-out changes it.
-func (r *record) settle(state plan.State, owner key, c content, now time.Time) {
+func (r *record) settle(state plan.State, source key, c content, now time.Time) {
 	r.calmDown(now)
-	r.basics = basics{state: state, owner: owner}
+	before := r.content
+	r.basics = basics{state: state, countsFor: source}
 	switch state {
 	case plan.StateNone:
-		r.owner, r.repairs, r.repairedAt = key{}, 0, time.Time{}
-	case plan.StateSynced, plan.StatePending:
+		r.countsFor, r.repairs, r.repairedAt = key{}, 0, time.Time{}
+	case plan.StateSynced:
 		r.content = c
+	case plan.StatePending:
+		r.content = before
 	}
 	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, content{}, ""
 	r.appeared = time.Time{}
 }
 
-// plain reports whether the record holds no more than its basics.
-func (r *record) plain() bool {
+// await records a state that the next try may change. A problem stays one until it is known to be over.
+func (r *record) await(state plan.State, source key) {
+	if !state.IsPending() || !r.state.IsProblem() {
+		r.state, r.countsFor = state, source
+	}
+}
+
+// isPlain reports whether the record holds no more than its basics.
+func (r *record) isPlain() bool {
 	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.echo == echo{} && !r.waits && r.repairs == 0 && r.appeared.IsZero()
 }
 
@@ -172,7 +186,7 @@ type sourceStatus struct {
 
 func newStatus() *status { return &status{names: map[string]*nameStatus{}} }
 
-func (s *status) name(name string) *nameStatus {
+func (s *status) nameStatus(name string) *nameStatus {
 	n := s.names[name]
 	if n == nil {
 		n = &nameStatus{targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}}
@@ -212,7 +226,7 @@ func (s *status) set(k key, uid types.UID, r record) {
 }
 
 func (s *status) store(k key, uid types.UID, r record) {
-	n := s.name(k.Name)
+	n := s.nameStatus(k.Name)
 	before := n.targets[k.Namespace]
 	if before == nil {
 		before = &record{}
@@ -220,17 +234,17 @@ func (s *status) store(k key, uid types.UID, r record) {
 	s.count(n, before, -1)
 	s.count(n, &r, 1)
 	arrived := before.state.IsPending() && !r.state.IsPending()
-	changed := (before.state.IsProblem() || r.state.IsProblem()) && (before.state != r.state || before.owner != r.owner)
+	changed := (before.state.IsProblem() || r.state.IsProblem()) && (before.state != r.state || before.countsFor != r.countsFor)
 	n.dirty = n.dirty || arrived || changed || !slices.Equal(before.losers, r.losers)
 	r.uid = uid
 	switch {
-	case r.plain() && r.basics == basics{}:
+	case r.isPlain() && r.basics == basics{}:
 		delete(n.targets, k.Namespace)
 		if len(n.targets)+len(n.sources) == 0 && !n.dirty {
 			delete(s.names, k.Name)
 		}
-	case r.plain():
-		n.targets[k.Namespace] = n.plain(r.basics)
+	case r.isPlain():
+		n.targets[k.Namespace] = n.sharedRecord(r.basics)
 	default:
 		n.targets[k.Namespace] = &r
 	}
@@ -244,8 +258,8 @@ func (s *status) isDirty(name string) bool {
 	return n != nil && n.dirty
 }
 
-// plain returns the record that all targets with these basics share.
-func (n *nameStatus) plain(b basics) *record {
+// sharedRecord returns the record that all targets with these basics share.
+func (n *nameStatus) sharedRecord(b basics) *record {
 	if n.shared[b] == nil {
 		n.shared[b] = &record{basics: b}
 	}
@@ -255,7 +269,7 @@ func (n *nameStatus) plain(b basics) *record {
 func (s *status) count(n *nameStatus, r *record, by int) {
 	if r.state != plan.StateNone {
 		s.totals[r.state] += by
-		n.source(r.owner).counts[r.state] += by
+		n.source(r.countsFor).counts[r.state] += by
 	}
 	for _, loser := range r.losers {
 		s.totals[plan.StateSuperseded] += by
@@ -268,7 +282,7 @@ func (s *status) count(n *nameStatus, r *record, by int) {
 func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, now := s.name(name), time.Now()
+	n, now := s.nameStatus(name), time.Now()
 	if wait := n.round.Add(gap).Sub(now); wait > 0 {
 		return wait
 	}
@@ -283,31 +297,33 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
 	r := s.record(t.Key, uid)
-	switch next, _ := r.next(t, c, version, false, now); next {
-	case stepKeep, stepWait, stepHold: // as it is, but for the losers
-	case stepNone:
+	next, _ := r.next(t, c, version, false, now)
+	switch {
+	case next == stepDone, next == stepHold: // as it is, but for the losers
+	case next == stepWait, next == stepEcho && r.waits: // its timer is set
+		r.countsFor = countsFor(c)
+	case next == stepNone:
 		r.echo = echo{}
-		r.settle(c.State, ownerOf(c), contentOf(c.Source), now)
+		r.settle(c.State, countsFor(c), contentOf(c.Source), now)
 		if c.State == plan.StateSynced && r.fight(now) > 0 {
 			r.state = plan.StateFight // the timer for its end is set
 		}
 	default:
 		queue = true
-		if !r.state.IsProblem() { // a problem stays one until the result is known
-			r.state, r.owner = plan.StatePending, ownerOf(c)
-		}
+		r.await(plan.StatePending, countsFor(c))
 	}
 	r.losers = losers
 	s.store(t.Key, uid, r)
 	return queue
 }
 
-// ownerOf returns the source to which the state of a change belongs.
-func ownerOf(c plan.Change) key {
+// countsFor returns the source that the state of a change counts for: the winner of the target, or else the source whose copy
+// is there.
+func countsFor(c plan.Change) key {
 	if c.Source != nil {
 		return c.Source.Key
 	}
-	return c.Owner
+	return c.CopyOf
 }
 
 func uidOf(ns *corev1.Namespace) types.UID {
@@ -347,7 +363,7 @@ func (s *status) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile b
 func (s *status) appear(k key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.name(k.Name).targets[k.Namespace]; r == nil || r.uid != uid {
+	if r := s.nameStatus(k.Name).targets[k.Namespace]; r == nil || r.uid != uid {
 		s.store(k, uid, record{appeared: time.Now()})
 	}
 }
@@ -368,7 +384,7 @@ func (s *status) namespaces(name string) (out []string) {
 func (s *status) sourceChanged(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if src := s.name(k.Name).source(k); src.changed.IsZero() {
+	if src := s.nameStatus(k.Name).source(k); src.changed.IsZero() {
 		src.changed = time.Now()
 	}
 }
@@ -377,7 +393,7 @@ func (s *status) sourceChanged(k key) {
 func (s *status) wrote(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.name(k.Name).source(k).wrote = time.Now()
+	s.nameStatus(k.Name).source(k).wrote = time.Now()
 }
 
 // total returns how many targets of all sources are in one of these states.

@@ -121,7 +121,7 @@ func TestPlanQueues(t *testing.T) {
 	now := time.Now()
 	blue, other := parsed(sourceIn("platform")), parsed(sourceIn("base"))
 	create := plan.Change{Op: plan.OpCreate, Source: blue}
-	unwanted := plan.Change{Op: plan.OpDelete, Owner: other.Key}
+	unwanted := plan.Change{Op: plan.OpDelete, CopyOf: other.Key}
 	of := func(state plan.State, r record) record {
 		r.basics = basics{state, other.Key, contentOf(blue)}
 		return r
@@ -140,11 +140,11 @@ func TestPlanQueues(t *testing.T) {
 		"in sync":                    {of(plan.StatePending, record{reason: transient, note: "no"}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
 		"in sync, and the echo came": {of(plan.StateSynced, record{echo: echo{version: "8", at: now}}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
 		"in sync, and a fight":       {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateFight, blue.Key},
-		"frozen, and a fight":        {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Owner: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
+		"frozen, and a fight":        {record{repairs: freeRepairs, repairedAt: now}, plan.Change{CopyOf: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
 		"no longer a target":         {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
 		"it waits for its echo":      {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
 		"a fight":                    {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
-		"it waits for the next try":  {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, other.Key},
+		"it waits for the next try":  {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, create.Source.Key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.rec.content.checksum != "" && tc.c.Op == plan.OpCreate && !tc.queue {
@@ -159,8 +159,8 @@ func TestPlanQueues(t *testing.T) {
 				t.Errorf("got %d superseded, want 1 in any case", got)
 			}
 			got := s.get(target.Key, target.Namespace.UID)
-			if got.state != tc.state || got.owner != tc.owner {
-				t.Errorf("got %v of %v, want %v of %v", got.state, got.owner, tc.state, tc.owner)
+			if got.state != tc.state || got.countsFor != tc.owner {
+				t.Errorf("got %v of %v, want %v of %v", got.state, got.countsFor, tc.state, tc.owner)
 			}
 			if tc.c.Op == plan.OpNone && (got.echo != (echo{}) || got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
 				t.Errorf("got %+v, want no failure known", got)
@@ -280,12 +280,12 @@ func recount(t *testing.T, s *status) {
 	for _, n := range s.names {
 		for namespace, r := range n.targets {
 			if r.state != plan.StateNone {
-				one(r.owner, r.state)
+				one(r.countsFor, r.state)
 			}
 			for _, loser := range r.losers {
 				one(loser, plan.StateSuperseded)
 			}
-			if r.plain() && r != n.shared[r.basics] && r.uid != "" {
+			if r.isPlain() && r != n.shared[r.basics] && r.uid != "" {
 				t.Errorf("got a plain record of its own in %s: %+v", namespace, r)
 			}
 		}
@@ -336,7 +336,7 @@ func TestEqualRecordsAreShared(t *testing.T) {
 // TestDirty: what there may be to report makes a name dirty, and nothing else does.
 func TestDirty(t *testing.T) {
 	base := settings("platform")
-	of := func(state plan.State) record { return record{basics: basics{state: state, owner: base}} }
+	of := func(state plan.State) record { return record{basics: basics{state: state, countsFor: base}} }
 	for name, tc := range map[string]struct {
 		before, after record
 		want          bool
@@ -346,18 +346,18 @@ func TestDirty(t *testing.T) {
 		"a new problem":               {of(plan.StateSynced), of(plan.StateFailed), true},
 		"no longer a problem":         {of(plan.StateFight), of(plan.StateSynced), true},
 		"another problem":             {of(plan.StateForeign), of(plan.StateFailed), true},
-		"the problem of another":      {of(plan.StateOutOfScope), record{basics: basics{state: plan.StateOutOfScope, owner: settings("base")}}, true},
+		"the problem of another":      {of(plan.StateOutOfScope), record{basics: basics{state: plan.StateOutOfScope, countsFor: settings("base")}}, true},
 		"another source has it":       {of(plan.StateSynced), record{basics: of(plan.StateSynced).basics, losers: []key{settings("base")}}, true},
 		"as before":                   {of(plan.StateFailed), of(plan.StateFailed), false},
 		"still pending":               {of(plan.StatePending), of(plan.StatePending), false},
 		"to be written":               {of(plan.StateSynced), of(plan.StatePending), false},
 		"in sync, and in sync":        {of(plan.StateSynced), of(plan.StateSynced), false},
-		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, owner: settings("base")}}, false},
+		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, false},
 	} {
 		s, k := newStatus(), settings("team-a")
 		s.set(k, "a", tc.before)
 		s.summarize("settings", &plan.View{}, "mirror")
-		s.name("settings").dirty = false
+		s.nameStatus("settings").dirty = false
 		for range 2 { // the second time nothing is new, but nothing was reported either
 			s.set(k, "a", tc.after)
 			if got := s.isDirty("settings"); got != tc.want {

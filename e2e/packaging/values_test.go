@@ -130,6 +130,7 @@ var notValues = map[string]string{
 	"health-probe-bind-address":       "the ports of the Pod",
 	"kubeconfig":                      "it runs in the cluster that it works on",
 	"context":                         "it runs in the cluster that it works on",
+	"profiling":                       "is for a diagnosis, by extraArgs",
 	"help":                            "is for people",
 	"version":                         "is for people",
 }

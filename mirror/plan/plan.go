@@ -22,7 +22,8 @@ func (o Op) String() string {
 	return [...]string{"none", "create", "update", "recreate", "delete"}[o]
 }
 
-// State is the state of a source at one target.
+// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of a
+// target have, and StateFailed and StateFight, which come of writes.
 type State int
 
 const (
@@ -38,22 +39,22 @@ const (
 	States                       // the number of states
 )
 
-// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, and whether
-// the owner of the source needs to know of it. A copy of a frozen source has failed: its owner asks for something that
-// cannot be done.
+// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, whether the
+// owner of the source needs to know of it, and whether it keeps the source from a target that it selects. A copy of a frozen
+// source has failed in the metrics: its owner asks for something that cannot be done.
 var states = [States]struct {
-	name, metric     string
-	pending, problem bool
+	name, metric              string
+	pending, problem, blocked bool
 }{
 	StateNone:       {name: "none"},
 	StateSynced:     {name: "synced", metric: "synced"},
 	StatePending:    {name: "pending", metric: "pending", pending: true},
-	StateForeign:    {name: "foreign", metric: "foreign", problem: true},
-	StateSuperseded: {name: "superseded", metric: "superseded"},
-	StateFailed:     {name: "failed", metric: "failed", problem: true},
+	StateForeign:    {name: "foreign", metric: "foreign", problem: true, blocked: true},
+	StateSuperseded: {name: "superseded", metric: "superseded", blocked: true},
+	StateFailed:     {name: "failed", metric: "failed", problem: true, blocked: true},
 	StateFrozen:     {name: "frozen", metric: "failed"},
 	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
-	StateFight:      {name: "fight", metric: "pending", problem: true},
+	StateFight:      {name: "fight", metric: "pending", problem: true, blocked: true},
 }
 
 func (s State) String() string { return states[s].name }
@@ -67,10 +68,13 @@ func (s State) IsPending() bool { return states[s].pending }
 // IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its own.
 func (s State) IsProblem() bool { return states[s].problem }
 
-// Premise is what a deletion depends on and no precondition of the API can guard. It is read live before the deletion.
+// IsBlocked reports whether something keeps the source from a target that it selects.
+func (s State) IsBlocked() bool { return states[s].blocked }
+
+// Premise says what a deletion depends on and no precondition of the API can guard. That is read live before the deletion.
 type Premise struct {
-	Source    bool // the source is gone, no longer asks to be mirrored, or no longer selects the target
-	Namespace bool // the namespace no longer qualifies
+	Source    bool // that the source is gone, no longer asks to be mirrored, or no longer selects the target
+	Namespace bool // that the labels of the namespace keep every source away
 }
 
 // Target is one place for a copy.
@@ -93,13 +97,13 @@ type Change struct {
 	Source *Source
 	// Have is the object to update or delete, as it was judged; nil for a create.
 	Have *corev1.ConfigMap
-	// Owner is the source of Have, if Have is a copy of ours.
-	Owner types.NamespacedName
+	// CopyOf is the source of Have, if Have is a copy of ours.
+	CopyOf types.NamespacedName
 	// Premise is what a deletion depends on.
 	Premise Premise
 	// Prune is set if a deletion happens because of the flags alone: the source is there and asks to be mirrored.
 	Prune bool
-	// State is the state of the winner, or else of the owner, if Op is OpNone.
+	// State is the state of the winner, or else of CopyOf, if Op is OpNone.
 	State State
 }
 
@@ -137,13 +141,13 @@ func (r *Rules) Decide(v *View, t Target) Change {
 		}
 		return c
 	}
-	owner, ours := r.SourceOf(t.Have)
+	copyOf, ours := r.SourceOf(t.Have)
 	// Only a live read shows a copy that lost its label.
 	if released := c.Source == nil && !r.Visible(t.Have); !ours || released {
 		return r.decideForeign(c, t)
 	}
-	c.Have, c.Owner = t.Have, owner
-	switch s := v.Find(owner); {
+	c.Have, c.CopyOf = t.Have, copyOf
+	switch s := v.Find(copyOf); {
 	case s != nil && s.Frozen != nil:
 		c.Source, c.State = nil, StateFrozen
 	case t.Have.DeletionTimestamp != nil:
@@ -220,9 +224,9 @@ func (r *Rules) decideForeign(c Change, t Target) Change {
 func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	labelsMatter := slices.ContainsFunc(v.Sources, func(s *Source) bool { return s.claimsName(r, t.Key.Namespace) })
 	c.Premise.Namespace = labelsMatter
-	s := v.Find(c.Owner)
+	s := v.Find(c.CopyOf)
 	switch {
-	case s == nil && find(v.OutOfScope, c.Owner) == nil, s != nil && r.AllowsTarget(t.Key.Namespace):
+	case s == nil && find(v.OutOfScope, c.CopyOf) == nil, s != nil && r.AllowsTarget(t.Key.Namespace):
 		c.Op, c.Premise.Source = OpDelete, true
 	case t.Prunable:
 		c.Op, c.Prune = OpDelete, true
@@ -232,8 +236,9 @@ func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	return c
 }
 
-// StillUnwanted reports whether a deletion is still right after its premise was read live. source is the source of the
-// copy, nil if there is none. No other source of the name may claim the namespace, either.
+// StillUnwanted reports whether a deletion is still right after its premise was read live. source is the live source of the
+// copy, nil if it is gone or no part of the premise. ns is the live namespace, or the cached one, which has no annotations, if
+// it is no part of the premise. No other source of the name may claim the namespace, either.
 func (r *Rules) StillUnwanted(v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if r.Winner(v, ns) != nil {
 		return false

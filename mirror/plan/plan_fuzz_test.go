@@ -158,7 +158,7 @@ func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 	t.Helper()
 	home := c.Key.Namespace
 	var source *corev1.ConfigMap
-	if cm := w.objects[c.Owner.Namespace]; cm != nil && c.Premise.Source {
+	if cm := w.objects[c.CopyOf.Namespace]; cm != nil && c.Premise.Source {
 		source = cm.DeepCopy()
 		source.Data, source.BinaryData = nil, nil
 	}

@@ -298,7 +298,7 @@ func TestC47TruncatedMetadata(t *testing.T) {
 		whole := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), test.have)
 		have := stripped(r, test.have)
 		got := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
-		if got.Op != test.want || got.Op != whole.Op || got.State != whole.State || got.Owner != whole.Owner {
+		if got.Op != test.want || got.Op != whole.Op || got.State != whole.State || got.CopyOf != whole.CopyOf {
 			t.Errorf("%s: got %v, %v, want %v and as for the whole object: %v, %v", name, got.Op, got.State, test.want, whole.Op, whole.State)
 		}
 		if size := have.ObjectMeta.Size(); size > maxMetadata {
