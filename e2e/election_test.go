@@ -107,11 +107,11 @@ func (w *world) ask(p *shipped.Process, path string) (code int, text string, err
 
 // askFor returns what a controller answers at the address that it logged for what it serves.
 func (w *world) askFor(what string, p *shipped.Process, path string) (code int, text string, err error) {
-	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
-	if address == nil {
-		return 0, "", fmt.Errorf("it has not logged that it serves %s", what)
+	address, err := addressOf(what, p)
+	if err != nil {
+		return 0, "", err
 	}
-	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+address[1]+path, nil)
+	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
@@ -122,6 +122,15 @@ func (w *world) askFor(what string, p *shipped.Process, path string) (code int, 
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(content), err
+}
+
+// addressOf returns the address that a controller logged for what it serves.
+func addressOf(what string, p *shipped.Process) (string, error) {
+	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
+	if address == nil {
+		return "", fmt.Errorf("it has not logged that it serves %s", what)
+	}
+	return address[1], nil
 }
 
 // pair starts two candidates: the first leads, the second stands by with full caches.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -67,6 +68,8 @@ func TestC07ForgedAnnotations(t *testing.T) {
 		"source-renamed":  func(name string) option { return withAnnotation(plan.SourceAnnotation, w.home+"/"+name+"x") },
 		"source-nonsense": func(name string) option { return withAnnotation(plan.SourceAnnotation, name) },
 		"source-nowhere":  func(name string) option { return withAnnotation(plan.SourceAnnotation, "/"+name) },
+		"source-dots":     func(name string) option { return withAnnotation(plan.SourceAnnotation, "../"+name) },
+		"source-invalid":  func(name string) option { return withAnnotation(plan.SourceAnnotation, "Not_A_Name/"+name) },
 		"source-is-copy":  func(name string) option { return withAnnotation(plan.SourceAnnotation, a+"/"+name) },
 		"no-instance":     func(string) option { return withoutAnnotation(plan.InstanceAnnotation) },
 		"other-instance":  func(string) option { return withAnnotation(plan.InstanceAnnotation, "default") },
@@ -84,7 +87,7 @@ func TestC07ForgedAnnotations(t *testing.T) {
 			sources = append(sources, w.createSource(w.home, name))
 		}
 	}
-	p := w.start("--resync-period=200ms")
+	first := w.start("--resync-period=200ms", "-v=2")
 	for i, source := range sources {
 		w.waitInSync(source, b)
 		w.waitEvent(w.home, source.Name, "Foreign")
@@ -106,14 +109,25 @@ func TestC07ForgedAnnotations(t *testing.T) {
 		w.waitGone(source.Name, b)
 	}
 	w.passes(1, b)
-	w.stop(p)
-	w.start("--resync-period=200ms")
+	w.stop(first)
+	second := w.start("--resync-period=200ms", "-v=2")
 	w.settle(a, b)
 	w.passes(1, b)
 	w.allUntouched(forged)
 	for _, e := range w.requests() {
 		if e.Object.Namespace == a && (e.Verb == "update" || e.Verb == "delete") && strings.Contains(e.RequestURI, "-claimed") {
 			t.Errorf("it was tried: %v", e)
+		}
+		if strings.Contains(e.RequestURI, "..") {
+			t.Errorf("it was read: %v", e)
+		}
+	}
+	for _, p := range []*shipped.Process{first, second} {
+		for line := range strings.Lines(p.Log()) {
+			// client-go refuses such a read before there is a request, again and again.
+			if strings.Contains(line, "../source-dots") || strings.Contains(line, "Not_A_Name/") {
+				t.Errorf("it counted as a source: %s", line)
+			}
 		}
 	}
 }

@@ -118,8 +118,8 @@ func (w *world) startWith(o shipped.RunOptions) *shipped.Process {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
 	o.Replace, o.Args = true, slices.Concat(shippedArgs, alone, w.args(), o.Args)
-	// The detector makes the controller panic if it changes an object of its cache.
-	o.Env = append(o.Env, "KUBE_CACHE_MUTATION_DETECTOR=true")
+	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
+	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
 	p, err := w.installed.Start(o)
 	if err != nil {
 		w.Fatal(err)
@@ -143,7 +143,7 @@ func (w *world) startExactly(args ...string) *shipped.Process {
 	return p
 }
 
-// stopAtEnd sees to it that the controller has stopped, with exit code 0, when the test ends.
+// stopAtEnd sees to it that the controller has stopped, with exit code 0 and a log of short lines, when the test ends.
 func (w *world) stopAtEnd(p *shipped.Process) {
 	w.Cleanup(func() {
 		select {
@@ -151,10 +151,25 @@ func (w *world) stopAtEnd(p *shipped.Process) {
 		default:
 			w.stop(p)
 		}
+		w.expectShortLines(p.Log())
 		if w.Failed() {
 			w.Logf("the controller printed:\n%s", lastLines(p.Log(), 60))
 		}
 	})
+}
+
+// maxLine bounds a line of the log, in bytes: others store it, and tenants write some of what it says.
+const maxLine = 4 << 10
+
+// expectShortLines fails the test if a line of the log is longer than maxLine.
+func (w *world) expectShortLines(log string) {
+	w.Helper()
+	for line := range strings.Lines(log) {
+		if len(line) > maxLine {
+			w.Errorf("a line of the log has %d bytes, want %d at most: %s…", len(line), maxLine, line[:maxLine/4])
+			return
+		}
+	}
 }
 
 // stop stops a controller, which has to end with exit code 0.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +169,32 @@ func TestC41CacheIsBehind(t *testing.T) {
 		if n, copies := s.countAll("team-", "delete", "update"), s.copied("team-", "value"); n > 0 || copies != 3 {
 			t.Errorf("got %d writes and %d copies, want none and 3", n, copies)
 		}
+	})
+}
+
+// TestC41CacheCatchesUp: an answer rests on the cache as it is then, and not as it was when the first deletion asked.
+func TestC41CacheCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		live, woken := source(), false
+		var cached atomic.Pointer[corev1.ConfigMap]
+		c := newConfirmer(newAPIServer(live), teamRules(), func(key) *corev1.ConfigMap { return cached.Load() }, func(key) { woken = true })
+		if _, ok := c.source(t.Context(), settings("platform"), settings("team-a")); ok {
+			t.Fatal("got an answer without a read")
+		}
+		time.Sleep(500 * time.Millisecond)
+		if woken {
+			t.Fatal("got an answer although the cache does not show the source")
+		}
+		got, err := newAPIServer(live).CoreV1().ConfigMaps("platform").Get(t.Context(), "settings", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached.Store(got)
+		time.Sleep(time.Second)
+		if _, ok := c.source(t.Context(), settings("platform"), settings("team-a")); !ok || !woken {
+			t.Error("got no answer although the cache shows the source as it is")
+		}
+		time.Sleep(answerLifetime)
 	})
 }
 

@@ -118,6 +118,19 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 	})
 }
 
+// TestC30ManyHangingTargetsAreReported: targets that hang in turn keep the source busy all the time. Its event does not wait for
+// an end.
+func TestC30ManyHangingTargetsAreReported(t *testing.T) {
+	cluster(t, append(teams(10, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
+		s.hangAt(webhookDown)
+		s.write(source())
+		time.Sleep(2 * time.Minute)
+		if n := s.told(ReasonWriteFailed); n == 0 || n > 12 {
+			t.Errorf("got %d events in two minutes, want some, and one in ten seconds at most", n)
+		}
+	})
+}
+
 // TestC34ServerHangs: where nothing is answered, no target is to blame. A minute after the end all copies are there.
 func TestC34ServerHangs(t *testing.T) {
 	cluster(t, teams(100, "team-"), func(t *testing.T, s scene) {

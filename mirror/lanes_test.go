@@ -57,7 +57,7 @@ func (l *lanes) isSlow(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m, slow := l.slowed[namespace]
-	return slow && (m.until.IsZero() || time.Now().Before(m.until))
+	return slow && time.Now().Before(m.until)
 }
 
 // inLanes runs a test in virtual time, and checks that no place is lost.
@@ -225,6 +225,28 @@ func TestHalfOfTheSlowPlaces(t *testing.T) {
 			t.Errorf("the first one: got error %v, want none", err)
 		}
 		for range slowPlaces/2 - 1 {
+			<-l.slow
+		}
+	})
+}
+
+// TestHungNamespaceIsTriedAgain in a normal place: while others hang, a free slow place may never come its way.
+func TestHungNamespaceIsTriedAgain(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		if err := <-l.worker("team-a", 30*time.Second, errAway); err != errAway || !l.isSlow("team-a") {
+			t.Fatalf("got error %v, slow %v, want %v and a slow namespace", err, l.isSlow("team-a"), errAway)
+		}
+		for range slowPlaces {
+			l.slow <- struct{}{}
+		}
+		if err := <-l.worker("team-a", time.Millisecond, nil); !errors.Is(err, errNoPlace) {
+			t.Errorf("got error %v right after it hung, want %v", err, errNoPlace)
+		}
+		time.Sleep(maxSlow)
+		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.isSlow("team-a") {
+			t.Errorf("got error %v, slow %v a minute later, want a call that succeeds", err, l.isSlow("team-a"))
+		}
+		for range slowPlaces {
 			<-l.slow
 		}
 	})

@@ -168,6 +168,22 @@ func TestC24HeldByFinalizers(t *testing.T) {
 	})
 }
 
+// TestC23RecreationIsNoRepair, also if a finalizer holds the former copy.
+func TestC23RecreationIsNoRepair(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
+		s.edit("team-000", plantest.Finalizer)
+		s.remove("platform")
+		s.write(source(plantest.Immutable, plantest.Data("key", "two")))
+		time.Sleep(time.Minute)
+		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+		time.Sleep(time.Minute)
+		s.wantCopy("team-000", "two")
+		if n := s.value("mirror_repairs_total", plan.CauseDeleted); n != 0 {
+			t.Errorf("got %v repairs of copies that nobody else deleted, want none", n)
+		}
+	})
+}
+
 // TestC24HeldByFinalizersWithoutItsLabel: it is ours, and no foreign object is reported.
 func TestC24HeldByFinalizersWithoutItsLabel(t *testing.T) {
 	going := copyOf(source(), "team-000", plantest.Without("mirror"), plantest.Finalizer, plantest.Deleting)

@@ -1,7 +1,10 @@
 package mirror
 
 import (
+	"errors"
 	"fmt"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +240,38 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 	}
 }
 
+// TestRejectedDeletionIsReportedOnce although each try waits for a live read.
+func TestRejectedDeletionIsReportedOnce(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		s.delay(func(call) time.Duration { return 5 * time.Millisecond })
+		s.refuse(func(c call) error {
+			if c.verb == "delete" {
+				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no"))
+			}
+			return nil
+		})
+		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
+		time.Sleep(time.Hour)
+		if n := s.told(ReasonWriteFailed); n != 1 {
+			t.Errorf("got %d events about a deletion that stays rejected, want 1", n)
+		}
+	})
+}
+
+// TestRecreatedSourceGetsItsEvents: the events of its predecessor do not show on it.
+func TestRecreatedSourceGetsItsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		for _, uid := range []types.UID{"one", "two"} {
+			d.has(sourceIn("platform", func(cm *corev1.ConfigMap) { cm.UID = uid }))
+			d.at(plan.StateForeign, "", "team-a")
+			if got := d.messages(); len(got) != 1 {
+				t.Errorf("%s: got %q, want one event", uid, got)
+			}
+		}
+	})
+}
+
 // TestEachEditIsLoggedOnce: at its usual level the log does not say that a source was synced to as many targets as before.
 func TestEachEditIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -324,6 +359,32 @@ func TestPropagation(t *testing.T) {
 				t.Errorf("step %d: got %v, want %v", i, got, step.want)
 			}
 			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestPropagationOfAChangeDuringAReport: a fan-out reports what it saw, and the change that came after counts later.
+func TestPropagationOfAChangeDuringAReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		d.has(sourceIn("platform"))
+		report := func() (took time.Duration, ok bool) {
+			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+				took, ok = d.propagated(sum)
+			}
+			return took, ok
+		}
+		d.beginRound("settings", 0)
+		time.Sleep(time.Millisecond)
+		d.sourceChanged(d.sources[0].Key)
+		if _, ok := report(); ok {
+			t.Error("got a change through that the report has not seen")
+		}
+		time.Sleep(time.Second)
+		d.writes("a")
+		d.beginRound("settings", 0)
+		if took, ok := report(); !ok || took != time.Second {
+			t.Errorf("got %v, %v, want a second", took, ok)
 		}
 	})
 }

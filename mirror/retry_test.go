@@ -212,6 +212,7 @@ func TestRareRepairsAreNoFight(t *testing.T) {
 func TestNext(t *testing.T) {
 	now := time.Unix(5000, 0)
 	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
+	adoption := plan.Change{Op: plan.OpUpdate, Source: blue, Have: plantest.ConfigMap("team-a", "settings")}
 	create, nothing := plan.Change{Op: plan.OpCreate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
 	of := func(s *plan.Source, r record) record {
 		r.content = contentOf(s)
@@ -230,32 +231,36 @@ func TestNext(t *testing.T) {
 		step  step
 		wait  time.Duration
 	}{
-		"nothing known":                       {record{}, create, false, stepAct, 0},
-		"nothing to do":                       {of(blue, record{}), nothing, true, stepNone, 0},
-		"nothing to do, whatever happened":    {of(blue, record{reason: rejected, notBefore: later}), nothing, false, stepNone, 0},
-		"our write is not there yet":          {of(blue, record{echo: awaited}), create, true, stepDone, 0},
-		"nor there to compare":                {of(blue, record{echo: awaited}), nothing, true, stepDone, 0},
-		"our write has other content by now":  {of(green, record{echo: awaited}), create, true, stepEcho, time.Second},
-		"a deletion is not there yet":         {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepDone, 0},
-		"failed with this content":            {of(blue, record{reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"failed, and an event came":           {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
-		"failed with other content":           {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
-		"failed, and the time has come":       {of(blue, record{reason: rejected, notBefore: now}), create, false, stepAct, 0},
-		"foreign, whatever the content":       {of(green, record{basics: basics{state: plan.StateForeign}, reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"foreign, and an event came":          {of(blue, record{basics: basics{state: plan.StateForeign}, reason: foreign, notBefore: later}), create, true, stepAct, 0},
-		"a fight about this content":          {of(blue, fighting), create, false, stepHold, 7 * time.Second},
-		"a fight, and an event came":          {of(blue, fighting), create, true, stepHold, 7 * time.Second},
-		"a fight about other content":         {of(green, fighting), create, true, stepAct, 0},
-		"a fight, and the time has come":      {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), create, true, stepAct, 0},
-		"a fight, and a failure":              {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"free repairs":                        {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), create, true, stepAct, 0},
-		"a deletion that failed":              {of(nil, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepWait, 7 * time.Second},
-		"in sync with it once, tried another": {record{basics: basics{content: contentOf(blue)}, tried: contentOf(green), reason: rejected, notBefore: later}, create, false, stepAct, 0},
-		"a deletion after another failure":    {of(blue, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepAct, 0},
-		"of another source of equal content":  {of(parsed(sourceIn("base")), record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
-		"the echo of a write comes no longer": {of(green, record{echo: echo{version: "41", at: now.Add(-time.Hour)}}), create, true, stepAct, 0},
+		"nothing known":                        {record{}, create, false, stepAct, 0},
+		"nothing to do":                        {of(blue, record{}), nothing, true, stepNone, 0},
+		"nothing to do, whatever happened":     {of(blue, record{reason: rejected, notBefore: later}), nothing, false, stepNone, 0},
+		"our write is not there yet":           {of(blue, record{echo: awaited}), create, true, stepDone, 0},
+		"nor there to compare":                 {of(blue, record{echo: awaited}), nothing, true, stepDone, 0},
+		"our write has other content by now":   {of(green, record{echo: awaited}), create, true, stepEcho, time.Second},
+		"a deletion is not there yet":          {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepDone, 0},
+		"failed with this content":             {of(blue, record{reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"failed, and an event came":            {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
+		"failed with other content":            {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
+		"failed, and the time has come":        {of(blue, record{reason: rejected, notBefore: now}), create, false, stepAct, 0},
+		"foreign, whatever the content":        {of(green, record{basics: basics{state: plan.StateForeign}, reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"foreign, and an event came":           {of(blue, record{basics: basics{state: plan.StateForeign}, reason: foreign, notBefore: later}), create, true, stepAct, 0},
+		"C47 failed often, and an event came":  {of(blue, record{reason: rejected, failures: freeRepairs, notBefore: later}), create, true, stepWait, 7 * time.Second},
+		"C47 foreign often, and an event came": {of(blue, record{reason: foreign, failures: freeRepairs, notBefore: later}), create, true, stepWait, 7 * time.Second},
+		"C12 foreign often, and adopted":       {of(blue, record{reason: foreign, failures: freeRepairs, notBefore: later}), adoption, true, stepAct, 0},
+		"an outage, and an event came":         {of(blue, record{reason: transient, failures: freeRepairs, notBefore: later}), create, true, stepAct, 0},
+		"a fight about this content":           {of(blue, fighting), create, false, stepHold, 7 * time.Second},
+		"a fight, and an event came":           {of(blue, fighting), create, true, stepHold, 7 * time.Second},
+		"a fight about other content":          {of(green, fighting), create, true, stepAct, 0},
+		"a fight, and the time has come":       {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), create, true, stepAct, 0},
+		"a fight, and a failure":               {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), create, false, stepWait, 7 * time.Second},
+		"free repairs":                         {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), create, true, stepAct, 0},
+		"a deletion that failed":               {of(nil, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepWait, 7 * time.Second},
+		"in sync with it once, tried another":  {record{basics: basics{content: contentOf(blue)}, tried: contentOf(green), reason: rejected, notBefore: later}, create, false, stepAct, 0},
+		"a deletion after another failure":     {of(blue, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepAct, 0},
+		"of another source of equal content":   {of(parsed(sourceIn("base")), record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
+		"the echo of a write comes no longer":  {of(green, record{echo: echo{version: "41", at: now.Add(-time.Hour)}}), create, true, stepAct, 0},
 	} {
-		got, wait := tc.rec.next(plan.Target{}, tc.c, "9", tc.event, now)
+		got, wait := tc.rec.next(plan.Target{Have: tc.c.Have}, tc.c, "9", tc.event, now)
 		if got != tc.step || wait != tc.wait {
 			t.Errorf("%s: got step %d after %v, want %d after %v", name, got, wait, tc.step, tc.wait)
 		}

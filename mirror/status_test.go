@@ -122,6 +122,7 @@ func TestPlanQueues(t *testing.T) {
 	blue, other := parsed(sourceIn("platform")), parsed(sourceIn("base"))
 	create := plan.Change{Op: plan.OpCreate, Source: blue}
 	unwanted := plan.Change{Op: plan.OpDelete, CopyOf: other.Key}
+	replaced := plan.Change{Op: plan.OpUpdate, Source: other}
 	of := func(state plan.State, r record) record {
 		r.basics = basics{state, other.Key, contentOf(blue)}
 		return r
@@ -144,6 +145,8 @@ func TestPlanQueues(t *testing.T) {
 		"no longer a target":         {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
 		"it waits for its echo":      {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
 		"a fight":                    {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
+		"the echo of other content":  {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), replaced, true, plan.StatePending, other.Key},
+		"its timer is set":           {of(plan.StatePending, record{echo: echo{version: "41", at: now}, waits: true}), replaced, false, plan.StatePending, other.Key},
 		"it waits for the next try":  {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, create.Source.Key},
 	} {
 		t.Run(name, func(t *testing.T) {
