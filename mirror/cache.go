@@ -43,6 +43,9 @@ type caches struct {
 
 	// prunable are the copies out of scope that the prune limit lets go. It is set before the controller leads.
 	prunable map[types.UID]bool
+	// spared are the namespaces, and their UIDs, in which the prune limit blocked the deletion of copies that
+	// --namespace-selector rules out.
+	spared sync.Map
 
 	mu    sync.Mutex
 	views map[string]*plan.View // by name; for names that have sources
@@ -149,6 +152,10 @@ func (c *caches) namespace(name string) *corev1.Namespace {
 func (c *caches) target(k key) plan.Target {
 	t := plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: c.configMap(k)}
 	t.Prunable = t.Have != nil && c.prunable[t.Have.UID]
+	if t.Namespace != nil {
+		uid, spared := c.spared.Load(k.Namespace)
+		t.Spared = spared && uid == t.Namespace.UID
+	}
 	return t
 }
 

@@ -41,6 +41,7 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
 			h.lanes.forget(d.GetName())
+			h.caches.spared.Delete(d.GetName())
 			h.namespaceChanged(d.GetName())
 		},
 	})
@@ -123,6 +124,9 @@ func (h *handlers) namespaceAdded(ns *corev1.Namespace) {
 }
 
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
+	if h.rules.Selects(new) {
+		h.caches.spared.Delete(new.Name)
+	}
 	switch {
 	case old.UID != new.UID:
 		h.namespaceAdded(new)

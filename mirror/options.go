@@ -40,6 +40,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Mirror into namespaces whose name begins with this. Repeatable. Required, unless --all-namespaces is given.")
 	fs.BoolVar(&o.AllNamespaces, "all-namespaces", o.AllNamespaces,
 		"Mirror into every namespace, instead of by prefix.")
+	fs.StringVar(&o.NamespaceSelector, "namespace-selector", o.NamespaceSelector,
+		"Mirror only into namespaces whose labels match this label selector, such as team,env in (dev,test). Default: all.")
 	fs.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespace", o.ExcludeNamespaces,
 		"Never mirror into namespaces of this name, or with this prefix if it ends in '*'. Repeatable.")
 	fs.StringSliceVar(&o.SourceNamespaces, "source-namespace", o.SourceNamespaces,

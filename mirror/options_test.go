@@ -29,6 +29,7 @@ func TestAddFlagsNamesAndDefaults(t *testing.T) {
 	want := map[string]string{
 		"namespace-prefix":   "[]",
 		"all-namespaces":     "false",
+		"namespace-selector": "",
 		"exclude-namespace":  "[kube-*]",
 		"source-namespace":   "[]",
 		"mirror-label":       "mirror",
@@ -57,6 +58,7 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 	err := flagSet(got).Parse([]string{
 		"--namespace-prefix=team-", "--namespace-prefix", "dev-,qa-",
 		"--all-namespaces",
+		"--namespace-selector=team,env in (dev,test)",
 		"--exclude-namespace=team-x", "--exclude-namespace=kube-*",
 		"--source-namespace=platform", "--source-namespace=base",
 		"--mirror-label=example.com/mirror",
@@ -75,6 +77,7 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 		Options: plan.Options{
 			NamespacePrefixes: []string{"team-", "dev-", "qa-"},
 			AllNamespaces:     true,
+			NamespaceSelector: "team,env in (dev,test)",
 			ExcludeNamespaces: []string{"team-x", "kube-*"},
 			SourceNamespaces:  []string{"platform", "base"},
 			Label:             "example.com/mirror",

@@ -32,6 +32,11 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 	if p.limit.Exceeded(len(outOfScope), copies) {
 		logger.Error(nil, "Not deleting the copies that are out of scope of the flags: they are too many. Is a flag wrong? "+
 			"To delete them, start once with --prune-limit=100%")
+		for _, cm := range outOfScope {
+			if ns := p.caches.namespace(cm.Namespace); ns != nil && !p.rules.Selects(ns) {
+				p.caches.spared.Store(ns.Name, ns.UID)
+			}
+		}
 		p.reportBlocked(outOfScope, copies)
 		return true
 	}
@@ -46,10 +51,6 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 func (p *pruner) outOfScope() (found []*corev1.ConfigMap) {
 	for _, obj := range p.caches.configMaps.GetIndexer().List() {
 		cm := obj.(*corev1.ConfigMap)
-		owner, ours := p.rules.SourceOf(cm)
-		if !ours || p.rules.AllowsSource(owner.Namespace) && p.rules.AllowsTarget(cm.Namespace) {
-			continue
-		}
 		t := p.caches.target(plan.KeyOf(cm))
 		t.Prunable = true
 		if p.rules.Decide(p.caches.view(cm.Name), t).Prune {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -164,5 +165,38 @@ func TestNothingOutOfScope(t *testing.T) {
 	blocked, logged := c.judged(t)
 	if blocked || logged != "" || len(*notes) > 0 || len(c.caches.prunable) > 0 {
 		t.Errorf("got blocked %v, %q logged, events %q, want nothing", blocked, logged, *notes)
+	}
+}
+
+// TestPruneLimitByNamespaceSelector: a changed selector is judged at the takeover, as a changed prefix is. A label that changes
+// later is none of its business.
+func TestPruneLimitByNamespaceSelector(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit plan.Percent
+		left  int
+	}{"blocked": {50, 12}, "allowed": {100, 0}} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{source()}
+			for _, namespace := range numbered("team", 12) {
+				objects = append(objects, plantest.Namespace(namespace), copyOf(source(), namespace))
+			}
+			edit := func(o *Options) { o.NamespaceSelector, o.PruneLimit = "tier", tc.limit }
+			alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				if n := s.copied("team", "value"); n != tc.left {
+					t.Fatalf("got %d copies, want %d", n, tc.left)
+				}
+				if got := s.value("mirror_prune_blocked"); got != float64(tc.left) {
+					t.Errorf("got %v copies blocked, want %d", got, tc.left)
+				}
+				first := numbered("team", 1)[0]
+				s.setNamespace(plantest.Namespace(first, "tier", "gold"))
+				time.Sleep(time.Minute)
+				s.wantCopy(first, "value")
+				s.setNamespace(plantest.Namespace(first))
+				time.Sleep(time.Minute)
+				s.wantNone(first)
+			})
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -16,6 +17,8 @@ type Options struct {
 	NamespacePrefixes []string
 	// AllNamespaces makes every namespace a target, instead of prefixes.
 	AllNamespaces bool
+	// NamespaceSelector is a label selector that the labels of a target match. The empty one matches all.
+	NamespaceSelector string
 	// ExcludeNamespaces are names, or prefixes ending in '*', of namespaces that are never targets.
 	ExcludeNamespaces []string
 	// SourceNamespaces, if any, are the only namespaces whose ConfigMaps can be sources.
@@ -59,6 +62,9 @@ func (o *Options) Validate() error {
 			bad("namespace-prefix", quote(p), problem)
 		}
 	}
+	if _, err := labels.Parse(o.NamespaceSelector); err != nil {
+		bad("namespace-selector", quote(o.NamespaceSelector), "must be a label selector, such as \"team,env in (dev,test)\": "+err.Error())
+	}
 	for _, e := range o.ExcludeNamespaces {
 		stem, wild := strings.CutSuffix(e, "*")
 		if checkNamespacePrefix(stem) != "" || !wild && !validNamespace(e) {
@@ -85,6 +91,9 @@ func (o *Options) Validate() error {
 	}
 	patterns("copy-label", o.CopyLabels)
 	patterns("copy-annotation", o.CopyAnnotations)
+	if o.PruneLimit < 0 || o.PruneLimit > 100 {
+		bad("prune-limit", o.PruneLimit, percentRange)
+	}
 	return errors.Join(errs...)
 }
 
@@ -145,6 +154,8 @@ func (p Percent) Exceeded(part, whole int) bool {
 	return part > pruneFree && part*100 >= int(p)*whole
 }
 
+const percentRange = "must be a percentage from 0% to 100%, such as 50%"
+
 func (p Percent) String() string { return strconv.Itoa(int(p)) + "%" }
 
 // Type names the kind of value in the help.
@@ -155,7 +166,7 @@ func (p *Percent) Set(value string) error {
 	digits, found := strings.CutSuffix(value, "%")
 	n, err := strconv.Atoi(digits)
 	if !found || err != nil || n < 0 || n > 100 {
-		return errors.New("must be a percentage from 0% to 100%, such as 50%")
+		return errors.New(percentRange)
 	}
 	*p = Percent(n)
 	return nil

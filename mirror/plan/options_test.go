@@ -55,6 +55,9 @@ func TestValidateRefuses(t *testing.T) {
 		"prefix not in ASCII":    {prefix("té"), `--namespace-prefix="té": ` + noSuchStart},
 		"prefix too long":        {prefix(long), `--namespace-prefix="` + long + `": ` + tooLong},
 
+		"selector malformed": {func(o *Options) { o.NamespaceSelector = "team=a=b" },
+			`--namespace-selector="team=a=b": must be a label selector, such as "team,env in (dev,test)": found '=', expected: ',' or 'end of string'`},
+		"prune limit too high":    {func(o *Options) { o.PruneLimit = 101 }, "--prune-limit=101%: must be a percentage from 0% to 100%, such as 50%"},
 		"exclusion empty":         {exclude(""), `--exclude-namespace="": ` + badExclude},
 		"exclusion of everything": {exclude("*"), `--exclude-namespace="*": ` + badExclude},
 		"exclusion in upper case": {exclude("Kube-*"), `--exclude-namespace="Kube-*": ` + badExclude},
@@ -113,6 +116,7 @@ func TestValidateAccepts(t *testing.T) {
 		"several prefixes":            func(o *Options) { o.NamespacePrefixes = []string{"team-", "0", "a--b"} },
 		"C09 prefix of 63 characters": func(o *Options) { o.NamespacePrefixes = []string{strings.Repeat("a", 63)} },
 		"all namespaces":              func(o *Options) { o.NamespacePrefixes, o.AllNamespaces = nil, true },
+		"a selector":                  func(o *Options) { o.NamespaceSelector = "team,env in (dev,test),!internal" },
 		"no exclusion":                func(o *Options) { o.ExcludeNamespaces = nil },
 		"exclusion by name":           func(o *Options) { o.ExcludeNamespaces = []string{"team-x", "kube-*", "t*"} },
 		"source namespaces":           func(o *Options) { o.SourceNamespaces = []string{"platform", "a", strings.Repeat("a", 63)} },

@@ -82,6 +82,14 @@ func narrowed(src *corev1.ConfigMap, ns *corev1.Namespace) (out, malformed bool)
 
 // claimants returns the sources that select the namespace, the winner first.
 func (w *world) claimants(ns *corev1.Namespace) (claimants []*corev1.ConfigMap) {
+	if !w.selected.allows(ns) {
+		return nil
+	}
+	return w.claimantsByNoFlag(ns)
+}
+
+// claimantsByNoFlag is claimants without --namespace-selector.
+func (w *world) claimantsByNoFlag(ns *corev1.Namespace) (claimants []*corev1.ConfigMap) {
 	if !w.allowsTarget(ns.Name) || ns.Labels["mirror"] == "false" {
 		return nil
 	}
@@ -164,8 +172,9 @@ func (w *world) expectsUnwanted(e *expected, home string) {
 	have := w.objects[home]
 	source := w.source(w.marksOf(have).owner)
 	byFlags := w.marksOf(source).asks && (!w.isSource(source) || !w.allowsTarget(home))
+	bySelector := slices.Contains(w.claimantsByNoFlag(w.namespaces[home]), source)
 	switch {
-	case byFlags && !w.prunable[home]:
+	case byFlags && !w.prunable[home], bySelector && w.spared[home]:
 		e.state = StateOutOfScope
 	case len(have.Finalizers) > 0:
 		e.terminates, e.state = true, StatePending

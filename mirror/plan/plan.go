@@ -87,6 +87,9 @@ type Target struct {
 	Have *corev1.ConfigMap
 	// Prunable is set if Have is out of scope of the flags, and the prune limit allows its deletion.
 	Prunable bool
+	// Spared is set if --namespace-selector ruled the namespace out when the process took over, the prune limit blocked the
+	// deletions, and the namespace has not matched since.
+	Spared bool
 }
 
 // Change is the decision about one target.
@@ -219,15 +222,20 @@ func (r *Rules) decideForeign(c Change, t Target) Change {
 //	there                                | excluded by the flags      | delete if prunable, else keep
 //	there, does not select its name      | allowed by the flags       | delete; premise: source
 //	there                                | opted out, or not selected | delete; premise: source, namespace
+//	there                                | only --namespace-selector  | delete, unless spared; premise: source, namespace
+//	                                     | rules it out               |
 //
 // The namespace is a premise in every row where only its labels keep a source of that name from the target.
 func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	labelsMatter := slices.ContainsFunc(v.Sources, func(s *Source) bool { return s.claimsName(r, t.Key.Namespace) })
 	c.Premise.Namespace = labelsMatter
 	s := v.Find(c.CopyOf)
+	byFlag := s != nil && s.claimsUnselected(r, t.Namespace) // no source claims it, so only that flag rules it out
 	switch {
+	case byFlag && t.Spared:
+		c.State, c.Premise = StateOutOfScope, Premise{}
 	case s == nil && find(v.OutOfScope, c.CopyOf) == nil, s != nil && r.AllowsTarget(t.Key.Namespace):
-		c.Op, c.Premise.Source = OpDelete, true
+		c.Op, c.Premise.Source, c.Prune = OpDelete, true, byFlag
 	case t.Prunable:
 		c.Op, c.Prune = OpDelete, true
 	default:

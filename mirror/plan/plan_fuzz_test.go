@@ -165,7 +165,8 @@ func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 	if c.Premise != (Premise{}) && !w.rules.StillUnwanted(v, source, w.namespaces[home]) {
 		t.Errorf("%s: got a deletion with the premise %+v, which does not hold", home, c.Premise)
 	}
-	if c.Prune == c.Premise.Source || c.Prune && !w.prunable[home] {
+	bySelector := c.Prune && !w.selected.allows(w.namespaces[home]) && c.Premise == Premise{Source: true, Namespace: true} && !w.spared[home]
+	if !bySelector && (c.Prune == c.Premise.Source || c.Prune && !w.prunable[home]) {
 		t.Errorf("%s: got a deletion with the premise %+v, prune %v, of a prunable copy: %v", home, c.Premise, c.Prune, w.prunable[home])
 	}
 	// A source that would claim the target without its labels, and with labels that every selector matches.

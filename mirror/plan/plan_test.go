@@ -16,6 +16,7 @@ type decision struct {
 	absent   bool              // the cache does not have team-a
 	have     *corev1.ConfigMap
 	prunable bool
+	spared   bool
 
 	op      Op
 	state   State
@@ -28,7 +29,7 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 	t.Helper()
 	for name, tc := range decisions {
 		t.Run(name, func(t *testing.T) {
-			tgt := Target{Key: keyIn("team-a"), Namespace: plantest.Namespace("team-a"), Have: stripped(r, tc.have), Prunable: tc.prunable}
+			tgt := Target{Key: keyIn("team-a"), Namespace: plantest.Namespace("team-a"), Have: stripped(r, tc.have), Prunable: tc.prunable, Spared: tc.spared}
 			if tc.ns != nil {
 				tgt.Key, tgt.Namespace = keyIn(tc.ns.Name), tc.ns
 			}
@@ -101,6 +102,40 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C03 the winner's copy stays":          {sources: cms(src, tenant), have: have(), state: StateSynced},
 		"C03 the loser takes over in place":    {sources: cms(tenant), have: have(), op: OpUpdate},
 	})
+}
+
+func TestDecideByNamespaceSelector(t *testing.T) {
+	r := testRules(func(o *Options) { o.NamespaceSelector = "tier in (gold,silver),!internal" })
+	src := plantest.Source("platform", "settings")
+	narrowed := plantest.Source("platform", "settings", plantest.Annotation(SelectorAnnotation, "tier=silver"))
+	gold, none := plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")
+	internal := plantest.Namespace("team-a", "tier", "gold", "internal", "")
+	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
+	have := plantest.Copy(r, src, "team-a")
+	both := Premise{Source: true, Namespace: true}
+	checkDecisions(t, r, map[string]decision{
+		"selected":                     {sources: cms(src), ns: gold, op: OpCreate},
+		"not selected":                 {sources: cms(src), ns: none},
+		"ruled out":                    {sources: cms(src), ns: internal},
+		"no longer selected":           {sources: cms(src), ns: none, have: have, op: OpDelete, premise: both, prune: true},
+		"spared":                       {sources: cms(src), ns: none, have: have, spared: true, state: StateOutOfScope},
+		"spared, and selected again":   {sources: cms(src), ns: gold, have: have, spared: true, state: StateSynced},
+		"spared, and the source went":  {ns: none, have: have, spared: true, op: OpDelete, premise: Premise{Source: true}},
+		"spared, and opted out":        {sources: cms(src), ns: optedOut, have: have, spared: true, op: OpDelete, premise: both},
+		"narrowed by the source, too":  {sources: cms(narrowed), ns: gold, have: have, spared: true, op: OpDelete, premise: both},
+		"not selected, another's copy": {sources: cms(src), ns: none, have: plantest.ConfigMap("team-a", "settings")},
+	})
+}
+
+// TestC51LabelsDoNotOutrank: a tenant who removes a label from their own namespace under --namespace-selector does not make it
+// a platform namespace.
+func TestC51LabelsDoNotOutrank(t *testing.T) {
+	r := testRules(func(o *Options) { o.NamespaceSelector = "tier" })
+	platform, tenant := plantest.Source("platform", "settings", plantest.CreatedAt(2)), plantest.Source("team-b", "settings", plantest.CreatedAt(1))
+	c := decideAt(r, viewOf(r, tenant, platform), plantest.Namespace("team-a", "tier", "gold"), nil)
+	if c.Source == nil || c.Source.Key.Namespace != "platform" {
+		t.Errorf("got the source %v, want the platform's", c.Source)
+	}
 }
 
 func TestDecideAboutAForeignObject(t *testing.T) {

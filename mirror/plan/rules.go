@@ -5,13 +5,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Rules decide by a fixed set of options. All methods are pure and safe for concurrent use.
 type Rules struct {
 	label, instance  string
-	prefixes         []string // of target namespaces; one empty prefix for --all-namespaces
+	prefixes         []string        // of target namespaces; one empty prefix for --all-namespaces
+	selector         labels.Selector // of the labels of target namespaces
 	excluded         keyPatterns
 	sourceNamespaces []string // nil: all
 	copyLabels       keyPatterns
@@ -20,6 +22,10 @@ type Rules struct {
 
 // NewRules returns the rules of the options, which must be valid.
 func NewRules(o *Options) *Rules {
+	selector, err := labels.Parse(o.NamespaceSelector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
 	prefixes := o.NamespacePrefixes
 	if o.AllNamespaces {
 		prefixes = []string{""}
@@ -28,6 +34,7 @@ func NewRules(o *Options) *Rules {
 		label:            o.Label,
 		instance:         o.Instance,
 		prefixes:         prefixes,
+		selector:         selector,
 		excluded:         o.ExcludeNamespaces,
 		sourceNamespaces: o.SourceNamespaces,
 		copyLabels:       o.CopyLabels,
@@ -35,10 +42,14 @@ func NewRules(o *Options) *Rules {
 	}
 }
 
-// AllowsTarget reports whether the flags allow a namespace of this name to hold copies.
+// AllowsTarget reports whether the flags allow a namespace of this name to hold copies. Its labels do not count, see
+// [Rules.Selects].
 func (r *Rules) AllowsTarget(namespace string) bool {
 	return hasAnyPrefix(namespace, r.prefixes) && !r.excluded.match(namespace)
 }
+
+// Selects reports whether the labels of the namespace match --namespace-selector.
+func (r *Rules) Selects(ns *corev1.Namespace) bool { return r.selector.Matches(labels.Set(ns.Labels)) }
 
 // AllowsSource reports whether the flags allow ConfigMaps of this namespace to be sources.
 func (r *Rules) AllowsSource(namespace string) bool {

@@ -106,6 +106,11 @@ func parseNarrowing(annotations map[string]string) (prefixes []string, selector 
 // claims reports whether the source selects the namespace: the flags, the namespace itself and the source's annotations
 // allow a copy there.
 func (s *Source) claims(r *Rules, ns *corev1.Namespace) bool {
+	return s.claimsUnselected(r, ns) && r.Selects(ns)
+}
+
+// claimsUnselected is claims without --namespace-selector.
+func (s *Source) claimsUnselected(r *Rules, ns *corev1.Namespace) bool {
 	return s.claimsName(r, ns.Name) && r.accepts(ns) && s.selector.Matches(labels.Set(ns.Labels))
 }
 

@@ -58,6 +58,8 @@ type world struct {
 	namespaces map[string]*corev1.Namespace // those that the cache has
 	objects    map[string]*corev1.ConfigMap // by namespace, as the API server has them
 	prunable   map[string]bool              // by namespace; see Target
+	selected   narrowing                    // --namespace-selector
+	spared     map[string]bool              // by namespace; see Target
 	version    int
 }
 
@@ -68,6 +70,7 @@ func drawWorld(raw []byte) *world {
 	w := &world{
 		name: "settings", opts: &o,
 		namespaces: map[string]*corev1.Namespace{}, objects: map[string]*corev1.ConfigMap{}, prunable: map[string]bool{},
+		selected: selectorNarrowings[0], spared: map[string]bool{},
 	}
 	if d.oneIn(32) {
 		w.name = "kube-root-ca.crt"
@@ -86,10 +89,14 @@ func drawWorld(raw []byte) *world {
 	if d.oneIn(2) {
 		o.CopyLabels, o.CopyAnnotations = []string{"app", "helm.sh/*", "argocd.argoproj.io/instance"}, []string{"*"}
 	}
+	if d.oneIn(3) {
+		w.selected = selectorNarrowings[d.below(3)]
+		o.NamespaceSelector = w.selected.value
+	}
 	w.rules = NewRules(&o)
 	held := map[string]bool{} // namespaces whose object has a finalizer
 	for _, home := range homes {
-		w.prunable[home], held[home] = d.oneIn(2), d.oneIn(4)
+		w.prunable[home], w.spared[home], held[home] = d.oneIn(2), d.oneIn(2), d.oneIn(4)
 		if ns := d.namespace(home); ns != nil {
 			w.namespaces[home] = ns
 		}
@@ -280,5 +287,6 @@ func (w *world) liveTarget(home string) Target {
 		Namespace: w.namespaces[home].DeepCopy(),
 		Have:      stripped(w.rules, w.objects[home]),
 		Prunable:  w.prunable[home],
+		Spared:    w.spared[home],
 	}
 }
