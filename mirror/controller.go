@@ -34,6 +34,7 @@ type Controller struct {
 	fanout     *fanout
 	reconciler *reconciler
 	pruner     *pruner
+	selfCheck  *selfCheck
 
 	synced  atomic.Bool
 	blocked atomic.Bool // by the prune limit
@@ -63,7 +64,8 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
-		pruner: &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
+		pruner:    &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
+		selfCheck: newSelfCheck(client, rules, caches, opts.Namespace),
 	}
 	if c.registered, err = c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
@@ -75,6 +77,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 // already. Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
+	registry.MustRegister(c.selfCheck.confined)
 	gauge(registry, "mirror_sources", "ConfigMaps that ask to be mirrored and that the flags allow.", nil,
 		func() int { return c.sumSources(func(*plan.Source) int { return 1 }) })
 	gauge(registry, "mirror_source_bytes", "Bytes of data and binaryData of all sources, which the controller holds in memory.", nil,
@@ -213,6 +216,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 		workers.Go(func() { c.reconciler.work(ctx, term) })
 	}
 	workers.Go(func() { c.resync(ctx) })
+	workers.Go(func() { c.selfCheck.work(ctx) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.sources.ShutDown()

@@ -32,6 +32,8 @@
 //	reconcile.go  one target: read, decide, confirm, write, record, retry
 //	fanout.go     all targets of a name
 //	prune.go      the prune limit
+//	confined.go   the self-check of the admission policy
+//	share.go      the metadata that equal objects in the cache share
 //	handlers.go   every event to keys
 //	metrics.go    what is counted
 //	options.go    the flags
@@ -67,7 +69,8 @@
 //
 // # Locks
 //
-// Five types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
+// Six types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
 // the queue with its mutex held, lanes asks the queue for its length, and the queue calls order with its own lock held.
-// caches reads an index of client-go with its mutex held. The mutex of status is taken alone.
+// caches reads an index of client-go with its mutex held. The mutexes of status and of the shared metadata are taken
+// alone.
 package mirror

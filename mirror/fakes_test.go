@@ -252,8 +252,13 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func() (T, er
 	return send()
 }
 
-func (c client[T]) Create(ctx context.Context, o T, _ metav1.CreateOptions) (T, error) {
-	return c.do(ctx, "create", o.GetName(), func() (T, error) { return c.store.create(o) })
+func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions) (T, error) {
+	return c.do(ctx, "create", o.GetName(), func() (T, error) {
+		if len(options.DryRun) > 0 {
+			return o, nil
+		}
+		return c.store.create(o)
+	})
 }
 
 func (c client[T]) Update(ctx context.Context, o T, _ metav1.UpdateOptions) (T, error) {

@@ -13,6 +13,8 @@ import (
 // Options configure a [Controller].
 type Options struct {
 	plan.Options
+	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no flag.
+	Namespace string
 	// ResyncPeriod is the time between two comparisons of everything with the caches, at least 100 ms; 0 means never.
 	ResyncPeriod time.Duration
 	// ConcurrentSources is how many sources are compared with their copies at the same time.

@@ -84,9 +84,9 @@ func (o *electionOptions) complete() error {
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
 		bad("--leader-elect-resource-name", o.name, "must be the name of a Lease: lower-case letters, digits, '-' and '.'")
 	}
-	if o.namespace == "" && o.enabled {
+	if o.namespace == "" {
 		content, _ := os.ReadFile(podNamespaceFile) // outside a pod there is none
-		if o.namespace = strings.TrimSpace(string(content)); o.namespace == "" {
+		if o.namespace = strings.TrimSpace(string(content)); o.namespace == "" && o.enabled {
 			wrong = append(wrong, errors.New("--leader-elect-resource-namespace: required with --leader-elect outside a pod: give the namespace of the Lease"))
 		}
 	} else if o.namespace != "" && len(validation.IsDNS1123Label(o.namespace)) > 0 {

@@ -91,6 +91,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 	}
 	// Everything has been told only after the last write has ended.
 	defer func() { recorder.endAfter(err) }()
+	opts.Options.Namespace = opts.election.namespace
 	controller, err := mirror.New(client, recorder, opts.Options)
 	if err != nil {
 		return err

@@ -138,7 +138,8 @@ func (a *auditor) next() ([]cluster.Event, error) {
 	events, mark, err := a.log.Since(a.mark)
 	a.mark = mark
 	return slices.DeleteFunc(events, func(e cluster.Event) bool {
-		return e.User.Username != a.user || strings.HasPrefix(e.UserAgent, plainAgent)
+		selfCheck := strings.Contains(e.RequestURI, "dryRun=All")
+		return e.User.Username != a.user || strings.HasPrefix(e.UserAgent, plainAgent) || selfCheck
 	}), err
 }
 

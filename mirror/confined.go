@@ -1,0 +1,110 @@
+package mirror
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+const (
+	// selfCheckPeriod is the time between two self-checks.
+	selfCheckPeriod = time.Hour
+	// probeName is the name of the objects of a self-check. It creates none.
+	probeName = "mirror-controller-self-check"
+)
+
+// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever its name begins with.
+var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined'`)
+
+// selfCheck asks the API server whether the admission policy confines the account of this process: a setting of an
+// installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by server-side
+// dry-run.
+type selfCheck struct {
+	client    kubernetes.Interface
+	rules     *plan.Rules
+	caches    *caches
+	namespace string // of the process
+	confined  *metrics.GaugeVec
+}
+
+func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches, namespace string) *selfCheck {
+	return &selfCheck{client: client, rules: rules, caches: caches, namespace: namespace, confined: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "mirror_confined",
+		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if that is not known.",
+		StabilityLevel: metrics.STABLE,
+	}, nil)}
+}
+
+// work checks now and every selfCheckPeriod, until ctx ends.
+func (s *selfCheck) work(ctx context.Context) {
+	for s.namespace != "" {
+		s.check(ctx)
+		if !sleep(ctx, selfCheckPeriod) {
+			return
+		}
+	}
+}
+
+func (s *selfCheck) check(ctx context.Context) {
+	probes := []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: probeName}}}
+	if elsewhere := s.outsideTargets(); elsewhere != "" {
+		probes = append(probes, s.copyIn(elsewhere))
+	}
+	refused := 0
+	for _, probe := range probes {
+		switch err := s.create(ctx, probe); {
+		case err == nil:
+			s.confined.WithLabelValues().Set(0)
+			klog.FromContext(ctx).Error(nil, "No admission policy confines this account, although one should. Install "+
+				"deploy/components/admission, or compare the label, the subjects and the annotations of the ClusterRoleBinding with it",
+				"allowed", "create a ConfigMap", "namespace", probe.Namespace)
+			return
+		case apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error()):
+			refused++
+		default:
+			klog.FromContext(ctx).V(2).Info("Cannot tell whether a policy confines this account", "err", clipError(err))
+		}
+	}
+	if refused < len(probes) {
+		s.confined.Reset()
+		return
+	}
+	s.confined.WithLabelValues().Set(1)
+}
+
+func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := s.client.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager,
+	})
+	return err
+}
+
+// outsideTargets returns a namespace that is no target by its name, and not that of the process; empty if there is none.
+func (s *selfCheck) outsideTargets() string {
+	names := s.caches.namespaces.GetIndexer().ListKeys()
+	slices.Sort(names)
+	for _, name := range names {
+		if ns := s.caches.namespace(name); name != s.namespace && !s.rules.AllowsTarget(name) && ns != nil && !plan.Terminating(ns) {
+			return name
+		}
+	}
+	return ""
+}
+
+// copyIn returns a ConfigMap with every mark of a copy.
+func (s *selfCheck) copyIn(namespace string) *corev1.ConfigMap {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: probeName}}
+	return s.rules.Desired(s.rules.ParseSource(source), namespace, nil)
+}

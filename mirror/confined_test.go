@@ -1,0 +1,93 @@
+package mirror
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// refusedBy is the API server's answer where this policy refuses a ConfigMap.
+func refusedBy(policy string) error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), probeName,
+		errors.New("ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: no"))
+}
+
+// TestSelfCheck asks for an unmarked ConfigMap in the namespace of the process, and for a copy in one that is no target.
+func TestSelfCheck(t *testing.T) {
+	policy := refusedBy("mirror-controller-confined")
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), probeName, errors.New("no permission"))
+	own, elsewhere := plantest.Namespace("mirror-system"), plantest.Namespace("platform")
+	for name, tc := range map[string]struct {
+		namespaces []runtime.Object
+		unmarked   error
+		copy       error
+		want       string
+	}{
+		"confined":                     {[]runtime.Object{own, elsewhere}, policy, policy, "1"},
+		"under another name":           {[]runtime.Object{own, elsewhere}, refusedBy("eu-mirror-controller-confined"), policy, "1"},
+		"no other namespace":           {[]runtime.Object{own, plantest.Namespace("team-a"), plantest.Terminating("gone")}, policy, nil, "1"},
+		"no policy":                    {[]runtime.Object{own, elsewhere}, nil, nil, "0"},
+		"of other prefixes":            {[]runtime.Object{own, elsewhere}, policy, nil, "0"},
+		"another policy":               {[]runtime.Object{own, elsewhere}, refusedBy("require-labels"), policy, ""},
+		"no permission":                {[]runtime.Object{own, elsewhere}, forbidden, forbidden, ""},
+		"the API server is away":       {[]runtime.Object{own, elsewhere}, errAway, policy, ""},
+		"the API server is away later": {[]runtime.Object{own, elsewhere}, policy, errAway, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := func() *apiServer {
+				s := newAPIServer(tc.namespaces...)
+				s.hook(func(h *hooks) {
+					h.refuses = func(c call) error {
+						return map[call]error{{"create", "configmaps", own.Name}: tc.unmarked, {"create", "configmaps", elsewhere.Name}: tc.copy}[c]
+					}
+				})
+				return s
+			}
+			alone(t, server, func(o *Options) { o.Namespace = own.Name }, func(t *testing.T, s scene) {
+				synctest.Wait()
+				if got := s.confined(); got != tc.want {
+					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
+				}
+				once := s.countAll("", "create")
+				time.Sleep(selfCheckPeriod - time.Second)
+				if n := s.countAll("", "create"); n != once {
+					t.Errorf("got %d probes within an hour, want %d", n, once)
+				}
+				s.refuse(func(call) error { return policy })
+				time.Sleep(2 * time.Second)
+				if got := s.confined(); got != "1" {
+					t.Errorf("an hour later: got mirror_confined %q, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// TestNoSelfCheck without the namespace of the process, or before it leads.
+func TestNoSelfCheck(t *testing.T) {
+	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+		time.Sleep(2 * selfCheckPeriod)
+		if n := s.countAll("", "create"); n != 0 || s.confined() != "" {
+			t.Errorf("got %d probes and mirror_confined %q, want none", n, s.confined())
+		}
+	})
+}
+
+// confined returns the value of mirror_confined; empty if it is absent.
+func (s scene) confined() string {
+	families, err := s.registry.Gather()
+	s.noted(err)
+	for _, f := range families {
+		if f.GetName() == "mirror_confined" && len(f.GetMetric()) > 0 {
+			return map[float64]string{0: "0", 1: "1"}[f.GetMetric()[0].GetGauge().GetValue()]
+		}
+	}
+	return ""
+}
