@@ -434,21 +434,24 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	defer func(before string) { podNamespaceFile = before }(podNamespaceFile)
 	podNamespaceFile = writeFile(t, "namespace", "mirror-system\n")
 	o := newElectionOptions()
-	if wrong := o.complete(); wrong != nil || o.namespace != "" {
-		t.Errorf("without --leader-elect: namespace %q, %v", o.namespace, wrong)
-	}
-	o.enabled = true
-	if wrong := o.complete(); wrong != nil || o.namespace != "mirror-system" {
-		t.Errorf("in a pod: namespace %q, %v", o.namespace, wrong)
+	for _, o.enabled = range []bool{false, true} { // the self-check asks there, too
+		o.namespace = ""
+		if wrong := o.complete(); wrong != nil || o.namespace != "mirror-system" {
+			t.Errorf("in a pod, --leader-elect=%v: namespace %q, %v", o.enabled, o.namespace, wrong)
+		}
 	}
 	o.namespace = "other"
 	if wrong := o.complete(); wrong != nil || o.namespace != "other" {
-		t.Errorf("told otherwise: namespace %q, %v", o.namespace, wrong)
+		t.Errorf("given: namespace %q, %v", o.namespace, wrong)
 	}
 	podNamespaceFile = filepath.Join(t.TempDir(), "none")
 	o.namespace = ""
 	if wrong := o.complete(); wrong == nil || !strings.HasPrefix(wrong.Error(), "--leader-elect-resource-namespace: ") {
 		t.Errorf("outside a pod: %v", wrong)
+	}
+	o.enabled = false
+	if wrong := o.complete(); wrong != nil || o.namespace != "" {
+		t.Errorf("outside a pod, without --leader-elect: namespace %q, %v", o.namespace, wrong)
 	}
 }
 
