@@ -3,14 +3,14 @@ package mirror
 import (
 	"errors"
 	"fmt"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -321,162 +321,4 @@ func (d *desk) levels() (levels []int) {
 		}
 	}
 	return levels
-}
-
-// TestPropagation is from the first change to the last copy.
-func TestPropagation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
-		d.has(sourceIn("platform"))
-		const none = -1
-		propagated := func() (took time.Duration) {
-			d.beginRound("settings", 0)
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
-				var ok bool
-				if took, ok = d.propagated(sum); !ok {
-					took = none
-				}
-			}
-			return took
-		}
-		changed := func() { d.sourceChanged(d.sources[0].Key) }
-		for i, step := range []struct {
-			do   func()
-			want time.Duration
-		}{
-			{changed, none},                  // nothing was to be written
-			{func() { d.writes("a") }, none}, // a repair
-			{func() { changed(); d.at(plan.StatePending, "", "b"); time.Sleep(time.Second); d.writes("a") }, none},
-			{changed, none},
-			{func() { d.at(plan.StateSynced, "", "b") }, time.Second}, // without a write: as of the last one
-			{func() { changed(); d.at(plan.StatePending, "", "b"); d.writes("a") }, none},
-			{func() { d.writes("b") }, time.Second},
-			{func() { d.writes("b") }, none},
-			{func() { changed(); time.Sleep(time.Second); d.at(plan.StateForeign, "", "b"); d.writes("a") }, time.Second},
-		} {
-			step.do()
-			if got := propagated(); got != step.want {
-				t.Errorf("step %d: got %v, want %v", i, got, step.want)
-			}
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-// TestPropagationOfAChangeDuringAReport: a fan-out reports what it saw, and the change that came after counts later.
-func TestPropagationOfAChangeDuringAReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
-		d.has(sourceIn("platform"))
-		report := func() (took time.Duration, ok bool) {
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
-				took, ok = d.propagated(sum)
-			}
-			return took, ok
-		}
-		d.beginRound("settings", 0)
-		time.Sleep(time.Millisecond)
-		d.sourceChanged(d.sources[0].Key)
-		if _, ok := report(); ok {
-			t.Error("got a change through that the report has not seen")
-		}
-		time.Sleep(time.Second)
-		d.writes("a")
-		d.beginRound("settings", 0)
-		if took, ok := report(); !ok || took != time.Second {
-			t.Errorf("got %v, %v, want a second", took, ok)
-		}
-	})
-}
-
-// TestTextsFitAnEvent makes every text as long as it can be: the API server takes no note of more than 1,024 bytes.
-func TestTextsFitAnEvent(t *testing.T) {
-	many := numbered(strings.Repeat("n", 60), 500)
-	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
-	longKey := "example.com/" + strings.Repeat("k", 63)
-	frozen := parsed(sourceIn("platform", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
-		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
-	for state := range plan.States {
-		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, label: longKey, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
-		for _, namespace := range many {
-			sum.notes[namespace] = verbose
-		}
-		switch state {
-		case plan.StateFrozen:
-			sum.source, sum.at = frozen, nil
-		case plan.StateNone:
-			source.Reserved = true
-		}
-		for _, m := range (&reported{}).news(sum) {
-			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
-				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
-			}
-			if m.kind != corev1.EventTypeWarning || m.level != 0 {
-				t.Errorf("%s: got kind %q at level %d, want a warning that is logged", m.reason, m.kind, m.level)
-			}
-		}
-		if state.IsProblem() && len((&reported{}).news(sum)) == 0 {
-			t.Errorf("%v: got no text", state)
-		}
-	}
-}
-
-func TestClip(t *testing.T) {
-	for name, tc := range map[string]struct{ note, want string }{
-		"nothing":                  {"", ""},
-		"of 1024 bytes":            {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
-		"of 1025 bytes":            {strings.Repeat("a", 1025), strings.Repeat("a", 1021) + "…"},
-		"1024 bytes of two each":   {strings.Repeat("é", 512), strings.Repeat("é", 512)},
-		"cut after one of two":     {strings.Repeat("é", 513), strings.Repeat("é", 510) + "…"},
-		"cut after two of three":   {strings.Repeat("a", 1019) + "…aaaa", strings.Repeat("a", 1019) + "…"},
-		"cut after all of three":   {strings.Repeat("a", 1018) + "…aaaa", strings.Repeat("a", 1018) + "……"},
-		"cut after three of four":  {strings.Repeat("a", 1018) + "😀aaaa", strings.Repeat("a", 1018) + "…"},
-		"characters, but no bytes": {strings.Repeat("a", 1022) + "é", strings.Repeat("a", 1022) + "é"},
-	} {
-		if got := clip(tc.note); got != tc.want {
-			t.Errorf("%s: got %d bytes …%q, want %d bytes", name, len(got), got[max(0, len(got)-12):], len(tc.want))
-		}
-	}
-}
-
-func TestNamespaceLists(t *testing.T) {
-	for _, tc := range []struct {
-		targets []string
-		want    string
-	}{
-		{[]string{"a"}, "namespace a"},
-		{[]string{"a", "b"}, "2 namespaces (a, b)"},
-		{[]string{"a", "b", "c", "d", "e"}, "5 namespaces (a, b, c, d, e)"},
-		{[]string{"a", "b", "c", "d", "e", "f"}, "6 namespaces (a, b, c, d, e and 1 more)"},
-	} {
-		if got := namespaces(tc.targets); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
-	}
-}
-
-func TestReasonsDoNotChange(t *testing.T) {
-	got := []string{ReasonMirrored, ReasonForeign, ReasonSuperseded, ReasonReservedName, ReasonInvalidAnnotation, ReasonWriteFailed,
-		ReasonFight, ReasonOutOfScope, ReasonPruneBlocked}
-	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope", "PruneBlocked"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestTextsSayWhatToDo: what they say must work, with the mirror label of the flags, and say what adoption does.
-func TestTextsSayWhatToDo(t *testing.T) {
-	sum := &summary{source: parsed(sourceIn("platform")), label: "example.com/mirror", at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
-	for _, want := range []string{"namespace team-a", "label configmap settings example.com/mirror=copy --overwrite",
-		"mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
-		if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, want) {
-			t.Errorf("got %q, want in it %q", got, want)
-		}
-	}
-	for _, want := range []string{"600 of 1000 copies", "--prune-limit=100%."} {
-		if got := pruneBlockedText(600, 1000); !strings.Contains(got, want) || strings.Contains(got, "%%") {
-			t.Errorf("got %q, want in it %q", got, want)
-		}
-	}
 }
