@@ -16,8 +16,8 @@ type account struct {
 	kubeconfig string
 }
 
-// newAccount creates a ServiceAccount with rules that hold for the whole cluster. The policy holds it to the settings of the
-// world, which its name begins with.
+// newAccount creates a ServiceAccount with rules that hold for the whole cluster. The policies confine it by the settings of
+// the world.
 func (w *world) newAccount(name string, rules []rbacv1.PolicyRule) *account {
 	w.Helper()
 	name = w.account() + "." + name
@@ -33,11 +33,9 @@ func (w *world) newAccount(name string, rules []rbacv1.PolicyRule) *account {
 			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 	}
 	if err == nil {
-		_, err = w.admin.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{a.subject},
-		}, metav1.CreateOptions{})
+		bindings := w.admin.RbacV1().ClusterRoleBindings()
+		_, err = bindings.Create(w.ctx, boundAccount(name, name, a.subject, w.settings()), metav1.CreateOptions{})
+		w.Cleanup(func() { w.cleanUp(bindings.Delete(w.background(), name, metav1.DeleteOptions{})) })
 	}
 	if err == nil {
 		a.kubeconfig, err = w.cluster.ServiceAccountKubeconfig(w.ctx, bareNamespace, name)

@@ -53,6 +53,10 @@ func set(values ...string) []string {
 
 const teams = `namespacePrefixes=["team-"]`
 
+// selecting is a requirement of each kind on the labels of namespaces.
+const selecting = `namespaceSelector=[{"key":"team","operator":"In","values":["red","blue"]},` +
+	`{"key":"example.com/tier","operator":"NotIn","values":["gold"]},{"key":"mirrored","operator":"Exists"},{"key":"frozen","operator":"DoesNotExist"}]`
+
 // monitored are the values that stand for the component monitoring.
 var monitored = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`, `dashboard={"enabled":true}`}
 
@@ -91,7 +95,7 @@ func TestChartIsKustomize(t *testing.T) {
 		"everything, other settings": {
 			namespace: "my-system",
 			values: append(slices.Clone(everything), `namespacePrefixes=["team-","dev-"]`, `excludeNamespaces=["kube-*","team-secret"]`,
-				`mirrorLabel="example.com/mirror"`, `instance="blue"`,
+				`mirrorLabel="example.com/mirror"`, `instance="blue"`, selecting, `copyLabels=["team","example.com/*"]`, `copyAnnotations=["note"]`,
 				`image={"repository":"registry.example/mirror-controller","digest":"sha256:`+strings.Repeat("ab", 32)+`"}`),
 			kustomization: kustomization{
 				settings: `
@@ -101,28 +105,32 @@ patches:
 - target: {kind: Deployment}
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=team-,dev-"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--namespace-selector=team in (red,blue),example.com/tier notin (gold),mirrored,!frozen"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--exclude-namespace=kube-*,team-secret"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--mirror-label=example.com/mirror"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--instance=blue"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--copy-label=team,example.com/*"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--copy-annotation=note"}
+- target: {kind: ClusterRoleBinding}
+  patch: |
+    kind: ClusterRoleBinding
+    metadata:
+      name: mirror-controller
+      annotations:
+        mirror-controller.github.io/namespace-prefix: team-,dev-
+        mirror-controller.github.io/exclude-namespace: kube-*,team-secret
+        mirror-controller.github.io/mirror-label: example.com/mirror
+        mirror-controller.github.io/instance: blue
+        mirror-controller.github.io/copy-label: team,example.com/*
+        mirror-controller.github.io/copy-annotation: note
+        mirror-controller.github.io/namespace-selector: |-
+          team In red,blue
+          example.com/tier NotIn gold
+          mirrored Exists
+          frozen DoesNotExist
 `,
 				settingsComponents: []string{"high-availability", "monitoring", "network-policy"},
 				components:         []string{"admission", "protect-copies"},
-				above: `
-patches:
-- target: {name: mirror-controller-confined, kind: ValidatingAdmissionPolicy}
-  patch: |
-    - {op: replace, path: /spec/variables/1, value: {name: excluded, expression: "'kube-*,team-secret'.split(',')"}}
-    - {op: replace, path: /spec/variables/2, value: {name: label, expression: "'example.com/mirror'"}}
-    - {op: replace, path: /spec/variables/3, value: {name: instance, expression: "'blue'"}}
-- target: {name: mirror-controller-publishers, kind: ValidatingAdmissionPolicy}
-  patch: |
-    - {op: replace, path: /spec/matchConstraints/objectSelector/matchExpressions/0/key, value: example.com/mirror}
-    - {op: replace, path: /spec/variables/0, value: {name: label, expression: "'example.com/mirror'"}}
-- target: {name: mirror-controller-protected-copies, kind: ValidatingAdmissionPolicy}
-  patch: |
-    - {op: replace, path: /spec/matchConstraints/objectSelector/matchExpressions/0/key, value: example.com/mirror}
-    - {op: replace, path: /spec/variables/0, value: {name: instance, expression: "'blue'"}}
-`,
 			},
 		},
 	} {
@@ -191,7 +199,10 @@ var everyValue = set(slices.Concat(monitored, []string{teams, "replicas=2", `net
 // TestTwoReleases shows that releases of different names share no object, not even one without a namespace, and that
 // nothing in one names an object of the other.
 func TestTwoReleases(t *testing.T) {
-	const lease = `"--leader-elect-resource-name=blue-mirror-controller",`
+	const (
+		lease   = `,"--leader-elect-resource-name=blue-mirror-controller"]`
+		setting = `"mirror-controller.github.io/leader-elect-resource-name":"blue-mirror-controller",`
+	)
 	want := charted(t, "mirror-controller", "mirror-system", everyValue...)
 	blue := charted(t, "blue", "mirror-system", everyValue...)
 	taken := byIdentity(t, want)
@@ -205,7 +216,7 @@ func TestTwoReleases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content = bytes.ReplaceAll(content, []byte(`:["--namespace-prefix=team-","--leader-elect",`+strings.TrimSuffix(lease, ",")), []byte(`:["--namespace-prefix=team-","--leader-elect"`))
+		content = bytes.Replace(bytes.Replace(content, []byte(lease), []byte(`]`), 1), []byte(setting), nil, 1)
 		renamed.Write(bytes.ReplaceAll(content, []byte("blue-mirror-controller"), []byte("mirror-controller")))
 	}
 	have, err := shipped.Parse(&renamed)
@@ -231,8 +242,9 @@ func TestReleaseWithADot(t *testing.T) {
 	}
 }
 
-// ofTheChart are the fields that have the name of the chart, whatever the release is called.
-var ofTheChart = regexp.MustCompile(`\.app\.kubernetes\.io/name$|\.containers\[0\]\.(name|image)$`)
+// ofTheChart are the fields that have the name of the chart, whatever the release is called. An expression has it as a
+// default, and as the controller's name in Events.
+var ofTheChart = regexp.MustCompile(`\.app\.kubernetes\.io/name$|\.containers\[0\]\.(name|image)$|\.expression$`)
 
 // defaultName finds the name of what a release called mirror-controller consists of, but not that name in a sentence.
 var defaultName = regexp.MustCompile(`^mirror-controller$|'mirror-controller'|mirror-controller-[a-z]`)
@@ -295,36 +307,28 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestAllNamespaces shows what becomes of the policy where there are no prefixes.
+// TestAllNamespaces shows what becomes of the settings where there are no prefixes.
 func TestAllNamespaces(t *testing.T) {
 	m := charted(t, "mirror-controller", "mirror-system", set("allNamespaces=true")...)
 	if args := arguments(t, m); args[0] != "--all-namespaces" {
 		t.Errorf("the arguments are %q, want --all-namespaces first", args)
 	}
-	if have := variable(t, m, "mirror-controller-confined", "prefixes"); have != "[request.namespace]" {
-		t.Errorf("the prefixes of the policy are %s, want the namespace itself", have)
+	want := map[string]string{"mirror-controller.github.io/all-namespaces": "true"}
+	if have := settings(t, m); !maps.Equal(have, want) {
+		t.Errorf("the settings are %v, want %v", have, want)
 	}
 }
 
-// variable returns the expression of a variable of a policy.
-func variable(t *testing.T, m shipped.Manifests, policy, name string) string {
+// settings returns the annotations of the ClusterRoleBinding, which the policies read.
+func settings(t *testing.T, m shipped.Manifests) map[string]string {
 	t.Helper()
 	for _, o := range m {
-		if o.GetKind() != "ValidatingAdmissionPolicy" || o.GetName() != policy {
-			continue
-		}
-		variables, _, err := unstructured.NestedSlice(o.Object, "spec", "variables")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range variables {
-			if v := v.(map[string]any); v["name"] == name {
-				return v["expression"].(string)
-			}
+		if o.GetKind() == "ClusterRoleBinding" {
+			return o.GetAnnotations()
 		}
 	}
-	t.Fatalf("there is no variable %s of a policy %s", name, policy)
-	return ""
+	t.Fatal("there is no ClusterRoleBinding")
+	return nil
 }
 
 // TestRefusals shows what is refused, and that the value is named.
@@ -344,6 +348,11 @@ func TestRefusals(t *testing.T) {
 		"unknown":                      {set(teams, "namespacePrefix=1"), []string{"additional properties", "namespacePrefix"}},
 		"unknown in an object":         {set(teams, "logging.level=1"), []string{"/logging", "additional properties", "level"}},
 		"no number":                    {set(teams, `replicas="two"`), []string{"/replicas", "want integer"}},
+		"selector as a string":         {set(teams, `namespaceSelector="team=red"`), []string{"/namespaceSelector", "want array"}},
+		"selector without values":      {set(teams, `namespaceSelector=[{"key":"team","operator":"In"}]`), []string{"/namespaceSelector/0", "values"}},
+		"selector with idle values":    {set(teams, `namespaceSelector=[{"key":"team","operator":"Exists","values":["a"]}]`), []string{"/namespaceSelector/0/values", "maxItems"}},
+		"selector with another word":   {set(teams, `namespaceSelector=[{"key":"team","operator":"Gt","values":["1"]}]`), []string{"/namespaceSelector/0/operator", "'In', 'NotIn'"}},
+		"selector with a space":        {set(teams, `namespaceSelector=[{"key":"team In","operator":"Exists"}]`), []string{"/namespaceSelector/0/key", "does not match pattern"}},
 		"label with a quote":           {set(teams, `mirrorLabel="a'b"`), []string{"/mirrorLabel", "does not match pattern"}},
 		"instance with a quote":        {set(teams, `instance="a'b"`), []string{"/instance", "does not match pattern"}},
 		"exclusion with a quote":       {set(teams, `excludeNamespaces=["a'b"]`), []string{"/excludeNamespaces/0", "does not match pattern"}},

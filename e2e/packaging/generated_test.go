@@ -61,9 +61,9 @@ func TestGeneratedInstall(t *testing.T) {
 const header = `# mirror-controller with the two policies that most clusters want. It needs Kubernetes 1.30 or newer.
 # Generated from deploy/default by ` + "`make generate`" + `: do not edit.
 #
-# Two things are yours to set: the first letters of the names of your namespaces, which stand in the Deployment and in a
-# policy, and the image that you have built. This command sets both, in all places; several prefixes have commas between
-# them, such as team-,dev-:
+# Two things are yours to set: the first letters of the names of your namespaces, which stand in the Deployment and in
+# the ClusterRoleBinding, and the image that you have built. This command sets both, in all places; several prefixes have
+# commas between them, such as team-,dev-:
 #
 #   sed -e 's|team-|PREFIX|' -e 's|mirror-controller:dev|IMAGE|' deploy/install.yaml | kubectl apply -f -
 #
@@ -130,6 +130,9 @@ patches:
 - target: {kind: Deployment}
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=` + prefix + `"}
+- target: {kind: ClusterRoleBinding}
+  patch: |
+    - {op: replace, path: /metadata/annotations/mirror-controller.github.io~1namespace-prefix, value: "` + prefix + `"}
 `,
 			components: []string{"admission"},
 		})

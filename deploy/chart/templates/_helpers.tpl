@@ -35,6 +35,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
+{{/* The requirements on labels of namespaces as a label selector, such as "team in (red,blue),!frozen". */}}
+{{- define "mirror-controller.namespaceSelector" -}}
+{{- $parts := list }}
+{{- range .Values.namespaceSelector }}
+{{- $values := join "," .values }}
+{{- $forms := dict "Exists" .key "DoesNotExist" (printf "!%s" .key)
+  "In" (printf "%s in (%s)" .key $values) "NotIn" (printf "%s notin (%s)" .key $values) }}
+{{- $parts = append $parts (get $forms .operator) }}
+{{- end }}
+{{- join "," $parts }}
+{{- end }}
+
 {{/*
 The arguments of the controller, as a JSON list. Only what differs from the controller's own default stands there, so that
 nobody has to read what says nothing. Tests hold these defaults to those in values.yaml, and those to the program's.
@@ -46,6 +58,7 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
 {{- $args = list (printf "--namespace-prefix=%s" (join "," $v.namespacePrefixes)) }}
 {{- end }}
 {{- $flags := list
+  (list "namespace-selector" (include "mirror-controller.namespaceSelector" .) "")
   (list "exclude-namespace" (join "," $v.excludeNamespaces) "kube-*")
   (list "source-namespace" (join "," $v.sourceNamespaces) "")
   (list "mirror-label" $v.mirrorLabel "mirror")
@@ -109,7 +122,7 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
 {{- printf "replicas: %d need leaderElection.enabled=true, or else all of them write" (int .Values.replicas) | fail }}
 {{- end }}
-{{- $taken := "^--(namespace-prefix|all-namespaces|exclude-namespace|mirror-label|instance|leader-elect|leader-elect-.*|metrics-bind-address|health-probe-bind-address)(=|$)" }}
+{{- $taken := "^--(namespace-prefix|all-namespaces|namespace-selector|exclude-namespace|copy-label|copy-annotation|mirror-label|instance|leader-elect|leader-elect-.*|metrics-bind-address|health-probe-bind-address)(=|$)" }}
 {{- range .Values.extraArgs }}
 {{- if regexMatch $taken . }}
 {{- printf "extraArgs: %s: policies, rights, ports or the lease rest on it: use the value of that name, if there is one" . | fail }}
@@ -118,49 +131,53 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- end }}
 
 {{/*
-What a file of deploy/components/admission or deploy/components/protect-copies holds, with names, account and settings of
-this release: takes a list of the root context and the name of the file. The rules are not touched. In an expression that
-names the account, namespace and name are its second and fourth literal: what stands there between quotes is replaced,
-as kustomize does it.
+The settings that the policies read from the annotations of the ClusterRoleBinding, as a JSON object: the flags that stand
+in the arguments, too. An absent one means the default of the flag.
+*/}}
+{{- define "mirror-controller.settings" -}}
+{{- $v := .Values }}
+{{- $settings := dict }}
+{{- $lines := list }}
+{{- range $v.namespaceSelector }}
+{{- $lines = append $lines (list .key .operator (join "," .values) | join " " | trimSuffix " ") }}
+{{- end }}
+{{- $known := list
+  (list "namespace-prefix" (join "," $v.namespacePrefixes) "")
+  (list "all-namespaces" (toString $v.allNamespaces) "false")
+  (list "namespace-selector" (join "\n" $lines) "")
+  (list "exclude-namespace" (join "," $v.excludeNamespaces) "kube-*")
+  (list "mirror-label" $v.mirrorLabel "mirror")
+  (list "instance" $v.instance "default")
+  (list "copy-label" (join "," $v.copyLabels) "")
+  (list "copy-annotation" (join "," $v.copyAnnotations) "")
+  (list "leader-elect-resource-name" (include "mirror-controller.fullname" .) "mirror-controller") }}
+{{- range $known }}
+{{- if ne (index . 1) (index . 2) }}
+{{- $_ := set $settings (printf "mirror-controller.github.io/%s" (index . 0)) (index . 1) }}
+{{- end }}
+{{- end }}
+{{- $settings | toJson }}
+{{- end }}
+
+{{/* The label by which the policies of a release find its ClusterRoleBinding. */}}
+{{- define "mirror-controller.installation" -}}
+mirror-controller.github.io/installation: {{ include "mirror-controller.fullname" . }}
+{{- end }}
+
+{{/*
+What a file of deploy/components/admission or deploy/components/protect-copies holds, with the names of this release: takes
+a list of the root context and the name of the file. The policies of each release read its own ClusterRoleBinding alone.
 */}}
 {{- define "mirror-controller.policy" -}}
 {{- $root := index . 0 }}
-{{- $v := $root.Values }}
 {{- $fullname := include "mirror-controller.fullname" $root }}
-{{- $account := include "mirror-controller.serviceAccountName" $root }}
-{{- $known := dict
-  "prefixes" (printf "'%s'.split(',')" (join "," $v.namespacePrefixes))
-  "excluded" (printf "'%s'.split(',')" (join "," $v.excludeNamespaces))
-  "label" (printf "'%s'" $v.mirrorLabel)
-  "instance" (printf "'%s'" $v.instance) }}
-{{- if $v.allNamespaces }}
-{{- /* Every name begins with itself. */}}
-{{- $_ := set $known "prefixes" "[request.namespace]" }}
-{{- end }}
 {{- range splitList "\n---\n" ($root.Files.Get (printf "files/%s" (index . 1))) }}
 {{- $o := fromYaml . }}
 {{- $_ := set $o.metadata "name" (printf "%s%s" $fullname (trimPrefix "mirror-controller" $o.metadata.name)) }}
 {{- $_ := set $o.metadata "labels" (include "mirror-controller.labels" $root | fromYaml) }}
 {{- with $o.spec.policyName }}
 {{- $_ := set $o.spec "policyName" $o.metadata.name }}
-{{- end }}
-{{- range $o.spec.variables }}
-{{- $_ := set . "expression" (get $known .name | default .expression) }}
-{{- end }}
-{{- range $o.spec.matchConditions }}
-{{- if has .name (list "the-controller" "not-the-controller") }}
-{{- $parts := splitList "'" .expression }}
-{{- $parts = concat (slice $parts 0 3) (list $root.Release.Namespace) (slice $parts 4 7) (list $account) (slice $parts 8) }}
-{{- $_ := set . "expression" (join "'" $parts) }}
-{{- end }}
-{{- end }}
-{{- with $o.spec.matchConstraints }}
-{{- range dig "objectSelector" "matchExpressions" list . }}
-{{- $_ := set . "key" $v.mirrorLabel }}
-{{- end }}
-{{- end }}
-{{- range $o.spec.validations }}
-{{- $_ := set . "messageExpression" (.messageExpression | replace "mirror-controller-publisher" (printf "%s-publisher" $fullname)) }}
+{{- $_ := set $o.spec.paramRef.selector "matchLabels" (include "mirror-controller.installation" $root | fromYaml) }}
 {{- end }}
 ---
 {{ toYaml $o }}

@@ -1,0 +1,270 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// What the policies say.
+const (
+	notThere     = "is none of them"
+	notCopy      = "is not a copy of instance \"default\" by its annotations, and was not handed over"
+	wouldNotBe   = "would not be one of instance \"default\", with the label mirror=copy"
+	needsVerb    = "needs the verb \"mirror\" on configmaps there, such as ClusterRole mirror-controller-publisher gives"
+	ofOthers     = "another controller writes"
+	notItsKey    = "only its own labels and annotations, and those that"
+	notItsEvent  = "is held to Events that it reports itself, about ConfigMaps and its Lease"
+	notItsLease  = "is held to its own Lease, which is mirror-system/mirror-controller"
+	forges       = "only the controller of ClusterRoleBinding mirror-controller makes copies of instance \"default\""
+	noHolds      = "it sets no finalizers and no owners"
+	isAProtected = "only mirror-controller may change or delete it: change the source, and it follows"
+)
+
+// confinedRows are requests of the controller.
+func (w *policed) confinedRows() []row {
+	copied := shape(w.copied)
+	restored := func(namespace, name string) []option { return w.marksOfCopy(platform, teamB, name) }
+	return []row{
+		// Where.
+		{"copy created", controller, teamA, nil, create(copied), ""},
+		{"copy created outside the prefix", controller, platform, nil, create(copied), notThere},
+		{"copy created where the prefix is in the middle", controller, theTeam, nil, create(copied), notThere},
+		{"copy created with the first of several prefixes", several, teamA, nil, create(copied), ""},
+		{"copy created in an excluded namespace", several, excluded, nil, create(copied), notThere},
+		{"copy changed outside the prefix", controller, formerly, copied, changeBy(other), notThere},
+		{"copy deleted that earlier prefixes have left", controller, formerly, copied, remove, ""},
+		{"foreign object deleted outside the prefix", controller, platform, plain, remove, notThere},
+		{"object handed over outside the prefix", controller, platform, with(handOver), change(copied), notThere},
+		{"object handed over and deleted outside the prefix", controller, platform, with(handOver), remove, notThere},
+
+		// What is created.
+		{"plain object created", controller, teamA, nil, create(plain), wouldNotBe},
+		{"source created", controller, teamA, nil, create(source), wouldNotBe},
+		{"source created outside the prefix", controller, platform, nil, create(source), notThere},
+		{"copy created without the label", controller, teamA, nil, create(copied.but(noLabel)), wouldNotBe},
+		{"copy created as a source", controller, teamA, nil, create(copied.but(asSource)), wouldNotBe},
+		{"copy created with a finalizer", controller, teamA, nil, create(copied.but(held)), noHolds},
+		{"copy created with an owner", controller, teamA, nil, create(copied.but(owned)), noHolds},
+		{"finalizer set", controller, teamA, copied, changeBy(held), noHolds},
+		{"finalizer of others taken away", controller, teamA, copied.but(held), changeBy(free), noHolds},
+		{"owner set", controller, teamA, copied, changeBy(owned), noHolds},
+		{"copy changed that others hold", controller, teamA, copied.but(held), changeBy(other), ""},
+		{"reserved name of the platform created", controller, teamA, nil, create(w.copyNamed("openshift-service-ca.crt")), ofOthers},
+		{"reserved name of the mesh created", controller, teamA, nil, create(w.copyNamed("istio-ca-root-cert")), ofOthers},
+		{"reserved name of the cluster created", controller, teamA, nil, create(w.copyNamed("kube-root-ca.crt")), ofOthers},
+		{"label alone created", controller, teamA, nil, create(with(asCopy)), wouldNotBe},
+		{"copy created of another instance", controller, teamA, nil, create(copied.but(otherInstance)), wouldNotBe},
+		{"copy created that names another place", controller, teamA, nil, create(restored), wouldNotBe},
+		{"copy created without a source", controller, teamA, nil, create(copied.but(withoutAnnotation(plan.SourceAnnotation))), wouldNotBe},
+		{"copy created of a source of another name", controller, teamA, nil, create(w.copyOf(platform, "-too")), wouldNotBe},
+		{"copy created of a source nowhere", controller, teamA, nil, create(w.copyOf("", "")), wouldNotBe},
+		{"copy created of a source in no valid namespace", controller, teamA, nil, create(w.copyOf("Not_A_Name", "")), wouldNotBe},
+		{"copy created of itself", controller, teamA, nil, create(w.copyOf(teamA, "")), wouldNotBe},
+		{"copy created with a name to be made up", controller, teamA, nil, createUnnamed(copied), wouldNotBe},
+
+		// What is changed.
+		{"copy changed", controller, teamA, copied, changeBy(other), ""},
+		{"label dropped by somebody and put back", controller, teamA, copied.but(noLabel), changeBy(asCopy, other), ""},
+		{"label forged to true by somebody and put back", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
+		{"label dropped by the controller", controller, teamA, copied, changeBy(noLabel), wouldNotBe},
+		{"copy made a source", controller, teamA, copied, changeBy(asSource), wouldNotBe},
+		{"copy made a source without marks", controller, teamA, copied, changeBy(asSource, noMarks), wouldNotBe},
+		{"copy released", controller, teamA, copied, changeBy(noMarks), wouldNotBe},
+		{"copy moved to another instance", controller, teamA, copied, changeBy(otherInstance), wouldNotBe},
+		{"copy taken from another instance", controller, teamA, copied.but(otherInstance), change(copied), notCopy},
+		{"label forged on a foreign object", controller, teamA, with(asCopy), change(copied), notCopy},
+		{"foreign object changed", controller, teamA, plain, changeBy(other), notCopy},
+		{"foreign object adopted without leave", controller, teamA, plain, change(copied), notCopy},
+		{"foreign object adopted", controller, teamA, with(handOver), change(copied.but(withoutAnnotation(plan.AdoptAnnotation))), ""},
+		{"foreign object adopted with the label", controller, teamA, with(handOver, asCopy), change(copied), ""},
+		{"foreign object changed and not adopted", controller, teamA, with(handOver), changeBy(other), wouldNotBe},
+		{"copy with a broken source adopted", controller, teamA,
+			copied.but(handOver, withAnnotation(plan.SourceAnnotation, "nonsense")), change(copied), ""},
+		{"restored backup changed", controller, teamA, restored, change(copied), notCopy},
+		{"copy of another source labelled as one adopted", controller, teamA,
+			copied.but(withAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
+		{"object with a finalizer adopted", controller, teamA, with(handOver, held), change(copied), notCopy},
+		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
+		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
+		{"source changed", controller, teamA, source, changeBy(other), notCopy},
+		{"source unlabelled", controller, teamA, source, changeBy(noLabel), notCopy},
+		{"source overwritten by a copy", controller, teamA, source, change(copied), notCopy},
+		{"source changed outside the prefix", controller, platform, source, changeBy(other), notThere},
+
+		// What is deleted.
+		{"copy deleted", controller, teamA, copied, remove, ""},
+		{"copy without the label deleted", controller, teamA, copied.but(noLabel), remove, ""},
+		{"copy with a forged label deleted", controller, teamA, copied.but(asSource), remove, ""},
+		{"immutable copy recreated", controller, teamA, copied.but(setImmutable), recreate(copied), ""},
+		{"immutable object that was handed over recreated", controller, teamA, with(setImmutable, handOver), recreate(copied), ""},
+		{"foreign object deleted", controller, teamA, plain, remove, notCopy},
+		{"foreign object with the label deleted", controller, teamA, with(asCopy), remove, notCopy},
+		{"restored backup deleted", controller, teamA, restored, remove, notCopy},
+		{"copy of another instance deleted", controller, teamA, copied.but(otherInstance), remove, notCopy},
+		{"source deleted", controller, teamA, source, remove, notCopy},
+
+		// Others are not held.
+		{"plain object created by a tenant", tenant, platform, nil, create(plain), ""},
+		{"copy deleted by a tenant", tenant, teamA, copied, remove, ""},
+	}
+}
+
+// targetRows are requests of controllers with settings of all kinds: where they may write.
+func (w *policed) targetRows() []row {
+	copied := shape(w.copied)
+	shared := copied.but(noLabel, withLabel("share", plan.CopyValue), withAnnotation(plan.InstanceAnnotation, "third"))
+	const hasOptedOut = "have not opted out: " + optedOut + " is none of them"
+	return []row{
+		{"copy created where the owner has opted out", controller, optedOut, nil, create(copied), hasOptedOut},
+		{"copy changed where the owner has opted out", controller, optedOut, copied, changeBy(other), hasOptedOut},
+		{"object adopted where the owner has opted out", controller, optedOut, with(handOver), change(copied), hasOptedOut},
+		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
+		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
+		{"copy created with an empty prefix", unbounded, teamA, nil, create(copied), notThere},
+		{"copy created without settings", unset, teamA, nil, create(copied), notThere},
+		{"copy deleted without settings", unset, teamA, copied, remove, ""},
+		{"copy created anywhere", everyone, formerly, nil, create(copied), ""},
+		{"copy created anywhere in a namespace excluded by name", everyone, teamB, nil, create(copied), notThere},
+		{"copy created anywhere in a namespace excluded by prefix", everyone, platform, nil, create(copied), notThere},
+		{"copy created anywhere where the owner has opted out", everyone, optedOut, nil, create(copied), hasOptedOut},
+		{"copy created where all labels match", selective, red, nil, create(copied), ""},
+		{"copy created where one label does not match", selective, frozen, nil, create(copied), notThere},
+		{"copy created where labels are absent", selective, teamA, nil, create(copied), notThere},
+		{"copy deleted where labels are absent", selective, teamA, copied, remove, ""},
+		{"copy created with a malformed selector", malformed, red, nil, create(copied), notThere},
+		{"copy created of another instance and label", another, teamA, nil, create(shared), ""},
+		{"copy created with the shipped label and instance", another, teamA, nil, create(copied), `of instance "third", with the label share=copy`},
+		{"copy of the shipped instance deleted", another, teamA, copied, remove, `is not a copy of instance "third"`},
+	}
+}
+
+// keyRows are requests with labels and annotations that are not of the controller.
+func (w *policed) keyRows() []row {
+	copied := shape(w.copied)
+	label := func(key string) option { return withLabel(key, "x") }
+	note := func(key string) option { return withAnnotation(key, "x") }
+	both := []option{label("team"), label("example.com/x"), note("note")}
+	return []row{
+		{"copy created with a label", controller, teamA, nil, create(copied.but(label("team"))), notItsKey},
+		{"copy created with an annotation", controller, teamA, nil, create(copied.but(note("replicate-to"))), notItsKey},
+		{"copy created with a list of copied keys", controller, teamA, nil, create(copied.but(note(plan.CopiedAnnotation))), ""},
+		{"copy created with the annotation of a source", controller, teamA, nil, create(copied.but(note(plan.PrefixAnnotation))), notItsKey},
+		{"label added", controller, teamA, copied, changeBy(label("team")), notItsKey},
+		{"annotation added", controller, teamA, copied, changeBy(note("replicate-to")), notItsKey},
+		{"adoption asked for", controller, teamA, copied, changeBy(handOver), notItsKey},
+		{"label and annotation of others kept", controller, teamA, copied.but(both...), changeBy(other), ""},
+		{"label and annotation of others changed", controller, teamA, copied.but(both...), changeBy(withLabel("team", "y"), withAnnotation("note", "y")), ""},
+		{"label and annotation of others removed", controller, teamA, copied.but(both...), changeBy(withoutLabel("team"), withoutAnnotation("note")), ""},
+		{"copied keys created", copying, teamA, nil, create(copied.but(both...)), ""},
+		{"copied keys added", copying, teamA, copied, changeBy(both...), ""},
+		{"label created like a copied annotation", copying, teamA, nil, create(copied.but(label("note"))), notItsKey},
+		{"annotation created like a copied label", copying, teamA, nil, create(copied.but(note("team"))), notItsKey},
+		{"label created with the beginning of a copied one", copying, teamA, nil, create(copied.but(label("teams"))), notItsKey},
+	}
+}
+
+// testOthers sends what the controller writes besides ConfigMaps.
+func (w *policed) testOthers(t *testing.T) {
+	event := func(change func(*eventsv1.Event)) func(context.Context) error {
+		e := &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"}, EventTime: metav1.NowMicro(),
+			ReportingController: "mirror-controller", ReportingInstance: "probe", Action: "Mirror", Reason: "Mirrored", Type: "Normal",
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
+		}
+		change(e)
+		return func(ctx context.Context) error {
+			_, err := w.as(controller).EventsV1().Events(e.Namespace).Create(ctx, e, dryCreate)
+			return err
+		}
+	}
+	about := func(apiVersion, kind, namespace, name string) func(context.Context) error {
+		return event(func(e *eventsv1.Event) {
+			e.Namespace = namespace
+			e.Regarding = corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
+		})
+	}
+	lease := func(namespace, name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := w.as(controller).CoordinationV1().Leases(namespace).Create(ctx,
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, dryCreate)
+			return err
+		}
+	}
+	old := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: platform, Name: "of-another"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
+		Reason:         "Started", Type: "Normal", ReportingController: "kubelet",
+	}
+	if _, err := w.admin.CoreV1().Events(platform).Create(w.ctx, old, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// RBAC lets the controller write Events of one kind and its Lease, so it takes more for the rest.
+	w.bindEventsAndLeases()
+	for name, c := range map[string]struct {
+		send    func(context.Context) error
+		refused string
+	}{
+		"event about a ConfigMap":            {event(func(*eventsv1.Event) {}), ""},
+		"event about its Lease":              {about("coordination.k8s.io/v1", "Lease", "mirror-system", "mirror-controller"), ""},
+		"event about another Lease":          {about("coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
+		"event about its Lease elsewhere":    {about("coordination.k8s.io/v1", "Lease", platform, "mirror-controller"), notItsEvent},
+		"event about a Secret":               {about("v1", "Secret", platform, "any"), notItsEvent},
+		"event about a Pod":                  {about("v1", "Pod", platform, "any"), notItsEvent},
+		"event about another kind ConfigMap": {about("example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
+		"event in the name of another":       {event(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), notItsEvent},
+		"event of another continued":         {w.patchEvent(old.Name), notItsEvent},
+		"event of the old kind":              {w.coreEvent("ConfigMap", "mirror-controller"), ""},
+		"event of the old kind about a Pod":  {w.coreEvent("Pod", "mirror-controller"), notItsEvent},
+		"event of the old kind of another":   {w.coreEvent("ConfigMap", "kubelet"), notItsEvent},
+		"its Lease":                          {lease("mirror-system", "mirror-controller"), ""},
+		"another Lease":                      {lease("mirror-system", "another"), notItsLease},
+		"Lease of its name elsewhere":        {lease(platform, "mirror-controller"), notItsLease},
+	} {
+		t.Run(name, func(t *testing.T) { expectAnswer(t, confinedPolicy+"-others", c.refused, c.send(w.ctx)) })
+	}
+}
+
+// bindEventsAndLeases gives the controller all verbs on Events and Leases everywhere.
+func (w *policed) bindEventsAndLeases() {
+	w.Helper()
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "events.k8s.io", "coordination.k8s.io"}, Resources: []string{"events", "leases"}, Verbs: []string{"*"}}}
+	_, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "events-and-leases"}, Rules: rules}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.bind("", "ClusterRole", "events-and-leases", controller)
+	w.until("the permissions", func() error {
+		_, err := w.as(controller).CoordinationV1().Leases(platform).List(w.ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+func (w *policed) patchEvent(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := w.as(controller).EventsV1().Events(platform).Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{})
+		return err
+	}
+}
+
+// coreEvent creates an event of the core group about an object of the kind.
+func (w *policed) coreEvent(kind, reporter string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := w.as(controller).CoreV1().Events(platform).Create(ctx, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: platform, Name: "any"},
+			Reason:         "Mirrored", Type: "Normal", ReportingController: reporter,
+		}, dryCreate)
+		return err
+	}
+}
