@@ -96,7 +96,7 @@ func (c *caches) newInformer(selector string) func(kubernetes.Interface, time.Du
 }
 
 // listPage is how many ConfigMaps, of up to 1 MiB, a list has in memory before they are stripped.
-const listPage = 100
+const listPage = 25
 
 // list lists page by page, and strips each page before it asks for the next. It serves an API server that cannot stream the
 // objects to the watch, and would send all of them whole in one response.
