@@ -23,6 +23,9 @@ const requestTimeout = 35 * time.Second
 // errNotLeading is the error of a write that was not sent: another process may lead by now.
 var errNotLeading = errors.New("the leadership was not renewed in time")
 
+// errDryRun is the error of a change that a dry run does not make.
+var errDryRun = errors.New("dry run")
+
 // errAltered is the error of a write that the API server accepted and stored with other content.
 var errAltered = errors.New("accepted, but an admission webhook or policy altered it")
 
@@ -32,6 +35,7 @@ type writer struct {
 	rules   *plan.Rules
 	metrics *controllerMetrics
 	valid   func() bool // reports whether this process leads; asked right before each write
+	dryRun  bool        // the writer only reads
 }
 
 // apply carries out a change and returns the object as the API server has it, nil after a delete. It writes nothing if the
@@ -44,6 +48,9 @@ type writer struct {
 func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if w.dryRun {
+		return nil, w.withhold(ctx, c)
+	}
 	switch c.Op {
 	case plan.OpCreate:
 		return w.create(ctx, c)
@@ -58,6 +65,20 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 		return nil, w.delete(ctx, c)
 	}
 	return nil, nil
+}
+
+// withhold returns errDryRun, or AlreadyExists if a create would fail because of an object that the cache does not show.
+func (w *writer) withhold(ctx context.Context, c plan.Change) error {
+	if c.Op == plan.OpCreate {
+		there, err := w.read(ctx, c.Key)
+		if err != nil {
+			return err
+		}
+		if there != nil {
+			return apierrors.NewAlreadyExists(corev1.Resource(configMapsResource), c.Key.Name)
+		}
+	}
+	return errDryRun
 }
 
 // read reads a ConfigMap live; nil if there is none.

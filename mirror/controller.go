@@ -37,14 +37,19 @@ type Controller struct {
 	selfCheck  *selfCheck
 
 	synced  atomic.Bool
+	led     atomic.Bool // everything has been planned once
 	blocked atomic.Bool // by the prune limit
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
-// throttle below the writes it should make. Events on sources go to recorder, which must not block.
+// throttle below the writes it should make. Events on sources go to recorder, which must not block; a dry run records none.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Options) (*Controller, error) {
+	namespace := opts.Namespace
+	if opts.DryRun {
+		recorder, namespace = noEvents{}, ""
+	}
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
 	caches, err := newCaches(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
 	if err != nil {
@@ -58,14 +63,14 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes, sources: sources, copies: copies},
 		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
-			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m}},
+			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
 			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes,
-			writer:  &writer{client: client, rules: rules, metrics: m},
+			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
 		pruner:    &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
-		selfCheck: newSelfCheck(client, rules, caches, opts.Namespace),
+		selfCheck: newSelfCheck(client, rules, caches, namespace),
 	}
 	if c.registered, err = c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
@@ -205,7 +210,11 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(term, stop)()
-	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
+	message := "Mirroring"
+	if c.opts.DryRun {
+		message = "Dry run, writing nothing"
+	}
+	klog.FromContext(ctx).Info(message, "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
 	var workers sync.WaitGroup
@@ -240,11 +249,13 @@ func (c *Controller) takeOver(ctx context.Context) {
 		}
 	}
 	c.planAll()
+	c.led.Store(true)
 }
 
 // planAll starts a fan-out for every name of a source or a copy.
 func (c *Controller) planAll() {
 	for _, name := range c.caches.names() {
+		c.status.expect(name)
 		c.sources.Add(name)
 	}
 }

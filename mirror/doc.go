@@ -32,12 +32,14 @@
 //	reconcile.go  one target: read, decide, confirm, write, record, retry
 //	fanout.go     all targets of a name
 //	prune.go      the prune limit
+//	dryrun.go     the record, the log and the events of a dry run
 //	confined.go   the self-check of the admission policy
 //	share.go      the metadata that equal objects in the cache share
 //	handlers.go   every event to keys
 //	metrics.go    what is counted
 //	options.go    the flags
 //	controller.go construction, takeover, stop
+//	outcome.go    when the work is done, and what came of it
 //
 // # Why it is safe
 //
@@ -73,4 +75,10 @@
 // the queue with its mutex held, lanes asks the queue for its length, and the queue calls order with its own lock held.
 // caches reads an index of client-go with its mutex held. The mutexes of status and of the shared metadata are taken
 // alone.
+//
+// # Dry run
+//
+// The writer is the one place that makes writes, and in a dry run it makes none. A target at which it withheld a change is
+// pending, and waits for its next try as one that failed: an event, or other wanted content, ends the wait. Before a create the
+// writer reads the target, because only the API server knows the foreign objects.
 package mirror

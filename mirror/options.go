@@ -15,6 +15,8 @@ type Options struct {
 	plan.Options
 	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no flag.
 	Namespace string
+	// DryRun makes a controller that decides, logs and counts, and sends no request that writes.
+	DryRun bool
 	// ResyncPeriod is the time between two comparisons of everything with the caches, at least 100 ms; 0 means never.
 	ResyncPeriod time.Duration
 	// ConcurrentSources is how many sources are compared with their copies at the same time.
@@ -60,6 +62,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.PruneLimit, "prune-limit",
 		"If this share of all copies or more, and more than 10, are out of scope of the flags at the start, none of them is deleted. "+
 			"100% lifts the limit, and 0% never deletes a copy for that reason.")
+	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
+		"Say what would be created, updated and deleted, and write nothing at all: no ConfigMap, Lease or Event. "+
+			"--leader-elect has no effect then. A summary of each source is logged, and with -v=2 each copy.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,
 		"Time between two comparisons of everything with the caches. 0 turns it off.")
 	fs.IntVar(&o.ConcurrentSources, "concurrent-sources", o.ConcurrentSources,

@@ -54,6 +54,13 @@ func (q copyQueue) contended() bool { return !q.ShuttingDown() && q.Len() > 0 }
 // reportAfter. Targets that hang may keep a name busy all the time.
 func (q copyQueue) reportable(name string) bool { return q.order.reportable(name) }
 
+// idle reports whether no key is waiting or in work.
+func (q copyQueue) idle() bool {
+	q.order.mu.Lock()
+	defer q.order.mu.Unlock()
+	return len(q.order.open) == 0
+}
+
 // reported takes note of a report about the sources of a name.
 func (q copyQueue) reported(name string) { q.order.reported(name) }
 

@@ -40,7 +40,7 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 		p.reportBlocked(outOfScope, copies)
 		return true
 	}
-	logger.Info("Deleting the copies that are out of scope of the flags")
+	logger.Info("The copies that are out of scope of the flags are to be deleted")
 	for _, cm := range outOfScope {
 		p.caches.prunable[cm.UID] = true
 	}

@@ -89,6 +89,7 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 	case stepHold:
 		res.waits, res.state, res.after = true, plan.StateFight, wait
 	case stepAct:
+		rec.would = plan.OpNone
 		res = r.act(ctx, term, p, v, t, c, &rec)
 		res.tried = contentOf(c.Source) // also if a live read led to another change
 	}
@@ -211,6 +212,8 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 	switch {
 	case res.waits:
 		rec.await(res.state, countsFor(c))
+	case res.reason == withheld:
+		wait = rec.withhold(res, now)
 	case res.reason != noRetry:
 		wait = rec.fail(res, now)
 	default:
@@ -276,6 +279,7 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 // recordWrite records what the API server carried out.
 func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
 	c := res.change
+	r.status.carriedOut(c.Op)
 	rec.calmDown(now)
 	if res.repair {
 		rec.repairs++
@@ -323,6 +327,8 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 		logger.V(2).Info("Copy deleted", "copy", c.Key, "source", c.CopyOf)
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
+	case res.reason == withheld:
+		logger.V(2).Info("Would change a copy", "copy", c.Key, "op", c.Op, "source", countsFor(c))
 	case res.err != nil:
 		logger.V(2).Info("Copy out of sync, trying again", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:

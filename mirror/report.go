@@ -67,10 +67,16 @@ type reporter struct {
 	status   *status
 	label    string
 	metrics  *controllerMetrics
+	dryRun   bool
 }
 
 // report reports what is new about the sources of a name.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
+	if r.dryRun {
+		for _, line := range r.status.withheldNews(name) {
+			klog.FromContext(ctx).V(line.level).Info(line.text, "source", line.source)
+		}
+	}
 	for _, s := range r.status.summarize(name, v, r.label) {
 		for _, e := range r.status.news(s) {
 			klog.FromContext(ctx).V(e.level).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
@@ -152,6 +158,9 @@ const logSpacing = 10 * time.Second
 // level returns the level at which news are logged.
 func (r *reported) level(reason string) int {
 	now := time.Now()
+	if r.logged == nil {
+		r.logged = map[string]time.Time{}
+	}
 	if now.Sub(r.logged[reason]) < logSpacing {
 		return 2
 	}
@@ -175,9 +184,6 @@ func (s *status) news(sum *summary) []message {
 func (r *reported) news(sum *summary) (out []message) {
 	if uid := sum.source.ConfigMap.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
 		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
-	}
-	if r.logged == nil {
-		r.logged = map[string]time.Time{}
 	}
 	ended := false
 	for _, p := range problems {

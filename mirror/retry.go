@@ -20,6 +20,7 @@ const (
 	transient          // the API server or the connection to it failed
 	rejected           // quota, admission, authorization or validation reject the write
 	foreign            // a foreign object is in the way
+	withheld           // a dry run makes no write
 )
 
 // pace is how fast retries follow each other: after the first failure, doubling to the longest delay.
@@ -31,6 +32,10 @@ var (
 	quick = pace{50 * time.Millisecond, 15 * time.Second}
 	slow  = pace{time.Second, time.Minute}
 )
+
+// seldom is the pace of a dry run at a target that it would change. Only a foreign object without a label, which may come or
+// go there, causes no event.
+var seldom = pace{time.Hour, time.Hour}
 
 // backoff returns the delay before the next try after this many failures in a row, from 1.
 func (p pace) backoff(failures int) time.Duration {
@@ -51,6 +56,7 @@ var reasons = [...]struct {
 	transient:   {"transient", "error", true, plan.StatePending, quick},
 	rejected:    {"rejected", "rejected", true, plan.StateFailed, slow},
 	foreign:     {"foreign", "conflict", false, plan.StateForeign, slow},
+	withheld:    {"withheld", "", false, plan.StatePending, seldom},
 }
 
 func (r reason) String() string { return reasons[r].name }
@@ -63,6 +69,8 @@ func reasonOf(op plan.Op, err error) reason {
 	switch {
 	case err == nil:
 		return noRetry
+	case errors.Is(err, errDryRun):
+		return withheld
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), op == plan.OpCreate && apierrors.IsNotFound(err):
 		return terminating
 	case op == plan.OpCreate && apierrors.IsConflict(err): // two creates use the same ResourceQuota at the same time

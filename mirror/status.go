@@ -44,6 +44,7 @@ type record struct {
 	since     time.Time // the begin of the first of them
 	notBefore time.Time // the next try; a timer is set
 	tried     content   // what the last try was to write
+	would     plan.Op   // the change that a dry run withheld
 
 	echo  echo
 	waits bool // the next reconcile waits for the echo
@@ -145,6 +146,7 @@ func (r *record) settle(state plan.State, source key, c content, now time.Time) 
 		r.content = before
 	}
 	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, content{}, ""
+	r.would = plan.OpNone
 	r.appeared = time.Time{}
 }
 
@@ -165,6 +167,9 @@ type status struct {
 	mu     sync.Mutex
 	names  map[string]*nameStatus
 	totals [plan.States]int
+
+	withheld int   // targets at which a dry run withheld a change
+	written  tally // changes that the API server carried out
 }
 
 // nameStatus is the part for the sources of one name.
@@ -179,6 +184,7 @@ type nameStatus struct {
 // sourceStatus is the part for one source.
 type sourceStatus struct {
 	counts  [plan.States]int
+	would   string    // what a dry run would do, as it was logged
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
 	reported
@@ -235,7 +241,7 @@ func (s *status) store(k key, uid types.UID, r record) {
 	s.count(n, &r, 1)
 	arrived := before.state.IsPending() && !r.state.IsPending()
 	changed := (before.state.IsProblem() || r.state.IsProblem()) && (before.state != r.state || before.countsFor != r.countsFor)
-	n.dirty = n.dirty || arrived || changed || !slices.Equal(before.losers, r.losers)
+	n.dirty = n.dirty || arrived || changed || before.would != r.would || !slices.Equal(before.losers, r.losers)
 	r.uid = uid
 	switch {
 	case r.isPlain() && r.basics == basics{}:
@@ -271,6 +277,9 @@ func (s *status) count(n *nameStatus, r *record, by int) {
 		s.totals[r.state] += by
 		n.source(r.countsFor).counts[r.state] += by
 	}
+	if r.would != plan.OpNone {
+		s.withheld += by
+	}
 	for _, loser := range r.losers {
 		s.totals[plan.StateSuperseded] += by
 		n.source(loser).counts[plan.StateSuperseded] += by
@@ -283,10 +292,11 @@ func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, now := s.nameStatus(name), time.Now()
+	n.dirty = true
 	if wait := n.round.Add(gap).Sub(now); wait > 0 {
 		return wait
 	}
-	n.round, n.dirty = now, true
+	n.round = now
 	n.shared = map[basics]*record{} // of former contents
 	return 0
 }
@@ -310,6 +320,7 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 		}
 	default:
 		queue = true
+		r.would = plan.OpNone
 		r.await(plan.StatePending, countsFor(c))
 	}
 	r.losers = losers

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,8 @@ import (
 // work, where it answers probes, how it logs.
 type options struct {
 	*mirror.Options
+	once                bool
+	onceTimeout         time.Duration
 	kubeconfig, context string
 	qps                 float32
 	burst               int
@@ -30,9 +33,13 @@ type options struct {
 	version, help       bool
 }
 
+// defaultOnceTimeout is the default of --once-timeout.
+const defaultOnceTimeout = 5 * time.Minute
+
 func newOptions() *options {
 	return &options{
 		Options:        mirror.NewOptions(),
+		onceTimeout:    defaultOnceTimeout,
 		election:       newElectionOptions(),
 		healthAddress:  ":8081",
 		metricsAddress: ":8080",
@@ -43,7 +50,13 @@ func newOptions() *options {
 // bind returns flags that set the options, in the sections of the help text.
 func (o *options) bind() *cliflag.NamedFlagSets {
 	var sections cliflag.NamedFlagSets
-	o.Options.AddFlags(sections.FlagSet("Mirroring flags"))
+	mirroring := sections.FlagSet("Mirroring flags")
+	o.Options.AddFlags(mirroring)
+	mirroring.BoolVar(&o.once, "once", o.once,
+		"Bring the cluster in sync, print a summary on stdout and exit: with 0 if every copy is in sync, or kept from it by a "+
+			"foreign ConfigMap or another source; with 1 if one has failed or is still pending, a source is frozen, or the prune limit blocks.")
+	mirroring.DurationVar(&o.onceTimeout, "once-timeout", o.onceTimeout,
+		"Time after which --once begins no more writes and exits with 1. The wait for the Lease is a part of it.")
 
 	api := sections.FlagSet("API server flags")
 	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
@@ -101,6 +114,12 @@ Usage:
 func (o *options) complete(invalid error) (*rest.Config, error) {
 	wrong := []error{invalid, o.Options.Validate(), o.election.complete()}
 	bad := func(flag, value, right string) { wrong = append(wrong, wrongValue(flag, value, right)) }
+	switch {
+	case o.onceTimeout <= 0:
+		bad("--once-timeout", o.onceTimeout.String(), "must be more than 0, such as 5m")
+	case o.onceTimeout != defaultOnceTimeout && !o.once:
+		bad("--once-timeout", o.onceTimeout.String(), "has no effect without --once: give both or neither")
+	}
 	if qps := float64(o.qps); !(qps >= 0) || math.IsInf(qps, 0) { // NaN is not >= 0
 		bad("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50")
 	}

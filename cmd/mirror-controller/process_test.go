@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -222,7 +223,7 @@ func TestLostLeaseEndsEvents(t *testing.T) {
 		})
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts) }()
+	go func() { ended <- control(t.Context(), config, opts, io.Discard) }()
 	<-writing
 	event := <-server.writes
 	server.takeLease()
@@ -246,7 +247,7 @@ func TestLostLeaseWaitsForNoEvents(t *testing.T) {
 	server.events = make(chan struct{})
 	config, opts := configured(t, server)
 	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts) }()
+	go func() { ended <- control(t.Context(), config, opts, io.Discard) }()
 	<-server.writes
 	server.answer()
 	<-server.writes // the event that tells of it, which is not answered
@@ -268,7 +269,7 @@ func TestNothingIsLeft(t *testing.T) {
 	config, opts := configured(t, server)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- control(ctx, config, opts) }()
+	go func() { ended <- control(ctx, config, opts, io.Discard) }()
 	<-server.writes
 	stop()
 	server.answer()

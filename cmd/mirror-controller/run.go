@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	logger.Info("Starting", "version", version(), "server", config.Host)
-	if err := control(ctx, config, opts); err != nil {
+	if err := control(ctx, config, opts, stdout); err != nil {
 		logger.Error(err, "Failed")
 		return exitFailed
 	}
@@ -77,8 +77,8 @@ func refuse(stderr io.Writer, err error) int {
 // stuckTolerance is for how long after the end of its lease a leader may exist before it is taken for stuck.
 const stuckTolerance = 20 * time.Second
 
-// control mirrors until ctx ends. What it started has ended when it returns.
-func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
+// control mirrors until ctx ends, or with --once until the cluster is in sync. What it started has ended when it returns.
+func control(ctx context.Context, config *rest.Config, opts *options, stdout io.Writer) (err error) {
 	refused := newRefusals()
 	config.Wrap(refused.wrap)
 	client, err := kubernetes.NewForConfig(config)
@@ -107,18 +107,27 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 		}
 		defer stop()
 	}
-	if !opts.election.enabled {
-		return controller.Run(ctx, mirror.Alone(ctx))
+	run := func(ctx context.Context) error { return controller.Run(ctx, mirror.Alone(ctx)) }
+	if opts.election.enabled && !opts.DryRun {
+		election, err := opts.elect(config, watchdog, recorder.cancel)
+		if err != nil {
+			return err
+		}
+		run = func(ctx context.Context) error { return election.run(ctx, controller.Synced, controller.Run) }
 	}
-	lock, err := opts.election.lock(config)
+	if opts.once {
+		return opts.runOnce(ctx, controller, run, stdout)
+	}
+	return run(ctx)
+}
+
+// elect returns the election that the options ask for.
+func (o *options) elect(config *rest.Config, watchdog *leaderelection.HealthzAdaptor, lost func()) (*election, error) {
+	lock, err := o.election.lock(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	election, err := opts.election.newElection(lock, watchdog, recorder.cancel)
-	if err != nil {
-		return err
-	}
-	return election.run(ctx, controller.Synced, controller.Run)
+	return o.election.newElection(lock, watchdog, lost)
 }
 
 // untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when stop is called. Signals after the

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+)
+
+// runOnce runs a controller until nothing is left to do, or ctx or the timeout ends, and prints the summary. It returns an
+// error if the cluster is not in sync then.
+func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, run func(context.Context) error, stdout io.Writer) error {
+	working, stop := context.WithTimeout(ctx, o.onceTimeout)
+	settled := make(chan bool, 1)
+	go func() {
+		defer stop()
+		settled <- controller.Settled(working)
+	}()
+	err := run(working)
+	stop()
+	done := <-settled
+	if err != nil {
+		return err
+	}
+	outcome := controller.Outcome()
+	if _, err := fmt.Fprint(stdout, outcome); err != nil {
+		return fmt.Errorf("print the summary: %w", err)
+	}
+	err = outcome.Err()
+	switch {
+	case done:
+		return err
+	case err == nil:
+		err = errors.New("sources change all the time")
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("asked to stop before the end: %w", err)
+	}
+	return fmt.Errorf("--once-timeout=%v is over: %w", o.onceTimeout, err)
+}

@@ -1,0 +1,240 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// writeVerbs are the verbs of requests that change something, dry-run requests included.
+var writeVerbs = []string{"create", "update", "patch", "delete"}
+
+// dry runs a dry run on an API server with the namespace platform, and with these objects.
+func dry(t *testing.T, edit func(*Options), objects []runtime.Object, f func(*testing.T, scene)) {
+	t.Helper()
+	alone(t, having(objects...), func(o *Options) { o.DryRun, o.Namespace = true, "platform"; edit(o) }, func(t *testing.T, s scene) {
+		f(t, s)
+		if n := s.countAll("", writeVerbs...); n != 0 {
+			t.Errorf("got %d writes, want none", n)
+		}
+		if events := s.all(); events != "" {
+			t.Errorf("got the events %s, want none", events)
+		}
+		for _, operation := range writeOperations {
+			for _, result := range writeResults {
+				if n := s.value("mirror_writes_total", operation, result); n > 0 {
+					t.Errorf("got mirror_writes_total %s %s %v, want 0", operation, result, n)
+				}
+			}
+		}
+	})
+}
+
+// outcome waits until the controller has settled, and returns what came of it.
+func (s scene) outcome(limit time.Duration) Outcome {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	if !s.controller.Settled(ctx) {
+		s.t.Errorf("got no settled controller within %v", limit)
+	}
+	return s.controller.Outcome()
+}
+
+// wantOutcome fails the test unless the controller settles with this summary and this error, empty for none.
+func (s scene) wantOutcome(text, problem string) {
+	s.t.Helper()
+	o := s.outcome(time.Minute)
+	got := ""
+	if err := o.Err(); err != nil {
+		got = err.Error()
+	}
+	if o.String() != text || got != problem {
+		s.t.Errorf("got the outcome\n%swith the error %q, want\n%s%q", o, got, text, problem)
+	}
+}
+
+// oneOfEach is a source with a target for each decision.
+func oneOfEach() []runtime.Object {
+	src := source(plantest.Data("key", "one"))
+	gone := plantest.Source("platform", "gone")
+	released := copyOf(src, "team-unlabelled")
+	released.Labels = nil
+	immutable := copyOf(source(plantest.Data("key", "old"), plantest.Immutable), "team-immutable")
+	var out []runtime.Object
+	for _, name := range []string{"new", "synced", "drift", "foreign", "unlabelled", "immutable", "optout"} {
+		out = append(out, plantest.Namespace("team-"+name))
+	}
+	out[6].(*corev1.Namespace).Labels = map[string]string{"mirror": "false"}
+	return append(out, src,
+		copyOf(src, "team-synced"), copyOf(source(plantest.Data("key", "old")), "team-drift"),
+		plantest.ConfigMap("team-foreign", "settings"), released, immutable, copyOf(src, "team-optout"), copyOf(gone, "team-new"))
+}
+
+const wouldDoEach = `platform/gone: 1 pending
+  team-new: would delete
+platform/settings: 1 synced, 5 pending, 1 foreign
+  team-drift: would update
+  team-immutable: would recreate
+  team-new: would create
+  team-optout: would delete
+  team-unlabelled: would update
+  team-foreign: foreign
+Changes that a run would make: create 1, update 2, recreate 1, delete 2.
+`
+
+// TestDryRun finds each change without making it, and does not compare again while nothing changes.
+func TestDryRun(t *testing.T) {
+	dry(t, func(*Options) {}, oneOfEach(), func(t *testing.T, s scene) {
+		s.wantOutcome(wouldDoEach, "")
+		if n := s.value("mirror_copies", "pending"); n != 6 {
+			t.Errorf("got %v pending copies, want 6", n)
+		}
+		reconciles, reads := s.reconciles(), s.countAll("", "get")
+		time.Sleep(30 * time.Minute) // a foreign object is read once a minute
+		if n := s.reconciles() - reconciles; n > 40 {
+			t.Errorf("got %v reconciles in half an hour, want those of the foreign object", n)
+		}
+		if n := s.countAll("", "get") - reads; n > 80 {
+			t.Errorf("got %d reads in half an hour, want those of the foreign object", n)
+		}
+		s.wantOutcome(wouldDoEach, "")
+	})
+}
+
+// reconciles returns how many reconciles there were.
+func (s scene) reconciles() (n float64) {
+	for _, result := range reconcileResults {
+		n += s.value("controller_runtime_reconcile_total", "mirror", result)
+	}
+	return n
+}
+
+// TestDryRunFollows the cluster: somebody else makes the changes, or makes others due.
+func TestDryRunFollows(t *testing.T) {
+	src := source(plantest.Data("key", "one"))
+	dry(t, func(*Options) {}, []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"), src}, func(t *testing.T, s scene) {
+		s.wantOutcome("platform/settings: 2 pending\n  team-a: would create\n  team-b: would create\n"+
+			"Changes that a run would make: create 2.\n", "")
+		s.write(copyOf(src, "team-a"))
+		synctest.Wait()
+		s.wantOutcome("platform/settings: 1 synced, 1 pending\n  team-b: would create\nChanges that a run would make: create 1.\n", "")
+		s.edit("platform", plantest.Data("key", "two"))
+		synctest.Wait()
+		s.wantOutcome("platform/settings: 2 pending\n  team-a: would update\n  team-b: would create\n"+
+			"Changes that a run would make: create 1, update 1.\n", "")
+		s.addNamespace("team-c")
+		synctest.Wait()
+		s.wantOutcome("platform/settings: 3 pending\n  team-a: would update\n  team-b: would create\n  team-c: would create\n"+
+			"Changes that a run would make: create 2, update 1.\n", "")
+		s.remove("platform")
+		synctest.Wait()
+		s.wantOutcome("platform/settings: 1 pending\n  team-a: would delete\nChanges that a run would make: delete 1.\n", "")
+		s.remove("team-a")
+		synctest.Wait()
+		s.wantOutcome("Changes that a run would make: none.\n", "")
+	})
+}
+
+// TestDryRunSeesForeignObjectGo although no event tells of it, within the hour.
+func TestDryRunSeesForeignObjectGo(t *testing.T) {
+	dry(t, func(*Options) {}, []runtime.Object{plantest.Namespace("team-a"), source(), plantest.ConfigMap("team-a", "settings")}, func(t *testing.T, s scene) {
+		s.wantOutcome("platform/settings: 1 foreign\n  team-a: foreign\nChanges that a run would make: none.\n", "")
+		s.remove("team-a")
+		time.Sleep(2 * time.Minute)
+		s.wantOutcome("platform/settings: 1 pending\n  team-a: would create\nChanges that a run would make: create 1.\n", "")
+		s.write(plantest.ConfigMap("team-a", "settings"))
+		time.Sleep(time.Hour)
+		s.wantOutcome("platform/settings: 1 foreign\n  team-a: foreign\nChanges that a run would make: none.\n", "")
+	})
+}
+
+// TestDryRunLogs a line for each source, and one for each copy at level 2.
+func TestDryRunLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for level, want := range map[int][]string{0: {
+			`"Dry run, writing nothing"`,
+			`"Would create 1, update 2, recreate 1, delete 1" source="platform/settings"`,
+			`"Would delete 1" source="platform/gone"`,
+		}, 2: {`"Would change a copy" copy="team-optout/settings" op="delete" source="platform/settings"`}} {
+			logged := logOfDryRun(t, level, oneOfEach()...)
+			for _, line := range want {
+				if n := strings.Count(logged, line); n != 1 {
+					t.Errorf("level %d: got %d times %s, want once, in\n%s", level, n, line, logged)
+				}
+			}
+			for _, no := range []string{"Would change a copy", "Copy written", "Copy deleted", "Mirroring"} {
+				if level == 0 && strings.Contains(logged, no) {
+					t.Errorf("got %s in\n%s", no, logged)
+				}
+			}
+		}
+	})
+}
+
+// TestDryRunPrune says what the prune limit blocks and what it lets go.
+func TestDryRunPrune(t *testing.T) {
+	src := source()
+	objects := append(teams(10, "team-"), src)
+	for i, ns := range teams(12, "other-") {
+		objects = append(objects, ns, copyOf(src, ns.(*corev1.Namespace).Name))
+		if i < 10 {
+			objects = append(objects, copyOf(src, teams(10, "team-")[i].(*corev1.Namespace).Name))
+		}
+	}
+	dry(t, func(*Options) {}, objects, func(t *testing.T, s scene) {
+		o := s.outcome(time.Minute)
+		if err := o.Err(); err == nil || err.Error() != "not in sync: 12 kept by the prune limit" || !strings.Contains(o.String(), "The prune limit keeps 12 copies") {
+			t.Errorf("got %v and\n%s", err, o)
+		}
+	})
+	dry(t, func(o *Options) { o.PruneLimit = 100 }, objects, func(t *testing.T, s scene) {
+		if o := s.outcome(time.Minute); o.Err() != nil || o.Changes != (tally{plan.OpDelete: 12}) {
+			t.Errorf("got %v and\n%s", o.Err(), o)
+		}
+	})
+}
+
+// TestDryRunWithoutPermission to read: a target of which nothing is known has failed.
+func TestDryRunWithoutPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, having(plantest.Namespace("team-a"), source())(), func(o *Options) { o.DryRun = true })
+		s.refuse(func(c call) error {
+			if c.verb == "get" {
+				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", nil)
+			}
+			return nil
+		})
+		defer runs(t, s.controller)()
+		if o := s.outcome(time.Minute); o.Err() == nil || o.Err().Error() != "not in sync: 1 failed" {
+			t.Errorf("got %v and\n%s", o.Err(), o)
+		}
+	})
+}
+
+// logOfDryRun returns what a dry run logs at this level until it has settled.
+func logOfDryRun(t *testing.T, level int, objects ...runtime.Object) string {
+	t.Helper()
+	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun = true })
+	var out bytes.Buffer
+	config := textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(level))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(config)))
+	ended := make(chan error, 1)
+	go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
+	s.outcome(time.Minute)
+	stop()
+	s.noted(<-ended)
+	return out.String()
+}
