@@ -89,6 +89,41 @@ func TestLogsHoldNoData(t *testing.T) {
 	}
 }
 
+// TestC47LongValuesInTheLog has values of 250 KB in all places that the controller reads and a tenant can write, and in an answer of
+// the API server. No line of the log is longer than maxLine at any verbosity: expectShortLines judges the controllers of all tests.
+func TestC47LongValuesInTheLog(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 250<<10)
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "a", "b", "judged")
+			a, b, judged := w.ns("a"), w.ns("b"), w.ns("judged")
+			w.startWebhook(judged, func(*admissionv1.AdmissionRequest) error { return errors.New(long) })
+			p := w.start("-v=7", "--logging-format="+format)
+			w.createSource(w.home, "selector", withAnnotation(plan.SelectorAnnotation, "a in ("+long))
+			w.createSource(w.home, "prefix", withAnnotation(plan.PrefixAnnotation, "-"+long))
+			for _, name := range []string{"selector", "prefix"} {
+				w.waitEvent(w.home, name, mirror.ReasonInvalidAnnotation)
+			}
+			for i, key := range []string{plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation, plan.AdoptAnnotation,
+				plan.ChecksumAnnotation, plan.CopiedAnnotation} {
+				name, orphan := fmt.Sprint("forged-", i), fmt.Sprint("orphan-", i)
+				for _, name := range []string{name, orphan} {
+					w.create(a, name, append(w.marksOfCopy(w.home, a, name), withAnnotation(key, long+"/"+name))...)
+				}
+				w.waitInSync(w.createSource(w.home, name), b)
+				w.waitEvent(w.home, name, mirror.ReasonWriteFailed) // by the webhook
+			}
+			w.settle(b)
+			w.stop(p)
+			if !strings.Contains(p.Log(), "xxxx") {
+				t.Errorf("there is nothing of the values in the log:\n%s", lastLines(p.Log(), 60))
+			}
+		})
+	}
+}
+
 // lowerCamel is the style of the keys of the log.
 var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
