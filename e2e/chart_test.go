@@ -36,7 +36,7 @@ func TestChartIsAccepted(t *testing.T) {
 		operators int
 	}{
 		"default":    {[]string{"--set=namespacePrefixes={team-}"}, 0},
-		"everything": {[]string{"--values=packaging/testdata/everything.yaml"}, 2},
+		"everything": {[]string{"--values=packaging/testdata/everything.yaml"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := newHelm(t).Template(t.Context(), "accepted", deployed("chart"), shared.installed.Namespace, c.args...)

@@ -48,11 +48,11 @@ func expectAccepted(t *testing.T, m shipped.Manifests, operators int) {
 // TestComponentsAreAccepted hands all components together to the API server.
 func TestComponentsAreAccepted(t *testing.T) {
 	t.Parallel()
-	m, err := renderWith(t, "", "admission", "protect-copies", "high-availability", "network-policy", "monitoring")
+	m, err := renderWith(t, "", "admission", "protect-copies", "high-availability", "network-policy", "monitoring", "admission-alerts")
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectAccepted(t, m, 2)
+	expectAccepted(t, m, 3)
 	deployment, err := m.Deployment()
 	if err != nil {
 		t.Fatal(err)

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // manualExample finds the examples in deploy/README.md that are kustomizations: files, each below a comment with its
@@ -21,7 +18,7 @@ import (
 var manualExample = regexp.MustCompile("(?s)\n```yaml\n(# [a-z/]*kustomization\\.yaml\n.*?)```\n")
 
 // TestKustomizationsOfTheManual renders the kustomizations that the manual tells people to write, and hands the policies in
-// them to the API server, which compiles them. What is patched by its place in a list has to stand there.
+// them to the API server, which compiles them. The settings that the policies read are the flags.
 func TestKustomizationsOfTheManual(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile(deployed("README.md"))
@@ -38,8 +35,9 @@ func TestKustomizationsOfTheManual(t *testing.T) {
 		expectAccepted(t, ofGroup(m, "admissionregistration.k8s.io", false), 0)
 		if strings.Contains(example[1], "--mirror-label=") {
 			relabelled++
-			expectPoliciesKnow(t, m, map[string]string{"label": flagOf(t, m, "--mirror-label="), "instance": flagOf(t, m, "--instance=")})
+			expectSettings(t, m, "mirror-label", "instance")
 		}
+		expectSettings(t, m, "namespace-prefix")
 	}
 	if len(examples) < 2 || relabelled != 1 {
 		t.Errorf("%d kustomizations in the manual, %d of them with another label, want 2 or more, and 1: are they still found?", len(examples), relabelled)
@@ -77,37 +75,19 @@ func flagOf(t *testing.T, m shipped.Manifests, flag string) string {
 	return strings.TrimPrefix(args[i], flag)
 }
 
-// expectPoliciesKnow fails the test unless the policies' variables of these names hold these values, and the label is
-// what selects the objects that they judge.
-func expectPoliciesKnow(t *testing.T, m shipped.Manifests, values map[string]string) {
+// expectSettings fails the test unless the ClusterRoleBinding has these flags of the Deployment in its annotations.
+func expectSettings(t *testing.T, m shipped.Manifests, flags ...string) {
 	t.Helper()
-	policies := 0
 	for _, o := range m {
-		if o.GetKind() != "ValidatingAdmissionPolicy" {
+		if o.GetKind() != "ClusterRoleBinding" {
 			continue
 		}
-		policies++
-		spec := specOf(t, o)
-		for _, v := range spec.Variables {
-			if value, ok := values[v.Name]; ok && v.Expression != "'"+value+"'" {
-				t.Errorf("%s: the variable %s is %s, want '%s'", o.GetName(), v.Name, v.Expression, value)
+		for _, flag := range flags {
+			if have, want := o.GetAnnotations()[plan.Domain+"/"+flag], flagOf(t, m, "--"+flag+"="); have != want {
+				t.Errorf("the annotation %s is %q, and the flag %q", flag, have, want)
 			}
 		}
-		selector := spec.MatchConstraints.ObjectSelector
-		if selector != nil && len(selector.MatchExpressions) == 1 && selector.MatchExpressions[0].Key != values["label"] {
-			t.Errorf("%s: objects are selected by %v, want the label %s", o.GetName(), selector, values["label"])
-		}
+		return
 	}
-	if policies != 3 {
-		t.Errorf("%d policies, want 3", policies)
-	}
-}
-
-func specOf(t *testing.T, o *unstructured.Unstructured) admissionregistrationv1.ValidatingAdmissionPolicySpec {
-	t.Helper()
-	var policy admissionregistrationv1.ValidatingAdmissionPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
-		t.Fatal(err)
-	}
-	return policy.Spec
+	t.Error("there is no ClusterRoleBinding")
 }

@@ -39,6 +39,7 @@ func TestPermissions(t *testing.T) {
 	takeShippedLease(t)
 	for _, env := range []string{"KUBE_FEATURE_WatchListClient=true", "KUBE_FEATURE_WatchListClient=false"} {
 		w := newWorld(t, "a", "b")
+		w.setLeaseNamespace(w.installed.Namespace)
 		w.cleanUp(w.admin.CoordinationV1().Leases(w.installed.Namespace).Delete(w.ctx, leaseName, metav1.DeleteOptions{}))
 		p := w.startWith(shipped.RunOptions{Env: []string{env}, Args: []string{"--leader-elect"}})
 		w.doEverything()

@@ -36,24 +36,34 @@ func (f ruleFile) names() []string {
 	return out
 }
 
-// alerts returns the alerts of component monitoring, and writes them for promtool into a folder, which it returns.
+// alerts returns the alerts of the components, and writes them for promtool into a folder, which it returns.
 func alerts(t *testing.T) (found ruleFile, dir string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(deploy, "components", "monitoring", "alerts.yaml"))
+	var groups []json.RawMessage
+	for _, component := range []string{"monitoring", "admission-alerts"} {
+		content, err := os.ReadFile(filepath.Join(deploy, "components", component, "alerts.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object struct {
+			Spec struct {
+				Groups []json.RawMessage `json:"groups"`
+			} `json:"spec"`
+		}
+		if err := yaml.Unmarshal(content, &object); err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, object.Spec.Groups...)
+	}
+	rules, err := json.Marshal(map[string]any{"groups": groups})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object struct {
-		Spec json.RawMessage `json:"spec"`
-	}
-	if err := yaml.Unmarshal(content, &object); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(object.Spec, &found); err != nil {
+	if err := json.Unmarshal(rules, &found); err != nil {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	writeFile(t, filepath.Join(dir, "rules.yaml"), object.Spec)
+	writeFile(t, filepath.Join(dir, "rules.yaml"), rules)
 	return found, dir
 }
 

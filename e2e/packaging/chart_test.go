@@ -91,7 +91,7 @@ func TestChartIsKustomize(t *testing.T) {
 		"monitoring":        {kustomization: kustomization{components: []string{"monitoring"}}, values: append([]string{off}, monitored...)},
 		"network-policy":    {kustomization: kustomization{components: []string{"network-policy"}}, values: []string{off, `networkPolicy={"enabled":true}`}},
 		"everything": {values: everything, kustomization: kustomization{
-			components: []string{"admission", "protect-copies", "high-availability", "monitoring", "network-policy"}}},
+			components: []string{"admission", "admission-alerts", "protect-copies", "high-availability", "monitoring", "network-policy"}}},
 		"everything, other settings": {
 			namespace: "my-system",
 			values: append(slices.Clone(everything), `namespacePrefixes=["team-","dev-"]`, `excludeNamespaces=["kube-*","team-secret"]`,
@@ -129,7 +129,7 @@ patches:
           mirrored Exists
           frozen DoesNotExist
 `,
-				settingsComponents: []string{"high-availability", "monitoring", "network-policy"},
+				settingsComponents: []string{"high-availability", "monitoring", "network-policy", "admission-alerts"},
 				components:         []string{"admission", "protect-copies"},
 			},
 		},
@@ -276,7 +276,7 @@ func TestMonitoringOfRelease(t *testing.T) {
 	for _, o := range charted(t, "any", "mirror-system", append(everyValue, "--set=fullnameOverride="+name)...) {
 		switch o.GetKind() {
 		case "PrometheusRule":
-			if content := text(o.Object["spec"]); !strings.Contains(content, `leader_election_master_status{name=\"mirror-controller\"}`) {
+			if content := text(o.Object["spec"]); o.GetName() == name && !strings.Contains(content, `leader_election_master_status{name=\"mirror-controller\"}`) {
 				t.Errorf("%s: does not know the leader by the name that it has in the metrics: %s", identity(o), content)
 			}
 		case "ConfigMap":
@@ -293,8 +293,8 @@ func TestMonitoringOfRelease(t *testing.T) {
 		}
 		found++
 	}
-	if found != 2 {
-		t.Errorf("%d objects for monitoring, want alerts and a dashboard", found)
+	if found != 3 {
+		t.Errorf("%d objects for monitoring, want alerts, one of them by itself, and a dashboard", found)
 	}
 }
 
