@@ -47,7 +47,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the controller into bin/
+build: ## Build the controller and kubectl-mirror into bin/
 	$(STAMPED) -o bin/ ./cmd/...
 
 .PHONY: cluster
@@ -163,7 +163,7 @@ dist/%: always
 	  GOOS=$${platform##*-} GOARCH=$$arch $(STAMPED) -o $@ ./cmd/$${platform%-*}
 	@touch -d @$(SOURCE_DATE_EPOCH) $@
 
-COMMANDS := $(notdir $(wildcard cmd/*))
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 PROGRAMS := $(foreach arch,amd64 arm64,$(COMMANDS:%=dist/%-linux-$(arch)))
 
 .PHONY: release

@@ -72,12 +72,13 @@ func programs(files map[string][]byte) []string {
 func expectComplete(t *testing.T, files map[string][]byte) {
 	want := []string{"SHA256SUMS", "install.yaml", "mirror-controller.spdx.json",
 		"mirror-controller-" + strings.TrimPrefix(version, "v") + ".tgz"}
-	commands, err := os.ReadDir(filepath.Join(repository, "cmd"))
-	if err != nil {
-		t.Fatal(err)
+	commands, err := filepath.Glob(filepath.Join(repository, "cmd", "*", "main.go"))
+	if err != nil || len(commands) == 0 {
+		t.Fatal(commands, err)
 	}
 	for _, command := range commands {
-		want = append(want, command.Name()+"-linux-amd64", command.Name()+"-linux-arm64")
+		name := filepath.Base(filepath.Dir(command))
+		want = append(want, name+"-linux-amd64", name+"-linux-arm64")
 	}
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {

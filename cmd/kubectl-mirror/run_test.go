@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// runFor runs the program with these arguments, and with no cluster to talk to.
+func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	var out, problems bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &problems)
+	return code, out.String(), problems.String()
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown command": {[]string{"statu"}, `unknown command "statu" for "kubectl mirror"`},
+		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
+		"too many":        {[]string{"status", "a", "b"}, "accepts at most 1 arg(s), received 2"},
+		"wrong format":    {[]string{"status", "-o", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be one of: table, wide, json, yaml, name: --help lists the flags`},
+		"wrong value":     {[]string{"status", "--namespace-prefix=Team-"}, `--namespace-prefix="Team-": no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit`},
+		"empty list":      {[]string{"status", "--namespace-prefix=team-", "--source-namespace="}, `--source-namespace="": must not be empty`},
+		"no prefix":       {[]string{"status", "--instance=two"}, "--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"},
+		"wrong context":   {[]string{"status", "--context=nope"}, `context "nope" does not exist`},
+		"wrong source":    {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-", "a/b/c"}, `"a/b/c": must be NAMESPACE/NAME or a name`},
+		"no API server":   {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-"}, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := runFor(t, test.args...)
+			stderr = strings.TrimPrefix(stderr, "Settings: flags\n")
+			if code != exitError || stdout != "" || !strings.HasPrefix(stderr, "kubectl mirror: ") ||
+				!strings.HasSuffix(stderr, test.want+"\n") || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got exit code %d, stdout %q, stderr\n%swant 2, nothing, and one line with\n%s", code, stdout, stderr, test.want)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	defer func(before string) { stamp = before }(stamp)
+	stamp = "v1.2.3"
+	code, stdout, stderr := runFor(t, "--version")
+	if want := "kubectl-mirror v1.2.3 (" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")\n"; code != 0 || stdout != want || stderr != "" {
+		t.Errorf("got exit code %d, %q and %q, want 0 and %q", code, stdout, stderr, want)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	var problems bytes.Buffer
+	code := run(t.Context(), []string{"--help"}, nil, fullDisk{}, &problems)
+	if want := "kubectl mirror: no space left on device\n"; code != exitError || problems.String() != want {
+		t.Errorf("got exit code %d and %q, want 2 and %q", code, problems.String(), want)
+	}
+}
+
+func TestIsCompleter(t *testing.T) {
+	for called, want := range map[string]bool{
+		"kubectl_complete-mirror": true, "kubectl_complete-mirror.exe": true, "kubectl-mirror": false,
+	} {
+		if got := isCompleter(called); got != want {
+			t.Errorf("%s: got %v, want %v", called, got, want)
+		}
+	}
+}
