@@ -10,7 +10,9 @@
 //	reason.go    a decision in words
 //	report.go    the state of sources, counted
 //	output.go    tables, JSON, YAML, names
+//	rules.go     each rule of the contract, in words
 //	status.go    kubectl mirror status
+//	explain.go   kubectl mirror explain
 package main
 
 import (

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+const explainHelp = `Explain, rule by rule, why a ConfigMap is, is not, or is no longer a source or a copy, or why a namespace is or is
+not a target, and what would change it. An argument with a '/', or one beside --namespace, names a ConfigMap, and need not
+exist: then it is explained why there is no copy.
+
+Exit codes: 0 explained, 2 error.`
+
+func newExplain(c *cli) *cobra.Command {
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:               "explain NAMESPACE/NAME | NAMESPACE",
+		Short:             "Explain why a ConfigMap or a namespace takes part or not",
+		Long:              explainHelp,
+		Example:           "  kubectl mirror explain team-a/settings\n  kubectl mirror explain team-a",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeSources,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asked, err := parseKey(args[0], c.namespace())
+			if err != nil {
+				return err
+			}
+			s, err := c.begin(cmd)
+			if err != nil {
+				return err
+			}
+			e, err := s.explain(cmd.Context(), asked)
+			if err != nil {
+				return err
+			}
+			return output.print(cmd.OutOrStdout(), e)
+		},
+	}
+	output.bind(cmd)
+	return cmd
+}
+
+// explain reads what the explanation of a ConfigMap, or of a namespace if the key has none, depends on.
+func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*explanation, error) {
+	name := asked.Name
+	if asked.Namespace == "" {
+		name = "" // of all ConfigMaps
+	}
+	snap, err := s.cluster.read(ctx, s.settings.PruneLimit, name)
+	if err != nil {
+		return nil, err
+	}
+	named := s.cluster.listNamed(ctx)
+	all, err := snap.decideAll(false, snap.judge().blocked, named)
+	if err != nil {
+		return nil, err
+	}
+	e := &explainer{options: &s.settings.Options.Options, snap: snap, all: all, settings: s.settings.origin}
+	if asked.Namespace == "" {
+		return e.namespace(asked.Name), nil
+	}
+	objects, err := named(asked.Name)
+	if err != nil {
+		return nil, err
+	}
+	return e.configMap(asked, objects[asked.Namespace]), nil
+}
+
+// explainer explains by what a snapshot holds. It is pure.
+type explainer struct {
+	options  *plan.Options
+	snap     *snapshot
+	all      map[string][]*decided
+	settings string
+}
+
+// explanation is a verdict, and the rules that lead to it.
+type explanation struct {
+	Settings string    `json:"settings"`
+	Subject  string    `json:"subject"`
+	Verdict  string    `json:"verdict"`
+	Sections []section `json:"sections"`
+	// Sources are those that have something to do with the namespace.
+	Sources []targetOf `json:"sources,omitempty"`
+}
+
+// targetOf is the state of one source at the namespace that is explained.
+type targetOf struct {
+	Source string `json:"source"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// namespace explains a namespace.
+func (e *explainer) namespace(name string) *explanation {
+	rules := namespaceRules(e.options, name, e.snap.namespaces[name])
+	out := &explanation{Settings: e.settings, Subject: "namespace/" + name, Sections: []section{rules}}
+	out.Verdict = fmt.Sprintf("Namespace %s is a target.", name)
+	if !rules.holds() {
+		out.Verdict = fmt.Sprintf("Namespace %s is no target.", name)
+	}
+	r := newReport(e.snap, e.all, func(types.NamespacedName) bool { return true })
+	for _, s := range r.Sources {
+		for _, t := range s.Targets {
+			if t.Namespace == name {
+				out.Sources = append(out.Sources, targetOf{s.key().String(), t.State, t.Reason})
+			}
+		}
+	}
+	return out
+}
+
+// configMap explains a ConfigMap; cm is nil if there is none.
+func (e *explainer) configMap(key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
+	out := &explanation{Settings: e.settings, Subject: "configmap/" + key.String()}
+	d := e.decision(key)
+	switch {
+	case cm == nil:
+		out.Verdict = fmt.Sprintf("There is no ConfigMap %s%s.", key, e.absence(d))
+		e.wanted(out, key)
+	case e.snap.rules.AsksToBeMirrored(cm):
+		out.Sections = append(out.Sections, sourceRules(e.options, cm))
+		out.Verdict = e.sourceVerdict(cm)
+		if d != nil && d.Source != nil {
+			out.Verdict += fmt.Sprintf(" It is in the way of a copy of %s.", d.Source.Key)
+		}
+	default:
+		e.copyOrForeign(out, cm, d)
+	}
+	out.Verdict += precedence(d)
+	return out
+}
+
+// precedence says that a target has several sources; empty if it has not.
+func precedence(d *decided) string {
+	if d == nil || d.Source == nil || len(d.losers) == 0 {
+		return ""
+	}
+	var others []string
+	for _, s := range d.losers {
+		others = append(others, s.Key.String())
+	}
+	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s: one whose own namespace cannot be a target "+
+		"comes first, then the older one.", d.Source.Key, strings.Join(others, ", "))
+}
+
+// decision returns the decision about a target; nil if there is none.
+func (e *explainer) decision(key types.NamespacedName) *decided {
+	for _, d := range e.all[key.Name] {
+		if d.Key.Namespace == key.Namespace {
+			return d
+		}
+	}
+	return nil
+}
+
+func (e *explainer) absence(d *decided) string {
+	if d != nil && d.Op == plan.OpCreate {
+		return fmt.Sprintf(": a copy of %s is to be created", d.Source.Key)
+	}
+	return ", and no source wants a copy there"
+}
+
+// wanted adds the rules by which sources of the name want a copy in the namespace.
+func (e *explainer) wanted(out *explanation, key types.NamespacedName) {
+	ns := e.snap.namespaces[key.Namespace]
+	out.Sections = append(out.Sections, namespaceRules(e.options, key.Namespace, ns))
+	g := e.snap.names[key.Name]
+	if g == nil || len(g.view.All()) == 0 {
+		missing := section{Title: "There is a source of the name " + key.Name}
+		missing.add(false, fmt.Sprintf("A ConfigMap %s has the label %s=%s.", key.Name, e.options.Label, plan.SourceValue), "none has",
+			fmt.Sprintf("kubectl -n NAMESPACE label configmap %s %s=%s", key.Name, e.options.Label, plan.SourceValue))
+		out.Sections = append(out.Sections, missing)
+		return
+	}
+	for _, s := range g.view.All() {
+		out.Sections = append(out.Sections, sourceRules(e.options, s.ConfigMap))
+		if ns != nil && s.Frozen == nil {
+			out.Sections = append(out.Sections, narrowingRules(s, ns))
+		}
+	}
+}
+
+func (e *explainer) sourceVerdict(cm *corev1.ConfigMap) string {
+	key := plan.KeyOf(cm)
+	rules := sourceRules(e.options, cm)
+	r := newReport(e.snap, e.all, func(k types.NamespacedName) bool { return k == key })
+	copies := ""
+	if len(r.Sources) == 1 {
+		copies = ": " + strings.TrimPrefix((&oneReport{sourceReport: sourceReport{Counts: r.Sources[0].Counts}}).summary(), ", ")
+	}
+	if rules.holds() {
+		return fmt.Sprintf("ConfigMap %s is a source%s.", key, copies)
+	}
+	return fmt.Sprintf("ConfigMap %s asks to be mirrored, and is not mirrored%s.", key, copies)
+}
+
+// copyOrForeign explains a ConfigMap that does not ask to be mirrored.
+func (e *explainer) copyOrForeign(out *explanation, cm *corev1.ConfigMap, d *decided) {
+	key := plan.KeyOf(cm)
+	owner, ours := e.snap.rules.SourceOf(cm)
+	switch {
+	case ours:
+		out.Sections = append(out.Sections, copyRules(e.options, cm))
+		out.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s%s.", key, owner, e.copyState(d))
+		e.wanted(out, key)
+	case d != nil && d.Source != nil:
+		out.Sections = append(out.Sections, copyRules(e.options, cm))
+		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and in the way of a copy of %s. To hand it over, which REPLACES ITS DATA: "+
+			"kubectl -n %s label configmap %s %s=%s --overwrite, and annotate it %s=%s.",
+			key, d.Source.Key, key.Namespace, key.Name, e.options.Label, plan.CopyValue, plan.AdoptAnnotation, plan.AdoptValue)
+		if d.Op != plan.OpNone {
+			out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
+		}
+	default:
+		out.Sections = append(out.Sections, sourceRules(e.options, cm))
+		out.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy%s.", key, e.left(key))
+		if len(cm.Annotations[plan.CopyAnnotation])+len(cm.Annotations[plan.SourceAnnotation]) > 0 || namesItself(cm) {
+			out.Sections = append(out.Sections, copyRules(e.options, cm))
+		}
+	}
+}
+
+// left says that a ConfigMap is no longer a source, if copies of it are left.
+func (e *explainer) left(key types.NamespacedName) string {
+	n := 0
+	for _, d := range e.all[key.Name] {
+		if d.CopyOf == key {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(". It is no longer a source: %d of its copies are left, and are to be deleted or replaced", n)
+}
+
+// copyState says how a copy of ours is.
+func (e *explainer) copyState(d *decided) string {
+	switch {
+	case d == nil || d.state() == plan.StateNone && d.have == nil:
+		return ", without its label, and no source wants it: it counts as released, and stays"
+	case d.state() == plan.StateSynced:
+		return ", and in sync"
+	case d.state() == plan.StateNone:
+		return ", and stays as it is"
+	}
+	return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.state().String(), "_", " "), e.snap.reason(d))
+}
+
+func (x *explanation) names() []string { return []string{x.Subject} }
+
+func (x *explanation) table(w io.Writer, _ bool) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, x.Verdict)
+	for _, s := range x.Sections {
+		verdict := "yes"
+		if !s.holds() {
+			verdict = "no"
+		}
+		fmt.Fprintf(&b, "\n%s: %s\n", s.Title, verdict)
+		for _, c := range s.Checks {
+			c.print(&b)
+		}
+	}
+	if len(x.Sources) > 0 {
+		fmt.Fprintln(&b, "\nSources that have to do with it:")
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil || len(x.Sources) == 0 {
+		return err
+	}
+	var rows [][]any
+	for _, s := range x.Sources {
+		rows = append(rows, []any{s.Source, s.State, s.Reason})
+	}
+	return printTable(w, false, []column{{name: "Source"}, {name: "State"}, {name: "Reason"}}, rows)
+}
+
+func (c check) print(b *strings.Builder) {
+	mark := "  ok   "
+	if !c.Holds {
+		mark = "  NOT  "
+	}
+	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, printable(c.Finding))
+	if c.Remedy != "" {
+		fmt.Fprintf(b, "       To change that: %s\n", c.Remedy)
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// explain returns the explanation of a ConfigMap, or of a namespace if the key has none.
+func (s *scene) explain(t *testing.T, key types.NamespacedName) *explanation {
+	t.Helper()
+	snap, named := s.snapshot()
+	all, err := snap.decideAll(false, snap.judge().blocked, named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &explainer{options: &s.options, snap: snap, all: all, settings: "flags"}
+	if key.Namespace == "" {
+		return e.namespace(key.Name)
+	}
+	hidden, _ := named(key.Name)
+	cm := hidden[key.Namespace]
+	if g := snap.names[key.Name]; cm == nil && g != nil {
+		cm = g.objects[key.Namespace]
+	}
+	return e.configMap(key, cm)
+}
+
+func TestExplain(t *testing.T) {
+	s := everyState()
+	s.options.NamespaceSelector = "!frozen"
+	s.options.SourceNamespaces = []string{"platform", "team-a"}
+	s.namespaces = append(s.namespaces, plantest.Namespace("team-cold", "frozen", "true"), plantest.Namespace("kube-system"))
+	s.add(plantest.ConfigMap("team-a", "neither"))
+	unlabelled := plantest.Source("platform", "unlabelled")
+	s.copyOf(unlabelled, "team-a")
+	s.add(plantest.ConfigMap("platform", "unlabelled"))
+	for name, key := range map[string]types.NamespacedName{
+		"namespace":             {Name: "team-a"},
+		"namespace-opted-out":   {Name: "team-no"},
+		"namespace-terminating": {Name: "team-over"},
+		"namespace-unselected":  {Name: "team-cold"},
+		"namespace-excluded":    {Name: "kube-system"},
+		"namespace-missing":     {Name: "nowhere"},
+		"source":                {Namespace: "platform", Name: "mixed"},
+		"source-of-tenant":      {Namespace: "team-a", Name: "mixed"},
+		"source-frozen":         {Namespace: "platform", Name: "frozen"},
+		"source-reserved":       {Namespace: "platform", Name: "kube-root-ca.crt"},
+		"source-no-longer":      {Namespace: "platform", Name: "unlabelled"},
+		"copy":                  {Namespace: "team-h", Name: "mixed"},
+		"copy-edited":           {Namespace: "team-b", Name: "mixed"},
+		"copy-unwanted":         {Namespace: "team-no", Name: "mixed"},
+		"copy-out-of-scope":     {Namespace: "dev-a", Name: "mixed"},
+		"copy-missing":          {Namespace: "team-g", Name: "mixed"},
+		"copy-of-nothing":       {Namespace: "team-g", Name: "unknown"},
+		"foreign":               {Namespace: "team-d", Name: "mixed"},
+		"foreign-handed-over":   {Namespace: "team-e", Name: "mixed"},
+		"neither":               {Namespace: "team-a", Name: "neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			output := outputFlag("table")
+			if err := output.print(&out, s.explain(t, key)); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "explain-"+name, out.Bytes())
+		})
+	}
+}
+
+// TestRulesAgreeWithPlan has every combination of what the rules are about: all of them hold exactly where package plan finds
+// that the source wins the namespace.
+func TestRulesAgreeWithPlan(t *testing.T) {
+	options := combinations(map[string]func(*plan.Options){
+		"all":      func(o *plan.Options) { o.AllNamespaces, o.NamespacePrefixes = true, nil },
+		"selector": func(o *plan.Options) { o.NamespaceSelector = "env in (dev)" },
+		"excluded": func(o *plan.Options) { o.ExcludeNamespaces = []string{"team-*"} },
+		"sources":  func(o *plan.Options) { o.SourceNamespaces = []string{"platform"} },
+	})
+	namespaces := combinations(map[string]func(*corev1.Namespace){
+		"dev":      func(ns *corev1.Namespace) { ns.Labels["env"] = "dev" },
+		"opt-out":  func(ns *corev1.Namespace) { ns.Labels["mirror"] = "false" },
+		"over":     func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
+		"platform": func(ns *corev1.Namespace) { ns.Name = "platform" },
+	})
+	sources := combinations(map[string]func(*corev1.ConfigMap){
+		"elsewhere": func(cm *corev1.ConfigMap) { cm.Namespace = "elsewhere" },
+		"narrow":    plantest.Annotation(plan.PrefixAnnotation, "team-b, dev"),
+		"selective": plantest.Annotation(plan.SelectorAnnotation, "env=dev"),
+		"frozen":    plantest.Annotation(plan.SelectorAnnotation, "a==b==c"),
+		"copy":      func(cm *corev1.ConfigMap) { cm.Annotations[plan.CopyAnnotation] = cm.Namespace + "/" + cm.Name },
+		"plain":     plantest.Without("mirror"),
+		"deleting":  plantest.Deleting,
+		"reserved":  func(cm *corev1.ConfigMap) { cm.Name = "kube-root-ca.crt" },
+	})
+	wins := 0
+	for _, setOptions := range options {
+		o := plan.NewOptions()
+		o.NamespacePrefixes = []string{"team-"}
+		setOptions(&o)
+		rules := plan.NewRules(&o)
+		for _, setNamespace := range namespaces {
+			ns := plantest.Namespace("team-a")
+			setNamespace(ns)
+			for _, setSource := range sources {
+				cm := plantest.Source("platform", "settings")
+				setSource(cm)
+				s := rules.ParseSource(cm)
+				want := rules.AsksToBeMirrored(cm) && rules.Winner(plan.NewView([]*plan.Source{s}), ns) != nil
+				of, is, to := sourceRules(&o, cm), namespaceRules(&o, ns.Name, ns), narrowingRules(s, ns)
+				if got := of.holds() && is.holds() && to.holds(); got != want {
+					t.Fatalf("%+v, %v, %v: the rules hold: %v, want %v:\n%+v\n%+v\n%+v", o, ns, cm, got, want, of, is, to)
+				}
+				if want {
+					wins++
+				}
+			}
+		}
+	}
+	if wins == 0 {
+		t.Error("no source won")
+	}
+}
+
+// combinations returns a function for each subset of the changes that makes them. The order of a map is random, so changes
+// that replace each other do so either way.
+func combinations[T any](changes map[string]func(*T)) []func(*T) {
+	out := []func(*T){func(*T) {}}
+	for _, change := range changes {
+		for _, before := range out {
+			out = append(out, func(t *T) { before(t); change(t) })
+		}
+	}
+	return out
+}
+
+// TestCopyRulesAgreeWithPlan has what keeps a ConfigMap from being a copy of ours, one at a time.
+func TestCopyRulesAgreeWithPlan(t *testing.T) {
+	o := plan.NewOptions()
+	for name, change := range map[string]plantest.Option{
+		"nothing":          func(*corev1.ConfigMap) {},
+		"no label":         plantest.Without("mirror"),
+		"label of source":  plantest.Label("mirror", "true"),
+		"other instance":   plantest.Annotation(plan.InstanceAnnotation, "two"),
+		"copied elsewhere": plantest.Annotation(plan.CopyAnnotation, "team-b/settings"),
+		"other name":       plantest.Annotation(plan.SourceAnnotation, "platform/other"),
+		"own source":       plantest.Annotation(plan.SourceAnnotation, "team-a/settings"),
+		"no source":        plantest.Without(plan.SourceAnnotation),
+		"no copy":          plantest.Without(plan.CopyAnnotation),
+		"wrong namespace":  plantest.Annotation(plan.SourceAnnotation, "Platform/settings"),
+	} {
+		cm := plantest.Marked("team-a", "settings", change)
+		_, want := plan.NewRules(&o).SourceOf(cm)
+		if rules := copyRules(&o, cm); rules.holds() != want {
+			t.Errorf("%s: the rules hold: %v, want %v: %+v", name, rules.holds(), want, rules)
+		}
+	}
+}
