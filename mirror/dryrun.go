@@ -49,13 +49,14 @@ type withheldLine struct {
 const logWithheld = "DryRun"
 
 // withheldNews returns a line for each source of a name, also for one that is gone, if a dry run would do something else
-// than the last line says. A source whose targets are not all compared has no line yet.
-func (s *status) withheldNews(name string) (out []withheldLine) {
+// than the last line says. A source whose targets are not all compared has no line yet. due says that a line is to be said
+// again at level 0, after logSpacing.
+func (s *status) withheldNews(name string) (out []withheldLine, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.names[name]
 	if n == nil || !n.dirty {
-		return nil
+		return nil, false
 	}
 	would, open := map[key]tally{}, map[key]int{}
 	for _, r := range n.targets {
@@ -68,17 +69,18 @@ func (s *status) withheldNews(name string) (out []withheldLine) {
 	}
 	for k, src := range n.sources {
 		text := would[k].String()
-		if text == src.would || open[k]+src.counts[plan.StatePending] > 0 {
+		if text == src.would && !src.due || open[k]+src.counts[plan.StatePending] > 0 {
 			continue
 		}
-		level := src.level(logWithheld)
-		if level == 0 {
-			src.would = text
+		level, said := src.level(logWithheld), text == src.would
+		src.would, src.due = text, level > 0
+		if due = due || src.due; src.due && said {
+			continue
 		}
 		if text == "" {
-			text = "nothing"
+			text = "change nothing"
 		}
 		out = append(out, withheldLine{k, level, "Would " + text})
 	}
-	return out
+	return out, due
 }

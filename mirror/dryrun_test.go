@@ -3,6 +3,8 @@ package mirror
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,7 +171,7 @@ func TestDryRunLogs(t *testing.T) {
 			`"Would create 1, update 2, recreate 1, delete 1" source="platform/settings"`,
 			`"Would delete 1" source="platform/gone"`,
 		}, 2: {`"Would change a copy" copy="team-optout/settings" op="delete" source="platform/settings"`}} {
-			logged := logOfDryRun(t, level, oneOfEach()...)
+			logged := logOfDryRun(t, level, func(scene) {}, func(scene) {}, oneOfEach()...)
 			for _, line := range want {
 				if n := strings.Count(logged, line); n != 1 {
 					t.Errorf("level %d: got %d times %s, want once, in\n%s", level, n, line, logged)
@@ -180,6 +182,45 @@ func TestDryRunLogs(t *testing.T) {
 					t.Errorf("got %s in\n%s", no, logged)
 				}
 			}
+		}
+	})
+}
+
+// TestDryRunLogsLast: of many changes within a moment, the last one is logged at level 0 in the end, and nothing twice.
+func TestDryRunLogsLast(t *testing.T) {
+	for level, want := range map[int]string{0: "1 5", 2: "1 2 3 4 5 5"} {
+		synctest.Test(t, func(t *testing.T) {
+			logged := logOfDryRun(t, level, func(scene) {}, func(s scene) {
+				for i := range 5 {
+					s.addNamespace(fmt.Sprintf("team-%d", i))
+					time.Sleep(time.Second)
+				}
+				time.Sleep(time.Hour)
+			}, source())
+			var got []string
+			for _, m := range regexp.MustCompile(`"Would create (\d)"`).FindAllStringSubmatch(logged, -1) {
+				got = append(got, m[1])
+			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("level %d: got lines about %s changes, want %s, in\n%s", level, text, want, logged)
+			}
+		})
+	}
+}
+
+// TestDryRunLogsWhenAllIsCompared: the first line has all targets, however long they take.
+func TestDryRunLogsWhenAllIsCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logged := logOfDryRun(t, 2, func(s scene) {
+			s.delay(func(c call) time.Duration {
+				if c.verb != "get" {
+					return 0
+				}
+				return 20 * time.Second
+			})
+		}, func(scene) {}, append(teams(40, "team-"), source())...)
+		if n := strings.Count(logged, `"Would create `); n != 1 || !strings.Contains(logged, `"Would create 40"`) {
+			t.Errorf("got %d lines, want one about 40 copies, in\n%s", n, logged)
 		}
 	})
 }
@@ -224,16 +265,18 @@ func TestDryRunWithoutPermission(t *testing.T) {
 	})
 }
 
-// logOfDryRun returns what a dry run logs at this level until it has settled.
-func logOfDryRun(t *testing.T, level int, objects ...runtime.Object) string {
+// logOfDryRun returns what a dry run logs at this level until f has returned. before prepares its API server.
+func logOfDryRun(t *testing.T, level int, before, f func(scene), objects ...runtime.Object) string {
 	t.Helper()
-	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun = true })
+	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun, o.ResyncPeriod = true, time.Second })
+	before(s)
 	var out bytes.Buffer
 	config := textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(level))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(config)))
 	ended := make(chan error, 1)
 	go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
-	s.outcome(time.Minute)
+	s.outcome(time.Hour)
+	f(s)
 	stop()
 	s.noted(<-ended)
 	return out.String()

@@ -66,6 +66,8 @@ func (f *fanout) run(ctx context.Context, name string) {
 	}
 	if f.copies.reportable(name) {
 		f.copies.reported(name)
-		f.reporter.report(ctx, name, v)
+		if f.reporter.report(ctx, name, v) {
+			f.sources.AddAfter(name, logSpacing)
+		}
 	}
 }

@@ -162,6 +162,40 @@ func TestSettledComparesEverything(t *testing.T) {
 	})
 }
 
+// TestSettledWaitsForEvents: a copy counts as in sync until its event has been reconciled.
+func TestSettledWaitsForEvents(t *testing.T) {
+	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+		s.outcome(time.Minute)
+		s.delay(func(call) time.Duration { return time.Second })
+		s.remove("team-000")
+		synctest.Wait()
+		if o := s.outcome(time.Minute); o.Changes != (tally{plan.OpCreate: 4}) {
+			t.Errorf("got the changes %v, want that the fourth create is waited for", o.Changes)
+		}
+	})
+}
+
+// TestNotSettledBeforeFanouts: a name whose fan-out has not begun may have anything to do.
+func TestNotSettledBeforeFanouts(t *testing.T) {
+	c, _ := stillController(t, func(*Options) {}, source())
+	c.takeOver(t.Context())
+	if c.status.settled() {
+		t.Error("got settled before any fan-out")
+	}
+}
+
+// TestOutcomeErr counts what is no success.
+func TestOutcomeErr(t *testing.T) {
+	src := SourceOutcome{Frozen: true, Counts: [plan.States]int{
+		plan.StateSynced: 1, plan.StatePending: 2, plan.StateForeign: 3, plan.StateSuperseded: 4, plan.StateFailed: 5, plan.StateFrozen: 6,
+		plan.StateOutOfScope: 7, plan.StateFight: 8}}
+	o := Outcome{Led: true, PruneBlocked: 9, Sources: []SourceOutcome{src, src}}
+	const want = "not in sync: 10 failed, 16 changed back by another client, 4 pending, 2 frozen sources, 9 kept by the prune limit"
+	if err := o.Err(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // TestOutcomePrintsNoEscapes of an error that a tenant's webhook wrote.
 func TestOutcomePrintsNoEscapes(t *testing.T) {
 	o := Outcome{Led: true, Sources: []SourceOutcome{{Targets: []TargetOutcome{{Namespace: "team-a", State: plan.StateFailed, Note: "a\n\x1b[2Jb"}}}}}

@@ -70,10 +70,12 @@ type reporter struct {
 	dryRun   bool
 }
 
-// report reports what is new about the sources of a name.
-func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
+// report reports what is new about the sources of a name. due says that there is more to log, after logSpacing.
+func (r *reporter) report(ctx context.Context, name string, v *plan.View) (due bool) {
 	if r.dryRun {
-		for _, line := range r.status.withheldNews(name) {
+		var lines []withheldLine
+		lines, due = r.status.withheldNews(name)
+		for _, line := range lines {
 			klog.FromContext(ctx).V(line.level).Info(line.text, "source", line.source)
 		}
 	}
@@ -86,6 +88,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) {
 			r.metrics.propagation.Observe(took.Seconds())
 		}
 	}
+	return due
 }
 
 // summarize returns a summary of each source of the view; none if there is nothing new. It forgets sources that are gone.

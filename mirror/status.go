@@ -184,7 +184,8 @@ type nameStatus struct {
 // sourceStatus is the part for one source.
 type sourceStatus struct {
 	counts  [plan.States]int
-	would   string    // what a dry run would do, as it was logged
+	would   string    // what a dry run would do, as it was logged last
+	due     bool      // that is to be logged at level 0 yet
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
 	reported

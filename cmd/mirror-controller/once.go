@@ -33,7 +33,7 @@ func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, ru
 	case done:
 		return err
 	case err == nil:
-		err = errors.New("sources change all the time")
+		err = errors.New("not everything was compared")
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("asked to stop before the end: %w", err)

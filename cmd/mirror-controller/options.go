@@ -56,7 +56,7 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 		"Bring the cluster in sync, print a summary on stdout and exit: with 0 if every copy is in sync, or kept from it by a "+
 			"foreign ConfigMap or another source; with 1 if one has failed or is still pending, a source is frozen, or the prune limit blocks.")
 	mirroring.DurationVar(&o.onceTimeout, "once-timeout", o.onceTimeout,
-		"Time after which --once begins no more writes and exits with 1. The wait for the Lease is a part of it.")
+		"Time after which --once begins no more writes, waits for those in flight and exits with 1. The wait for the Lease is a part of it.")
 
 	api := sections.FlagSet("API server flags")
 	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
