@@ -32,6 +32,8 @@ func (w *policed) protectedRows() []row {
 		{"tenant changes a copy where the owner has opted out", tenant, optedOut, copied, changeBy(other), ""},
 		{"tenant deletes a copy in an excluded namespace", tenant, excluded, copied, remove, ""},
 		{"tenant changes what names itself as a copy outside the targets", tenant, platform, w.copyOf(teamA, ""), changeBy(other), ""},
+		{"tenant changes a forged copy of a reserved name", tenant, teamA, w.copyNamed("istio-ca-root-cert"), to("istio-ca-root-cert", changeBy(other)), ""},
+		{"tenant deletes a forged copy of a reserved name", tenant, teamA, w.copyNamed("openshift-service-ca.crt"), to("openshift-service-ca.crt", remove), ""},
 		{"tenant deletes a copy that has lost its label", tenant, teamA, copied.but(noLabel), remove, isAProtected},
 		{"tenant deletes what names a source in no valid namespace", tenant, teamA, w.copyOf("Not_A_Name", ""), remove, ""},
 		{"controller changes a copy", controller, teamA, copied, changeBy(other), ""},

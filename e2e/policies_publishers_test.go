@@ -97,6 +97,7 @@ func (w *policed) forgerRows() []row {
 		{"tenant updates a labelled object into a copy", tenant, teamA, with(asCopy), change(copied), forges},
 		{"tenant updates a restored backup into a copy", tenant, teamA, restored, change(copied), forges},
 		{"tenant updates a copy of another instance", tenant, teamA, copied.but(otherInstance), change(copied), forges},
+		{"tenant updates the certificates of the cluster into a copy", tenant, teamA, nil, to("kube-root-ca.crt", change(copied)), forges},
 		{"tenant recreates a copy", tenant, teamA, copied, recreate(copied), forges},
 		{"publisher elsewhere creates a copy", publisher, teamA, nil, create(copied), forges},
 		{"another controller creates a copy", unlabeled, teamA, nil, create(copied), forges},

@@ -65,6 +65,14 @@ func change(s shape) request {
 	}
 }
 
+// to sends the request to an object of another name.
+func to(name string, send request) request {
+	return func(ctx context.Context, p place) error {
+		p.name = name
+		return send(ctx, p)
+	}
+}
+
 func changeBy(o ...option) request { return change(with(o...)) }
 
 func patch(kind types.PatchType, body string) request {

@@ -67,6 +67,7 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
   (list "copy-annotation" (join "," $v.copyAnnotations) "")
   (list "prune-limit" $v.pruneLimit "50%")
   (list "resync-period" $v.resyncPeriod "10m")
+  (list "dry-run" $v.dryRun "false")
   (list "concurrent-sources" $v.concurrentSources "8")
   (list "concurrent-writes" $v.concurrentWrites "32")
   (list "kube-api-qps" $v.kubeApi.qps "0")
