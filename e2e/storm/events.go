@@ -62,7 +62,11 @@ func (j *judgement) judgeEvents(ctx context.Context) {
 // eventSlack is by how much the requests of two events may come closer to each other than they were sent.
 const eventSlack = 500 * time.Millisecond
 
-// hurried finds events that a process wrote too soon after another one with the same reason about the same source.
+// lastEvents is how long a process that stops writes the events that still wait, without a pause between them.
+const lastEvents = 3 * time.Second
+
+// hurried finds events that a process wrote too soon after another one with the same reason about the same source, other
+// than the last ones before a stop.
 func (j *judgement) hurried(keys map[model.Key]eventKey, lives []life) {
 	type writer struct {
 		eventKey
@@ -79,6 +83,9 @@ func (j *judgement) hurried(keys map[model.Key]eventKey, lives []life) {
 		at := writer{key, e.User.Username, slices.IndexFunc(lives, func(l life) bool { return l.user == e.User.Username && l.has(e.Received) })}
 		before, again := last[at]
 		last[at] = e
+		if at.life >= 0 && lives[at.life].gaveBack && lives[at.life].ended.Sub(e.Received) < lastEvents+eventSlack {
+			continue
+		}
 		if gap := e.Received.Sub(before.Received); again && gap < j.eventGap-eventSlack && !j.held(e.User.Username, before.Received, e.Received) {
 			j.problems = append(j.problems, fmt.Sprintf("two events with the reason %s about %s within %s: %v, %v", key.reason, key.regarding, gap, before, e))
 		}

@@ -89,7 +89,7 @@ func TestRecord(t *testing.T) {
 
 // TestHurried has two events written by a, which has a second process from 30 seconds on.
 func TestHurried(t *testing.T) {
-	lives := []life{{user: "a", started: at(0), ended: at(30_000)}, {user: "a", started: at(30_000)}, {user: "b", started: at(0)}}
+	lives := []life{{user: "a", started: at(0), ended: at(30_000), gaveBack: true}, {user: "a", started: at(30_000)}, {user: "b", started: at(0)}, {user: "c", started: at(0), ended: at(30_000)}}
 	keys := map[model.Key]eventKey{}
 	for name, reason := range map[string]string{"settings.1": "Foreign", "settings.2": "Foreign", "settings.3": "Mirrored"} {
 		keys[model.Key{Namespace: "home", Name: name}] = eventKey{"home", reason}
@@ -99,17 +99,20 @@ func TestHurried(t *testing.T) {
 		happened []string
 		hurried  bool
 	}{
-		"two objects":           {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, hurried: true},
-		"one object":            {log: []string{"a create 10000 settings.1", "a patch 15000 settings.1"}, hurried: true},
-		"in time":               {log: []string{"a create 10000 settings.1", "a patch 19600 settings.1", "a create 29900 settings.2"}},
-		"noted the other way":   {log: []string{"a create 25000 settings.2", "a create 10000 settings.1"}},
-		"another reason":        {log: []string{"a create 10000 settings.1", "a create 10001 settings.3"}},
-		"another process":       {log: []string{"a create 29000 settings.1", "a create 31000 settings.2"}},
-		"another replica":       {log: []string{"a create 10000 settings.1", "b create 11000 settings.2"}},
-		"an event that is gone": {log: []string{"a create 10000 settings.1", "a create 10001 settings.9"}},
-		"held up on its way":    {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 9000 9500"}},
-		"held up afterwards":    {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 19000 19500"}, hurried: true},
-		"the other held up":     {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"b requests-delay 9000 9500"}, hurried: true},
+		"two objects":             {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, hurried: true},
+		"one object":              {log: []string{"a create 10000 settings.1", "a patch 15000 settings.1"}, hurried: true},
+		"in time":                 {log: []string{"a create 10000 settings.1", "a patch 19600 settings.1", "a create 29900 settings.2"}},
+		"noted the other way":     {log: []string{"a create 25000 settings.2", "a create 10000 settings.1"}},
+		"another reason":          {log: []string{"a create 10000 settings.1", "a create 10001 settings.3"}},
+		"another process":         {log: []string{"a create 29000 settings.1", "a create 31000 settings.2"}},
+		"the last before a stop":  {log: []string{"a create 20000 settings.1", "a create 28000 settings.2"}},
+		"long before a stop":      {log: []string{"a create 20000 settings.1", "a create 26000 settings.2"}, hurried: true},
+		"the last before a crash": {log: []string{"c create 20000 settings.1", "c create 28000 settings.2"}, hurried: true},
+		"another replica":         {log: []string{"a create 10000 settings.1", "b create 11000 settings.2"}},
+		"an event that is gone":   {log: []string{"a create 10000 settings.1", "a create 10001 settings.9"}},
+		"held up on its way":      {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 9000 9500"}},
+		"held up afterwards":      {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"a requests-delay 19000 19500"}, hurried: true},
+		"the other held up":       {log: []string{"a create 10000 settings.1", "a create 15000 settings.2"}, happened: []string{"b requests-delay 9000 9500"}, hurried: true},
 	} {
 		j := &judgement{storm: stormWith(t, c.happened...)}
 		j.eventGap = 10 * time.Second
