@@ -41,7 +41,7 @@ func (f settingsFlags) find(ctx context.Context, client kubernetes.Interface) (*
 		if found, err = installed(ctx, client, *f.controller); err != nil {
 			return nil, err
 		}
-		change(found.Options, f.flags)
+		override(found.Options, f.flags)
 		if changed := f.changed(); len(changed) > 0 {
 			found.origin += ", changed by " + strings.Join(changed, ", ")
 		}

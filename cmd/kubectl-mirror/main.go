@@ -13,6 +13,8 @@
 //	rules.go     each rule of the contract, in words
 //	status.go    kubectl mirror status
 //	explain.go   kubectl mirror explain
+//	plan.go      kubectl mirror plan
+//	diff.go      what a change does to the content
 package main
 
 import (

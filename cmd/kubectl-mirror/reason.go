@@ -65,7 +65,7 @@ func (s *snapshot) deletionReason(d *decided) string {
 	owner := s.names[d.Key.Name].view.Find(d.CopyOf)
 	switch {
 	case d.Prune:
-		return "the flags no longer allow it"
+		return "the flags do not allow it: " + s.outOfScopeReason(d)
 	case owner == nil:
 		return d.CopyOf.String() + " is gone, or asks no longer to be mirrored"
 	}

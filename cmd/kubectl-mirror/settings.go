@@ -49,8 +49,8 @@ func bindOptions(o *mirror.Options) *pflag.FlagSet {
 	return fs
 }
 
-// change sets those options that are given. A prefix and --all-namespaces replace each other.
-func change(o *mirror.Options, given *pflag.FlagSet) {
+// override sets those options that are given. A prefix and --all-namespaces replace each other.
+func override(o *mirror.Options, given *pflag.FlagSet) {
 	if given.Changed("namespace-prefix") {
 		o.AllNamespaces = false
 	}

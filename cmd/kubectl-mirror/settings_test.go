@@ -163,7 +163,7 @@ func TestGivenFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			change(s.Options, flags.flags)
+			override(s.Options, flags.flags)
 			want := test.want
 			want.ExcludeNamespaces, want.Label = []string{"kube-*"}, plan.DefaultLabel
 			if want.PruneLimit == 0 {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// addDiffs sets the diff of each change. Source and target are read anew, because a snapshot has no payloads.
+func (s *session) addDiffs(ctx context.Context, p *planned) error {
+	for _, c := range p.Changes {
+		var have, source *corev1.ConfigMap
+		var err error
+		if c.decided.Op != plan.OpCreate {
+			have, err = s.cluster.get(ctx, c.decided.Key)
+		}
+		if err == nil && c.decided.Source != nil {
+			source, err = s.cluster.get(ctx, c.decided.Source.Key)
+		}
+		if err != nil {
+			return err
+		}
+		if c.Diff, err = diffOf(s.cluster.rules, c.decided.Op, c.decided.Key, source, have); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get returns a ConfigMap as it is now; nil if there is none.
+func (c *cluster) get(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
+	cm, err := c.client.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get ConfigMap %s: %w", key, err)
+	}
+	return cm, nil
+}
+
+// diffOf returns what an operation changes at a target, as a unified diff. source and have are what is there now, or nil.
+func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, have *corev1.ConfigMap) (string, error) {
+	var want *corev1.ConfigMap
+	if op != plan.OpDelete && source != nil {
+		kept := have
+		if op == plan.OpRecreate {
+			kept = nil // what others have added goes with it
+		}
+		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
+	}
+	before, err := content(have)
+	if err != nil {
+		return "", err
+	}
+	after, err := content(want)
+	if err != nil {
+		return "", err
+	}
+	name := key.String()
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: lines(before), B: lines(after), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
+	})
+}
+
+// lines splits text behind each line break.
+func lines(text string) []string { return slices.Collect(strings.Lines(text)) }
+
+// content returns what of a ConfigMap is shown in a diff, as YAML; empty if cm is nil.
+func content(cm *corev1.ConfigMap) (string, error) {
+	if cm == nil {
+		return "", nil
+	}
+	out, err := yaml.Marshal(struct {
+		Annotations map[string]string `json:"annotations,omitempty"`
+		BinaryData  map[string][]byte `json:"binaryData,omitempty"`
+		Data        map[string]string `json:"data,omitempty"`
+		Immutable   *bool             `json:"immutable,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+	}{cm.Annotations, cm.BinaryData, cm.Data, cm.Immutable, cm.Labels})
+	return string(out), err
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+const planHelp = `Show what a controller with these settings would create, update and delete when it takes over, and why: before a first
+installation, or before a change of flags. The settings are those of the flags, or of an installed controller; flags beside
+--controller change those of that one.
+
+ConfigMap data is shown with --diff only.
+
+Exit codes: 0 nothing to do, 1 there are changes, or copies that the prune limit keeps, 2 error.`
+
+func newPlan(c *cli) *cobra.Command {
+	var output outputFlag
+	var diff bool
+	cmd := &cobra.Command{
+		Use:               "plan",
+		Short:             "Show what a controller would change",
+		Long:              planHelp,
+		Example:           "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --controller=mirror-system/mirror-controller --prune-limit=100% --diff",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := c.begin(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := s.plan(cmd.Context(), c.namespace())
+			if err == nil && diff {
+				err = s.addDiffs(cmd.Context(), p)
+			}
+			if err != nil {
+				return err
+			}
+			if err := output.print(cmd.OutOrStdout(), p); err != nil {
+				return err
+			}
+			if len(p.Changes)+p.Blocked > 0 {
+				return errNo
+			}
+			return nil
+		},
+	}
+	output.bind(cmd)
+	cmd.Flags().BoolVar(&diff, "diff", false, "Show the content of each change. That prints ConfigMap data, and needs permission to get ConfigMaps.")
+	return cmd
+}
+
+// planned is what a controller that takes over would do.
+type planned struct {
+	Settings string    `json:"settings"`
+	Changes  []*change `json:"changes"`
+	// Blocked is the number of copies out of scope of the flags that the prune limit keeps; Copies is of how many.
+	Blocked    int    `json:"blockedByPruneLimit"`
+	Copies     int    `json:"copies,omitempty"`
+	PruneLimit string `json:"pruneLimit"`
+	// Foreign is the number of targets at which a foreign object is in the way.
+	Foreign int `json:"foreign"`
+}
+
+// change is one change to a ConfigMap.
+type change struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Operation string `json:"operation"`
+	Source    string `json:"source"`
+	Reason    string `json:"reason"`
+	Diff      string `json:"diff,omitempty"`
+
+	decided *decided
+}
+
+// plan returns what a controller would do in the namespace; empty: in all.
+func (s *session) plan(ctx context.Context, namespace string) (*planned, error) {
+	snap, err := s.cluster.read(ctx, s.settings.PruneLimit, "")
+	if err != nil {
+		return nil, err
+	}
+	prune := snap.judge()
+	all, err := snap.decideAll(!prune.blocked, prune.blocked, s.cluster.listNamed(ctx))
+	if err != nil {
+		return nil, err
+	}
+	p := newPlanned(snap, all, prune, namespace)
+	p.Settings = s.settings.origin
+	return p, nil
+}
+
+// newPlanned lists the changes among the decisions, sorted.
+func newPlanned(s *snapshot, all map[string][]*decided, prune pruning, namespace string) *planned {
+	p := &planned{PruneLimit: s.limit.String(), Changes: []*change{}}
+	if prune.blocked {
+		p.Blocked, p.Copies = prune.outOfScope, prune.copies
+	}
+	for _, decisions := range all {
+		for _, d := range decisions {
+			switch {
+			case namespace != "" && d.Key.Namespace != namespace:
+			case d.Op != plan.OpNone:
+				p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),
+					Source: d.countsFor().String(), Reason: s.reason(d), decided: d})
+			case d.state() == plan.StateForeign:
+				p.Foreign++
+			}
+		}
+	}
+	slices.SortFunc(p.Changes, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
+	return p
+}
+
+func (c *change) key() string { return c.Namespace + "/" + c.Name }
+
+func (p *planned) names() (names []string) {
+	for _, c := range p.Changes {
+		names = append(names, c.key())
+	}
+	return names
+}
+
+func (p *planned) table(w io.Writer, wide bool) error {
+	var rows [][]any
+	for _, c := range p.Changes {
+		rows = append(rows, []any{c.Operation, c.key(), c.Source, c.Reason})
+	}
+	if err := printTable(w, wide, []column{{name: "Operation"}, {name: "ConfigMap"}, {name: "Source"}, {name: "Reason"}}, rows); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, c := range p.Changes {
+		b.WriteString(printableLines(c.Diff))
+	}
+	_, err := io.WriteString(w, b.String()+p.summary())
+	return err
+}
+
+// summary counts the changes, and says what keeps others from being made.
+func (p *planned) summary() string {
+	counts := map[string]int{}
+	for _, c := range p.Changes {
+		counts[c.Operation]++
+	}
+	var parts []string
+	for op := plan.OpCreate; op <= plan.OpDelete; op++ {
+		if n := counts[op.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", op, n))
+		}
+	}
+	text := "Changes: none.\n"
+	if len(parts) > 0 {
+		text = "Changes: " + strings.Join(parts, ", ") + ".\n"
+	}
+	if p.Foreign > 0 {
+		text += fmt.Sprintf("In the way: %d foreign ConfigMaps. They stay: kubectl mirror status SOURCE names them.\n", p.Foreign)
+	}
+	if p.Blocked > 0 {
+		text += fmt.Sprintf("Blocked: %d of %d copies are out of scope of the flags, which is more than --prune-limit=%s allows: none of them is deleted. "+
+			"Is a flag mistyped? --prune-limit=100%% deletes them.\n", p.Blocked, p.Copies, p.PruneLimit)
+	}
+	return text
+}
+
+// printableLines is printable for text with line breaks.
+func printableLines(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		if body, cut := strings.CutSuffix(line, "\n"); cut {
+			lines[i] = printable(body) + "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
