@@ -15,6 +15,8 @@
 //	explain.go   kubectl mirror explain
 //	plan.go      kubectl mirror plan
 //	diff.go      what a change does to the content
+//	wait.go      kubectl mirror wait
+//	follow.go    reading the cluster again and again
 package main
 
 import (
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && err != nil && !errors.Is(err, errNo) {
 		err = errors.New("interrupted")
 	}
 	if flushErr := out.Flush(); flushErr != nil && (err == nil || errors.Is(err, errNo)) {

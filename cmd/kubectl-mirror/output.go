@@ -72,6 +72,15 @@ func (o *outputFlag) print(w io.Writer, p printed) error {
 	return p.table(w, *o == "wide")
 }
 
+// separate prints what stands between two outputs.
+func (o *outputFlag) separate(w io.Writer) {
+	if *o == "yaml" {
+		_, _ = fmt.Fprintln(w, "---") // an error shows at the next write
+	} else if *o != "json" {
+		_, _ = fmt.Fprintln(w)
+	}
+}
+
 // column is a column of a table. One that is wide shows with -o wide only.
 type column struct {
 	name string

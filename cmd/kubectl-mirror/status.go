@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ Exit codes: 0 all in sync, 1 not, 2 error.`
 
 func newStatus(c *cli) *cobra.Command {
 	var output outputFlag
+	var watch bool
 	cmd := &cobra.Command{
 		Use:               "status [SOURCE]",
 		Short:             "Show which copies are in sync",
@@ -37,21 +39,46 @@ func newStatus(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := s.status(cmd.Context(), c.namespace(), args)
-			if err != nil {
-				return err
-			}
-			if err := output.print(cmd.OutOrStdout(), r); err != nil {
-				return err
-			}
-			if !r.inSync() {
-				return errNo
-			}
-			return nil
+			return s.showStatus(cmd, func() (reported, error) { return s.status(cmd.Context(), c.namespace(), args) }, &output, watch)
 		},
 	}
 	output.bind(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Print again what has changed, until interrupted.")
 	return cmd
+}
+
+// showStatus prints the status once, or again whenever it has changed. The exit code is that of the last one.
+func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error), output *outputFlag, watch bool) error {
+	out := cmd.OutOrStdout()
+	inSync, shown := false, []byte(nil)
+	err := follow(cmd.Context(), func() (bool, error) {
+		r, err := status()
+		if err != nil && shown != nil && cmd.Context().Err() != nil {
+			return true, nil // interrupted
+		}
+		if err != nil {
+			return false, err
+		}
+		var text bytes.Buffer
+		if err := output.print(&text, r); err != nil {
+			return false, err
+		}
+		if inSync = r.inSync(); bytes.Equal(text.Bytes(), shown) {
+			return false, nil
+		}
+		if shown != nil {
+			output.separate(out)
+		}
+		shown = text.Bytes()
+		if _, err := out.Write(shown); err != nil {
+			return false, err
+		}
+		return !watch, flush(out)
+	})
+	if err == nil && !inSync {
+		err = errNo
+	}
+	return err
 }
 
 // reported is what status prints.
