@@ -81,6 +81,9 @@ func (c *cli) namespace() string { return *c.kube.Namespace }
 type session struct {
 	cluster  *cluster
 	settings *settings
+	say      func(string) // prints a line on stderr
+
+	saidUnknown bool // that failures are not known
 }
 
 // begin finds the settings, and says on stderr where.
@@ -93,6 +96,7 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "Settings: %s\n", found.origin)
-	return &session{cluster: newCluster(client, found), settings: found}, nil
+	s := &session{cluster: newCluster(client, found), settings: found, say: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
+	s.say("Settings: " + found.origin)
+	return s, nil
 }

@@ -8,6 +8,7 @@
 //	discover.go  finding them in the cluster
 //	snapshot.go  what the cluster holds, and the decision about each target
 //	reason.go    a decision in words
+//	failures.go  what events tell of copies that the API server rejects
 //	report.go    the state of sources, counted
 //	output.go    tables, JSON, YAML, names
 //	rules.go     each rule of the contract, in words

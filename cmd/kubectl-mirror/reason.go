@@ -15,6 +15,8 @@ func (s *snapshot) reason(d *decided) string {
 	switch d.state() {
 	case plan.StatePending:
 		return s.pendingReason(d)
+	case plan.StateFailed:
+		return d.failure
 	case plan.StateForeign:
 		return s.foreignReason(d)
 	case plan.StateFrozen:

@@ -116,7 +116,7 @@ func statusOf(s *plan.Source) string {
 func (s *sourceReport) add(state plan.State, d *decided, reason string) {
 	s.Counts[state.Metric()]++
 	t := targetReport{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
-	if state == plan.StatePending && d.Op != plan.OpNone {
+	if (state == plan.StatePending || state == plan.StateFailed) && d.Op != plan.OpNone {
 		t.Operation = d.Op.String()
 	}
 	s.Targets = append(s.Targets, t)

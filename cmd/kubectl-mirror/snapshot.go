@@ -214,10 +214,15 @@ type decided struct {
 	plan.Change
 	have   *corev1.ConfigMap // what is there; nil: nothing
 	losers []*plan.Source    // those that claim the target and do not have it
+
+	failure string // why the API server rejects the change; empty: it is not known to
 }
 
 // state is the state of the winner, or else of the source of the copy.
 func (d *decided) state() plan.State {
+	if d.failure != "" {
+		return plan.StateFailed
+	}
 	if d.Op != plan.OpNone {
 		return plan.StatePending
 	}

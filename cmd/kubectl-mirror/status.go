@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ target with its state and the reason.
   pending       the controller is about to create, update or delete the copy
   foreign       a ConfigMap is in the way that is not a copy of this controller
   superseded    another source of that name has the target
-  failed        the annotations of the source are malformed
+  failed        the API server rejects the copy, or the annotations of the source are malformed
   out_of_scope  the copy is not allowed by the flags, and stays
 
 Exit codes: 0 all in sync, 1 not, 2 error.`
@@ -135,9 +136,35 @@ func (s *session) report(ctx context.Context, name string, keep func(types.Names
 	if err != nil {
 		return nil, err
 	}
+	if err := s.addFailures(ctx, snap, all); err != nil {
+		return nil, err
+	}
 	r := newReport(snap, all, keep)
 	r.Settings = s.settings.origin
 	return r, nil
+}
+
+// addFailures marks the pending targets of which an event says that the API server rejects the copy.
+func (s *session) addFailures(ctx context.Context, snap *snapshot, all map[string][]*decided) error {
+	if !anyPending(all) {
+		return nil
+	}
+	failures, known, err := s.cluster.failures(ctx)
+	if !known && err == nil && !s.saidUnknown {
+		s.saidUnknown = true
+		s.say("Not checked: whether the API server rejects pending copies, because you may not list events.events.k8s.io")
+	}
+	snap.fail(all, failures)
+	return err
+}
+
+func anyPending(all map[string][]*decided) bool {
+	for _, decisions := range all {
+		if slices.ContainsFunc(decisions, func(d *decided) bool { return d.state() == plan.StatePending }) {
+			return true
+		}
+	}
+	return false
 }
 
 // parseKey parses NAMESPACE/NAME, or a name. Without a namespace it is that of -n, which may be empty.

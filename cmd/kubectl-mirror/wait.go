@@ -35,8 +35,7 @@ func newWait(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			progress := func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
-			r, p, err := s.wait(cmd.Context(), c.namespace(), args[0], timeout, ignoreBlocked, progress)
+			r, p, err := s.wait(cmd.Context(), c.namespace(), args[0], timeout, ignoreBlocked)
 			if err != nil {
 				return err
 			}
@@ -80,8 +79,7 @@ func phaseOf(r *oneReport, ignoreBlocked bool) phase {
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (s *session) wait(ctx context.Context, namespace, source string, timeout time.Duration, ignoreBlocked bool,
-	progress func(string)) (r *oneReport, p phase, err error) {
+func (s *session) wait(ctx context.Context, namespace, source string, timeout time.Duration, ignoreBlocked bool) (r *oneReport, p phase, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	said := ""
@@ -95,7 +93,7 @@ func (s *session) wait(ctx context.Context, namespace, source string, timeout ti
 		}
 		r, p = now, phaseOf(now, ignoreBlocked)
 		if text := fmt.Sprintf("%s: %d of %d in sync", r.key(), r.Counts[plan.StateSynced.Metric()], r.targets()); text != said {
-			progress(text)
+			s.say(text)
 			said = text
 		}
 		return p != waitOn, nil
@@ -104,7 +102,7 @@ func (s *session) wait(ctx context.Context, namespace, source string, timeout ti
 		if r == nil {
 			return nil, p, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 		}
-		progress(fmt.Sprintf("Timed out after %v", timeout))
+		s.say(fmt.Sprintf("Timed out after %v", timeout))
 		return r, p, nil
 	}
 	if err == nil && r == nil {
