@@ -97,9 +97,7 @@ func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
 }
 
 func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
-	want := w.rules.Desired(c.Source, c.Key.Namespace, c.Have)
-	// A new object keeps nothing of the former one but the metadata that is not ours.
-	want.ObjectMeta = metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name, Labels: want.Labels, Annotations: want.Annotations}
+	want := w.rules.Desired(c.Source, c.Key.Namespace, nil) // a re-creation keeps nothing of the former object
 	if !w.valid() {
 		return nil, errNotLeading
 	}

@@ -89,8 +89,7 @@ func TestApply(t *testing.T) {
 				}
 			case clienttesting.CreateActionImpl:
 				meta := a.Object.(*corev1.ConfigMap).ObjectMeta
-				wantTheirs := map[bool]string{true: "kept"}[op == plan.OpRecreate]
-				if meta.UID != "" || meta.ResourceVersion != "" || !meta.CreationTimestamp.IsZero() || meta.Labels["theirs"] != wantTheirs ||
+				if meta.UID != "" || meta.ResourceVersion != "" || !meta.CreationTimestamp.IsZero() || meta.Labels["theirs"] != "" ||
 					a.CreateOptions.FieldManager != fieldManager {
 					t.Errorf("%v: got %+v by %s, want a new object", op, meta, a.CreateOptions.FieldManager)
 				}

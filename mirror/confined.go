@@ -23,8 +23,8 @@ const (
 	probeName = "mirror-controller-self-check"
 )
 
-// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever its name begins with.
-var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined'`)
+// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization adds to its name.
+var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
 
 // selfCheck asks the API server whether the admission policy confines the account of this process: a setting of an
 // installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by server-side

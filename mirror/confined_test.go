@@ -32,6 +32,7 @@ func TestSelfCheck(t *testing.T) {
 	}{
 		"confined":                     {[]runtime.Object{own, elsewhere}, policy, policy, "1"},
 		"under another name":           {[]runtime.Object{own, elsewhere}, refusedBy("eu-mirror-controller-confined"), policy, "1"},
+		"with a suffix":                {[]runtime.Object{own, elsewhere}, policy, refusedBy("mirror-controller-confined-blue"), "1"},
 		"no other namespace":           {[]runtime.Object{own, plantest.Namespace("team-a"), plantest.Terminating("gone")}, policy, nil, "1"},
 		"no policy":                    {[]runtime.Object{own, elsewhere}, nil, nil, "0"},
 		"of other prefixes":            {[]runtime.Object{own, elsewhere}, policy, nil, "0"},
