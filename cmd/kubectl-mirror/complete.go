@@ -12,7 +12,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// isCompleter reports whether the program was called by the name under which kubectl looks for the completion of a plug-in.
+// isCompleter reports whether the program was called by the name under which kubectl finds the completion of a plug-in.
 func isCompleter(called string) bool {
 	return strings.TrimSuffix(called, ".exe") == "kubectl_complete-mirror"
 }

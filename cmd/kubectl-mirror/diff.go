@@ -55,7 +55,7 @@ func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, hav
 	if op != plan.OpDelete && source != nil {
 		kept := have
 		if op == plan.OpRecreate {
-			kept = nil // what others have added goes with it
+			kept = nil // the metadata of others goes with it
 		}
 		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
 	}

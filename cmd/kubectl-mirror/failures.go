@@ -59,7 +59,7 @@ func lastSeen(e *eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// fail marks the targets at which the API server rejects the copy. What is in sync, or to be deleted, is not among them.
+// fail marks the targets at which the API server rejects the copy. Targets in sync, and deletions, are not among them.
 func (s *snapshot) fail(all map[string][]*decided, failures map[types.UID]failure) {
 	for _, decisions := range all {
 		for _, d := range decisions {

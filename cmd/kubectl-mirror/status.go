@@ -131,7 +131,7 @@ func (s *session) report(ctx context.Context, name string, keep func(types.Names
 	if err != nil {
 		return nil, err
 	}
-	// What a running controller found out of scope when it took over it has deleted, unless the limit blocked that.
+	// A running controller has deleted the copies that were out of scope when it took over, unless the limit blocked that.
 	all, err := snap.decideAll(false, snap.judge().blocked, s.cluster.listNamed(ctx))
 	if err != nil {
 		return nil, err
