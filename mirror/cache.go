@@ -95,23 +95,36 @@ func (c *caches) newInformer(selector string) func(kubernetes.Interface, time.Du
 	}
 }
 
-// listPage is how many ConfigMaps, of up to 1 MiB, a list has in memory before they are stripped.
-const listPage = 25
+// A page of a list holds ConfigMaps of up to 1.5 MiB whole, before they are stripped. It begins small, and grows while pages
+// take less than pageBytes.
+const (
+	firstPage, maxPage = 25, 500
+	pageBytes          = 1 << 20
+)
 
 // list lists page by page, and strips each page before it asks for the next. It serves an API server that cannot stream the
 // objects to the watch, and would send all of them whole in one response.
 func (c *caches) list(ctx context.Context, configMaps typedcorev1.ConfigMapInterface, o metav1.ListOptions) (runtime.Object, error) {
-	o.Limit, o.ResourceVersion, o.ResourceVersionMatch = listPage, "", "" // with a resourceVersion there may be no pages
-	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	o.ResourceVersion, o.ResourceVersionMatch = "", "" // with a resourceVersion there may be no pages
+	limit := int64(firstPage)
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		o.Limit = limit
 		page, err := configMaps.List(ctx, o)
 		if err != nil {
 			return nil, err
+		}
+		if page.Size() < pageBytes {
+			limit = min(2*limit, maxPage)
+		} else {
+			limit = max(limit/2, firstPage)
 		}
 		for i := range page.Items {
 			c.rules.Strip(&page.Items[i])
 		}
 		return page, nil
-	}).ListWithAlloc(ctx, o)
+	})
+	pages.FullListIfExpired = false // the informer begins again
+	list, _, err := pages.ListWithAlloc(ctx, o)
 	return list, err
 }
 

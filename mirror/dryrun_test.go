@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,12 +266,30 @@ func TestDryRunWithoutPermission(t *testing.T) {
 	})
 }
 
+// logBuffer is a bytes.Buffer for several goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
 // logOfDryRun returns what a dry run logs at this level until f has returned. before prepares its API server.
 func logOfDryRun(t *testing.T, level int, before, f func(scene), objects ...runtime.Object) string {
 	t.Helper()
 	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun, o.ResyncPeriod = true, time.Second })
 	before(s)
-	var out bytes.Buffer
+	var out logBuffer
 	config := textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(level))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(config)))
 	ended := make(chan error, 1)

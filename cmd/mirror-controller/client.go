@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // errNoCluster is the error of a process that runs outside a cluster and was not told of any.
@@ -36,6 +40,7 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	// API servers compress a watch that begins as a list, event by event. That takes them and us more time than the network
 	// saves. Kubernetes' own controllers do without, too.
 	config.DisableCompression = true
+	config.WarningHandlerWithContext = &warnings{rate.Sometimes{Interval: time.Minute}}
 	config.QPS, config.Burst = o.qps, o.burst
 	if o.qps <= 0 {
 		config.QPS = -1 // no throttle; 0 would be 5 requests a second
@@ -48,6 +53,16 @@ func (o *options) clientConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("%s: %w", origin, err)
 	}
 	return config, nil
+}
+
+// warnings logs what the API server warns of, at most once a minute: a policy may warn of each write.
+type warnings struct{ rate.Sometimes }
+
+func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	if code != 299 || text == "" { // the only code that Kubernetes sends
+		return
+	}
+	w.Do(func() { klog.FromContext(ctx).Info("The API server warns", "warning", fmt.Sprintf("%.1024s", text)) })
 }
 
 // refusalTeller is a transport whose errors are not known for refused connections. From those, client-go's watches

@@ -205,7 +205,7 @@ func (r *eventRecorder) write(ctx context.Context, last *eventRecord, event *eve
 func (r *eventRecorder) finish(pauses context.Context, key eventKey, record *eventRecord, event *eventsv1.Event, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) && time.Since(r.logged) >= eventLogPeriod {
 		r.logged = time.Now()
-		klog.FromContext(pauses).Error(err, "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
+		klog.FromContext(pauses).Error(fmt.Errorf("%.1024s", err), "Cannot write events", "regarding", cache.NewObjectName(event.Regarding.Namespace, event.Regarding.Name))
 	}
 	if err != nil && !isFinal(err) {
 		r.queue.Add(key)

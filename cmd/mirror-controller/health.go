@@ -34,5 +34,12 @@ func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor,
 	healthz.InstallHandler(mux, alive...)
 	healthz.InstallLivezHandler(mux, alive...)
 	healthz.InstallReadyzHandler(mux, ready...)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const longest = 1 << 10 // a query is logged in detail
+		if len(r.URL.RawQuery) > longest {
+			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }

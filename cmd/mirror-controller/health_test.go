@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -176,5 +178,33 @@ func TestServe(t *testing.T) {
 	stop()
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("it still listens")
+	}
+}
+
+// TestOldestConnectionsAreClosed opens more connections than the health port holds: the first ones are closed, and a probe is
+// answered.
+func TestOldestConnectionsAreClosed(t *testing.T) {
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	address := held.Addr().String()
+	noError(t, held.Close())
+	stop, err := healthEndpoint(address, http.NotFoundHandler()).serve(t.Context())
+	noError(t, err)
+	defer stop()
+	var first net.Conn
+	for i := range maxOpen + 50 {
+		conn, err := net.Dial("tcp", address)
+		noError(t, err)
+		defer conn.Close()
+		if i == 0 {
+			first = conn
+		}
+	}
+	answer, err := http.Get("http://" + address)
+	noError(t, err)
+	noError(t, answer.Body.Close())
+	noError(t, first.SetReadDeadline(time.Now().Add(readHeaderTimeout/2))) // before it is closed for its age
+	if _, err := first.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("got the oldest connection open, want it closed")
 	}
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -32,8 +34,8 @@ type endpoint struct {
 	handler       http.Handler
 	// writeTimeout bounds the time from the end of the request header to the end of the response.
 	writeTimeout time.Duration
-	// maxConnections bounds the open connections; others wait. 0: no limit, so that nobody can keep probes out. Such an
-	// endpoint ends each connection after one response.
+	// maxConnections bounds the open connections; others wait. 0: beyond maxOpen the oldest is closed, so that nobody can keep
+	// probes out. Such an endpoint ends each connection after one response.
 	maxConnections int
 }
 
@@ -60,6 +62,7 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		listener = netutil.LimitListener(listener, e.maxConnections)
 	} else {
 		server.SetKeepAlivesEnabled(false)
+		server.ConnState = (&connections{open: map[net.Conn]*list.Element{}}).changed
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -74,6 +77,41 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		}
 		<-ended
 	}, nil
+}
+
+// maxOpen bounds the open connections of an endpoint without maxConnections. A probe takes milliseconds, and is never the
+// oldest.
+const maxOpen = 1000
+
+// connections closes the oldest of too many connections.
+type connections struct {
+	mu    sync.Mutex
+	order list.List // of net.Conn, the oldest first
+	open  map[net.Conn]*list.Element
+}
+
+// changed takes note of the state of a connection.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open[conn] = c.order.PushBack(conn)
+		if c.order.Len() > maxOpen {
+			oldest := c.order.Front().Value.(net.Conn)
+			c.remove(oldest)
+			_ = oldest.Close() // it may be closed already
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.remove(conn)
+	}
+}
+
+func (c *connections) remove(conn net.Conn) {
+	if e := c.open[conn]; e != nil {
+		c.order.Remove(e)
+		delete(c.open, conn)
+	}
 }
 
 // checkAddress returns why nothing can be served at the address, or nothing.

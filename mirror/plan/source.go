@@ -44,10 +44,13 @@ type Source struct {
 
 // ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
 func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
+	if !r.AllowsSource(cm.Namespace) { // it has no targets: nothing else matters
+		return &Source{ConfigMap: cm, Key: KeyOf(cm), OutOfScope: true, Reserved: Reserved(cm.Name),
+			platform: !r.AllowsTarget(cm.Namespace), selector: labels.Nothing()}
+	}
 	s := &Source{
 		ConfigMap:   cm,
 		Key:         KeyOf(cm),
-		OutOfScope:  !r.AllowsSource(cm.Namespace),
 		Reserved:    Reserved(cm.Name),
 		platform:    !r.AllowsTarget(cm.Namespace),
 		Bytes:       payloadBytes(cm),
@@ -77,11 +80,23 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
 }
 
+// maxNarrowing bounds an annotation with which a source narrows its targets, in bytes. A selector of 256 KiB takes megabytes
+// of memory, and a millisecond for each namespace.
+const maxNarrowing = 4 << 10
+
 // parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, each in
 // words for the owner of the source.
 func parseNarrowing(annotations map[string]string) (prefixes []string, selector labels.Selector, err error) {
 	selector = labels.Everything()
 	var errs []error
+	for _, key := range []string{PrefixAnnotation, SelectorAnnotation} {
+		if n := len(annotations[key]); n > maxNarrowing {
+			errs = append(errs, fmt.Errorf("annotation %s: has %d bytes, must have at most %d", key, n, maxNarrowing))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, selector, errors.Join(errs...)
+	}
 	if value, ok := annotations[PrefixAnnotation]; ok {
 		for p := range strings.SplitSeq(value, ",") {
 			p = strings.TrimSpace(p)

@@ -316,3 +316,19 @@ func permute[T any](list []T, i int, f func([]T)) {
 		list[i], list[j] = list[j], list[i]
 	}
 }
+
+// TestC47LongNarrowing: a selector of 256 KiB would take megabytes of memory, and a millisecond for each namespace.
+func TestC47LongNarrowing(t *testing.T) {
+	for _, key := range []string{PrefixAnnotation, SelectorAnnotation} {
+		for n, frozen := range map[int]bool{maxNarrowing: false, maxNarrowing + 1: true} {
+			value := strings.Repeat("a,", maxNarrowing)[:n-1] + "a"
+			s := testRules().ParseSource(plantest.Source("platform", "settings", plantest.Annotation(key, value)))
+			if (s.Frozen != nil) != frozen && key == SelectorAnnotation || frozen && s.Frozen == nil {
+				t.Errorf("%s of %d bytes: got frozen by %v, want frozen %v", key, n, s.Frozen, frozen)
+			}
+			if frozen && len(s.Frozen.Error()) > 200 {
+				t.Errorf("%s: got an error of %d bytes", key, len(s.Frozen.Error()))
+			}
+		}
+	}
+}

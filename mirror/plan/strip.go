@@ -35,7 +35,7 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 		return
 	}
 	marks := map[string]string{digestMark: string(payloadDigest(cm))}
-	if cm.ObjectMeta.Size() > maxMetadata {
+	if metadataBytes(cm) > maxMetadata {
 		marks[truncatedMark] = r.copiedDigest(cm)
 		cm.ObjectMeta = r.truncated(cm)
 	}
@@ -47,6 +47,12 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	cm.Annotations = merged(annotations, marks)
 	cm.Data, cm.BinaryData = nil, nil
 	cm.Name, cm.Namespace = Intern(cm.Name), Intern(cm.Namespace)
+}
+
+// metadataBytes estimates what the metadata of cm takes in memory. Each entry of a map or list has a cost of its own.
+func metadataBytes(cm *corev1.ConfigMap) int {
+	const entry = 64
+	return cm.ObjectMeta.Size() + entry*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
 }
 
 // truncated returns the metadata of cm on which decisions depend.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -272,6 +273,11 @@ func TestC47TruncatedMetadata(t *testing.T) {
 			cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{Name: k})
 		}
 	}
+	tiny := func(cm *corev1.ConfigMap) {
+		for i := range 120 {
+			cm.Labels[strconv.Itoa(i)] = ""
+		}
+	}
 	src := plantest.Source("platform", "settings", plantest.Label("l-1", "a"), plantest.Annotation("n-1", "b"))
 	copied := func(o ...plantest.Option) *corev1.ConfigMap {
 		return plantest.Copy(r, src, "team-a", append(o, fill)...)
@@ -292,6 +298,7 @@ func TestC47TruncatedMetadata(t *testing.T) {
 		"source forged":             {copied(plantest.Annotation(SourceAnnotation, strings.Repeat("a", 700)+"/settings")), OpNone},
 		"instance forged":           {copied(plantest.Annotation(InstanceAnnotation, strings.Repeat("a", 700))), OpNone},
 		"foreign":                   {plantest.ConfigMap("team-a", "settings", fill), OpNone},
+		"many tiny labels":          {plantest.ConfigMap("team-a", "settings", tiny), OpNone},
 		"adoptable but finalizers":  {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), fill), OpNone},
 		"adoptable":                 {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), many("z-")), OpUpdate},
 	} {
