@@ -23,9 +23,6 @@ const requestTimeout = 35 * time.Second
 // errNotLeading is the error of a write that was not sent: another process may lead by now.
 var errNotLeading = errors.New("the leadership was not renewed in time")
 
-// errDryRun is the error of a change that a dry run does not make.
-var errDryRun = errors.New("dry run")
-
 // errAltered is the error of a write that the API server accepted and stored with other content.
 var errAltered = errors.New("accepted, but an admission webhook or policy altered it")
 

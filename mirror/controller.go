@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -275,4 +278,49 @@ func (c *Controller) resync(ctx context.Context) {
 			c.planAll()
 		}
 	}
+}
+
+// settledPeriod is the time between two checks whether the work is done.
+const settledPeriod = 50 * time.Millisecond
+
+// Settled waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
+// returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
+func (c *Controller) Settled(ctx context.Context) bool {
+	for !c.led.Load() || !c.copies.idle() || !c.status.settled() {
+		if !sleep(ctx, settledPeriod) {
+			return false
+		}
+	}
+	return true
+}
+
+// Outcome returns what is known now. Call it when Run has returned: then nothing changes it any more.
+func (c *Controller) Outcome() Outcome {
+	o := Outcome{DryRun: c.opts.DryRun, Led: c.led.Load()}
+	if !o.Led {
+		return o
+	}
+	bySource := map[key]*SourceOutcome{}
+	o.Changes = c.status.outcome(bySource)
+	if c.blocked.Load() {
+		o.PruneBlocked = c.status.total(plan.StateOutOfScope)
+	}
+	for _, name := range c.caches.sourceNames() {
+		for _, s := range c.caches.view(name).Sources {
+			src := outcomeOf(bySource, s.Key)
+			sum := &summary{source: s, label: c.opts.Label}
+			src.Frozen, src.Note = s.Frozen != nil, frozenText(sum, nil)+reservedText(sum, nil)
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(bySource), compareKeys) {
+		src := bySource[k]
+		slices.SortFunc(src.Targets, func(a, b TargetOutcome) int {
+			if a.State != b.State {
+				return int(a.State - b.State)
+			}
+			return strings.Compare(a.Namespace, b.Namespace)
+		})
+		o.Sources = append(o.Sources, *src)
+	}
+	return o
 }

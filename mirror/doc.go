@@ -32,7 +32,6 @@
 //	reconcile.go  one target: read, decide, confirm, write, record, retry
 //	fanout.go     all targets of a name
 //	prune.go      the prune limit
-//	dryrun.go     the record, the log and the events of a dry run
 //	confined.go   the self-check of the admission policy
 //	share.go      the metadata that equal objects in the cache share
 //	handlers.go   every event to keys

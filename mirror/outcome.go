@@ -1,57 +1,13 @@
 package mirror
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
-
-// settledPeriod is the time between two checks whether the work is done.
-const settledPeriod = 50 * time.Millisecond
-
-// Settled waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
-// returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
-func (c *Controller) Settled(ctx context.Context) bool {
-	for !c.led.Load() || !c.copies.idle() || !c.status.settled() {
-		if !sleep(ctx, settledPeriod) {
-			return false
-		}
-	}
-	return true
-}
-
-// expect takes note that a fan-out of the name is due.
-func (s *status) expect(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nameStatus(name).dirty = true
-}
-
-// settled reports whether every fan-out that is due has run, and no target is to change soon.
-func (s *status) settled() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.names {
-		if n.dirty {
-			return false
-		}
-	}
-	return s.totals[plan.StatePending] == s.withheld
-}
-
-// carriedOut takes note of a change that the API server carried out.
-func (s *status) carriedOut(op plan.Op) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.written[op]++
-}
 
 // Outcome is the state of the cluster as a controller leaves it.
 type Outcome struct {
@@ -87,37 +43,6 @@ type TargetOutcome struct {
 	Would plan.Op
 	// Note is an error, or the source that has the target.
 	Note string
-}
-
-// Outcome returns what is known now. Call it when Run has returned: then nothing changes it any more.
-func (c *Controller) Outcome() Outcome {
-	o := Outcome{DryRun: c.opts.DryRun, Led: c.led.Load()}
-	if !o.Led {
-		return o
-	}
-	bySource := map[key]*SourceOutcome{}
-	o.Changes = c.status.outcome(bySource)
-	if c.blocked.Load() {
-		o.PruneBlocked = c.status.total(plan.StateOutOfScope)
-	}
-	for _, name := range c.caches.sourceNames() {
-		for _, s := range c.caches.view(name).Sources {
-			src := outcomeOf(bySource, s.Key)
-			sum := &summary{source: s, label: c.opts.Label}
-			src.Frozen, src.Note = s.Frozen != nil, frozenText(sum, nil)+reservedText(sum, nil)
-		}
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(bySource), compareKeys) {
-		src := bySource[k]
-		slices.SortFunc(src.Targets, func(a, b TargetOutcome) int {
-			if a.State != b.State {
-				return int(a.State - b.State)
-			}
-			return strings.Compare(a.Namespace, b.Namespace)
-		})
-		o.Sources = append(o.Sources, *src)
-	}
-	return o
 }
 
 func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }

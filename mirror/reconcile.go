@@ -337,3 +337,12 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 		logger.V(4).Info("Nothing to do", "copy", c.Key, "state", res.state)
 	}
 }
+
+// withhold records a change that a dry run did not make, and returns the time until the target is compared again without an
+// event.
+func (rec *record) withhold(res result, now time.Time) time.Duration {
+	wait := seldom.backoff(1)
+	rec.settle(plan.StatePending, countsFor(res.change), content{}, now)
+	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), res.tried
+	return wait
+}

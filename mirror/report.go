@@ -2,14 +2,13 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -142,16 +141,6 @@ func (s *summary) pending() bool {
 func (s *summary) add(state plan.State, namespace, note string) {
 	s.at[state] = append(s.at[state], namespace)
 	s.notes[namespace] = note
-}
-
-// reported is what was reported about a source.
-type reported struct {
-	uid      types.UID
-	texts    map[string]string    // by reason; empty or absent: the source did not have the problem
-	synced   string               // the text of the last Mirrored
-	checksum string               // of the content that was in sync
-	solved   bool                 // a problem is over, and no Mirrored has said so yet
-	logged   map[string]time.Time // by reason: the last line at level 0
 }
 
 // logSpacing is the least time between two lines at level 0 about one source and reason. A tenant can change what there is to
@@ -332,14 +321,54 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
-func clipError(err error) error { return errors.New(clip(err.Error())) }
-
-// clip shortens a note to the 1,024 bytes that the API server accepts in an event.
-func clip(note string) string {
-	const limit = 1024
-	if len(note) <= limit {
-		return note
-	}
-	return strings.ToValidUTF8(note[:limit-len("…")], "") + "…"
+// withheldLine is a log line about the changes for one source that a dry run withheld.
+type withheldLine struct {
+	source key
+	level  int
+	text   string
 }
+
+// logWithheld is the reason by which lines about withheld changes keep their spacing.
+const logWithheld = "DryRun"
+
+// withheldNews returns a line for each source of a name, also for one that is gone, if a dry run would do something else
+// than the last line says. A source whose targets are not all compared has no line yet. due says that a line is to be said
+// again at level 0, after logSpacing.
+func (s *status) withheldNews(name string) (out []withheldLine, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.names[name]
+	if n == nil || !n.dirty {
+		return nil, false
+	}
+	would, open := map[key]tally{}, map[key]int{}
+	for _, r := range n.targets {
+		if r.would != plan.OpNone {
+			t := would[r.countsFor]
+			t[r.would]++
+			would[r.countsFor] = t
+			open[r.countsFor]--
+		}
+	}
+	for k, src := range n.sources {
+		text := would[k].String()
+		if text == src.would && !src.due || open[k]+src.counts[plan.StatePending] > 0 {
+			continue
+		}
+		level, said := src.level(logWithheld), text == src.would
+		src.would, src.due = text, level > 0
+		if due = due || src.due; src.due && said {
+			continue
+		}
+		if text == "" {
+			text = "change nothing"
+		}
+		out = append(out, withheldLine{k, level, "Would " + text})
+	}
+	return out, due
+}
+
+// noEvents records no events.
+type noEvents struct{}
+
+func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}

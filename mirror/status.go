@@ -1,7 +1,9 @@
 package mirror
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -416,4 +418,54 @@ func (s *status) total(states ...plan.State) (n int) {
 		n += s.totals[state]
 	}
 	return n
+}
+
+// tally is a number of changes for each operation.
+type tally [plan.OpDelete + 1]int
+
+// String lists the operations that are not zero; empty if all are.
+func (t tally) String() string {
+	var parts []string
+	for op, n := range t {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%v %d", plan.Op(op), n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// expect takes note that a fan-out of the name is due.
+func (s *status) expect(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nameStatus(name).dirty = true
+}
+
+// settled reports whether every fan-out that is due has run, and no target is to change soon.
+func (s *status) settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.names {
+		if n.dirty {
+			return false
+		}
+	}
+	return s.totals[plan.StatePending] == s.withheld
+}
+
+// carriedOut takes note of a change that the API server carried out.
+func (s *status) carriedOut(op plan.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[op]++
+}
+
+// reported is what was reported about a source.
+type reported struct {
+	uid      types.UID
+	texts    map[string]string    // by reason; empty or absent: the source did not have the problem
+	synced   string               // the text of the last Mirrored
+	checksum string               // of the content that was in sync
+	solved   bool                 // a problem is over, and no Mirrored has said so yet
+	logged   map[string]time.Time // by reason: the last line at level 0
 }
