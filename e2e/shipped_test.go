@@ -48,7 +48,8 @@ func TestPermissions(t *testing.T) {
 			if e.User.Username != w.installed.User {
 				t.Errorf("request of another user than the ServiceAccount: %v", e)
 			}
-			if e.Response.Code == 403 {
+			// A policy may judge by an older state of a namespace, and the write is tried again.
+			if e.Response.Code == 403 && !strings.Contains(e.Response.Message, refusal) {
 				t.Errorf("a permission is missing: %v", e)
 			}
 			covered := false
