@@ -206,7 +206,7 @@ func TestLogsOutcomes(t *testing.T) {
 			t.Fatalf("%v: %s", err, line)
 		}
 		// The mutation detector is on in tests only. What else client-go has to say comes of a machine that has no time.
-		if !slices.ContainsFunc([]string{"cache/", "trace/", "rest/"}, func(of string) bool { return strings.HasPrefix(fields.Caller, of) }) {
+		if !strings.HasPrefix(fields.Caller, "cache/") && !strings.HasPrefix(fields.Caller, "trace/") {
 			got = append(got, fields.Msg)
 		}
 	}

@@ -238,17 +238,17 @@ func TestOnceWaitsForLease(t *testing.T) {
 	}
 	w.absent("settings", w.ns("a"))
 	elects.Args = append(elects.Args, "--once-timeout=3m")
-	released := make(chan error, 1)
-	go func() {
-		time.Sleep(2 * time.Second)
-		none := ""
-		lease.Spec.HolderIdentity = &none
-		_, err := w.admin.CoordinationV1().Leases(w.home).Update(w.ctx, lease, metav1.UpdateOptions{})
-		released <- err
-	}()
-	w.expectOnce(0, elects, w.home+"/settings: 1 synced", "Changes: create 1.")
-	if err := <-released; err != nil {
-		t.Error(err)
+	elects.Args = append(elects.Args, "--once")
+	p := w.startWith(elects)
+	w.waitLog(p, "Standing by")
+	none := ""
+	lease.Spec.HolderIdentity = &none
+	if _, err := w.admin.CoordinationV1().Leases(w.home).Update(w.ctx, lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("the end of --once", p.Done())
+	if printed := p.Log(); p.ExitCode() != 0 || !strings.Contains(printed, w.home+"/settings: 1 synced") || !strings.Contains(printed, "Changes: create 1.") {
+		t.Errorf("exit code %d, want 0 and the copy in\n%s", p.ExitCode(), printed)
 	}
 	w.waitInSync(src, w.ns("a"))
 	if lease, err = w.admin.CoordinationV1().Leases(w.home).Get(w.ctx, leaseName, metav1.GetOptions{}); err != nil || *lease.Spec.HolderIdentity != "" {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -102,7 +104,7 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	if !ok {
 		return errNoPlace
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
 	defer cancel(nil)
 	defer p.watch(namespace, after, cancel)()
 	began := time.Now()
@@ -128,6 +130,20 @@ func (p *place) call(ctx context.Context, namespace string, f func(context.Conte
 	}
 	return err
 }
+
+// withoutErrors returns a context whose logger logs no errors. client-go logs some that it also returns: one for each call
+// that is cut while its response is read.
+func withoutErrors(ctx context.Context) context.Context {
+	logger := klog.FromContext(ctx)
+	if logger.GetSink() == nil { // it logs nothing
+		return ctx
+	}
+	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
+}
+
+type noErrors struct{ klog.LogSink }
+
+func (noErrors) Error(error, string, ...any) {}
 
 // begin reports whether a call may start, and whether it starts in a normal place. It returns the time after which the call
 // is slow.

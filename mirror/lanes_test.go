@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 )
 
 // calls counts the calls of a test of lanes: those in flight, and the most of them.
@@ -289,4 +292,21 @@ func TestMedianAdapts(t *testing.T) {
 		call(time.Millisecond, nil, 100)
 		check("in a quick cluster", minSlow, minSlow)
 	})
+}
+
+// TestErrorsOfACallAreNotLogged: client-go logs what it returns, too.
+func TestErrorsOfACallAreNotLogged(t *testing.T) {
+	var out logBuffer
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
+	l := newLanes(1, func() bool { return false })
+	p := l.enter(ctx)
+	defer p.leave()
+	err := p.call(ctx, "team-a", func(ctx context.Context) error {
+		klog.FromContext(ctx).Error(errAway, "an error")
+		klog.FromContext(ctx).Info("news")
+		return errAway
+	})
+	if logged := out.String(); err != errAway || strings.Contains(logged, "an error") || !strings.Contains(logged, "news") {
+		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
+	}
 }

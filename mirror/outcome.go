@@ -130,7 +130,7 @@ func (o Outcome) String() string {
 	for _, src := range o.Sources {
 		fmt.Fprintf(&b, "%s: %s\n", src.Source, src.counts())
 		if src.Note != "" {
-			fmt.Fprintf(&b, "  %s\n", printable(src.Note))
+			fmt.Fprintf(&b, "  %s\n", Printable(src.Note))
 		}
 		for _, t := range src.Targets {
 			fmt.Fprintf(&b, "  %s: %s\n", t.Namespace, t.text())
@@ -171,13 +171,13 @@ func (t TargetOutcome) text() string {
 	case t.State == plan.StateSuperseded:
 		return "superseded by " + t.Note
 	case t.Note != "":
-		return t.State.String() + ": " + printable(t.Note)
+		return t.State.String() + ": " + Printable(t.Note)
 	}
 	return t.State.String()
 }
 
-// printable replaces what a terminal could take for more than text: a tenant may write an error of a webhook.
-func printable(text string) string {
+// Printable replaces what a terminal could take for more than text: a tenant may write an error of a webhook.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

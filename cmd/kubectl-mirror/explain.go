@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -289,7 +290,7 @@ func (c check) print(b *strings.Builder) {
 	if !c.Holds {
 		mark = "  NOT  "
 	}
-	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, printable(c.Finding))
+	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, mirror.Printable(c.Finding))
 	if c.Remedy != "" {
 		fmt.Fprintf(b, "       To change that: %s\n", c.Remedy)
 	}

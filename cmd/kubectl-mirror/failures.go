@@ -68,7 +68,7 @@ func (s *snapshot) fail(all map[string][]*decided, failures map[types.UID]failur
 			}
 			f, failed := failures[d.Source.ConfigMap.UID]
 			if failed && (f.more || slices.Contains(f.namespaces, d.Key.Namespace)) {
-				d.failure = "the API server rejects the copy, by the event on the source: " + printable(f.text)
+				d.failure = "the API server rejects the copy, by the event on the source: " + mirror.Printable(f.text)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -174,7 +175,7 @@ func printableLines(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
 		if body, cut := strings.CutSuffix(line, "\n"); cut {
-			lines[i] = printable(body) + "\n"
+			lines[i] = mirror.Printable(body) + "\n"
 		}
 	}
 	return strings.Join(lines, "")

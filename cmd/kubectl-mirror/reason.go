@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -39,7 +39,7 @@ func (s *snapshot) pendingReason(d *decided) string {
 		return s.updateReason(d)
 	}
 	if len(d.have.Finalizers) > 0 {
-		return "it is being deleted, and held by the finalizer " + printable(d.have.Finalizers[0])
+		return "it is being deleted, and held by the finalizer " + mirror.Printable(d.have.Finalizers[0])
 	}
 	return "it is being deleted"
 }
@@ -80,7 +80,7 @@ func (s *snapshot) foreignReason(d *decided) string {
 	case s.rules.AsksToBeMirrored(d.have):
 		why = "another source of this name is there"
 	case owner != "" && d.have.Labels[plan.ManagedByLabel] == plan.ManagedByValue:
-		why += ", made by instance " + printable(owner)
+		why += ", made by instance " + mirror.Printable(owner)
 	}
 	if d.have.Annotations[plan.AdoptAnnotation] != "" {
 		why += ", and it cannot be handed over" + finalizerNote(d.have)
@@ -92,7 +92,7 @@ func finalizerNote(cm *corev1.ConfigMap) string {
 	if len(cm.Finalizers) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": it has the finalizer %s", printable(cm.Finalizers[0]))
+	return fmt.Sprintf(": it has the finalizer %s", mirror.Printable(cm.Finalizers[0]))
 }
 
 func (s *snapshot) outOfScopeReason(d *decided) string {
@@ -113,17 +113,7 @@ func sourceNote(s *plan.Source) string {
 	case s.Reserved:
 		return "another controller writes a ConfigMap of this name into every namespace: give it another name"
 	case s.Frozen != nil:
-		return "nothing is changed for it until its annotation is fixed: " + printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
+		return "nothing is changed for it until its annotation is fixed: " + mirror.Printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
 	}
 	return ""
-}
-
-// printable replaces what a terminal could take for more than text: a tenant may write what is printed.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -57,7 +58,7 @@ func sourceRules(o *plan.Options, cm *corev1.ConfigMap) section {
 	frozen := rules.ParseSource(cm).Frozen
 	finding := "they are well-formed, or absent"
 	if frozen != nil {
-		finding = printable(strings.ReplaceAll(frozen.Error(), "\n", "; "))
+		finding = mirror.Printable(strings.ReplaceAll(frozen.Error(), "\n", "; "))
 	}
 	s.add(frozen == nil, "The annotations that narrow its targets are well-formed.", finding, "correct the annotation: until then nothing is changed for the source")
 	return s

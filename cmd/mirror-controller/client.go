@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errNoCluster is the error of a process that runs outside a cluster and was not told of any.
+// errNoCluster is the error of a process that runs outside a cluster without a kubeconfig.
 var errNoCluster = errors.New("--kubeconfig: required outside a cluster: give the file that says how to reach the API server, or set $" +
 	clientcmd.RecommendedConfigPathEnvVar)
 

@@ -89,7 +89,7 @@ func control(ctx context.Context, config *rest.Config, opts *options, stdout io.
 	if err != nil {
 		return fmt.Errorf("record events: %w", err)
 	}
-	// Everything has been told only after the last write has ended.
+	// The last event comes after the last write.
 	defer func() { recorder.endAfter(err) }()
 	opts.Options.Namespace = opts.election.namespace
 	controller, err := mirror.New(client, recorder, opts.Options)

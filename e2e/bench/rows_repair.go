@@ -10,7 +10,7 @@ import (
 
 // repair is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
 // just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
-// copy of its own: what is damaged again and again is put right more and more slowly.
+// copy of its own: a copy that is damaged again and again is restored ever more slowly.
 type repair struct {
 	samples, payload                int
 	edited, deleted                 *row

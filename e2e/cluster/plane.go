@@ -156,7 +156,7 @@ var controllers = []string{
 }
 
 // startManager starts the controller manager. As its user is in system:masters, its requests are exempt
-// from priority and fairness: it does not stand in line with the controller under test.
+// from priority and fairness: it does not wait in one queue with the controller under test.
 func (c *Cluster) startManager() error {
 	kubeconfig, err := c.Kubeconfig(User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}})
 	if err != nil {

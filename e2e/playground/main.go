@@ -98,7 +98,7 @@ platform, team-a, team-b and other. Things to try:
   kubectl -n platform create configmap settings --from-literal=colour=blue
   kubectl -n platform label configmap settings mirror=true
   kubectl get configmaps -A -l mirror
-  kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}'    # put right at once
+  kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}'    # restored at once
   kubectl -n team-a get configmap settings -o yaml
   kubectl create namespace team-c                                             # gets its copy
   kubectl label namespace team-b mirror=false                                 # wants none

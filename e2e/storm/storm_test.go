@@ -164,7 +164,7 @@ func (s *storm) rolledFlags(t *testing.T) {
 	}
 }
 
-// leaderEndsLast shows that nobody takes over with the old flags when those come that have a brake.
+// leaderEndsLast shows that nobody takes over with the old flags when those come that have a prune limit.
 func (s *storm) leaderEndsLast(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
 	defer cancel()
