@@ -68,3 +68,21 @@ func metricForms(t *testing.T, scraped string) string {
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "")
 }
+
+// TestProfiling: profiles are served only if --profiling asks for them.
+func TestProfiling(t *testing.T) {
+	server := newAPIServer(t)
+	server.answer()
+	for profiling, want := range map[string]int{"--profiling=true": http.StatusOK, "--profiling=false": http.StatusNotFound} {
+		p := start(t, server.URL, profiling)
+		_, address, _ := strings.Cut(p.awaitLine("Serving metrics"), "address=")
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
+			answer, err := http.Get("http://" + strings.Trim(address, `"`) + path)
+			noError(t, err)
+			noError(t, answer.Body.Close())
+			if answer.StatusCode != want {
+				t.Errorf("%s: got %d from %s, want %d", profiling, answer.StatusCode, path, want)
+			}
+		}
+	}
+}
