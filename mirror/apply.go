@@ -16,10 +16,6 @@ import (
 // fieldManager names the controller in the managed fields of its writes.
 const fieldManager = "mirror-controller"
 
-// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds, and the API server's
-// answer about it should arrive.
-const requestTimeout = 35 * time.Second
-
 // errNotLeading is the error of a write that was not sent: another process may lead by now.
 var errNotLeading = errors.New("the leadership was not renewed in time")
 

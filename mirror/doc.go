@@ -24,6 +24,7 @@
 //	retry.go      why a target is retried, and when
 //	order.go      the queue of copies: events first, fan-outs in turns
 //	lanes.go      the places for calls: normal and slow
+//	record.go     what is known of one target, and the next step there
 //	status.go     a record for each target, and counts
 //	confirm.go    live reads before deletions
 //	apply.go      one change, one conditional call

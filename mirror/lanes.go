@@ -9,6 +9,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds, and the API server's
+// answer about it should arrive.
+const requestTimeout = 35 * time.Second
+
 const (
 	// slowPlaces bounds the calls in flight that are slow. The API server has few seats for one account: with 64 places,
 	// its priority and fairness refused healthy calls beside those that hang.
