@@ -41,5 +41,5 @@ func TestKubectlExplain(t *testing.T) {
 		t.Errorf("got\n%s\nwant a line with %q", out, want)
 	}
 	verdict("There is no ConfigMap team-a/settings, and no source wants a copy there.", a+"/settings")
-	w.expectError(w.mirror("explain"), "accepts 1 arg(s), received 0")
+	w.expectError(w.mirror("explain"), "explain needs one argument: kubectl mirror explain NAMESPACE/NAME")
 }

@@ -20,7 +20,7 @@ const (
 // stamp is the version that the Makefile sets (-ldflags "-X main.stamp=v1.2.3").
 var stamp string
 
-const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. It changes nothing.
+const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only adopt and purge change anything.
 
 The settings of the controller are read from the annotations of its ClusterRoleBinding, or else from the arguments of its
 Deployment. Flags that are named as the controller's replace them: without --controller the others have their defaults then,
@@ -56,12 +56,21 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().AddFlagSet(c.settings.flags)
 	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
 	_ = root.RegisterFlagCompletionFunc("controller", c.completeControllers)
-	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c))
+	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newAdopt(c), newPurge(c))
+	sayWhatIsExpected(root)
 	return root
 }
 
 // client returns a client for the cluster that the flags of kubectl name.
 func (c *cli) client() (kubernetes.Interface, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+func (c *cli) config() (*rest.Config, error) {
 	config, err := c.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -71,7 +80,7 @@ func (c *cli) client() (kubernetes.Interface, error) {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	return kubernetes.NewForConfig(config)
+	return config, nil
 }
 
 // namespace returns the namespace that the user named with -n; empty: none, and that of the context does not count.

@@ -18,6 +18,14 @@
 //	diff.go      what a change does to the content
 //	wait.go      kubectl mirror wait
 //	follow.go    reading the cluster again and again
+//	confirm.go   asking the user
+//	arity.go     what a command says if it has too few or too many arguments
+//	adopt.go     kubectl mirror adopt
+//	adoption.go  what may be adopted, and what that replaces
+//	purge.go     kubectl mirror purge
+//	purgeable.go the copies that there are to purge
+//	restorers.go what keeps copies from being purged
+//	deletions.go deleting them
 package main
 
 import (
@@ -50,6 +58,7 @@ func main() {
 	}
 	// A closed pipe ends the process, as it ends other programs: Go leaves that to the signal.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	code := run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

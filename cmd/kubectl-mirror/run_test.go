@@ -25,7 +25,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}{
 		"unknown command": {[]string{"statu"}, `unknown command "statu" for "kubectl mirror"`},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
-		"too many":        {[]string{"status", "a", "b"}, "accepts at most 1 arg(s), received 2"},
+		"too many":        {[]string{"status", "a", "b"}, "status takes one source, not 2: kubectl mirror status [NAMESPACE/NAME]"},
+		"no source":       {[]string{"wait"}, "wait needs one source: kubectl mirror wait NAMESPACE/NAME"},
+		"no argument":     {[]string{"adopt"}, "adopt needs one argument: kubectl mirror adopt NAMESPACE/NAME"},
+		"needless":        {[]string{"plan", "a"}, "plan takes no argument: kubectl mirror plan"},
 		"wrong format":    {[]string{"status", "-o", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be one of: table, wide, json, yaml, name: --help lists the flags`},
 		"wrong value":     {[]string{"status", "--namespace-prefix=Team-"}, `--namespace-prefix="Team-": no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit`},
 		"empty list":      {[]string{"status", "--namespace-prefix=team-", "--source-namespace="}, `--source-namespace="": must not be empty`},

@@ -94,7 +94,7 @@ func pair(bindings []rbacv1.ClusterRoleBinding, deployments []appsv1.Deployment)
 	for i := range deployments {
 		d := &deployments[i]
 		key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
-		account := types.NamespacedName{Namespace: d.Namespace, Name: cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")}
+		account := accountOf(d)
 		in := &installation{key: key, account: account, deployment: d}
 		if known := byAccount[account]; known != nil {
 			in.binding = known.binding
@@ -107,6 +107,11 @@ func pair(bindings []rbacv1.ClusterRoleBinding, deployments []appsv1.Deployment)
 	}
 	slices.SortFunc(out, func(a, b *installation) int { return strings.Compare(a.key.String(), b.key.String()) })
 	return out
+}
+
+// accountOf returns the ServiceAccount as which a Deployment runs.
+func accountOf(d *appsv1.Deployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: d.Namespace, Name: cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")}
 }
 
 func keysOf(all []*installation) []string {
@@ -174,17 +179,27 @@ func annotated(binding *rbacv1.ClusterRoleBinding) bool {
 	})
 }
 
-// readArguments sets the options from the arguments of the controller's container.
-func (s *settings) readArguments(d *appsv1.Deployment) error {
+// containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its own
+// before it.
+func containerOf(d *appsv1.Deployment) corev1.Container {
 	containers := d.Spec.Template.Spec.Containers
 	if len(containers) == 0 {
+		return corev1.Container{}
+	}
+	return containers[max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "mirror-controller" }))]
+}
+
+// argumentsOf returns the arguments of the controller.
+func argumentsOf(d *appsv1.Deployment) []string { return containerOf(d).Args }
+
+// readArguments sets the options from the arguments of the controller's container.
+func (s *settings) readArguments(d *appsv1.Deployment) error {
+	if len(d.Spec.Template.Spec.Containers) == 0 {
 		return errors.New("it has no container")
 	}
-	// A service mesh may have put a container of its own before it.
-	i := max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "mirror-controller" }))
 	fs := bindOptions(s.Options)
 	fs.ParseErrorsAllowlist.UnknownFlags = true // those that decide nothing
-	return fs.Parse(containers[i].Args)
+	return fs.Parse(argumentsOf(d))
 }
 
 // readAnnotations sets the options from annotations. An absent one means the default of the flag.

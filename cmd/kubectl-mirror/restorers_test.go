@@ -1,0 +1,63 @@
+package main
+
+import (
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+func TestElection(t *testing.T) {
+	run := func(args ...string) *appsv1.Deployment {
+		d := &appsv1.Deployment{}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		return d
+	}
+	bound := func(annotations map[string]string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	}
+	for name, test := range map[string]struct {
+		in     installation
+		want   string
+		dryRun bool
+	}{
+		"default":     {installation{deployment: run("--namespace-prefix=team-", "--leader-elect")}, "home/mirror-controller", false},
+		"none":        {installation{deployment: &appsv1.Deployment{}}, "home/mirror-controller", false},
+		"arguments":   {installation{deployment: run("--leader-elect-resource-name=blue", "--leader-elect-resource-namespace=leases")}, "leases/blue", false},
+		"annotations": {installation{binding: bound(map[string]string{plan.Domain + "/leader-elect-resource-name": "blue"})}, "home/blue", false},
+		"dry run":     {installation{deployment: run("--dry-run")}, "home/mirror-controller", true},
+	} {
+		test.in.account = types.NamespacedName{Namespace: "home", Name: "account"}
+		if got := test.in.election(); got.lease.String() != test.want || got.dryRun != test.dryRun {
+			t.Errorf("%s: got %s and %v, want %s and %v", name, got.lease, got.dryRun, test.want, test.dryRun)
+		}
+	}
+}
+
+func TestProtects(t *testing.T) {
+	const deny, audit = admissionregistrationv1.Deny, admissionregistrationv1.Audit
+	labels := map[string]string{installationLabel: "blue"}
+	for name, test := range map[string]struct {
+		policy, installation string
+		action               admissionregistrationv1.ValidationAction
+		want                 bool
+	}{
+		"of the installation": {"blue-protected-copies", "blue", deny, true},
+		"of another":          {"green-protected-copies", "green", deny, false},
+		"another policy":      {"blue-confined", "blue", deny, false},
+		"audited only":        {"blue-protected-copies", "blue", audit, false},
+	} {
+		b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		b.Spec.PolicyName, b.Spec.ValidationActions = test.policy, []admissionregistrationv1.ValidationAction{test.action}
+		b.Spec.ParamRef = &admissionregistrationv1.ParamRef{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{installationLabel: test.installation}}}
+		if got := protects(b, labels); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
