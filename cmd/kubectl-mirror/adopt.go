@@ -22,7 +22,7 @@ DATA, and deletes and re-creates it if it is immutable. The command shows which 
 ConfigMap data is shown with --diff only.
 
 Permissions: list ConfigMaps and namespaces; get ConfigMaps in the namespaces of the source and of the target; patch ConfigMaps
-in that of the target.
+in that of the target. To find the controller: list ClusterRoleBindings or Deployments.
 
 Exit codes: 0 it is a copy now, 1 refused, not confirmed or timed out, 2 error.`
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// parallelDeletions is how many deletions are in flight: enough for thousands a second, and few beside what an API server
+	// parallelDeletions is how many deletions are in flight: enough for a thousand a second, and few beside what an API server
 	// takes from all its clients.
 	parallelDeletions = 32
 	// deletionTimeout bounds one deletion, also after an interruption: what is in flight then is awaited, so that it counts.
