@@ -9,9 +9,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 KUBERNETES ?=
 # Arguments for go test in `make e2e`, such as E2E_ARGS="-run TestC07 -v".
 E2E_ARGS ?=
-# BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; and arguments for the program, see `bin/bench -help`.
+# BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
+# arguments for the program, see `bin/bench -help` and `bin/bench million -help`.
 BENCH ?=
 BENCH_ARGS ?=
+# Arguments for `make soak`, such as SOAK_ARGS="-duration 5m", see `bin/bench soak -help`.
+SOAK_ARGS ?=
 # How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
@@ -124,9 +127,14 @@ run: build kubectl ## Start a control plane and the controller and keep them unt
 
 .PHONY: bench
 bench: build cluster ## Measure the controller against plain writes
-	@test -z '$(filter-out full,$(BENCH))' || { echo "BENCH is full or empty, not $(BENCH)" >&2; exit 1; }
+	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench $(SHIPPED) $(BENCH:%=-%) $(BENCH_ARGS)
+	@$(ALONE) bin/bench $(filter million,$(BENCH)) $(SHIPPED) $(patsubst full,-full,$(filter full,$(BENCH))) $(BENCH_ARGS)
+
+.PHONY: soak
+soak: build cluster ## Change everything for half an hour, and see whether anything grows
+	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
+	@$(ALONE) bin/bench soak $(SHIPPED) $(SOAK_ARGS)
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model

@@ -79,7 +79,7 @@ func TestPoolPrefixesSelectTheFirstNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPool(o.sizes)
+	p := newPool(o.ends)
 	all := p.names(o.large)
 	for _, n := range append([]int{0}, p.ends...) {
 		for i, name := range all {
@@ -205,6 +205,8 @@ type fakeLog struct{ events []cluster.Event }
 func (l *fakeLog) Since(m cluster.Mark) ([]cluster.Event, cluster.Mark, error) {
 	return slices.Clone(l.events[m:]), cluster.Mark(len(l.events)), nil
 }
+
+func (l *fakeLog) Mark() (cluster.Mark, error) { return cluster.Mark(len(l.events)), nil }
 
 // A request that comes when none is expected fails a row in which all numbers are right; watches and the lease do not.
 func TestStrays(t *testing.T) {

@@ -25,6 +25,13 @@
 //	output.go    the table as text and as Markdown; svg.go the plot
 //	webhook.go   a webhook that hangs
 //	rows_*.go    the rows, one file for each group
+//
+// Two more programs use the same parts, with flags and a table of their own:
+//
+//	million*.go  bench million: a million copies, and what there is with fewer of them
+//	soak*.go     bench soak: half an hour of changes, and whether anything grows
+//	inside.go    what the controller says of itself there: live heap, goroutines, queues
+//	bounds.go    their bounds of time and memory; svg_lines.go their curves
 package main
 
 import (
@@ -34,6 +41,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -49,19 +57,26 @@ func main() {
 
 // run is the benchmark, or one of the programs that it compares the controller with.
 func run(ctx context.Context, args []string) error {
-	if len(args) > 1 {
-		switch role, kubeconfig := args[0], args[1]; role {
-		case plainRole:
-			return servePlain(ctx, kubeconfig, os.Stdin, os.Stdout)
-		case informerRole:
-			return syncInformer(ctx, kubeconfig, os.Stdout)
-		}
+	role, rest := "", args
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		role, rest = args[0], args[1:]
+	}
+	switch {
+	case role == plainRole && len(rest) == 1:
+		return servePlain(ctx, rest[0], os.Stdin, os.Stdout)
+	case role == informerRole && len(rest) == 1:
+		return syncInformer(ctx, rest[0], os.Stdout)
+	case role == millionRole:
+		return runMillion(ctx, rest)
+	case role == soakRole:
+		return runSoak(ctx, rest)
 	}
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	return measure(ctx, o)
+	b := newBench(o)
+	return b.run(ctx, stages(o.sizes), nil)
 }
 
 // stages are all rows, in the order of the table. Each stage has a cluster of its own: thousands of namespaces, which
@@ -85,15 +100,17 @@ type group interface {
 	measure(context.Context, *bench) error
 }
 
-// measure measures the groups that have a row that is asked for, and reports what was measured, also if a group failed.
-func measure(ctx context.Context, o options) error {
-	b := newBench(o)
+// run measures the groups that have a row that is asked for, and reports what was measured, also if a group failed; with
+// the sections, which may be nil.
+func (b *bench) run(ctx context.Context, stages [][]group, sections func() []section) error {
+	ctx, cancel := b.bounds.deadline(ctx)
+	defer cancel()
 	var rows []*row
 	var failed error
-	for _, groups := range stages(o.sizes) {
+	for _, groups := range stages {
 		var asked []group
 		for _, g := range groups {
-			if r := o.asked(g.rows()); len(r) > 0 {
+			if r := b.asked(g.rows()); len(r) > 0 {
 				asked, rows = append(asked, g), append(rows, r...)
 			}
 		}
@@ -103,11 +120,13 @@ func measure(ctx context.Context, o options) error {
 	}
 	switch {
 	case len(rows) == 0:
-		return fmt.Errorf("-run: no row matches %s", o.only)
+		return fmt.Errorf("-run: no row matches %s", b.only)
 	case b.cluster == nil:
 		return failed
+	case sections == nil:
+		return errors.Join(failed, b.report(rows))
 	}
-	return errors.Join(failed, b.report(rows))
+	return errors.Join(failed, b.report(rows, sections()...))
 }
 
 // measureAll starts a cluster and measures the groups on it.
@@ -116,10 +135,15 @@ func (b *bench) measureAll(ctx context.Context, groups []group) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.cluster.Stop()) }()
+	ctx, stop := b.bounds.guard(ctx, b)
+	defer stop()
 	for _, g := range groups {
 		figure := b.asked(g.rows())[0].figure
 		b.progress("measuring %s", figure)
 		if err := g.measure(ctx, b); err != nil {
+			if ctx.Err() != nil { // what failed then was ended
+				err = context.Cause(ctx)
+			}
 			return fmt.Errorf("%s: %w", figure, err)
 		}
 	}

@@ -16,11 +16,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// Names of the files in the folder that -out names.
-const (
-	tableFile = "bench.md"
-	plotFile  = "bench.svg"
-)
+// section is what there is besides the table: text, and a picture in a file of its own. Either may be empty.
+type section struct {
+	text, file, picture string
+}
 
 // columns are the head of the table.
 var columns = []string{"figure", "ours", "limit", "ratio", "90% interval", "bar", "verdict", "rounds", "note"}
@@ -48,15 +47,28 @@ func (r *row) cells() []string {
 	return cells
 }
 
-// report prints the table and writes it and the plot into the folder.
-func (b *bench) report(rows []*row) error {
-	printTable(os.Stdout, rows, b.caution())
+// report prints the table and what the sections say, and writes them and their pictures into the folder.
+func (b *bench) report(rows []*row, sections ...section) error {
+	printTable(os.Stdout, rows, b.caution)
+	for _, s := range sections {
+		fmt.Printf("\n%s", s.text)
+	}
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(b.out, tableFile), []byte(b.markdown(rows)), 0o644),
-		os.WriteFile(filepath.Join(b.out, plotFile), []byte(plot(fmt.Sprintf("%s, controller %s", time.Now().Format(time.DateOnly), b.version()), rows)), 0o644))
+	bars := section{file: b.name + ".svg", picture: plot(b.head(), rows)}
+	errs := []error{os.WriteFile(filepath.Join(b.out, b.name+".md"), []byte(b.markdown(rows, append([]section{bars}, sections...))), 0o644)}
+	for _, s := range append(sections, bars) {
+		if s.file != "" {
+			errs = append(errs, os.WriteFile(filepath.Join(b.out, s.file), []byte(s.picture), 0o644))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// head says over a picture what the run was.
+func (b *bench) head() string {
+	return fmt.Sprintf("%s, controller %s", time.Now().Format(time.DateOnly), b.version())
 }
 
 func printTable(out io.Writer, rows []*row, note string) {
@@ -69,14 +81,6 @@ func printTable(out io.Writer, rows []*row, note string) {
 	fmt.Fprintf(out, "\n%s%s\n", summary(rows), note)
 }
 
-// caution is what to think of sizes that are not those of BENCHMARKS.md.
-func (o options) caution() string {
-	if o.full {
-		return ""
-	}
-	return "; the bars are for the sizes of BENCH=full"
-}
-
 // summary counts the rows by their verdict.
 func summary(rows []*row) string {
 	counts := map[string]int{}
@@ -87,21 +91,28 @@ func summary(rows []*row) string {
 		len(rows), counts[met], met, counts[missed], missed, counts[unmeasured], unmeasured, counts[information])
 }
 
-// markdown is the table with the date, the machine and the sizes over it.
-func (b *bench) markdown(rows []*row) string {
+// markdown is the table with the date, the machine and the sizes over it, and the sections below.
+func (b *bench) markdown(rows []*row, sections []section) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s. Controller %s; %s; etcd without fsync. %s; load before the run %s, after it %s; it took %s.\n\n",
 		time.Now().Format(time.DateOnly), b.version(), b.plane(), machine(), b.loadBefore, load(), time.Since(b.began).Round(time.Second))
 	fmt.Fprintf(&s, "Ours and limit are medians. The ratio is the median of the rounds' own ratios, and beside it stands its 90%% interval "+
 		"(fewer than 5 rounds: from the smallest ratio to the largest). A bar is missed if the interval lies above it.\n"+
-		"Sizes: %s%s.\n\n", b.given, b.caution())
+		"Sizes: %s%s.\n\n", b.given, b.caution)
 	line := func(cells []string) { fmt.Fprintf(&s, "| %s |\n", strings.Join(cells, " | ")) }
 	line(columns)
 	line(strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ","))
 	for _, r := range rows {
 		line(r.cells())
 	}
-	fmt.Fprintf(&s, "\n![Share of what is allowed](%s)\n", plotFile)
+	for _, part := range sections {
+		if part.text != "" {
+			fmt.Fprintf(&s, "\n%s", part.text)
+		}
+		if part.file != "" {
+			fmt.Fprintf(&s, "\n![%s](%s)\n", strings.TrimSuffix(part.file, ".svg"), part.file)
+		}
+	}
 	return s.String()
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,13 +38,23 @@ type controller struct {
 // launch starts a controller whose targets are the namespaces with the prefixes. Options of its environment come as
 // NAME=value.
 func (b *bench) launch(prefixes []string, env ...string) (*controller, error) {
-	var args []string
+	return b.launchArgs(prefixFlags(prefixes), env...)
+}
+
+// prefixFlags are the flags for targets with the prefixes.
+func prefixFlags(prefixes []string) []string {
+	var flags []string
 	for _, p := range prefixes {
-		args = append(args, "--namespace-prefix="+p)
+		flags = append(flags, "--namespace-prefix="+p)
 	}
+	return flags
+}
+
+// launchArgs is launch with any arguments besides those that are shipped.
+func (b *bench) launchArgs(args []string, env ...string) (*controller, error) {
 	ready := &lineSeen{line: readyLine, seen: make(chan struct{})}
 	started := time.Now()
-	p, err := b.installed.Start(shipped.RunOptions{Args: args, Env: env, Log: ready})
+	p, err := b.installed.Start(shipped.RunOptions{Args: append(args, b.args...), Env: slices.Concat(b.env, env), Log: ready})
 	return &controller{Process: p, started: started, ready: ready}, err
 }
 

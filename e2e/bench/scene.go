@@ -28,7 +28,7 @@ const (
 	home = "home"
 	// helpers is how many requests set or clear the scene at the same time.
 	helpers = 32
-	// patience is how long anything may take before it counts as not happening.
+	// patience is how long nothing may happen before what is waited for counts as not happening.
 	patience = 5 * time.Minute
 )
 
@@ -61,8 +61,8 @@ func newBench(o options) *bench { return &bench{options: o, loadBefore: load(), 
 
 // start starts a cluster in which there is nothing but the installed controller, which does not run.
 func (b *bench) start(ctx context.Context) (err error) {
-	b.pool, b.laid, b.filled, b.touched = newPool(b.sizes), scene{}, false, map[string]bool{}
-	c, err := cluster.Start(ctx, cluster.Options{})
+	b.pool, b.laid, b.filled, b.touched = newPool(b.ends, b.prefix), scene{}, false, map[string]bool{}
+	c, err := cluster.Start(ctx, cluster.Options{Lean: b.lean})
 	if err != nil {
 		return err // what was measured on the one before is reported
 	}
@@ -125,17 +125,18 @@ func parallel[T any](n int, items []T, f func(T) error) error {
 // pool is the target namespaces that the rows share. Each row wants the first so many of them, as the only targets
 // of its controller: the names of the namespaces up to each number that is wanted have a prefix of their own.
 type pool struct {
-	ends []int // the numbers that are wanted, ascending
-	made int
+	ends  []int    // the numbers that are wanted, ascending
+	extra []string // prefixes of namespaces that are targets besides
+	made  int
 }
 
 // poolPrefix begins the names of all namespaces of the pool.
 const poolPrefix = "bench-"
 
-func newPool(s sizes) pool {
-	ends := []int{s.fanOut, s.large, s.targets, s.samples, s.contended, smallTargets, s.moreRepair}
-	slices.Sort(ends)
-	return pool{ends: slices.Compact(ends)}
+// newPool is for rows that want so many namespaces.
+func newPool(wanted []int, extra ...string) pool {
+	ends := slices.Sorted(slices.Values(wanted))
+	return pool{ends: slices.Compact(ends), extra: slices.DeleteFunc(extra, func(s string) bool { return s == "" })}
 }
 
 // prefix is that of the names of the namespaces of a class.
@@ -159,7 +160,7 @@ func (p pool) names(n int) []string {
 	return names
 }
 
-// prefixes are the prefixes that the first n namespaces have, and no other; of none, one that no namespace has.
+// prefixes are the prefixes that the first n namespaces have, and no other of the pool; of none, one that no namespace has.
 func (p pool) prefixes(n int) []string {
 	if n == 0 {
 		return []string{"none-"}
@@ -169,7 +170,7 @@ func (p pool) prefixes(n int) []string {
 	for c := range class + 1 {
 		prefixes = append(prefixes, p.prefix(c))
 	}
-	return prefixes
+	return append(prefixes, p.extra...)
 }
 
 // targetNames makes sure that the first n namespaces of the pool are there, and returns their names.
@@ -205,11 +206,12 @@ func (b *bench) createNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets.
+// waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets, in a lean cluster
+// the ServiceAccount only.
 func (b *bench) waitUntilFurnished(ctx context.Context, name string) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		_, err := b.admin.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if err == nil {
+		if err == nil && !b.lean {
 			_, err = b.admin.CoreV1().ConfigMaps(name).Get(ctx, rootCA, metav1.GetOptions{})
 		}
 		if apierrors.IsNotFound(err) {

@@ -35,10 +35,43 @@ type sizes struct {
 // options are the sizes, and what the flags say besides.
 type options struct {
 	sizes
+	settings
+	full bool
+}
+
+// settings are what all programs of this binary have that measure.
+type settings struct {
 	controller, manifests, out string
 	only                       *regexp.Regexp
-	full                       bool
+	name                       string // begins the names of the files with what was measured
 	given                      string // the sizes, as flags
+	caution                    string // what to think of sizes that are not those of BENCHMARKS.md
+	bounds                     bounds
+	ends                       []int    // of how many namespaces of the pool rows want the first
+	prefix                     string   // of namespaces that are targets besides; empty: none
+	args, env                  []string // of each controller, besides what is shipped
+	lean                       bool     // the cluster is one for very many ConfigMaps
+}
+
+// bind declares the flags, and returns what reads them from the arguments.
+func (s *settings) bind(fs *flag.FlagSet, name string) (parse func(args []string) error) {
+	s.name = name
+	fs.StringVar(&s.controller, "controller", "bin/mirror-controller", "the controller's binary")
+	fs.StringVar(&s.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&s.out, "out", "e2e/bench/out", "folder for the table and the plot")
+	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
+	return func(args []string) (err error) {
+		if err := fs.Parse(args); err != nil {
+			return err
+		}
+		if fs.NArg() > 0 {
+			return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+		}
+		if s.only, err = regexp.Compile(*only); err != nil {
+			return fmt.Errorf("-run: %w", err)
+		}
+		return nil
+	}
 }
 
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
@@ -51,19 +84,15 @@ var fullSizes = map[string]string{
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
-	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
-	fs.StringVar(&o.out, "out", "e2e/bench/out", "folder for the table and the plot")
+	read := o.settings.bind(fs, "bench")
 	fs.BoolVar(&o.full, "full", false, "use the sizes of BENCHMARKS.md; takes about an hour")
-	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
 	o.sizes.bind(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := read(args); err != nil {
 		return o, err
 	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	}
+	o.caution = "; the bars are for the sizes of BENCH=full"
 	if o.full {
+		o.caution = ""
 		given := map[string]bool{}
 		fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		for name, value := range fullSizes {
@@ -75,11 +104,8 @@ func parse(args []string) (options, error) {
 			}
 		}
 	}
-	o.given = describe(fs)
-	var err error
-	if o.only, err = regexp.Compile(*only); err != nil {
-		return o, fmt.Errorf("-run: %w", err)
-	}
+	o.given = describe(fs, new(sizes).bind)
+	o.ends = []int{o.fanOut, o.large, o.targets, o.samples, o.contended, smallTargets, o.moreRepair}
 	return o, nil
 }
 
@@ -107,21 +133,21 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 }
 
 // asked returns those of the rows that -run matches.
-func (o options) asked(rows []*row) []*row {
+func (s settings) asked(rows []*row) []*row {
 	var out []*row
 	for _, r := range rows {
-		if o.only.MatchString(r.figure) {
+		if s.only.MatchString(r.figure) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// describe lists the flags that are sizes, and their values.
-func describe(fs *flag.FlagSet) string {
+// describe lists the flags that are sizes, which bind declares, and their values.
+func describe(fs *flag.FlagSet, bind func(*flag.FlagSet)) string {
 	var list []string
 	named := flag.NewFlagSet("", flag.ContinueOnError)
-	new(sizes).bind(named)
+	bind(named)
 	named.VisitAll(func(f *flag.Flag) {
 		list = append(list, fmt.Sprintf("%s %s", f.Name, fs.Lookup(f.Name).Value))
 	})

@@ -129,22 +129,34 @@ func (x *expectation) see(now time.Time, event watch.EventType, cm *corev1.Confi
 	return true
 }
 
-// wait returns when the last of the events was shown.
+// wait returns when the last of the events was shown. It fails when none is for a time of patience.
 func (x *expectation) wait(ctx context.Context) (time.Time, error) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
-	select {
-	case <-x.done:
-		return x.at, nil
-	case <-x.watcher.failed:
-		return time.Time{}, x.watcher.err
-	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
-	case <-timeout.C:
-		x.watcher.mu.Lock()
-		defer x.watcher.mu.Unlock()
-		return time.Time{}, fmt.Errorf("after %s the outside watch has shown %d of %d", patience, len(x.seen), x.n)
+	for seen := 0; ; {
+		select {
+		case <-x.done:
+			return x.at, nil
+		case <-x.watcher.failed:
+			return time.Time{}, x.watcher.err
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		case <-timeout.C:
+		}
+		now := x.count()
+		if now == seen {
+			return time.Time{}, fmt.Errorf("the outside watch has shown %d of %d, and nothing more in %s", seen, x.n, patience)
+		}
+		seen = now
+		timeout.Reset(patience)
 	}
+}
+
+// count returns how many of the objects were seen so far.
+func (x *expectation) count() int {
+	x.watcher.mu.Lock()
+	defer x.watcher.mu.Unlock()
+	return len(x.seen)
 }
 
 // timed returns how long it takes from just before act until the watch has shown what is expected.

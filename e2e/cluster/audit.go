@@ -56,10 +56,22 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s -> %d", e.User.Username, e.Verb, e.RequestURI, e.Response.Code)
 }
 
-// Mark returns the end of the log: Since returns what comes after it.
+// longestLine is more than a line of the log ever has, in bytes.
+const longestLine = 1 << 20
+
+// Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, for a log of a million
+// requests is larger than a gigabyte.
 func (l *AuditLog) Mark() (Mark, error) {
-	lines, err := l.lines(0)
-	return Mark(len(lines)), err
+	info, err := os.Stat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // the server creates it with the first line
+	}
+	if err != nil {
+		return 0, err
+	}
+	from := Mark(max(0, info.Size()-longestLine))
+	lines, err := l.lines(from)
+	return from + Mark(len(lines)), err
 }
 
 // Since returns the requests noted after the mark, in the order in which they were, and the mark to go on from.

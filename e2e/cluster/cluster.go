@@ -32,6 +32,9 @@ type Options struct {
 	Kubernetes string
 	// AuditUsers are users whose requests are in the audit log beside those of ServiceAccounts.
 	AuditUsers []string
+	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas, and
+	// the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
+	Lean bool
 	// Progress is told what is built, in lines for people. The default is standard error.
 	Progress io.Writer
 }
