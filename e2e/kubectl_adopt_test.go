@@ -34,6 +34,9 @@ same  unchanged  9  9`
 		"To take it back: kubectl -n team-b annotate configmap settings mirror-controller.github.io/adopt-"; !strings.HasSuffix(got.err, want) {
 		t.Errorf("stderr is %q, want a line %q", got.err, want)
 	}
+	if label := w.live(b, "settings").Labels[w.label]; label != plan.CopyValue {
+		t.Errorf("the label is %q: a controller would find the ConfigMap only when it looks again", label)
+	}
 	w.start()
 	w.waitInSync(source, b)
 

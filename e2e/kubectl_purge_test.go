@@ -79,6 +79,20 @@ func TestKubectlPurge(t *testing.T) {
 	w.untouched(other)
 }
 
+// TestKubectlPurgeOfNamesakes has copies of two sources of one name.
+func TestKubectlPurgeOfNamesakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b, other := w.ns("a"), w.ns("b"), w.elsewhere("other")
+	w.create(a, "settings", w.marksOfCopy(w.home, a, "settings")...)
+	theirs := w.create(b, "settings", w.marksOfCopy(other, b, "settings")...)
+	w.expectError(w.mirror("purge", "settings", "--yes"), "there are copies of 2 sources of the name settings: name one of: ")
+	got := w.mirror("purge", "settings", "-n", w.home, "--yes", "-o", "name")
+	w.expect(got, 0, "team-a/settings")
+	w.absent("settings", a)
+	w.untouched(theirs)
+}
+
 // TestKubectlPurgeInterrupted interrupts a purge while deletions are in flight, which count, and repeats it.
 func TestKubectlPurgeInterrupted(t *testing.T) {
 	t.Parallel()
