@@ -83,19 +83,10 @@ func (w *charted) run(args ...string) string {
 // start runs the controller as the Deployment of the release does.
 func (w *charted) start() *shipped.Process {
 	w.Helper()
-	m, err := shipped.Parse(strings.NewReader(w.run("get", "manifest", w.release)))
+	as, err := shipped.Deployed(w.ctx, w.cluster, w.namespace, w.name, *binary)
 	if err != nil {
 		w.Fatal(err)
 	}
-	deployment, err := m.Deployment()
-	if err != nil {
-		w.Fatal(err)
-	}
-	as, err := w.installed.As(w.ctx, w.namespace, deployment.Spec.Template.Spec.ServiceAccountName)
-	if err != nil {
-		w.Fatal(err)
-	}
-	as.Namespace, as.Args = w.namespace, deployment.Spec.Template.Spec.Containers[0].Args
 	p, err := as.Start(shipped.RunOptions{})
 	if err != nil {
 		w.Fatal(err)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,9 +28,7 @@ func (w *policed) testSelfTests(t *testing.T) {
 	}
 	for i, match := range found {
 		answer, script := match[1], settings[i].Replace(match[2])
-		cmd := w.cluster.Command(w.ctx, "sh", "-ec", script)
-		cmd.Env = append(cmd.Env, "KUBECONFIG="+w.cluster.AdminKubeconfig(), "PATH="+filepath.Dir(w.cluster.Kubectl())+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
+		if out, err := w.cluster.Shell(w.ctx, script).CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
 			t.Errorf("%s: %v, %s", script, err, out)
 		}
 	}

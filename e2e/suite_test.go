@@ -94,27 +94,32 @@ func (w *world) figure(format string, args ...any) {
 
 // newSite starts a cluster and installs the controller. When it fails it leaves nothing behind.
 func newSite(ctx context.Context) (*site, error) {
+	s, err := newEmptySite(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.installed, err = shipped.Install(ctx, s.cluster, *manifests, *binary); err == nil {
+		err = s.confine(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.cluster.Stop())
+	}
+	return s, nil
+}
+
+// newEmptySite starts a cluster without the controller. When it fails it leaves nothing behind.
+func newEmptySite(ctx context.Context) (*site, error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return nil, err
 	}
 	s := &site{cluster: c}
-	if err := s.setUp(ctx); err != nil {
+	if s.admin, err = kubernetes.NewForConfig(c.Admin()); err == nil {
+		// Until the tests have ended: the cluster goes first.
+		s.seen, err = outside.Observe(context.WithoutCancel(ctx), s.admin)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return s, nil
-}
-
-func (s *site) setUp(ctx context.Context) (err error) {
-	if s.installed, err = shipped.Install(ctx, s.cluster, *manifests, *binary); err != nil {
-		return err
-	}
-	if s.admin, err = kubernetes.NewForConfig(s.cluster.Admin()); err != nil {
-		return err
-	}
-	// Until the tests have ended: the cluster goes first.
-	if s.seen, err = outside.Observe(context.WithoutCancel(ctx), s.admin); err != nil {
-		return err
-	}
-	return s.confine(ctx)
 }

@@ -103,6 +103,20 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return c.Command(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.adminKubeconfig}, args...)...)
 }
 
+// Shell is a Command of sh as the admin, which has kubectl and more programs on its path.
+func (c *Cluster) Shell(ctx context.Context, script string, programs ...string) *exec.Cmd {
+	cmd := c.Command(ctx, "sh", "-ec", script)
+	path := filepath.Dir(c.Kubectl())
+	for _, program := range programs {
+		if absolute, err := filepath.Abs(program); err == nil {
+			path += ":" + filepath.Dir(absolute)
+		}
+	}
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.adminKubeconfig, "PATH="+path+":"+os.Getenv("PATH"), "HOME="+c.dir,
+		"HELM_CACHE_HOME=", "HELM_CONFIG_HOME=", "HELM_DATA_HOME=")
+	return cmd
+}
+
 // child is a process that we started, and wait for from the start: done is closed, and err set, when it has ended.
 type child struct {
 	cmd  *exec.Cmd

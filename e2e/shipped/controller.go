@@ -12,12 +12,15 @@ import (
 	"sync"
 	"syscall"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // Installation is the controller installed in a cluster: what it takes to run its binary there as its Pod would.
 type Installation struct {
-	Manifests Manifests
+	Manifests Manifests // nil if somebody else applied them
 	// Args are the arguments of the container in the Deployment.
 	Args []string
 	// Kubeconfig is a file with a token of the ServiceAccount of the Deployment.
@@ -47,13 +50,30 @@ func Install(ctx context.Context, c *cluster.Cluster, dir, binary string) (*Inst
 	if err != nil {
 		return nil, err
 	}
-	namespace, account := deployment.Namespace, deployment.Spec.Template.Spec.ServiceAccountName
+	installed, err := Deployed(ctx, c, deployment.Namespace, deployment.Name, binary)
+	if err != nil {
+		return nil, err
+	}
+	installed.Manifests = manifests
+	return installed, nil
+}
+
+// Deployed returns what somebody else has installed in a cluster, by its Deployment there.
+func Deployed(ctx context.Context, c *cluster.Cluster, namespace, name, binary string) (*Installation, error) {
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return nil, err
+	}
+	deployment, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	account := deployment.Spec.Template.Spec.ServiceAccountName
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account)
 	if err != nil {
 		return nil, fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, account, err)
 	}
 	return &Installation{
-		Manifests:  manifests,
 		Args:       deployment.Spec.Template.Spec.Containers[0].Args,
 		Kubeconfig: kubeconfig,
 		User:       cluster.ServiceAccountUser(namespace, account),
