@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -28,6 +29,7 @@ func (s shape) but(more ...option) shape {
 // place is where a request goes.
 type place struct {
 	corev1client.ConfigMapInterface
+	client          kubernetes.Interface // of the account
 	namespace, name string
 }
 

@@ -78,6 +78,9 @@ type row struct {
 	refused   string // what the refusal says; empty: it is let pass
 }
 
+// slug is the name of the ConfigMap that the row is about.
+func (r row) slug() string { return strings.ToLower(strings.ReplaceAll(r.name, " ", "-")) }
+
 // policed is the world in which the policies are in force. It has the shipped label and instance.
 type policed struct {
 	*world
@@ -101,14 +104,14 @@ func (w *policed) as(user string) kubernetes.Interface {
 
 func (w *policed) at(user, namespace, name string) place {
 	w.Helper()
-	return place{w.as(user).CoreV1().ConfigMaps(namespace), namespace, name}
+	return place{w.as(user).CoreV1().ConfigMaps(namespace), w.as(user), namespace, name}
 }
 
 // check sends the requests of the rows and compares the answers.
 func (w *policed) check(t *testing.T, policy string, rows []row) {
 	t.Helper()
 	for _, r := range rows {
-		name := strings.ToLower(strings.ReplaceAll(r.name, " ", "-"))
+		name := r.slug()
 		t.Run(name, func(t *testing.T) {
 			if r.there != nil {
 				cm := configMap(r.namespace, name, r.there(r.namespace, name)...)
