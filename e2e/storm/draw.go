@@ -47,6 +47,8 @@ func drawRound(seed uint64, number, operations int) []round {
 		out = d.staleNamespaces()
 	case 5:
 		out = d.staleConfigMaps()
+	case 6:
+		out = d.selection()
 	}
 	return append(out, round{steps: d.storm(operations)})
 }

@@ -199,7 +199,8 @@ func (j *judgement) limited(t transition) {
 		return
 	}
 	owner, _ := instance.Ours(t.before)
-	if cm := j.history.present()[owner]; cm != nil && j.fleet.present().OutOfScope(cm, t.key.Namespace) {
+	flags, ns := j.fleet.present(), j.history.ofNamespace(t.key.Namespace, j.round.began).last()
+	if cm := j.history.present()[owner]; cm != nil && (flags.OutOfScope(cm, t.key.Namespace) || ns != nil && flags.Unselected(cm, ns)) {
 		j.problem(t, "deleted, and the prune limit blocks")
 	}
 }

@@ -164,6 +164,13 @@ func TestJudge(t *testing.T) {
 
 		"deleted, wanted by all flags":   {happen: func(s *scene) { s.change(1); s.controllerRemoves(copied) }, want: "wanted it all the time"},
 		"deleted, unwanted by the last":  {happen: func(s *scene) { s.change(6); s.controllerRemoves(copied) }},
+		"deleted, selected by all flags": {happen: func(s *scene) { s.change(10); s.controllerRemoves(copied) }, want: "wanted it all the time"},
+		"deleted, not selected":          {happen: func(s *scene) { s.change(9); s.controllerRemoves(copied) }},
+		"deleted, no longer selected":    {happen: func(s *scene) { s.change(10); s.namespace("team-a", "tier", "bronze"); s.controllerRemoves(copied) }},
+		"deleted, and the limit blocks": {
+			happen: func(s *scene) { s.change(9); s.blocked = true; s.controllerRemoves(copied) },
+			want:   "the prune limit blocks",
+		},
 		"deleted, unwanted for a moment": {happen: func(s *scene) { s.change(6); s.change(0); s.controllerRemoves(copied) }},
 		"deleted, no source for a moment": {
 			before: list(sourceIn("other", "1"), annotated(copied, model.SourceAnnotation, "other/settings")),

@@ -54,7 +54,7 @@
 // # Where to find what
 //
 //	step.go      a step as a line of text
-//	draw.go      rounds from a seed
+//	draw.go      rounds from a seed; selection.go those about labels of namespaces
 //	ops.go       operations of users; users.go their requests, content.go what they put into ConfigMaps
 //	faults.go    faults; replicas.go the controllers and their flags, accounts.go who they are
 //	storm.go     a round; quiet.go its end

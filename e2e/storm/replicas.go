@@ -33,10 +33,16 @@ var profiles = []model.Flags{
 	{Prefixes: []string{"dev-x", "dev-y"}},
 	{AllNamespaces: true, Excluded: []string{"kube-*", "mirror-*", "default"}},
 	{Prefixes: []string{"team-a", "dev-x"}},
+	{Prefixes: []string{"team-", "dev-"}, Selector: "tier in (gold,silver)", CopyLabels: copiedLabels},
+	{Prefixes: []string{"team-", "dev-"}, Selector: "tier!=bronze", CopyAnnotations: copiedAnnotations},
+	{AllNamespaces: true, Excluded: []string{"kube-*", "mirror-*", "default"}, Selector: "tier"},
 }
 
 // halving is the profile that allows half of the targets of the first.
 const halving = 8
+
+// selecting are the profiles that choose namespaces by their labels.
+var selecting = []int{9, 10, 11}
 
 // resyncing is the profile that has a short resync period: also a resync writes and reads nothing without need. The others
 // have the default: with them a copy that only a resync restores is not restored in time.
@@ -75,6 +81,9 @@ func argsOf(f model.Flags) []string {
 	}
 	if f.AllNamespaces {
 		args = append(args, "--all-namespaces")
+	}
+	if f.Selector != "" {
+		args = append(args, "--namespace-selector="+f.Selector)
 	}
 	return args
 }

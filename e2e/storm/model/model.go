@@ -53,6 +53,7 @@ func KeyOf(cm *corev1.ConfigMap) Key { return Key{cm.Namespace, cm.Name} }
 type Flags struct {
 	Prefixes         []string
 	AllNamespaces    bool
+	Selector         string   // of the labels of namespaces; none: all
 	Excluded         []string // names, or prefixes ending in '*'
 	SourceNamespaces []string // none: all
 	CopyLabels       []string // keys, or prefixes ending in '*'
@@ -61,9 +62,15 @@ type Flags struct {
 	PruneLimit       int // percent
 }
 
-// AllowsTarget reports whether the flags allow copies in a namespace of this name.
+// AllowsTarget reports whether the flags allow copies in a namespace of this name. Labels do not count.
 func (f Flags) AllowsTarget(namespace string) bool {
 	return (f.AllNamespaces || hasPrefix(namespace, f.Prefixes)) && !matches(namespace, f.Excluded)
+}
+
+// selects reports whether the flags allow copies in a namespace with these labels.
+func (f Flags) selects(ns *corev1.Namespace) bool {
+	selector, err := labels.Parse(f.Selector)
+	return err == nil && selector.Matches(labels.Set(ns.Labels))
 }
 
 func (f Flags) allowsSource(namespace string) bool {
@@ -138,6 +145,16 @@ func narrowing(cm *corev1.ConfigMap) (prefixes []string, selector labels.Selecto
 
 // Claims reports whether cm is a source that wants a copy in the namespace.
 func (f Flags) Claims(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	return f.selects(ns) && f.claimsUnselected(cm, ns)
+}
+
+// Unselected reports whether only the selector of the flags keeps a source from the namespace.
+func (f Flags) Unselected(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	return !f.selects(ns) && f.claimsUnselected(cm, ns)
+}
+
+// claimsUnselected is Claims whatever the selector of the flags says.
+func (f Flags) claimsUnselected(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if !f.IsSource(cm) || Reserved(cm.Name) || ns.Name == cm.Namespace ||
 		Terminating(ns) || !f.AllowsTarget(ns.Name) || ns.Labels[Label] == OptOut {
 		return false

@@ -107,6 +107,15 @@ func TestVerdicts(t *testing.T) {
 			there: list(sourceAt("home", PrefixAnnotation, ""), copyOf(), sourceAt("other")), allowed: some(AsItWas), winner: "other/settings",
 		},
 
+		"selected by the flags":                   {flags: selecting("tier in (gold)"), there: list(home), allowed: some(Copy), winner: "home/settings"},
+		"not selected by the flags":               {flags: selecting("!tier"), there: list(home, copyOf()), allowed: some(Absent)},
+		"not selected, nor by its source":         {flags: selecting("!tier"), there: list(sourceAt("home", SelectorAnnotation, "!tier"), copyOf()), past: blocks, allowed: some(Absent)},
+		"not selected, and the limit blocks":      {flags: selecting("!tier"), there: list(home, copyOf()), past: blocks, allowed: some(AsItWas)},
+		"not selected, and turned up later":       {flags: selecting("!tier"), there: list(home, copyOf()), past: turnedUp, allowed: some(Absent)},
+		"not selected, and frozen":                {flags: selecting("!tier"), there: list(sourceAt("home", PrefixAnnotation, ""), copyOf()), allowed: some(AsItWas)},
+		"who is not selected is no platform's":    {flags: selecting("tier"), there: list(aged(sourceAt("team-b"), 2), home), allowed: some(Copy), winner: "home/settings"},
+		"an older one that is not selected holds": {flags: selecting("tier"), there: list(aged(sourceAt("team-b"), 2), sourceAt("team-c")), allowed: some(Copy), winner: "team-b/settings"},
+
 		"foreign":                     {there: list(home, object("team-a", "settings", []string{Label, CopyMark}, nil)), allowed: some(AsItWas), winner: "home/settings"},
 		"of another instance":         {there: list(home, copyOf(InstanceAnnotation, "other", AdoptAnnotation, "true")), allowed: some(AsItWas), winner: "home/settings"},
 		"a clone":                     {there: list(copyOf(CopyAnnotation, "team-b/settings")), allowed: some(AsItWas)},
@@ -165,6 +174,9 @@ func TestVerdicts(t *testing.T) {
 func list(cms ...*corev1.ConfigMap) []*corev1.ConfigMap { return cms }
 func some(outcomes ...Outcome) []Outcome                { return outcomes }
 func finalized(cm *corev1.ConfigMap)                    { cm.Finalizers = []string{"example.com/x"} }
+func selecting(s string) func(*Flags)                   { return func(f *Flags) { f.Selector = s } }
+func blocks(p *Past)                                    { p.Blocked = true }
+func turnedUp(p *Past)                                  { p.Later = func(*corev1.ConfigMap) bool { return true } }
 func away(f *Flags)                                     { f.Prefixes = []string{"dev-"} }
 func deleted(cm *corev1.ConfigMap)                      { cm.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
@@ -279,6 +291,17 @@ func TestPruneLimit(t *testing.T) {
 	s.Namespaces["dev-a"] = gone
 	delete(s.ConfigMaps, Key{"dev-a", "a"})
 	blocked(10, map[int]bool{0: true, 1: false})
+
+	// And none is wanted, and 11 more go, where only the selector of the flags keeps sources away.
+	unselected := flags
+	unselected.Selector = "tier"
+	if n, copies := unselected.Prunable(s); n != 21 || copies != 21 {
+		t.Errorf("%d out of scope of %d, want 21 of 21", n, copies)
+	}
+	s.Namespaces["team-a"].Labels = map[string]string{"tier": "gold"}
+	if n, copies := unselected.Prunable(s); n != 10 || copies != 32 {
+		t.Errorf("%d out of scope of %d, want 10 of 32", n, copies)
+	}
 }
 
 func TestCarries(t *testing.T) {

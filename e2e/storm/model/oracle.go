@@ -29,7 +29,7 @@ type Past struct {
 	Judged func(of, source Key) bool
 	// Later reports whether the copy turned up after the last process had begun, so that nobody has judged it.
 	Later func(*corev1.ConfigMap) bool
-	// Blocked is set if the prune limit has blocked the present leader.
+	// Blocked is set if the prune limit has blocked the present leader. No namespace has got other labels since.
 	Blocked bool
 }
 
@@ -128,7 +128,7 @@ func (f Flags) verdict(s State, p Past, sources []*corev1.ConfigMap, ns *corev1.
 	case v.Winner != nil:
 		return v.allow("a source claims it", Copy)
 	}
-	return f.unwanted(v, p, have, owner, source)
+	return f.unwanted(v, p, ns, have, source)
 }
 
 func (v Verdict) allow(why string, outcomes ...Outcome) Verdict {
@@ -153,7 +153,8 @@ func (f Flags) foreign(v Verdict, have *corev1.ConfigMap) Verdict {
 }
 
 // unwanted is the verdict on a place with a copy of ours that no source claims.
-func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, source *corev1.ConfigMap) Verdict {
+func (f Flags) unwanted(v Verdict, p Past, ns *corev1.Namespace, have, source *corev1.ConfigMap) Verdict {
+	owner, _ := f.Ours(have)
 	outOfScope := source != nil && f.OutOfScope(source, have.Namespace)
 	switch {
 	case !Labelled(have):
@@ -162,6 +163,8 @@ func (f Flags) unwanted(v Verdict, p Past, have *corev1.ConfigMap, owner Key, so
 		return v.allow("it is out of scope, since after the takeover", AsItWas)
 	case outOfScope && p.Blocked && p.Judged(v.Key, owner):
 		return v.allow("it is out of scope, and the prune limit blocks", AsItWas)
+	case source != nil && f.Unselected(source, ns) && p.Blocked:
+		return v.allow("the selector of the flags rules it out, and the prune limit blocks", AsItWas)
 	case outOfScope && !p.Judged(v.Key, owner):
 		return v.allow("it is out of scope, perhaps since after the takeover", Absent, AsItWas)
 	}
@@ -226,10 +229,13 @@ func (f Flags) wanted(s State, sources map[string][]*corev1.ConfigMap) (n int) {
 // goesByFlags reports whether a copy would be deleted although its source asks for it: it is out of scope, none of
 // the sources of its name takes it over, and nothing else holds it.
 func (f Flags) goesByFlags(cm *corev1.ConfigMap, owner Key, source *corev1.ConfigMap, ns *corev1.Namespace, sources []*corev1.ConfigMap) bool {
-	if source == nil || !Asks(source) || f.allowsSource(owner.Namespace) && (f.AllowsTarget(cm.Namespace) || Frozen(source)) {
+	if source == nil || !Asks(source) || f.allowsSource(owner.Namespace) && Frozen(source) {
 		return false
 	}
-	if ns == nil || Terminating(ns) || cm.DeletionTimestamp != nil || Reserved(cm.Name) {
+	if ns == nil || !f.OutOfScope(source, cm.Namespace) && !f.Unselected(source, ns) {
+		return false
+	}
+	if Terminating(ns) || cm.DeletionTimestamp != nil || Reserved(cm.Name) {
 		return false
 	}
 	return !slices.ContainsFunc(sources, func(other *corev1.ConfigMap) bool { return f.Claims(other, ns) })
