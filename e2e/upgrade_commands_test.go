@@ -48,9 +48,10 @@ func testTwoReleases(t *testing.T, source string, log changelog) {
 	p := u.replace(nil, formerVersion, "blue-system", blue)
 	u.publish(1, 2)
 	u.shell(presentVersion, log.commands(t, "The chart writes the annotations"))
-	u.shell(presentVersion, strings.ReplaceAll(log.commands(t, "**Two installations need"), "NAMESPACE", "dev-1"))
+	u.shell(presentVersion, log.commands(t, "**Two installations need"))
 	u.runVersion(presentVersion)
 	u.replace(p, presentVersion, "blue-system", blue)
+	u.shell(presentVersion, strings.ReplaceAll(log.commands(t, "Its former copies belong"), "NAMESPACE", "dev-1"))
 	published := u.edit(u.home, "settings-0", withKey("key", "other"))
 	u.waitInSync(published, "team-0")
 	u.instance = "blue"
