@@ -26,6 +26,21 @@ const (
 // confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization adds to its name.
 var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
 
+// RefusedAsConfined reports whether err is the refusal of the policy that confines the controller.
+func RefusedAsConfined(err error) bool {
+	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
+}
+
+// Probes returns what a confined controller cannot create: an unmarked ConfigMap in its own namespace, and a ConfigMap with
+// every mark of a copy in a namespace that is no target. elsewhere is empty if there is no such namespace.
+func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
+	unmarked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: probeName}}
+	if elsewhere == "" {
+		return []*corev1.ConfigMap{unmarked}
+	}
+	return []*corev1.ConfigMap{unmarked, rules.Desired(rules.ParseSource(unmarked), elsewhere, nil)}
+}
+
 // selfCheck asks the API server whether the admission policy confines the account of this process: a setting of an
 // installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by server-side
 // dry-run.
@@ -56,10 +71,7 @@ func (s *selfCheck) work(ctx context.Context) {
 }
 
 func (s *selfCheck) check(ctx context.Context) {
-	probes := []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: probeName}}}
-	if elsewhere := s.outsideTargets(); elsewhere != "" {
-		probes = append(probes, s.copyIn(elsewhere))
-	}
+	probes := Probes(s.rules, s.namespace, s.outsideTargets())
 	refused := 0
 	for _, probe := range probes {
 		switch err := s.create(ctx, probe); {
@@ -69,7 +81,7 @@ func (s *selfCheck) check(ctx context.Context) {
 				"deploy/components/admission, or compare the label, the subjects and the annotations of the ClusterRoleBinding with it",
 				"allowed", "create a ConfigMap", "namespace", probe.Namespace)
 			return
-		case apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error()):
+		case RefusedAsConfined(err):
 			refused++
 		default:
 			klog.FromContext(ctx).V(2).Info("Cannot tell whether a policy confines this account", "err", clipError(err))
@@ -101,10 +113,4 @@ func (s *selfCheck) outsideTargets() string {
 		}
 	}
 	return ""
-}
-
-// copyIn returns a ConfigMap with every mark of a copy.
-func (s *selfCheck) copyIn(namespace string) *corev1.ConfigMap {
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: probeName}}
-	return s.rules.Desired(s.rules.ParseSource(source), namespace, nil)
 }
