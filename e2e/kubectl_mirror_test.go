@@ -92,7 +92,8 @@ func mayList(group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"list"}}
 }
 
-const controllerSettings = "Settings: annotations of ClusterRoleBinding mirror-controller (controller mirror-system/mirror-controller)"
+const controllerSettings = "Settings: annotations of ClusterRoleBinding mirror-controller (controller mirror-system/mirror-controller)" +
+	", without --source-namespace, for its Deployment was not found"
 
 // TestKubectlFindsPlugin has kubectl find the plug-in and its completion by their names.
 func TestKubectlFindsPlugin(t *testing.T) {

@@ -156,19 +156,31 @@ func (in *installation) settings() (*settings, error) {
 		}
 	}
 	if in.binding != nil && annotated(in.binding) {
-		limit := s.PruneLimit
+		arguments := s.Options
 		s.Options = mirror.NewOptions()
-		s.PruneLimit = limit
+		s.PruneLimit, s.SourceNamespaces = arguments.PruneLimit, arguments.SourceNamespaces
 		s.origin = fmt.Sprintf("annotations of ClusterRoleBinding %s (controller %s)", in.binding.Name, in.key)
 		if err := s.readAnnotations(in.binding.Annotations); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.origin, err)
 		}
+		s.origin += in.unannotated(arguments)
 	}
 	if s.origin == "" {
 		return nil, fmt.Errorf("controller %s: ClusterRoleBinding %s has no settings among its annotations, and its Deployment was not found: "+
 			"give the flags of the controller, at least --namespace-prefix", in.key, in.binding.Name)
 	}
 	return s, nil
+}
+
+// unannotated says where the settings are from that the policies do not know, and annotations therefore need not have.
+func (in *installation) unannotated(arguments *mirror.Options) string {
+	switch _, there := in.binding.Annotations[plan.Domain+"/source-namespace"]; {
+	case in.deployment == nil && !there:
+		return ", without --source-namespace, for its Deployment was not found"
+	case len(arguments.SourceNamespaces) > 0 && !there:
+		return ", --source-namespace of its Deployment"
+	}
+	return ""
 }
 
 // annotated reports whether the binding has any setting.

@@ -59,13 +59,20 @@ func TestSettings(t *testing.T) {
 			}),
 			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/account)",
 		},
-		"annotations before arguments, but for the prune limit": {
+		"annotations before arguments, but for what annotations do not have": {
 			bindings:    []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "all-namespaces", "true")},
-			deployments: []appsv1.Deployment{deploymentOf("deployment", "account", "--namespace-prefix=team-", "--instance=two", "--prune-limit=7%")},
+			deployments: []appsv1.Deployment{deploymentOf("deployment", "account", "--namespace-prefix=team-", "--instance=two", "--prune-limit=7%", "--source-namespace=platform")},
 			want: with(func(o *plan.Options) {
-				o.AllNamespaces, o.PruneLimit = true, 7
+				o.AllNamespaces, o.PruneLimit, o.SourceNamespaces = true, 7, []string{"platform"}
 			}),
-			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/deployment)",
+			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/deployment), --source-namespace of its Deployment",
+		},
+		"annotations without the Deployment": {
+			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "all-namespaces", "true")},
+			want: with(func(o *plan.Options) {
+				o.AllNamespaces = true
+			}),
+			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/account), without --source-namespace, for its Deployment was not found",
 		},
 		"arguments": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account")},
