@@ -56,7 +56,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().AddFlagSet(c.settings.flags)
 	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
 	_ = root.RegisterFlagCompletionFunc("controller", c.completeControllers)
-	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newAdopt(c), newPurge(c))
+	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newAdopt(c), newPurge(c), newCheck(c))
 	sayWhatIsExpected(root)
 	return root
 }

@@ -26,6 +26,7 @@
 //	purgeable.go the copies that there are to purge
 //	restorers.go what keeps copies from being purged
 //	deletions.go deleting them
+//	check.go     kubectl mirror check; check_*.go: its facts, read from the cluster, and what each of them tells
 package main
 
 import (
