@@ -148,6 +148,13 @@ func TestKubectlCheck(t *testing.T) {
 	w.expectLines(w.checked(admin), 1, `settings/namespace-prefix  to do  the flag has "team-,dev-", and the annotation "team-,dev-,other-": the flag is narrower, and the policies are looser than it: `)
 	w.patchBinding(fmt.Sprintf(annotation, w.prefix+",dev-"))
 
+	verbs := []byte(`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "deletecollection"]}]`)
+	if _, err := w.admin.RbacV1().ClusterRoles().Patch(w.ctx, w.name, types.JSONPatchType, verbs, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.expectLines(w.checked(admin), 1, "permissions/missing  to do  ServiceAccount mirror-system/mirror-controller may not delete configmaps: grant it",
+		"permissions/needless  to do  ServiceAccount mirror-system/mirror-controller may deletecollection configmaps, and does not need it: take it out")
+
 	w.stop(p)
 	w.expectLines(w.checked(admin), 1, "leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: kubectl -n mirror-system logs deployment/mirror-controller")
 

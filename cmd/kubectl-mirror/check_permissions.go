@@ -126,10 +126,19 @@ func (r *factReader) addRole(ctx context.Context, to *ruleSets, subjects []rbacv
 	return err
 }
 
+// grantsUnread is the result of a check of permissions that cannot be told. Whether the account needs a Lease stands in the
+// Deployment.
+func (f *facts) grantsUnread() (l checkLine, unread bool) {
+	if f.granted.missing != "" {
+		return notAllowed(f.granted.missing), true
+	}
+	return f.notInstalled()
+}
+
 // missingLine tells what the account may not do and needs.
 func (f *facts) missingLine() checkLine {
-	if f.granted.missing != "" {
-		return notAllowed(f.granted.missing)
+	if l, unread := f.grantsUnread(); unread {
+		return l
 	}
 	everywhere, atHome := f.process.needed(f.process.DryRun)
 	g := f.granted.value
@@ -144,8 +153,8 @@ func (f *facts) missingLine() checkLine {
 
 // needlessLine tells what the account, but not every account, may do and does not need.
 func (f *facts) needlessLine() checkLine {
-	if f.granted.missing != "" {
-		return notAllowed(f.granted.missing)
+	if l, unread := f.grantsUnread(); unread {
+		return l
 	}
 	everywhere, atHome := f.process.needed(false)
 	g := f.granted.value

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,6 +102,11 @@ func TestCheck(t *testing.T) {
 			f.deployment.value.Status.UpdatedReplicas, f.deployment.value.Status.ReadyReplicas = 2, 2
 			with("--leader-elect=false")(f)
 		}, []string{"arguments,to do,all of the 2 replicas write", "permissions/needless,to do,leases"}},
+		"Deployment unknown": {func(f *facts) {
+			f.deployment = fact[*appsv1.Deployment]{missing: "get it"}
+			f.process = optionsOf(nil, f.account.Namespace)
+		}, []string{"deployment,not checked,get it", "arguments,not checked,get it", "leader,not checked,get it", "permissions/missing,not checked,get it",
+			"permissions/needless,not checked,get it", "version/controller,not checked,get it", "settings,not checked,get it"}},
 		"no lease":         {func(f *facts) { f.lease.value = nil }, []string{"leader,to do,there is no Lease mirror-system/mirror-controller"}},
 		"lease given back": {func(f *facts) { f.lease.value = leaseOf("", f.now) }, []string{"leader,to do,nobody holds"}},
 		"lease expired":    {func(f *facts) { f.lease.value = leaseOf("pod_1", f.now.Add(-17*time.Second)) }, []string{"leader,to do,pod held Lease mirror-system/mirror-controller and has not renewed it for 17s"}},
