@@ -30,10 +30,17 @@ IMAGE_ARGS ?=
 RELEASE_TEST_ARGS ?=
 # Arguments for the search for known vulnerabilities: -required fails where the database cannot be reached.
 VULN_ARGS ?=
+# Where the archives of a release will be found, for the manifest of krew. Nothing is published: set it to where you put them.
+RELEASE_URL ?= https://releases.invalid/mirror-controller/$(VERSION)
 # The time of what is released is that of the commit, so that whoever builds it again gets the same bytes.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 MACHINE = $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+# What is built for a release: each command for Linux, and the plug-in for where kubectl runs, with an archive for each.
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+ARCHS := amd64 arm64
+PROGRAMS := $(foreach arch,$(ARCHS),$(COMMANDS:%=dist/%-linux-$(arch)) dist/kubectl-mirror-darwin-$(arch) dist/kubectl-mirror-windows-$(arch).exe)
+ARCHIVES := $(foreach os,linux darwin windows,$(ARCHS:%=dist/kubectl-mirror-$(os)-%.tar.gz))
 # Everything is built with these settings, as the control plane is (e2e/cluster): what programs, tests, vet and linters
 # have in common is compiled once. Only -race is apart, for it needs cgo.
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
@@ -93,6 +100,10 @@ e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
 	cd e2e/tools/helm && go build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+
+bin/krew: e2e/tools/krew/go.mod e2e/tools/krew/go.sum
+	cd e2e/tools/krew && go build -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
+	cd e2e/tools/krew && go build -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
 
 bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
 	cd e2e/tools/kube-score && go build -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
@@ -160,34 +171,53 @@ image: ## Build the image IMAGE from the Dockerfile
 	$(BUILD_IMAGE) $(GO_IMAGE:%=--build-arg GO_IMAGE=%) .
 
 .PHONY: image-prebuilt
-image-prebuilt: dist/mirror-controller-linux-$(ARCH) ## The same around a program that is compiled here: nothing is pulled
+image-prebuilt: $(COMMANDS:%=dist/%-linux-$(ARCH)) ## The same around programs that are compiled here: nothing is pulled
 	$(BUILD_IMAGE) --target prebuilt .
 
-# dist/COMMAND-OS-ARCHITECTURE, made each time, for go knows what has changed. Its time counts in an image.
+# dist/COMMAND-OS-ARCHITECTURE, with .exe for Windows, made each time, for go knows what has changed. Its time counts in an
+# image.
 .PHONY: always
 dist/%: always
 	@mkdir -p dist
-	@platform='$*'; arch=$${platform##*-}; platform=$${platform%-*}; set -x; \
+	@platform='$(basename $*)'; arch=$${platform##*-}; platform=$${platform%-*}; set -x; \
 	  GOOS=$${platform##*-} GOARCH=$$arch $(STAMPED) -o $@ ./cmd/$${platform%-*}
 	@touch -d @$(SOURCE_DATE_EPOCH) $@
 
-COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
-PROGRAMS := $(foreach arch,amd64 arm64,$(COMMANDS:%=dist/%-linux-$(arch)))
+# The program by the name that kubectl looks for, and the license if there is one. Equal programs give equal bytes.
+ARCHIVE = rm -rf dist/archive && mkdir dist/archive && cp $< dist/archive/kubectl-mirror$(suffix $<) && \
+  { test ! -e LICENSE || cp LICENSE dist/archive/; } && chmod 0755 dist/archive/kubectl-mirror* && \
+  (cd dist/archive && LC_ALL=C tar --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -cf - *) | \
+  gzip -9n >$@ && rm -rf dist/archive
+
+$(filter-out dist/%-windows-amd64.tar.gz dist/%-windows-arm64.tar.gz,$(ARCHIVES)): dist/%.tar.gz: dist/%
+	$(ARCHIVE)
+
+$(ARCHS:%=dist/kubectl-mirror-windows-%.tar.gz): dist/%.tar.gz: dist/%.exe
+	$(ARCHIVE)
+
+# The manifest by which krew installs the plug-in from the archives. What is no release has a version before all releases, as
+# the chart does.
+.PHONY: krew-manifest
+krew-manifest: $(ARCHIVES)
+	version=$$(echo '$(VERSION)' | sed -E 's/^v?([0-9]+\.[0-9]+\.[0-9]+)/v\1/; t; s/^/v0.0.0-dev.g/') && \
+	  set -- -e "s|@VERSION@|$$version|" -e 's|@URL@|$(RELEASE_URL)|' && \
+	  for archive in $(notdir $(ARCHIVES)); do set -- "$$@" -e "s|@SHA256 $$archive@|$$(sha256sum <dist/$$archive | cut -d ' ' -f 1)|"; done && \
+	  sed "$$@" deploy/krew/mirror.yaml >dist/mirror.yaml
 
 .PHONY: release
-release: ## Leave programs, bill of materials, chart, install.yaml and their checksums in dist/
+release: ## Leave programs, archives, krew manifest, bill of materials, chart, install.yaml and their checksums in dist/
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) chart
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) krew-manifest chart
 	cp deploy/install.yaml dist/
 	cd e2e/tools && go build -o $(CURDIR)/bin/ ./sbom
 	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
 	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
 
 .PHONY: release-test
-release-test: bin/helm ## Tests of what is released: programs, bill of materials, image (needs buildah, else it is left out)
+release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of materials, image (needs buildah, else it is left out)
 	cd e2e/tools && go test ./...
 	@test "$$(id -u)" = 0 && command -v buildah >/dev/null || echo "The image is not tested: that takes buildah, and root" >&2
-	cd e2e && $(ALONE) go test -timeout 30m ./release -args $(RELEASE_TEST_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m ./release -args $(RELEASE_TEST_ARGS)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what the programs call
@@ -201,6 +231,7 @@ lint: vet ## gofmt, vet, staticcheck, tidy modules
 	cd e2e && go mod tidy -diff
 	cd e2e/tools && go mod tidy -diff
 	cd e2e/tools/helm && go mod tidy -diff
+	cd e2e/tools/krew && go mod tidy -diff
 	cd e2e/tools/kube-score && go mod tidy -diff
 	cd e2e/tools/promtool && go mod tidy -diff
 	cd e2e/tools && go build -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck

@@ -41,7 +41,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestImage builds the image by its Dockerfile, twice, and around a program that was compiled before, and runs what is in it.
+// TestImage builds the image by its Dockerfile, twice, and around programs that were compiled before, and runs what is in it.
 func TestImage(t *testing.T) {
 	b := newBuilder(t)
 	b.standIn()
@@ -54,7 +54,7 @@ func TestImage(t *testing.T) {
 	prebuilt := b.image("image-prebuilt", runtime.GOARCH)
 	t.Run("config", func(t *testing.T) { expectConfig(t, whole.config) })
 	t.Run("files", func(t *testing.T) {
-		expectOneFile(t, whole, b.read("dist", "mirror-controller-linux-"+runtime.GOARCH))
+		expectPrograms(t, whole, func(name string) []byte { return b.read("dist", name+"-linux-"+runtime.GOARCH) })
 	})
 	t.Run("runs", func(t *testing.T) { expectRuns(t, whole) })
 	t.Run("twice the same", func(t *testing.T) {
@@ -186,17 +186,22 @@ func expectConfig(t *testing.T, got config) {
 	}
 }
 
-// expectOneFile: in the image is one file, the program, which anyone may run and nobody but root may change.
-func expectOneFile(t *testing.T, i image, program []byte) {
-	if len(i.files) != 1 {
-		t.Errorf("it has the files %v", slices.Sorted(maps.Keys(i.files)))
+// commands are the programs in the image.
+var commands = []string{plugin, "mirror-controller"}
+
+// expectPrograms: in the image are the two programs, which anyone may run and nobody but root may change, and no other file.
+func expectPrograms(t *testing.T, i image, program func(name string) []byte) {
+	if names := slices.Sorted(maps.Keys(i.files)); !slices.Equal(names, commands) {
+		t.Errorf("it has the files %v, want %v", names, commands)
 	}
-	got := i.files["mirror-controller"]
-	if got.mode != 0o755 || got.uid != 0 || got.gid != 0 {
-		t.Errorf("the program has the mode %o and belongs to %d:%d", got.mode, got.uid, got.gid)
-	}
-	if !bytes.Equal(got.content, program) {
-		t.Error("the program is not the one that make builds outside")
+	for _, name := range commands {
+		got := i.files[name]
+		if got.mode != 0o755 || got.uid != 0 || got.gid != 0 {
+			t.Errorf("%s has the mode %o and belongs to %d:%d", name, got.mode, got.uid, got.gid)
+		}
+		if !bytes.Equal(got.content, program(name)) {
+			t.Errorf("%s is not the one that make builds outside", name)
+		}
 	}
 }
 
@@ -205,16 +210,18 @@ func expectArchitecture(t *testing.T, i image, arch string) {
 	if i.config.Architecture != arch {
 		t.Errorf("the image is for %s, want %s", i.config.Architecture, arch)
 	}
-	file, err := elf.NewFile(bytes.NewReader(i.files["mirror-controller"].content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if file.Machine != machine(arch) {
-		t.Errorf("the program is for %s, want %s", file.Machine, machine(arch))
+	for _, name := range commands {
+		file, err := elf.NewFile(bytes.NewReader(i.files[name].content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file.Machine != machine(arch) {
+			t.Errorf("%s is for %s, want %s", name, file.Machine, machine(arch))
+		}
 	}
 }
 
-// expectRuns runs the image as its config says, with a root that cannot be written.
+// expectRuns runs the image as its config says, and the other program as the chart does, with a root that cannot be written.
 func expectRuns(t *testing.T, i image) {
 	root := t.TempDir()
 	for name, f := range i.files {
@@ -229,15 +236,17 @@ func expectRuns(t *testing.T, i image) {
 	if _, err := fmt.Sscanf(i.config.Config.User, "%d:%d", &uid, &gid); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), i.config.Config.Entrypoint[0], "--version")
-	cmd.Env, cmd.Dir = i.config.Config.Env, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	out, err := withReadOnly(root, cmd)
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if !strings.HasPrefix(string(out), "mirror-controller "+version+" ") {
-		t.Errorf("it says %q", out)
+	for _, program := range []string{i.config.Config.Entrypoint[0], "/" + plugin} {
+		cmd := exec.CommandContext(t.Context(), program, "--version")
+		cmd.Env, cmd.Dir = i.config.Config.Env, "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+		out, err := withReadOnly(root, cmd)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if !strings.HasPrefix(string(out), program[1:]+" "+version+" ") {
+			t.Errorf("%s says %q", program, out)
+		}
 	}
 }
 

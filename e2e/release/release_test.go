@@ -3,12 +3,14 @@ package release
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,7 +28,10 @@ func TestRelease(t *testing.T) {
 	t.Run("checksums", func(t *testing.T) { expectChecksums(t, files) })
 	for _, name := range programs(files) {
 		t.Run(name, func(t *testing.T) {
-			expectStatic(t, name, files[name])
+			expectBuiltFor(t, name, files[name])
+			if strings.Contains(name, "-linux-") {
+				expectStatic(t, name, files[name])
+			}
 			expectListed(t, files["mirror-controller.spdx.json"], name, one.with(t).modules(name))
 		})
 	}
@@ -36,6 +41,10 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the program says %q", got)
 		}
 	})
+	for _, name := range archives(files) {
+		t.Run(name, func(t *testing.T) { expectArchive(t, name, files) })
+	}
+	t.Run("krew", func(t *testing.T) { expectKrew(t, one.with(t), files) })
 	t.Run("install.yaml", func(t *testing.T) {
 		if !bytes.Equal(files["install.yaml"], one.with(t).read("deploy/install.yaml")) {
 			t.Error("it is not that of deploy/")
@@ -61,16 +70,19 @@ func (c checkout) released() map[string][]byte {
 func programs(files map[string][]byte) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if strings.Contains(name, "-linux-") {
+		if platform.MatchString(name) && !strings.HasSuffix(name, archiveEnding) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
+// platform finds the system and the architecture that a file is for.
+var platform = regexp.MustCompile(`-(linux|darwin|windows)-(amd64|arm64)`)
+
 // expectComplete: there is each command for each architecture, the other things that belong to a release, and no more.
 func expectComplete(t *testing.T, files map[string][]byte) {
-	want := []string{"SHA256SUMS", "install.yaml", "mirror-controller.spdx.json",
+	want := []string{"SHA256SUMS", "install.yaml", "mirror.yaml", "mirror-controller.spdx.json",
 		"mirror-controller-" + strings.TrimPrefix(version, "v") + ".tgz"}
 	commands, err := filepath.Glob(filepath.Join(repository, "cmd", "*", "main.go"))
 	if err != nil || len(commands) == 0 {
@@ -79,6 +91,12 @@ func expectComplete(t *testing.T, files map[string][]byte) {
 	for _, command := range commands {
 		name := filepath.Base(filepath.Dir(command))
 		want = append(want, name+"-linux-amd64", name+"-linux-arm64")
+	}
+	for _, arch := range []string{"-amd64", "-arm64"} {
+		want = append(want, plugin+"-darwin"+arch, plugin+"-windows"+arch+".exe")
+		for _, system := range []string{"-linux", "-darwin", "-windows"} {
+			want = append(want, plugin+system+arch+archiveEnding)
+		}
 	}
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
@@ -104,6 +122,22 @@ func expectChecksums(t *testing.T, files map[string][]byte) {
 	}
 	if got := string(files["SHA256SUMS"]); got != want.String() {
 		t.Errorf("SHA256SUMS has\n%swant\n%s", got, want.String())
+	}
+}
+
+// expectBuiltFor: the program is for the system and the architecture that its name tells.
+func expectBuiltFor(t *testing.T, name string, content []byte) {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, setting := range info.Settings {
+		got[setting.Key] = setting.Value
+	}
+	if want := platform.FindStringSubmatch(name); got["GOOS"] != want[1] || got["GOARCH"] != want[2] {
+		t.Errorf("it is for %s and %s", got["GOOS"], got["GOARCH"])
 	}
 }
 
