@@ -330,7 +330,8 @@ func TestWithoutLease(t *testing.T) {
 	if d.Spec.Strategy.Type != "Recreate" || d.Spec.Strategy.RollingUpdate != nil {
 		t.Errorf("the strategy is %v, want that the old Pod stops first", d.Spec.Strategy)
 	}
-	if roles, err := m.Roles(); err != nil || len(roles) > 0 {
+	installed, _ := apart(m)
+	if roles, err := installed.Roles(); err != nil || len(roles) > 0 {
 		t.Errorf("there are Roles, want none: %v, %v", roles, err)
 	}
 }

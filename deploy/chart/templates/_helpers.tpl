@@ -184,3 +184,13 @@ a list of the root context and the name of the file. The policies of each releas
 {{ toYaml $o }}
 {{- end }}
 {{- end }}
+
+{{/*
+Annotations of what `helm test` makes, with this weight: what is lighter comes first. A Pod that failed stays, so that it can
+be looked at, until the next test.
+*/}}
+{{- define "mirror-controller.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
