@@ -7,15 +7,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// emptyMeansMore names the lists that allow more when they are empty, so that an empty value is likely a mistake. The
+// others may be emptied: the overlay in deploy/example has all flags in place, also those that nobody has set.
+var emptyMeansMore = map[string]bool{"namespace-prefix": true, "source-namespace": true}
+
 // parse sets the flags of fs from args. invalid joins an error for each value that its flag cannot take. err is about
 // an argument that fs does not understand: the arguments after it are not read.
 func parse(fs *pflag.FlagSet, args []string) (invalid, err error) {
 	var errs []error
 	err = fs.ParseAll(args, func(f *pflag.Flag, value string) error {
 		isList, before := f.Value.Type() == "stringSlice", f.Value.String()
-		// pflag ignores an empty item: --source-namespace=$UNSET would mean every namespace. Only a list with a default
-		// may be emptied.
-		if isList && value == "" && f.DefValue == "[]" {
+		// pflag ignores an empty item: --source-namespace=$UNSET would mean every namespace.
+		if isList && value == "" && emptyMeansMore[f.Name] {
 			value = `""`
 		}
 		if err := fs.Set(f.Name, value); err != nil {

@@ -138,13 +138,14 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-// An empty value empties a list that has a default: there is no other way to say that.
-func TestEmptyListClearsDefault(t *testing.T) {
+// An empty value empties a list, also one with a default, where that allows nothing more.
+func TestEmptyList(t *testing.T) {
 	opts := newOptions()
-	if invalid, err := parse(combine(opts.bind()), []string{"--exclude-namespace="}); invalid != nil || err != nil {
+	args := []string{"--exclude-namespace=", "--copy-label=", "--copy-annotation="}
+	if invalid, err := parse(combine(opts.bind()), args); invalid != nil || err != nil {
 		t.Fatal(invalid, err)
 	}
-	if len(opts.ExcludeNamespaces) != 0 {
-		t.Errorf("--exclude-namespace= leaves %q", opts.ExcludeNamespaces)
+	if len(opts.ExcludeNamespaces)+len(opts.CopyLabels)+len(opts.CopyAnnotations) != 0 {
+		t.Errorf("%q leave %q, %q, %q", args, opts.ExcludeNamespaces, opts.CopyLabels, opts.CopyAnnotations)
 	}
 }
