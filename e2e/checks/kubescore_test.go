@@ -40,8 +40,6 @@ var acceptedFindings = []accepted{
 		"with Always no Pod starts while the registry is away, and images should be named by digest anyway"},
 	{finding{"container-security-context-user-group-id", "The container is running with a low user ID"}, both,
 		"the image says which user it is, runAsNonRoot that it is not root; OpenShift refuses a number that is not of its choice"},
-	{finding{"container-security-context-user-group-id", "The container running with a low group ID"}, both,
-		"as above"},
 	{finding{"pod-networkpolicy", "The pod does not have a matching NetworkPolicy"}, []string{byDefault},
 		"who may reach it, and where the API server is, differs from cluster to cluster: a component has it"},
 	{finding{"deployment-has-host-podantiaffinity", "Deployment does not have a host podAntiAffinity set"}, []string{everything},
