@@ -68,9 +68,7 @@ same  unchanged  9  9`
 	}
 	w.waitInSync(source, a)
 
-	w.expect(w.mirror("adopt", c+"/settings", "--yes"), 0, `
-ConfigMap team-c/settings becomes a copy of platform/settings.
-It is immutable, so it is deleted and created again: labels and annotations of others on it are lost.`+keys)
+	w.expect(w.mirror("adopt", c+"/settings", "--yes"), 0, shown(t, "adopt team-c/settings --yes"))
 	w.waitInSync(source, c)
 	w.expectError(w.mirrorAs(w.reader("reader", mayList("", "configmaps", "namespaces")),
 		append([]string{"adopt", a + "/settings", "--yes"}, w.args()...)...), "get ConfigMap ")

@@ -113,21 +113,6 @@ func (w *charted) patchBinding(patch string) {
 	}
 }
 
-// shown returns what the manual shows for a command of kubectl mirror, with runs of blanks as the answers have them.
-func shown(t *testing.T, command string) string {
-	t.Helper()
-	manual, err := os.ReadFile(deployed("README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, below, found := strings.Cut(string(manual), "\n```\n$ kubectl mirror "+command+"\n")
-	text, _, closed := strings.Cut(below, "```\n")
-	if !found || !closed {
-		t.Fatalf("deploy/README.md does not show kubectl mirror %s", command)
-	}
-	return runsOfBlanks.ReplaceAllString(text, "  ")
-}
-
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
 func TestKubectlCheck(t *testing.T) {
 	t.Parallel()

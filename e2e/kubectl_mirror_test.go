@@ -82,6 +82,21 @@ func (w *world) expectError(got answer, text string) {
 	}
 }
 
+// shown returns what the manual shows for a command of kubectl mirror, with runs of blanks as the answers have them.
+func shown(t *testing.T, command string) string {
+	t.Helper()
+	manual, err := os.ReadFile(deployed("kubectl-mirror.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(manual), "\n```\n$ kubectl mirror "+command+"\n")
+	text, _, closed := strings.Cut(below, "```\n")
+	if !found || !closed {
+		t.Fatalf("deploy/kubectl-mirror.md does not show kubectl mirror %s", command)
+	}
+	return runsOfBlanks.ReplaceAllString(text, "  ")
+}
+
 // reader returns the kubeconfig of an account that may list these resources, and do nothing else.
 func (w *world) reader(name string, rules ...rbacv1.PolicyRule) string {
 	w.Helper()

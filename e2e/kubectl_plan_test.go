@@ -30,18 +30,7 @@ func TestKubectlPlan(t *testing.T) {
 	w.labelNamespace(d, w.label, plan.OptOutValue)
 	w.edit(w.home, "gone", withoutLabel(w.label))
 	mine := w.create(w.createNamespace(w.ns("e"), nil).Name, "settings")
-	want := `
-OPERATION  CONFIGMAP  SOURCE  REASON
-delete  team-a/gone  platform/gone  platform/gone is gone, or asks no longer to be mirrored
-update  team-a/settings  platform/settings  the copy was edited
-delete  team-b/gone  platform/gone  platform/gone is gone, or asks no longer to be mirrored
-recreate  team-b/settings  platform/settings  the copy was edited; it is immutable, so it is deleted and created again
-delete  team-c/gone  platform/gone  platform/gone is gone, or asks no longer to be mirrored
-create  team-c/settings  platform/settings  there is no copy yet
-delete  team-d/gone  platform/gone  platform/gone is gone, or asks no longer to be mirrored
-delete  team-d/settings  platform/settings  platform/settings no longer selects the namespace, or the namespace has opted out
-Changes: create 1, update 1, recreate 1, delete 5.
-In the way: 1 foreign ConfigMaps. They stay: kubectl mirror status SOURCE names them.`
+	want := shown(t, "plan")
 	got := w.mirror("plan")
 	w.expect(got, 1, want)
 	// The same by flags, as a user who may read only.

@@ -47,7 +47,7 @@ func TestKubectlPurge(t *testing.T) {
 		}
 		return fmt.Sprintf("%sTo be deleted: %d copies of %s, instance %s.", text, len(names), source, w.instance)
 	}
-	w.expect(asPurger("purge", "--dry-run"), 0, of("2 sources", "a/other", "a/settings", "b/other", "b/settings"))
+	w.expect(asPurger("purge", "--dry-run"), 0, strings.ReplaceAll(shown(t, "purge --dry-run"), "instance default", "instance "+w.instance))
 	d := w.converse(kubeconfig, "purge", "settings")
 	d.await(question)
 	w.expect(d.typed(""), 1, of("platform/settings", "a/settings", "b/settings"))
