@@ -162,6 +162,8 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 	next, _ := r.next(t, c, version, false, now)
 	switch {
 	case next == stepDone, next == stepHold: // as it is, but for the losers
+	case next == stepWait && r.state == plan.StateFrozen: // a live read has shown a copy without label, which stays
+		losers = slices.Insert(losers, 0, c.Source.Key)
 	case next == stepWait, next == stepEcho && r.waits: // its timer is set
 		r.countsFor = countsFor(c)
 	case next == stepNone:
