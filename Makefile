@@ -93,7 +93,7 @@ e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
 	cd e2e && $(ALONE) go test -timeout 60m ./storm/model $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
@@ -150,7 +150,7 @@ soak: build cluster ## Change everything for half an hour, and see whether anyth
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model
 	cd e2e && go build -o $(CURDIR)/bin/storm ./storm
-	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
+	@$(ALONE) bin/storm $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
 # The first builder that works: docker without its daemon does not. BuildKit takes the time from the argument.
 # buildah 1.28 has to be told on which platform it runs.

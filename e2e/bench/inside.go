@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,40 +12,12 @@ import (
 	"time"
 )
 
-// metricsLine is the line that says where the controller serves its metrics, and with --profiling its profiles.
-var metricsLine = regexp.MustCompile(`"Serving metrics" address="([^"]+)"`)
-
-// ask returns what the controller answers at a path beside its metrics. It leaves no connection behind.
-func (c *controller) ask(ctx context.Context, path string) (string, error) {
-	address := metricsLine.FindStringSubmatch(c.Log())
-	if address == nil {
-		return "", errors.New("the controller serves no metrics")
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address[1]+path, nil)
-	if err != nil {
-		return "", err
-	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, resp.Status)
-	}
-	return string(body), err
-}
-
 // heapLine is the line of a heap profile that says how much is allocated; behind a collection that is the live heap.
 var heapLine = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
 // liveHeap returns the live heap behind a collection, in bytes.
 func (c *controller) liveHeap(ctx context.Context) (float64, error) {
-	profile, err := c.ask(ctx, "/debug/pprof/heap?gc=1&debug=1")
+	profile, err := c.Ask(ctx, "/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +30,7 @@ func (c *controller) liveHeap(ctx context.Context) (float64, error) {
 
 // metrics returns the metrics of the controller, by name with labels.
 func (c *controller) metrics(ctx context.Context) (map[string]float64, error) {
-	text, err := c.ask(ctx, "/metrics")
+	text, err := c.Ask(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}

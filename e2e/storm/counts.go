@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
 // counts are of what happened in a run.
@@ -26,12 +28,15 @@ type counts struct {
 	states     int            // other than users are known to have made
 	doubtful   int            // those of them that users may have made all the same, which are not judged
 	idleAsks   int
+	plans      map[string]int // operations that kubectl mirror plan announced
+	statuses   map[string]int // targets that kubectl mirror status counted, by their state
 	rounds     int
 	slowest    time.Duration
 }
 
 func newCounts() *counts {
-	return &counts{operations: map[string]int{}, misses: map[string]int{}, faults: map[string]int{}, effects: map[string]int{}, writes: map[string]int{}}
+	return &counts{operations: map[string]int{}, misses: map[string]int{}, faults: map[string]int{}, effects: map[string]int{}, writes: map[string]int{},
+		plans: map[string]int{}, statuses: map[string]int{}}
 }
 
 func (c *counts) in(change func()) {
@@ -60,6 +65,24 @@ func (c *counts) edge()                        { c.in(func() { c.edges++ }) }
 func (c *counts) idle(n int)                   { c.in(func() { c.idleAsks += n }) }
 func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
 func (c *counts) converged(took time.Duration) { c.in(func() { c.slowest = max(c.slowest, took) }) }
+
+// predicted counts operations that were announced.
+func (c *counts) predicted(operations map[model.Key]string) {
+	c.in(func() {
+		for _, operation := range operations {
+			c.plans[operation]++
+		}
+	})
+}
+
+// agreed counts targets about which all agree.
+func (c *counts) agreed(counts map[string]int) {
+	c.in(func() {
+		for state, n := range totals(counts) {
+			c.statuses[state] += n
+		}
+	})
+}
 
 // deletion counts a deletion of the controller. excused says whether there was doubt on what it may rest.
 func (c *counts) deletion(excused bool) {
@@ -90,7 +113,8 @@ func (c *counts) print(w io.Writer) {
 	for _, list := range []struct {
 		what string
 		of   map[string]int
-	}{{"operations", c.operations}, {"found nothing", c.misses}, {"faults", c.faults}, {"effects", c.effects}, {"writes of the controller", c.writes}} {
+	}{{"operations", c.operations}, {"found nothing", c.misses}, {"faults", c.faults}, {"effects", c.effects}, {"writes of the controller", c.writes},
+		{"planned", c.plans}, {"counted", c.statuses}} {
 		fmt.Fprintf(w, "%s:", list.what)
 		for _, k := range slices.Sorted(maps.Keys(list.of)) {
 			fmt.Fprintf(w, " %s %d,", k, list.of[k])

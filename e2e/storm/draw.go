@@ -50,7 +50,8 @@ func drawRound(seed uint64, number, operations int) []round {
 	case 6:
 		out = d.selection()
 	}
-	return append(out, round{steps: d.storm(operations)})
+	storm := round{steps: d.storm(operations)}
+	return append(append(out, d.resumption()...), storm)
 }
 
 // drawBeginning returns the round that lays out the cluster.

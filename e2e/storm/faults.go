@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func (i incident) touchesLease() bool {
 }
 
 // onProcesses are faults of processes, by which no answer of the API server is late.
-var onProcesses = []string{"kill", "stop", "pause", "zombie", "flags", "roll-flags"}
+var onProcesses = []string{"kill", "stop", "pause", "zombie", "flags", "roll-flags", "halt", "resume"}
 
 // overlaps reports whether the incident was at work at any moment between the two.
 func (i incident) overlaps(from, to time.Time) bool {
@@ -138,6 +139,8 @@ var faults = map[string]fault{
 	"zombie":     zombie,
 	"flags":      changeFlags,
 	"roll-flags": rollFlags,
+	"halt":       halt,
+	"resume":     resume,
 
 	"restart-apiserver": func(ctx context.Context, s *storm, _ []*replica, _ step) error {
 		return s.withoutAPIServer(ctx, s.cluster.StopAPIServer)
@@ -462,15 +465,48 @@ func rollFlags(ctx context.Context, s *storm, _ []*replica, st step) error {
 
 // changeFlags restarts all replicas with other flags.
 func changeFlags(ctx context.Context, s *storm, _ []*replica, st step) error {
-	profile, err := strconv.Atoi(st.args.Get(profileArg))
-	if err != nil {
-		return err
-	}
-	limit, err := strconv.Atoi(st.args.Get(limitArg))
+	profile, limit, err := st.flags()
 	if err != nil {
 		return err
 	}
 	return s.restart(ctx, profile, limit)
+}
+
+// flags returns the number of the profile and the prune limit.
+func (s step) flags() (profile, limit int, err error) {
+	if profile, err = strconv.Atoi(s.args.Get(profileArg)); err != nil {
+		return 0, 0, err
+	}
+	limit, err = strconv.Atoi(s.args.Get(limitArg))
+	return profile, limit, err
+}
+
+// halt stops all controllers. Only resume starts them again.
+func halt(ctx context.Context, s *storm, _ []*replica, _ step) error {
+	for _, r := range s.fleet.replicas {
+		r.mu.Lock()
+		r.stop(ctx)
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// resume starts the controllers that were halted, with other flags, once it is known what they are expected to do.
+func resume(ctx context.Context, s *storm, _ []*replica, st step) error {
+	profile, limit, err := st.flags()
+	if err != nil {
+		return err
+	}
+	emptied := func() error { return errors.Join(emptying(s.observed())...) }
+	if err := errors.Join(s.catchUp(ctx), s.seen.Eventually(ctx, s.patience, emptied)); err != nil {
+		return err
+	}
+	return s.change(ctx, profile, limit, func(whole context.Context) error {
+		if err := s.predict(whole); err != nil {
+			return err
+		}
+		return s.fleet.restart(whole, nil)
+	})
 }
 
 // killAPIServer has the API server crash and come back.

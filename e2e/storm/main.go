@@ -43,6 +43,9 @@
 // has the benefit of the doubt, unless nothing can have been there that it may touch; and so it has where the machine had
 // no time for anybody (load.go).
 //
+// With -plugin, `kubectl mirror plan` has to say what the controllers do next, before they are started on what users have done
+// meanwhile, and `kubectl mirror status` and mirror_copies have to say what the model says whenever all is quiet.
+//
 // # When it fails
 //
 // It prints the seed, what was wrong, by what arguments all of it happens again, and the steps of the round behind what
@@ -59,6 +62,7 @@
 //	faults.go    faults; replicas.go the controllers and their flags, accounts.go who they are
 //	storm.go     a round; quiet.go its end
 //	judge.go     the judgement on it; premises.go, metadata.go, events.go, writers.go its parts
+//	plugin.go    what kubectl mirror says, beside that
 //	history.go   what it rests on; tape.go, record.go, load.go
 //	run.go       many rounds, and what is told of them; counts.go, shrink.go
 //	model/       the model
@@ -92,6 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("storm", flag.ContinueOnError)
 	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&o.plugin, "plugin", "", "the binary of kubectl-mirror, which is asked what it says; empty: it is not")
 	fs.StringVar(&o.verbosity, "v", "2", "the verbosity of the controller's log")
 	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
 	fs.DurationVar(&o.quiet, "quiet", 30*time.Second, "the time after each round in which nothing may be written")

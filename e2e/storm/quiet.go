@@ -271,6 +271,9 @@ func (s *storm) keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("after the time of quiet: %w", err)
 	}
+	if err := s.agree(ctx, now, verdicts); err != nil {
+		return err
+	}
 	s.settled = map[model.Key]bool{}
 	for _, v := range verdicts {
 		s.settled[v.Key] = len(v.Allowed) == 1 && v.Allows(model.Copy)

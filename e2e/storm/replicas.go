@@ -123,7 +123,7 @@ type fleet struct {
 // newFleet starts no controller yet.
 func newFleet(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation, verbosity string, seed uint64) (*fleet, error) {
 	f := &fleet{installed: installed, endings: map[string]int{}, patience: stopPatience}
-	f.fixed = append([]string{"-v=" + verbosity, "--metrics-bind-address=0"}, electing...)
+	f.fixed = append([]string{"-v=" + verbosity}, electing...)
 	accounts, err := ownAccounts(ctx, c, installed, size)
 	if err != nil {
 		return nil, err

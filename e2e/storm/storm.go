@@ -27,6 +27,7 @@ import (
 // settings say how a storm is made.
 type settings struct {
 	controller, manifests string
+	plugin                string // kubectl-mirror; empty: it is not asked
 	seed                  uint64
 	verbosity             string        // of the controller's log
 	quiet                 time.Duration // for which nothing may be written after a storm
@@ -70,12 +71,13 @@ type storm struct {
 // course is what has been found out about the round that is under way.
 type course struct {
 	border
-	happened []step             // as they happened: on what they did
-	before   time.Time          // when the round before it began
-	longAgo  time.Time          // from when on all is remembered
-	settled  map[model.Key]bool // places with a copy that was in sync then
-	healed   time.Time          // when the last fault was over
-	ended    time.Time          // when it had been quiet
+	happened  []step             // as they happened: on what they did
+	before    time.Time          // when the round before it began
+	longAgo   time.Time          // from when on all is remembered
+	settled   map[model.Key]bool // places with a copy that was in sync then
+	healed    time.Time          // when the last fault was over
+	ended     time.Time          // when it had been quiet
+	predicted *prediction        // nil: none was made
 }
 
 // newStorm starts a cluster, installs the controller and runs it. When it fails it leaves nothing behind.
@@ -181,7 +183,7 @@ func (s *storm) weather(ctx context.Context, r round) error {
 		quiet = time.Second // the storm that follows has the long one
 	}
 	if whole.Err() == nil {
-		errs = append(errs, s.becomeQuiet(whole, quiet))
+		errs = append(errs, s.becomeQuiet(whole, quiet), s.asPredicted())
 	}
 	s.round.ended = time.Now()
 	if err := s.catchUp(ctx); err != nil {

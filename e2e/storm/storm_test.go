@@ -30,6 +30,7 @@ import (
 
 var (
 	binary    = flag.String("controller", "../../bin/mirror-controller", "the controller's binary")
+	plugin    = flag.String("plugin", "../../bin/kubectl-mirror", "the binary of kubectl-mirror")
 	manifests = flag.String("deploy", "../../deploy/base", "the kustomization that installs the controller")
 )
 
@@ -41,7 +42,7 @@ var seeds = []uint64{18769, 524}
 // need is written within a second as a rule, and the long runs are for the rest.
 func short(seed uint64, out io.Writer) settings {
 	return settings{
-		controller: *binary, manifests: *manifests, verbosity: "2", seed: seed, rounds: 1, operations: 100,
+		controller: *binary, plugin: *plugin, manifests: *manifests, verbosity: "2", seed: seed, rounds: 1, operations: 100,
 		quiet: 3 * time.Second, patience: 5 * time.Minute, eventGap: 10 * time.Second, out: out,
 	}
 }
@@ -106,6 +107,7 @@ func TestLive(t *testing.T) {
 	t.Run("rolled flags", s.rolledFlags)
 	t.Run("leader ends last", s.leaderEndsLast)
 	t.Run("stuck process", s.stuckProcess)
+	t.Run("wrong plug-in", func(t *testing.T) { s.wrongPlugin(t, newStep("edit-source", create.on).with(contentArg, "small:3")) })
 }
 
 func (s *storm) weatherCalm(t *testing.T, steps ...step) {
