@@ -17,6 +17,9 @@ import (
 )
 
 const (
+	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made, and it
+	// may be installed together with the controller.
+	selfCheckDelay = 10 * time.Second
 	// selfCheckPeriod is the time between two self-checks.
 	selfCheckPeriod = time.Hour
 	// probeName is the name of the objects of a self-check. It creates none.
@@ -60,13 +63,13 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 	}, nil)}
 }
 
-// work checks now and every selfCheckPeriod, until ctx ends.
+// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends.
 func (s *selfCheck) work(ctx context.Context) {
-	for s.namespace != "" {
+	if s.namespace == "" {
+		return
+	}
+	for wait := selfCheckDelay; sleep(ctx, wait); wait = selfCheckPeriod {
 		s.check(ctx)
-		if !sleep(ctx, selfCheckPeriod) {
-			return
-		}
 	}
 }
 

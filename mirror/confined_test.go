@@ -53,11 +53,15 @@ func TestSelfCheck(t *testing.T) {
 			}
 			alone(t, server, func(o *Options) { o.Namespace = own.Name }, func(t *testing.T, s scene) {
 				synctest.Wait()
+				if got := s.confined(); got != "" {
+					t.Errorf("at once: got mirror_confined %q, want none: policies may not be in effect yet", got)
+				}
+				time.Sleep(selfCheckDelay + time.Second)
 				if got := s.confined(); got != tc.want {
 					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
 				}
 				once := s.countAll("", "create")
-				time.Sleep(selfCheckPeriod - time.Second)
+				time.Sleep(selfCheckPeriod - 2*time.Second)
 				if n := s.countAll("", "create"); n != once {
 					t.Errorf("got %d probes within an hour, want %d", n, once)
 				}
