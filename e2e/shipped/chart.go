@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,13 +44,17 @@ func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Template returns what a release of the chart consists of, as `helm template` prints it.
+// Template returns what a release of the chart consists of, as `helm template` prints it, without what is made only after its
+// end.
 func (h Helm) Template(ctx context.Context, release, chart, namespace string, args ...string) (Manifests, error) {
 	out, err := h.Run(ctx, append([]string{"template", release, chart, "--namespace=" + namespace}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(bytes.NewReader(out))
+	m, err := Parse(bytes.NewReader(out))
+	return slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool {
+		return o.GetAnnotations()["helm.sh/hook"] == "post-delete"
+	}), err
 }
 
 // Parse reads objects from documents of YAML.
