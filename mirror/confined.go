@@ -20,8 +20,10 @@ const (
 	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made, and it
 	// may be installed together with the controller.
 	selfCheckDelay = 10 * time.Second
-	// selfCheckPeriod is the time between two self-checks.
+	// selfCheckPeriod is the time between two self-checks, and the least time between two log lines of them.
 	selfCheckPeriod = time.Hour
+	// selfCheckRetry is the time to the next self-check after one that did not find the account confined.
+	selfCheckRetry = time.Minute
 	// probeName is the name of the objects of a self-check. It creates none.
 	probeName = "mirror-controller-self-check"
 )
@@ -53,6 +55,7 @@ type selfCheck struct {
 	caches    *caches
 	namespace string // of the process
 	confined  *metrics.GaugeVec
+	logged    time.Time // when it last said that no policy confines; only work knows
 }
 
 func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches, namespace string) *selfCheck {
@@ -63,27 +66,35 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 	}, nil)}
 }
 
-// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends.
+// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends. What is not confined is checked again
+// soon: its policies may be on the way, and an alert ends with the mend.
 func (s *selfCheck) work(ctx context.Context) {
 	if s.namespace == "" {
 		return
 	}
-	for wait := selfCheckDelay; sleep(ctx, wait); wait = selfCheckPeriod {
-		s.check(ctx)
+	for wait := selfCheckDelay; sleep(ctx, wait); {
+		wait = selfCheckRetry
+		if s.check(ctx) {
+			wait = selfCheckPeriod
+		}
 	}
 }
 
-func (s *selfCheck) check(ctx context.Context) {
+// check reports whether every probe was refused.
+func (s *selfCheck) check(ctx context.Context) bool {
 	probes := Probes(s.rules, s.namespace, s.outsideTargets())
 	refused := 0
 	for _, probe := range probes {
 		switch err := s.create(ctx, probe); {
 		case err == nil:
 			s.confined.WithLabelValues().Set(0)
-			klog.FromContext(ctx).Error(nil, "No admission policy confines this account, although one should. Install "+
-				"deploy/components/admission, or compare the label, the subjects and the annotations of the ClusterRoleBinding with it",
-				"allowed", "create a ConfigMap", "namespace", probe.Namespace)
-			return
+			if time.Since(s.logged) >= selfCheckPeriod {
+				s.logged = time.Now()
+				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, although one should. Install "+
+					"deploy/components/admission, or compare the label, the subjects and the annotations of the ClusterRoleBinding with it",
+					"allowed", "create a ConfigMap", "namespace", probe.Namespace)
+			}
+			return false
 		case RefusedAsConfined(err):
 			refused++
 		default:
@@ -92,9 +103,10 @@ func (s *selfCheck) check(ctx context.Context) {
 	}
 	if refused < len(probes) {
 		s.confined.Reset()
-		return
+		return false
 	}
 	s.confined.WithLabelValues().Set(1)
+	return true
 }
 
 func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {

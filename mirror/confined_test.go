@@ -1,7 +1,9 @@
 package mirror
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -61,18 +65,40 @@ func TestSelfCheck(t *testing.T) {
 					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
 				}
 				once := s.countAll("", "create")
-				time.Sleep(selfCheckPeriod - 2*time.Second)
+				next := selfCheckRetry
+				if tc.want == "1" {
+					next = selfCheckPeriod
+				}
+				time.Sleep(next - 2*time.Second)
 				if n := s.countAll("", "create"); n != once {
-					t.Errorf("got %d probes within an hour, want %d", n, once)
+					t.Errorf("got %d probes within %v, want %d", n, next, once)
 				}
 				s.refuse(func(call) error { return policy })
 				time.Sleep(2 * time.Second)
+				if n := s.countAll("", "create"); n == once {
+					t.Errorf("got no more probes after %v", next)
+				}
 				if got := s.confined(); got != "1" {
-					t.Errorf("an hour later: got mirror_confined %q, want 1", got)
+					t.Errorf("%v later: got mirror_confined %q, want 1", next, got)
 				}
 			})
 		})
 	}
+}
+
+// TestSelfCheckLogsOnceAnHour while it asks once a minute.
+func TestSelfCheckLogsOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, newAPIServer(), func(o *Options) { o.Namespace = "mirror-system" })
+		var out logBuffer
+		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
+		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 3*time.Hour)
+		defer stop()
+		s.noted(s.controller.Run(ctx, Alone(ctx)))
+		if lines, probes := strings.Count(out.String(), "No admission policy"), s.countAll("", "create"); lines != 3 || probes < 179 {
+			t.Errorf("got %d lines in the log and %d probes in three hours, want 3 and one a minute", lines, probes)
+		}
+	})
 }
 
 // TestNoSelfCheck without the namespace of the process, or before it leads.
