@@ -19,7 +19,7 @@ const (
 	notThere     = "is none of them"
 	notCopy      = "is not a copy of instance \"default\" by its annotations, and was not handed over"
 	wouldNotBe   = "would not be one of instance \"default\", with the label mirror=copy"
-	needsVerb    = "needs the verb \"mirror\" on configmaps there, such as ClusterRole mirror-controller-publisher gives"
+	needsVerb    = "needs the verb \"mirror\" on configmaps there, such as the ClusterRole with \"publisher\" in its name gives"
 	ofOthers     = "another controller writes"
 	notItsKey    = "only its own labels and annotations, and those that"
 	notItsEvent  = "is held to Events that it reports itself, about ConfigMaps and its Lease"

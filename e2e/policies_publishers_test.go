@@ -25,6 +25,7 @@ func (w *policed) publisherRows() []row {
 		{"garbage collector deletes a source", garbageCollector, platform, source, remove, ""},
 
 		// What is no source.
+		{"owner of a reserved name updates what was labelled before", tenant, teamB, shape(w.copyNamed("openshift-service-ca.crt")).but(noMarks, asSource), to("openshift-service-ca.crt", changeBy(other)), ""},
 		{"tenant puts the label of a copy back", tenant, teamA, copied.but(asSource), changeBy(asCopy), ""},
 		{"tenant deletes a copy labelled as a source", tenant, teamA, copied.but(asSource), remove, ""},
 		{"controller restores a copy labelled as a source", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
