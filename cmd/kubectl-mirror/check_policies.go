@@ -56,8 +56,18 @@ func (f *facts) expects(name string) bool {
 
 // policyLines tell of each policy that is expected or there.
 func (f *facts) policyLines() (lines []checkLine) {
+	judged := false // who forges a copy
 	for _, s := range shippedPolicies {
-		if l, relevant := f.policyLine(s.name, s.component, s.effect, f.expects(s.name)); relevant {
+		l, relevant := f.policyLine(s.name, s.component, s.effect, f.expects(s.name))
+		inForce := relevant && l.Result == checkOK
+		switch {
+		case s.name == policyPublishers:
+			judged = inForce
+		case s.name == policyProtected && inForce && !judged:
+			l = todo("install deploy/components/admission/publishers beside it",
+				"without a policy publishers whoever forges a copy has it protected from everybody, too")
+		}
+		if relevant {
 			lines = append(lines, l.named("policy/"+s.name))
 		}
 	}

@@ -185,6 +185,15 @@ func TestCheck(t *testing.T) {
 			b.Spec.ValidationActions = nil
 			f.policies.value, f.policyBindings.value = append(f.policies.value, p), append(f.policyBindings.value, b)
 		}, []string{"policy/protected-copies,to do,without Deny"}},
+		"forged copies protected": {func(f *facts) {
+			p, b := policyOf("ours-protected-copies", "ours")
+			f.policies.value[2], f.policyBindings.value[2] = p, b
+			f.expected = []string{policyConfined, policyProtected}
+		}, []string{"policy/publishers,gone", "policy/protected-copies,to do,whoever forges a copy has it protected"}},
+		"protected": {func(f *facts) {
+			p, b := policyOf("ours-protected-copies", "ours")
+			f.policies.value, f.policyBindings.value = append(f.policies.value, p), append(f.policyBindings.value, b)
+		}, nil},
 		"none expected": {func(f *facts) { f.expected, f.policies.value = nil, nil }, []string{"policy/confined,gone", "policy/confined-others,gone", "policy/publishers,gone", "probe/elsewhere,gone", "probe/unmarked,gone"}},
 
 		"probe allowed": {func(f *facts) { f.probes.value[1].err = nil }, []string{"probe/elsewhere,to do,no policy confines it"}},

@@ -120,6 +120,9 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- printf "Kubernetes %s has no ValidatingAdmissionPolicies, they came with 1.30: without them, set %s"
   .Capabilities.KubeVersion.Version (join " and " $policies) | fail }}
 {{- end }}
+{{- if and .Values.admissionPolicy.protectCopies (not .Values.admissionPolicy.publishers) }}
+{{- fail "admissionPolicy.protectCopies=true needs admissionPolicy.publishers=true, or else whoever forges a copy has it protected" }}
+{{- end }}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
 {{- printf "replicas: %d need leaderElection.enabled=true, or else all of them write" (int .Values.replicas) | fail }}
 {{- end }}
