@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,10 @@ var examples = []overlay{
 	{name: "example with settings", account: serviceAccount("my-system", "mirror-controller"), label: "share", in: []string{formerly, teamB}, out: []string{teamA},
 		edit: strings.NewReplacer("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
 			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share").Replace},
+	{name: "example for labels", in: []string{red}, out: []string{teamA, frozen},
+		edit: func(s string) string {
+			return regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).ReplaceAllString(s, "$1")
+		}},
 	{name: "example with another flag first and a name prefix", account: serviceAccount("mirror-system", "blue-mirror-controller"),
 		in: []string{formerly}, out: []string{teamA},
 		edit: func(s string) string {

@@ -161,6 +161,31 @@ func TestInstallArguments(t *testing.T) {
 	}
 }
 
+// TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag
+// that is set without its annotation leaves the policies looser, or shuts the controller out.
+func TestExampleNamesSettings(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(deploy, "example/kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	yours, _, found := strings.Cut(string(content), "# From here on")
+	if !found {
+		t.Fatal("nothing tells where the settings end")
+	}
+	for _, policy := range []string{"confined.yaml", "publishers.yaml", "protected-copies.yaml"} {
+		content, err := os.ReadFile(filepath.Join(deploy, "chart/files", policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, read := range regexp.MustCompile(`settings\[\?'mirror-controller\.github\.io/([a-z-]+)'`).FindAllStringSubmatch(string(content), -1) {
+			slot := regexp.MustCompile(`(?m)^(  - ` + read[1] + `=|#.*--` + read[1] + `\b[^-])`)
+			if !slot.MatchString(yours) {
+				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, read[1])
+			}
+		}
+	}
+}
+
 // arguments returns those of the container in the Deployment.
 func arguments(t *testing.T, m shipped.Manifests) []string {
 	t.Helper()
