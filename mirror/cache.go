@@ -140,8 +140,7 @@ func (c *caches) stripConfigMap(obj any) (any, error) {
 
 func stripNamespace(obj any) (any, error) {
 	if ns, ok := obj.(*corev1.Namespace); ok {
-		ns.ManagedFields, ns.Annotations = nil, nil
-		ns.Name = plan.Intern(ns.Name)
+		plan.StripNamespace(ns)
 	}
 	return obj, nil
 }

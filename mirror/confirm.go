@@ -23,6 +23,8 @@ const (
 	// answerLifetime is how long a live read serves the deletions that depend on it: a fan-out of deletions to thousands of
 	// namespaces takes a second or two. No event ends it earlier while our watch is silent.
 	answerLifetime = 5 * time.Second
+	// concurrentReads bounds the live reads in flight of a kind: each object has up to 1.5 MiB, and its owner decides about that.
+	concurrentReads = 4
 )
 
 // confirmer reads live what a deletion depends on and no precondition can guard. It reads each source or namespace once for
@@ -34,6 +36,7 @@ type confirmer struct {
 	wake   func(key)
 
 	running sync.WaitGroup
+	reads   slots
 	refused rate.Sometimes // limits the log about reads that are refused
 
 	mu       sync.Mutex
@@ -65,7 +68,7 @@ var errStale = errors.New("the cache is behind the API server")
 type read func(context.Context, *inquiry) (requeueAfter time.Duration, err error)
 
 func newConfirmer(client kubernetes.Interface, rules *plan.Rules, cached func(key) *corev1.ConfigMap, wake func(key)) *confirmer {
-	return &confirmer{client: client, rules: rules, cached: cached, wake: wake, subjects: map[subject]*inquiry{}, refused: rate.Sometimes{Interval: time.Minute}}
+	return &confirmer{client: client, rules: rules, cached: cached, wake: wake, subjects: map[subject]*inquiry{}, reads: make(slots, concurrentReads), refused: rate.Sometimes{Interval: time.Minute}}
 }
 
 // confirm reports whether the premise of a change holds, by live reads. If an answer is not known yet, the key is queued when
@@ -189,6 +192,10 @@ func (c *confirmer) log(ctx context.Context, s subject, err error) {
 
 // readOnce reads once, and queues the waiting keys if there is an answer.
 func (c *confirmer) readOnce(ctx context.Context, q *inquiry, read read) (requeueAfter time.Duration, err error) {
+	if !c.reads.acquire(ctx) {
+		return 0, ctx.Err()
+	}
+	defer c.reads.release()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	requeueAfter, err = read(ctx, q)
@@ -240,7 +247,8 @@ func (c *confirmer) readSource(ctx context.Context, source key, q *inquiry) (req
 	if cached := c.cached(source); c.rules.AsksToBeMirrored(live) && (cached == nil || cached.ResourceVersion != live.ResourceVersion) {
 		return 0, errStale
 	}
-	live.Data, live.BinaryData, live.ManagedFields = nil, nil, nil
+	live.Data, live.BinaryData = nil, nil
+	c.rules.Strip(live)
 	q.source = live
 	return 0, nil
 }
@@ -252,6 +260,9 @@ func (c *confirmer) readNamespace(ctx context.Context, name string, q *inquiry) 
 	}
 	if err != nil {
 		return err
+	}
+	if live != nil {
+		plan.StripNamespace(live)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

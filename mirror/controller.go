@@ -69,6 +69,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
 			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes,
+			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},

@@ -58,8 +58,7 @@ func (f *fanout) run(ctx context.Context, name string) {
 		if !f.status.planned(targets[i], c, losers, version) {
 			continue
 		}
-		// The confirmer queues a deletion when its live read is answered. There is one read for each source and one for each
-		// namespace in doubt: nothing bounds the reads in flight, so those have to be few.
+		// The confirmer queues a deletion when its live read is answered.
 		if _, known := f.confirmer.confirm(ctx, v, targets[i], c); known {
 			f.copies.Add(c.Key)
 		}

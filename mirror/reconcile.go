@@ -22,6 +22,8 @@ type reconciler struct {
 	confirmer *confirmer
 	lanes     *lanes
 	writer    *writer
+	reads     slots // for live reads
+	large     slots // for writes over large objects
 	metrics   *controllerMetrics
 	copies    copyQueue
 	sources   workqueue.TypedInterface[string]
@@ -123,40 +125,60 @@ func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t pl
 		c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
 		return result{change: c, state: plan.StatePending, reason: conflict}
 	}
-	res := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()} // if the object is gone
-	if c.Have == nil || c.Op == plan.OpDelete || !plan.Truncated(c.Have) {
-		res = r.write(ctx, term, p, c, rec)
-		if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
-			return res
-		}
+	later := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}
+	if c.Have != nil && c.Op != plan.OpDelete && plan.Truncated(c.Have) {
+		return r.actOnLive(ctx, term, p, c, rec, later)
 	}
-	var live *corev1.ConfigMap
-	err := p.call(ctx, c.Key.Namespace, func(ctx context.Context) (err error) {
-		live, err = r.writer.read(ctx, c.Key)
-		return err
-	})
-	if err != nil {
-		return failed(c, err, res.began)
+	res := r.write(ctx, term, p, c, rec)
+	if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
+		return res
 	}
-	return r.actOnLive(ctx, term, p, c.Key, live, rec, res)
+	return r.actOnLive(ctx, term, p, c, rec, res)
 }
 
-// actOnLive does what an object calls for that the cache does not show. none is the result if there is no object: a quota
-// refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, term context.Context, p *place, k key, live *corev1.ConfigMap, rec *record, none result) result {
-	if live == nil {
+// actOnLive reads an object that the cache does not show, or only a part of it, and does what it calls for. none is the result
+// if there is no object: a quota refused the create, or the object has just gone.
+func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Change, rec *record, none result) result {
+	live, err := r.read(ctx, p, c.Key)
+	switch {
+	case err != nil:
+		return failed(c, err, none.began)
+	case live == nil:
 		return none
 	}
-	t := r.caches.target(k)
+	t := r.caches.target(c.Key)
 	t.Have = live
-	c := r.rules.Decide(r.caches.view(k.Name), t)
+	c = r.rules.Decide(r.caches.view(c.Key.Name), t)
+	later := result{change: c, state: plan.StatePending, reason: conflict}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
+		if live.Size() > largeObject {
+			if !r.large.tryAcquire() { // a write may take as long as a webhook does
+				return later
+			}
+			defer r.large.release()
+		}
 		return r.write(ctx, term, p, c, rec)
 	case c.Op == plan.OpNone && c.State == plan.StateForeign, c.Op == plan.OpNone && !r.rules.Visible(live):
 		return result{change: c, state: c.State, reason: foreign} // no event tells when that ends
 	}
-	return result{change: c, state: plan.StatePending, reason: conflict} // the watch will show it
+	return later // the watch will show it
+}
+
+// largeObject is the size in bytes from which on objects that are written at once are bounded in number, as those are that are
+// read: what their owners put into them, up to 1.5 MiB, is in memory several times then.
+const largeObject = 64 << 10
+
+func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
+	if !r.reads.acquire(ctx) {
+		return nil, ctx.Err()
+	}
+	defer r.reads.release()
+	err = p.call(ctx, k.Namespace, func(ctx context.Context) (err error) {
+		live, err = r.writer.read(ctx, k)
+		return err
+	})
+	return live, err
 }
 
 // write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.

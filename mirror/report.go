@@ -110,6 +110,7 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 	for k, src := range n.sources {
 		if byKey[k] == nil && src.counts == [plan.States]int{} {
 			delete(n.sources, k)
+			s.keepLogged(k, src.logged)
 		}
 	}
 	for namespace, r := range n.targets {
@@ -147,6 +148,24 @@ func (s *summary) add(state plan.State, namespace, note string) {
 // report many times a second. Events have the same spacing, and the last one is always written.
 const logSpacing = 10 * time.Second
 
+type keptLogged struct{ at map[string]time.Time }
+
+// keepLogged keeps when there were lines about a source that is gone, for as long as that matters: it may be created again.
+func (s *status) keepLogged(k key, logged map[string]time.Time) {
+	if logged == nil {
+		return
+	}
+	kept := &keptLogged{logged}
+	s.loggedOfGone[k] = kept
+	time.AfterFunc(logSpacing, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.loggedOfGone[k] == kept {
+			delete(s.loggedOfGone, k)
+		}
+	})
+}
+
 // level returns the level at which news are logged.
 func (r *reported) level(reason string) int {
 	now := time.Now()
@@ -170,7 +189,11 @@ type message struct {
 func (s *status) news(sum *summary) []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.nameStatus(sum.source.Key.Name).source(sum.source.Key).reported.news(sum)
+	src := s.nameStatus(sum.source.Key.Name).source(sum.source.Key)
+	if kept := s.loggedOfGone[sum.source.Key]; kept != nil && src.logged == nil {
+		src.logged = kept.at
+	}
+	return src.reported.news(sum)
 }
 
 func (r *reported) news(sum *summary) (out []message) {

@@ -312,6 +312,35 @@ func TestC47LogOfATenantsFlips(t *testing.T) {
 	})
 }
 
+// TestC47LogOfReCreatedSources deletes and creates a source each second: there is a line at the usual level in ten seconds, and
+// nothing is kept of the source in the end.
+func TestC47LogOfReCreatedSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{status: newStatus()}
+		usual := 0
+		for i := range 30 {
+			d.has(sourceIn("platform", func(cm *corev1.ConfigMap) { cm.UID = types.UID(fmt.Sprint(i)) }))
+			d.at(plan.StateForeign, "", "a")
+			for _, level := range d.levels() {
+				if level == 0 {
+					usual++
+				}
+			}
+			d.at(plan.StateNone, "", "a")
+			d.has()
+			d.levels()
+			time.Sleep(time.Second)
+		}
+		if usual != 3 {
+			t.Errorf("got %d lines at the usual level in 30 seconds, want 3", usual)
+		}
+		time.Sleep(logSpacing)
+		if len(d.names)+len(d.loggedOfGone) > 0 {
+			t.Errorf("got %v, %v, want nothing", d.names, d.loggedOfGone)
+		}
+	})
+}
+
 // levels returns the levels of what there is to report.
 func (d *desk) levels() (levels []int) {
 	d.beginRound("settings", 0)

@@ -19,8 +19,9 @@ type status struct {
 	names  map[string]*nameStatus
 	totals [plan.States]int
 
-	withheld int   // targets at which a dry run withheld a change
-	written  tally // changes that the API server carried out
+	loggedOfGone map[key]*keptLogged // see keepLogged
+	withheld     int                 // targets at which a dry run withheld a change
+	written      tally               // changes that the API server carried out
 }
 
 // nameStatus is the part for the sources of one name.
@@ -42,7 +43,9 @@ type sourceStatus struct {
 	reported
 }
 
-func newStatus() *status { return &status{names: map[string]*nameStatus{}} }
+func newStatus() *status {
+	return &status{names: map[string]*nameStatus{}, loggedOfGone: map[key]*keptLogged{}}
+}
 
 func (s *status) nameStatus(name string) *nameStatus {
 	n := s.names[name]

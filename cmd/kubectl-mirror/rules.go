@@ -122,7 +122,11 @@ func namespaceRules(o *plan.Options, name string, ns *corev1.Namespace) section 
 	}
 	s.add(alone(plan.Options{AllNamespaces: true, ExcludeNamespaces: o.ExcludeNamespaces}), "No --exclude-namespace names it.",
 		listed("--exclude-namespace", o.ExcludeNamespaces, "none is excluded"), "start the controller with another --exclude-namespace")
-	if ns == nil {
+	switch {
+	case ns == nil:
+		return s
+	case plan.LabelsTruncated(ns):
+		s.add(false, "Its labels take at most 8 KiB: nothing is changed where they take more.", "they take more", "remove labels of the namespace")
 		return s
 	}
 	if o.NamespaceSelector != "" {

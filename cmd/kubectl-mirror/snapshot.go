@@ -185,7 +185,7 @@ func (c *cluster) listNamespaces(ctx context.Context) ([]*corev1.Namespace, erro
 		}
 		for i := range page.Items {
 			ns := page.Items[i]
-			ns.ManagedFields, ns.Annotations = nil, nil
+			plan.StripNamespace(&ns)
 			out = append(out, &ns)
 		}
 		if page.Continue == "" {

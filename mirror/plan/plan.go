@@ -122,7 +122,8 @@ type Change struct {
 //	copy, being deleted | wait                               | wait
 //	copy of frozen      | nothing, also for other sources    | nothing
 //
-// Nothing happens in a namespace that the cache does not have or that is terminating, nor under a reserved name.
+// Nothing happens in a namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a
+// reserved name.
 func (r *Rules) Plan(v *View, targets []Target) []Change {
 	changes := make([]Change, 0, len(targets))
 	for _, t := range targets {
@@ -134,7 +135,7 @@ func (r *Rules) Plan(v *View, targets []Target) []Change {
 // Decide is the row of [Rules.Plan] for one target.
 func (r *Rules) Decide(v *View, t Target) Change {
 	c := Change{Key: t.Key}
-	if t.Namespace == nil || Terminating(t.Namespace) || Reserved(t.Key.Name) {
+	if t.Namespace == nil || LabelsTruncated(t.Namespace) || Terminating(t.Namespace) || Reserved(t.Key.Name) {
 		return c
 	}
 	c.Source = r.Winner(v, t.Namespace)
@@ -248,7 +249,7 @@ func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 // copy, nil if it is gone or no part of the premise. ns is the live namespace, or the cached one, which has no annotations, if
 // it is no part of the premise. No other source of the name may claim the namespace, either.
 func (r *Rules) StillUnwanted(v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
-	if r.Winner(v, ns) != nil {
+	if LabelsTruncated(ns) || r.Winner(v, ns) != nil {
 		return false
 	}
 	if source == nil || !r.AsksToBeMirrored(source) {

@@ -72,6 +72,8 @@ func TestDecideAboutACopy(t *testing.T) {
 		"absent, with a copy":                 {absent: true, have: have()},
 		"C28 namespace terminating":           {sources: cms(src), ns: plantest.Terminating("team-a")},
 		"C28 terminating, with a copy":        {ns: plantest.Terminating("team-a"), have: have()},
+		"C47 labels not in the cache":         {sources: cms(src), ns: truncated("team-a")},
+		"C47 with a copy of no source":        {ns: truncated("team-a"), have: have()},
 		"in sync":                             {sources: cms(src), have: have(), state: StateSynced},
 		"C19 edited data, checksum untouched": {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
 		"C19 extra key":                       {sources: cms(src), have: have(plantest.Data("more", "")), op: OpUpdate},

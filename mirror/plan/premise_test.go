@@ -25,6 +25,7 @@ func TestStillUnwanted(t *testing.T) {
 		"C31 source frozen meanwhile":      {r, edited(plantest.Annotation(PrefixAnnotation, "")), plantest.Namespace("team-a"), false},
 		"source narrowed":                  {r, edited(plantest.Annotation(PrefixAnnotation, "team-b")), plantest.Namespace("team-a"), true},
 		"C31 opted out":                    {r, src, plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
+		"C47 labels not known":             {r, nil, truncated("team-a"), false},
 		"C41 no longer opted out":          {r, src, plantest.Namespace("team-a", DefaultLabel, "x"), false},
 		"C17 source is there out of scope": {narrow, plantest.Source("elsewhere", "settings"), plantest.Namespace("team-a"), false},
 		"C17 target is out of scope":       {r, src, plantest.Namespace("other"), false},

@@ -13,12 +13,12 @@ import (
 const (
 	digestMark    = "/payload"   // the digest of the payload
 	selfMark      = "/self"      // the copy annotation named the object itself, and is left out
-	truncatedMark = "/truncated" // the metadata is truncated; the value is the digest of the copied metadata
+	truncatedMark = "/truncated" // the metadata is truncated; on a copy the value is the digest of the copied metadata
 )
 
 const (
-	// maxMetadata bounds the metadata that the cache keeps of an object that is no source, in bytes: anybody who may write
-	// ConfigMaps can label many of them mirror=copy, and give each 256 KiB of annotations and more of labels.
+	// maxMetadata bounds the metadata that the cache keeps of a namespace, and of a ConfigMap that is no source, in bytes: anybody
+	// who may write such objects can make many, and give each 256 KiB of annotations and more of labels.
 	maxMetadata = 8 << 10
 	// maxValue bounds a value of ours in truncated metadata, in bytes. The longest true one is a key: 63 and 253 and a '/'.
 	maxValue = 600
@@ -49,10 +49,20 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	cm.Name, cm.Namespace = Intern(cm.Name), Intern(cm.Namespace)
 }
 
-// metadataBytes estimates what the metadata of cm takes in memory. Each entry of a map or list has a cost of its own.
+// entryBytes is what an entry of a map or list takes in memory, besides its text.
+const entryBytes = 64
+
+// metadataBytes estimates what the metadata of cm takes in memory.
 func metadataBytes(cm *corev1.ConfigMap) int {
-	const entry = 64
-	return cm.ObjectMeta.Size() + entry*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
+	return cm.ObjectMeta.Size() + entryBytes*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
+}
+
+// mapBytes estimates what a map takes in memory.
+func mapBytes(m map[string]string) (n int) {
+	for k, v := range m {
+		n += entryBytes + len(k) + len(v)
+	}
+	return n
 }
 
 // truncated returns the metadata of cm on which decisions depend.
@@ -74,6 +84,31 @@ func (r *Rules) truncated(cm *corev1.ConfigMap) metav1.ObjectMeta {
 // an update.
 func Truncated(cm *corev1.ConfigMap) bool {
 	_, truncated := cm.Annotations[truncatedMark]
+	return truncated
+}
+
+// StripNamespace prepares a namespace for the cache, which keeps its labels and its phase. Of labels that take more than
+// maxMetadata it keeps none: see [LabelsTruncated].
+//
+// It is idempotent, as Strip is, and changes no map.
+func StripNamespace(ns *corev1.Namespace) {
+	if LabelsTruncated(ns) {
+		return
+	}
+	ns.ObjectMeta = metav1.ObjectMeta{
+		Name: Intern(ns.Name), UID: ns.UID, ResourceVersion: ns.ResourceVersion,
+		CreationTimestamp: ns.CreationTimestamp, DeletionTimestamp: ns.DeletionTimestamp, Labels: ns.Labels,
+	}
+	ns.Spec, ns.Status.Conditions = corev1.NamespaceSpec{}, nil
+	if mapBytes(ns.Labels) > maxMetadata {
+		ns.Labels, ns.Annotations = nil, map[string]string{truncatedMark: ""}
+	}
+}
+
+// LabelsTruncated reports whether the cache does not hold the labels of the namespace. No rule can be applied to such a
+// namespace, so nothing is changed there.
+func LabelsTruncated(ns *corev1.Namespace) bool {
+	_, truncated := ns.Annotations[truncatedMark]
 	return truncated
 }
 

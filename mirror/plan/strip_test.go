@@ -40,6 +40,42 @@ func TestC42DesiredNeverHasTheMark(t *testing.T) {
 	}
 }
 
+// truncated returns a namespace whose labels take more than the cache holds.
+func truncated(name string) *corev1.Namespace {
+	ns := plantest.Namespace(name)
+	ns.Labels = map[string]string{}
+	for i := range 100 {
+		ns.Labels["example.com/"+strconv.Itoa(i)] = strings.Repeat("x", 63)
+	}
+	StripNamespace(ns)
+	return ns
+}
+
+// TestC47StripNamespace keeps of a namespace what rules need, and no labels where they are too many. Stripping again changes
+// nothing.
+func TestC47StripNamespace(t *testing.T) {
+	usual := plantest.Namespace("team-a", "tier", "gold")
+	usual.Annotations = map[string]string{"note": "n"}
+	usual.Finalizers, usual.Spec.Finalizers = []string{"a"}, []corev1.FinalizerName{"b"}
+	for _, ns := range []*corev1.Namespace{usual, truncated("team-b")} {
+		StripNamespace(ns)
+		first := ns.DeepCopy()
+		StripNamespace(ns)
+		if !reflect.DeepEqual(ns, first) {
+			t.Errorf("got %+v, want it as it was: %+v", ns, first)
+		}
+		if ns.Annotations["note"] != "" || ns.Finalizers != nil || ns.Spec.Finalizers != nil {
+			t.Errorf("got %+v, want labels alone", ns)
+		}
+	}
+	if LabelsTruncated(usual) || usual.Labels["tier"] != "gold" {
+		t.Errorf("got %+v, want its labels", usual)
+	}
+	if ns := truncated("team-b"); !LabelsTruncated(ns) || len(ns.Labels) > 0 {
+		t.Errorf("got %+v, want no labels", ns)
+	}
+}
+
 // cached are the kinds of objects, besides sources, that the cache may hold, as the API server has them.
 func cached(r *Rules) map[string]*corev1.ConfigMap {
 	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1), plantest.Managed)

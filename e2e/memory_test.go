@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// What the controller reads live, and namespaces: case C47. Each of these objects has some 1.3 MB of labels, which have no limit but
+// that of a request.
+
+// manyLabels returns labels of 1.3 MB in all, others for each n.
+func manyLabels(n int) map[string]string {
+	out := map[string]string{}
+	for i := range 3500 {
+		out[fmt.Sprintf("%0253d/%063d", n, i)] = fmt.Sprintf("%063d", n)
+	}
+	return out
+}
+
+// TestC47LabelsOfNamespaces fills targets with labels: nothing is changed in such a namespace until it has fewer.
+func TestC47LabelsOfNamespaces(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	p := w.startAsShipped()
+	w.expectMirroring()
+	const large = 100
+	name := func(i int) string { return w.ns(fmt.Sprint("large-", i)) }
+	ofAll := func(verb func(i int) error) error { return inParallel(large, verb) }
+	relabel := func(i int, labels map[string]string) error {
+		_, err := w.admin.CoreV1().Namespaces().Update(w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), Labels: labels}}, metav1.UpdateOptions{})
+		return err
+	}
+	w.Cleanup(func() {
+		w.cleanUp(ofAll(func(i int) error {
+			return w.admin.CoreV1().Namespaces().Delete(w.background(), name(i), metav1.DeleteOptions{})
+		}))
+	})
+	err := ofAll(func(i int) error {
+		labels := manyLabels(i)
+		labels[w.label] = plan.OptOutValue // so that other controllers pass it by
+		_, err := w.admin.CoreV1().Namespaces().Create(w.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), Labels: labels}}, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expectMirroring()
+	w.expectBounded("while they came", p, maxMemory)
+	w.stop(p)
+	p = w.startAsShipped()
+	w.expectMirroring()
+	w.expectBounded("started with them", p, maxMemory)
+	if err := ofAll(func(i int) error { return relabel(i, map[string]string{}) }); err != nil {
+		t.Fatal(err)
+	}
+	source := w.createSource(w.home, "after")
+	w.waitInSync(source, name(0), name(large-1))
+	if err := relabel(0, manyLabels(0)); err != nil {
+		t.Fatal(err)
+	}
+	w.delete(w.home, source.Name)
+	w.waitGone(source.Name, name(large-1))
+	w.live(name(0), source.Name) // it stays
+	w.expectBounded("when they have few labels", p, maxMemory)
+}
+
+// TestC47SourcesOfForgedCopies has forged copies name large objects as their sources: the controller reads each of them live.
+func TestC47SourcesOfForgedCopies(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	sources, copies := w.elsewhere("sources"), w.elsewhere("copies")
+	p := w.startAsShipped()
+	w.expectMirroring()
+	const forged = 150
+	name := func(i int) string { return fmt.Sprint("forged-", i) }
+	w.Cleanup(func() {
+		w.cleanUp(inParallel(forged, func(i int) error {
+			return w.admin.CoreV1().ConfigMaps(sources).Delete(w.background(), name(i), metav1.DeleteOptions{})
+		}))
+	})
+	err := inParallel(forged, func(i int) error {
+		cm := configMap(sources, name(i))
+		cm.Labels = manyLabels(i)
+		_, err := w.admin.CoreV1().ConfigMaps(sources).Create(w.ctx, cm, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = inParallel(forged, func(i int) error {
+		cm := configMap(copies, name(i), w.marksOfCopy(sources, copies, name(i))...)
+		_, err := w.admin.CoreV1().ConfigMaps(copies).Create(w.ctx, cm, metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range forged {
+		w.waitGone(name(i), copies)
+	}
+	w.expectBounded("reading their sources", p, maxMemory)
+}
+
+// TestC47RepairsOfLargeCopies edits copies so that each has to be read whole before it is repaired, and starts a controller that
+// finds all of them so.
+func TestC47RepairsOfLargeCopies(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	p := w.startAsShipped()
+	w.expectMirroring()
+	const edited = 100
+	name := func(i int) string { return fmt.Sprint("edited-", i) }
+	w.Cleanup(func() {
+		w.cleanUp(inParallel(edited, func(i int) error {
+			return w.admin.CoreV1().ConfigMaps(w.ns("a")).Delete(w.background(), name(i), metav1.DeleteOptions{})
+		}))
+	})
+	published := make([]*corev1.ConfigMap, edited)
+	for i := range edited {
+		published[i] = w.createSource(w.home, name(i))
+	}
+	inSync := func() {
+		w.eventually("all copies are in sync", func() error {
+			var errs []error
+			for _, source := range published {
+				errs = append(errs, w.inSync(source, w.ns("a")))
+			}
+			return errors.Join(errs...)
+		})
+	}
+	edit := func() {
+		err := inParallel(edited, func(i int) error {
+			cm := w.shown(w.ns("a"), name(i)).DeepCopy()
+			cm.ResourceVersion = ""
+			for k, v := range manyLabels(i) {
+				cm.Labels[k] = v
+			}
+			cm.Data = map[string]string{"key": "edited"}
+			_, err := w.admin.CoreV1().ConfigMaps(w.ns("a")).Update(w.ctx, cm, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inSync()
+	edit()
+	w.expectMirroring()
+	inSync()
+	w.expectBounded("repairing them", p, maxMemory)
+	w.stop(p)
+	edit()
+	p = w.startAsShipped()
+	w.expectMirroring()
+	inSync()
+	w.expectBounded("started with them", p, maxMemory)
+}

@@ -1,0 +1,28 @@
+package mirror
+
+import "context"
+
+// slots bound how many of something happen at once.
+type slots chan struct{}
+
+// acquire waits for a slot. It returns false if ctx ends first.
+func (s slots) acquire(ctx context.Context) bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// tryAcquire returns false if no slot is free.
+func (s slots) tryAcquire() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s slots) release() { <-s }
