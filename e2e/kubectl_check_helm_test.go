@@ -30,6 +30,9 @@ func TestKubectlCheckOfHelm(t *testing.T) {
 	var rules []rbacv1.PolicyRule
 	var all bytes.Buffer
 	for _, o := range hooks {
+		if o.GetAnnotations()["helm.sh/hook"] != "test" {
+			continue
+		}
 		var role rbacv1.ClusterRole // which a Role is as well, for its rules
 		switch o.GetKind() {
 		case "Pod":
