@@ -140,7 +140,7 @@ run: build kubectl ## Start a control plane and the controller and keep them unt
 bench: build cluster ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench $(filter million,$(BENCH)) $(SHIPPED) $(patsubst full,-full,$(filter full,$(BENCH))) $(BENCH_ARGS)
+	@$(ALONE) bin/bench $(filter million,$(BENCH)) $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(patsubst full,-full,$(filter full,$(BENCH))) $(BENCH_ARGS)
 
 .PHONY: soak
 soak: build cluster ## Change everything for half an hour, and see whether anything grows

@@ -90,6 +90,8 @@ func stages(s sizes) [][]group {
 		newContention(s), newEditing(s), newFirstContact(s, fewHanging, 3*time.Second), newFirstContact(s, s.hanging, 10*time.Second),
 	}, {
 		newColdStart(s), newRestart(s), newIdle(s), newMemory(s), newGrowth(s),
+	}, {
+		newPlugin(s),
 	}}
 }
 

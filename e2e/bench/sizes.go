@@ -28,6 +28,7 @@ type sizes struct {
 	moreFresh  int           // sources while the CPU time of a new namespace is measured, against smallSources
 	contended  int           // target namespaces of sources that compete
 	hanging    int           // hanging namespaces of a second row about them; 0: no such row
+	pluginAt   int           // target namespaces of 10 sources when kubectl mirror is measured
 	settle     time.Duration // how long a process is left alone before its memory is read
 	idle       time.Duration // how long an idle controller is watched
 }
@@ -42,6 +43,7 @@ type options struct {
 // settings are what all programs of this binary have that measure.
 type settings struct {
 	controller, manifests, out string
+	plugin                     string // kubectl-mirror
 	only                       *regexp.Regexp
 	name                       string // begins the names of the files with what was measured
 	given                      string // the sizes, as flags
@@ -58,6 +60,7 @@ func (s *settings) bind(fs *flag.FlagSet, name string) (parse func(args []string
 	s.name = name
 	fs.StringVar(&s.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&s.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&s.plugin, "plugin", "bin/kubectl-mirror", "the binary of kubectl-mirror")
 	fs.StringVar(&s.out, "out", "e2e/bench/out", "folder for the table and the plot")
 	only := fs.String("run", "", "measure only rows whose figure matches this regular expression")
 	return func(args []string) (err error) {
@@ -77,7 +80,7 @@ func (s *settings) bind(fs *flag.FlagSet, name string) (parse func(args []string
 // fullSizes are the flags of the table in the issue, where they differ from the defaults.
 var fullSizes = map[string]string{
 	"rounds": "21", "few": "7", "large": "5000", "sources": "100", "synced": "100", "starts": "7", "crowd": "200",
-	"contended": "5000", "hanging": "1000", "more-repair": "5000", "more-fresh": "500", "settle": "10s", "idle": "2m",
+	"contended": "5000", "plugin-at": "10000", "hanging": "1000", "more-repair": "5000", "more-fresh": "500", "settle": "10s", "idle": "2m",
 }
 
 // parse reads the flags. -full stands for all of fullSizes that are not given.
@@ -105,7 +108,7 @@ func parse(args []string) (options, error) {
 		}
 	}
 	o.given = describe(fs, new(sizes).bind)
-	o.ends = []int{o.fanOut, o.large, o.targets, o.samples, o.contended, smallTargets, o.moreRepair}
+	o.ends = []int{o.fanOut, o.large, o.targets, o.samples, o.contended, o.pluginAt, smallTargets, o.moreRepair}
 	return o, nil
 }
 
@@ -127,6 +130,7 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.moreRepair, "more-repair", 1000, fmt.Sprintf("target `namespaces` while the CPU time of a repair is measured, against %d", smallTargets))
 	fs.IntVar(&s.moreFresh, "more-fresh", 300, fmt.Sprintf("`sources` while the CPU time of a new namespace is measured, against %d", smallSources))
 	fs.IntVar(&s.contended, "contended", 1000, "target `namespaces` of sources that compete")
+	fs.IntVar(&s.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
 	fs.IntVar(&s.hanging, "hanging", 0, fmt.Sprintf("hanging `namespaces` of a second row about them, beside that of %d; 0: no such row", fewHanging))
 	fs.DurationVar(&s.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
 	fs.DurationVar(&s.idle, "idle", 20*time.Second, "how `long` an idle controller is watched")
