@@ -22,6 +22,9 @@ import (
 // effect can be seen a moment before their line. WaitFor is for those.
 type AuditLog struct{ path string }
 
+// OpenAuditLog returns the audit log in a file, which need not be there yet. Its policy is that of WriteAuditPolicy.
+func OpenAuditLog(path string) *AuditLog { return &AuditLog{path} }
+
 // Mark is a position in the log: the number of bytes before it.
 type Mark int64
 
@@ -31,8 +34,9 @@ type Event struct {
 	Stage string `json:"stage"` // ResponseStarted for watches, ResponseComplete for everything else
 	Verb  string `json:"verb"`  // as RBAC knows it: get, list, watch, create, update, patch, delete, deletecollection
 	User  struct {
-		Username string   `json:"username"`
-		Groups   []string `json:"groups"`
+		Username string              `json:"username"`
+		Groups   []string            `json:"groups"`
+		Extra    map[string][]string `json:"extra"` // of a Pod's token: authentication.kubernetes.io/pod-name
 	} `json:"user"`
 	Object struct {
 		Resource    string `json:"resource"`
@@ -130,4 +134,40 @@ func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bo
 		return all, fmt.Errorf("wait for a request in the audit log, with %d others seen: %w", len(all), err)
 	}
 	return all, nil
+}
+
+// auditRule is a rule of an audit policy. Rules are read from the top; the first that fits counts.
+type auditRule struct {
+	Level      string   `json:"level"`
+	Users      []string `json:"users,omitempty"`
+	UserGroups []string `json:"userGroups,omitempty"`
+	Verbs      []string `json:"verbs,omitempty"`
+	OmitStages []string `json:"omitStages,omitempty"`
+}
+
+// WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system, and of these
+// users, is logged once. A watch is logged when it has begun, as it may not end before the test does, everything else
+// when it is done. What fits no rule is not logged.
+func WriteAuditPolicy(file string, users ...string) error {
+	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
+	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}
+	if len(users) > 0 {
+		who = append(who, auditRule{Users: users})
+	}
+	for _, rule := range who {
+		rule.Level = "Metadata"
+		watches := rule
+		watches.Verbs, watches.OmitStages = []string{"watch"}, []string{"RequestReceived", "ResponseComplete"}
+		rule.OmitStages = []string{"RequestReceived", "ResponseStarted"}
+		rules = append(rules, watches, rule)
+	}
+	content, err := json.MarshalIndent(struct {
+		APIVersion string      `json:"apiVersion"`
+		Kind       string      `json:"kind"`
+		Rules      []auditRule `json:"rules"`
+	}{"audit.k8s.io/v1", "Policy", rules}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
 }

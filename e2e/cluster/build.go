@@ -25,6 +25,8 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Kubectl           = "kubectl"
+	Scheduler         = "kube-scheduler"
+	Kubelet           = "kubelet"
 )
 
 // program is one of them, with the package it is built from.
@@ -36,9 +38,12 @@ var programs = []program{
 	{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
 	{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
 	{Kubectl, "k8s.io/kubernetes/cmd/kubectl"},
+	{Scheduler, "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{Kubelet, "k8s.io/kubernetes/cmd/kubelet"},
 }
 
-// controlPlane names the programs that every cluster runs. kubectl is not one of them, and takes another minute.
+// controlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl, and
+// what a node takes.
 var controlPlane = []string{Etcd, APIServer, ControllerManager}
 
 // Build makes sure that the named programs are built, and without a name those that Start needs. It returns

@@ -121,7 +121,7 @@ func TestMissingPrograms(t *testing.T) {
 }
 
 func TestUnknownProgram(t *testing.T) {
-	if _, err := Build(t.Context(), Options{}, Etcd, "kubelet"); err == nil || !strings.Contains(err.Error(), "kubelet") {
+	if _, err := Build(t.Context(), Options{}, Etcd, "kube-proxy"); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,7 +64,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.writeAuditPolicy(); err != nil {
+	if err := WriteAuditPolicy(c.auditPolicyFile(), c.options.AuditUsers...); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
@@ -105,7 +104,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		Set("audit-log-mode", "blocking").
 		// Megabytes before the log is rotated away under its reader: never.
 		Set("audit-log-maxsize", "1000000")
-	c.audit = &AuditLog{path: c.auditLogFile()}
+	c.audit = OpenAuditLog(c.auditLogFile())
 	return plane, nil
 }
 
@@ -227,41 +226,5 @@ func (c *Cluster) waitForControllers(ctx context.Context) error {
 	return nil
 }
 
-// auditRule is a rule of an audit policy. Rules are read from the top; the first that fits counts.
-type auditRule struct {
-	Level      string   `json:"level"`
-	Users      []string `json:"users,omitempty"`
-	UserGroups []string `json:"userGroups,omitempty"`
-	Verbs      []string `json:"verbs,omitempty"`
-	OmitStages []string `json:"omitStages,omitempty"`
-}
-
 func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.dir, "audit-policy.json") }
 func (c *Cluster) auditLogFile() string    { return filepath.Join(c.dir, "audit.log") }
-
-// writeAuditPolicy has each request of a ServiceAccount outside kube-system, and of the users in the
-// options, logged once: a watch when it has begun, as it may not end before the test does, everything else
-// when it is done. What fits no rule is not logged.
-func (c *Cluster) writeAuditPolicy() error {
-	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
-	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}
-	if len(c.options.AuditUsers) > 0 {
-		who = append(who, auditRule{Users: c.options.AuditUsers})
-	}
-	for _, rule := range who {
-		rule.Level = "Metadata"
-		watches := rule
-		watches.Verbs, watches.OmitStages = []string{"watch"}, []string{"RequestReceived", "ResponseComplete"}
-		rule.OmitStages = []string{"RequestReceived", "ResponseStarted"}
-		rules = append(rules, watches, rule)
-	}
-	content, err := json.MarshalIndent(struct {
-		APIVersion string      `json:"apiVersion"`
-		Kind       string      `json:"kind"`
-		Rules      []auditRule `json:"rules"`
-	}{"audit.k8s.io/v1", "Policy", rules}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(c.auditPolicyFile(), content, 0o600)
-}
