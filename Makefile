@@ -11,6 +11,7 @@ KUBERNETES ?=
 E2E_ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help` and `bin/bench million -help`.
+# BENCH=node for the times of e2e-node, each held to its bar.
 BENCH ?=
 BENCH_ARGS ?=
 # Arguments for `make soak`, such as SOAK_ARGS="-duration 5m", see `bin/bench soak -help`.
@@ -98,6 +99,19 @@ e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
 
+# What runs is the image, so a kubelet is built besides: some minutes, the first time. Debian has the rest.
+NODE_PROGRAMS := containerd runc /usr/lib/cni/bridge buildah ip nsenter
+.PHONY: e2e-node
+e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment on a real node in namespaces of its own; needs Linux and root
+	cd e2e && $(ALONE) go run ./cluster/build etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
+	cd e2e/node && $(ALONE) go test -timeout 30m -count=1 -v $(E2E_ARGS) # without a package it prints while it runs
+
+.PHONY: node-programs
+node-programs:
+	@test "$$(uname -s)" = Linux && test "$$(id -u)" = 0 || { echo "make e2e-node needs Linux, and root" >&2; exit 1; }
+	@missing=; for p in $(NODE_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; test -z "$$missing" || { echo \
+	  "make e2e-node lacks$$missing: install containerd runc containernetworking-plugins buildah iproute2" >&2; exit 1; }
+
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
 	cd e2e/tools/helm && go build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 
@@ -137,10 +151,15 @@ run: build kubectl ## Start a control plane and the controller and keep them unt
 	@$(ALONE) bin/playground $(SHIPPED)
 
 .PHONY: bench
+ifeq ($(BENCH),node)
+bench: E2E_ARGS += -patience=1
+bench: e2e-node
+else
 bench: build cluster ## Measure the controller against plain writes
-	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million or empty, not $(BENCH)" >&2; exit 1; }
+	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
 	@$(ALONE) bin/bench $(filter million,$(BENCH)) $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(patsubst full,-full,$(filter full,$(BENCH))) $(BENCH_ARGS)
+endif
 
 .PHONY: soak
 soak: build cluster ## Change everything for half an hour, and see whether anything grows

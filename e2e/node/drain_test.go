@@ -1,0 +1,30 @@
+package node
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDrain drains the only node, so that no replacement can be scheduled. One replica goes; of two the second stays, for the
+// budget waits for a replacement of the first, and the drain says so.
+func TestDrain(t *testing.T) {
+	w := newWorld(t)
+	drain := w.documented(readme, "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name, "5m", "8s")
+	w.Cleanup(func() { w.sh("kubectl uncordon " + name) })
+
+	w.install()
+	w.sh(drain)
+	w.sh("kubectl uncordon " + name)
+	w.waitRolledOut()
+
+	w.applyTwo()
+	out, err := w.try(w.ctx, repository, drain)
+	if err == nil || !strings.Contains(out, "disruption budget") {
+		t.Errorf("of two replicas both went: %v\n%s", err, out)
+	}
+	w.expectMirrors("drained")
+	w.sh(w.documented(readme, "--disable-eviction", "NODE", name))
+	w.sh("kubectl uncordon " + name)
+	w.waitRolledOut()
+	w.expectMirrors("uncordoned")
+}

@@ -1,0 +1,179 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The controller as it is installed, and its Pods.
+
+const readme = "deploy/README.md"
+
+// oneReplica and twoReplicas are what a test finds installed, or installs. It stays for the next test, if that wants the same.
+const (
+	oneReplica  = "install.yaml"
+	twoReplicas = "example"
+)
+
+// install applies install.yaml as the documentation says, and waits until the controller is ready.
+func (w *world) install() {
+	w.Helper()
+	w.Cleanup(w.cleanUp)
+	if w.installed == oneReplica {
+		return
+	}
+	w.remove()
+	w.installed = oneReplica
+	w.sh(w.documented(readme, "deploy/install.yaml | kubectl apply", "PREFIX", "team-", "IMAGE", image))
+	w.waitRolledOut()
+}
+
+// installTwo is install for the example overlay with two replicas.
+func (w *world) installTwo() {
+	w.Helper()
+	w.Cleanup(w.cleanUp)
+	if w.installed != twoReplicas {
+		w.remove()
+		w.applyTwo()
+	}
+}
+
+// applyTwo applies the example overlay with the component for two replicas, as the documentation says, to what is there.
+func (w *world) applyTwo() {
+	w.Helper()
+	w.installed = twoReplicas
+	dir, err := os.MkdirTemp(w.node.Dir(), "overlay")
+	absolute, err2 := filepath.Abs(filepath.Join(repository, "deploy"))
+	if err := errors.Join(err, err2); err != nil {
+		w.Fatal(err)
+	}
+	edit := `sed -i -e 's|newName: .*|newName: localhost/mirror-controller|' -e 's|newTag: .*|newTag: node|' \
+  -e 's|^# \(- .*/high-availability\)$|\1|' kustomization.yaml
+kubectl apply -k .`
+	apply := w.documented(readme, "cp -R deploy/example", "kubectl apply -k .", edit)
+	if _, err := w.try(w.ctx, dir, "cp -R "+absolute+" deploy\n"+apply); err != nil {
+		w.Fatal(err)
+	}
+	w.waitRolledOut()
+	if n := len(w.pods()); n != 2 {
+		w.Fatalf("there are %d Pods", n)
+	}
+}
+
+// remove removes the controller with all copies as the documentation says for install.yaml, if it is there.
+func (w *world) remove() {
+	w.Helper()
+	if _, err := w.admin.CoreV1().Namespaces().Get(w.ctx, system, metav1.GetOptions{}); err == nil {
+		w.sh(strings.ReplaceAll(w.documented(readme, "mirror=true mirror-\n"), "kubectl delete -k .", w.documented(readme, "kubectl delete -f")))
+	}
+	w.installed, w.installedAt = "", w.mark()
+}
+
+// cleanUp removes the sources, and waits until their copies are gone. After a failure it removes the controller too.
+func (w *world) cleanUp() {
+	if w.Failed() {
+		out, _ := w.try(w.ctx, repository, "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
+			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40")
+		w.Log(out)
+		w.remove()
+	}
+	w.sh("kubectl delete configmap -n platform --field-selector metadata.name!=kube-root-ca.crt")
+	w.waitCommand(`test -z "$(kubectl get configmap -A -l mirror=copy -o name)"`)
+}
+
+// waitRolledOut waits until the Pods of the Deployment are ready, and those before them are gone.
+func (w *world) waitRolledOut() {
+	w.Helper()
+	w.sh("kubectl -n mirror-system rollout status deployment/mirror-controller --timeout=150s")
+	w.until("old Pods gone", func() error {
+		deployment, err := w.admin.AppsV1().Deployments(system).Get(w.ctx, "mirror-controller", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pods := w.pods(); len(pods) != int(*deployment.Spec.Replicas) {
+			return fmt.Errorf("there are %d Pods, want %d", len(pods), *deployment.Spec.Replicas)
+		}
+		return nil
+	})
+}
+
+// pods are those of the controller, the oldest first.
+func (w *world) pods() []corev1.Pod {
+	w.Helper()
+	list, err := w.admin.CoreV1().Pods(system).List(w.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=mirror-controller"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return list.Items
+}
+
+// leader is the Pod that holds the Lease.
+func (w *world) leader() corev1.Pod {
+	w.Helper()
+	var leader corev1.Pod
+	w.until("a leader", func() error {
+		lease, err := w.admin.CoordinationV1().Leases(system).Get(w.ctx, "mirror-controller", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity != nil {
+			holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+			for _, leader = range w.pods() {
+				if leader.Name == holder {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no Pod holds it: %v", lease.Spec.HolderIdentity)
+	})
+	return leader
+}
+
+// process is the id of the controller in a Pod.
+func (w *world) process(pod corev1.Pod) int {
+	w.Helper()
+	var pids []int
+	w.until("the process of "+pod.Name, func() error {
+		if pids = w.node.Processes("mirror-controller", string(pod.UID)); len(pids) != 1 {
+			return fmt.Errorf("there are %v", pids)
+		}
+		return nil
+	})
+	return pids[0]
+}
+
+// restarts is how often the container of a Pod was started again.
+func restarts(pod corev1.Pod) int32 {
+	if len(pod.Status.ContainerStatuses) != 1 {
+		return 0
+	}
+	return pod.Status.ContainerStatuses[0].RestartCount
+}
+
+// expectHealthy fails the test if one of the Pods there are was restarted, or if the kubelet complained about it. About Pods
+// that have been deleted it always may: it goes on to probe them when they have ended.
+func (w *world) expectHealthy() {
+	w.Helper()
+	events, err := w.admin.CoreV1().Events(system).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=Unhealthy"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, pod := range w.pods() {
+		if n := restarts(pod); n > 0 {
+			w.Errorf("%s was restarted %d times", pod.Name, n)
+		}
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID {
+				w.Errorf("%s: %s", pod.Name, e.Message)
+			}
+		}
+	}
+}

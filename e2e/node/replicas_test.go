@@ -1,0 +1,199 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+// TestTakeOver adds the component for two replicas to install.yaml. The new leader compares everything, and writes nothing.
+func TestTakeOver(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	one, two := map[string]string{"key": "one"}, map[string]string{"key": "two"}
+	w.source("settings", one)
+	w.waitInSync("settings", one, targets()...)
+	before, mark := w.leader(), w.mark()
+	w.applyTwo()
+	if w.leader().Name == before.Name {
+		t.Fatal("the leader is still the old one")
+	}
+	w.source("settings", two)
+	w.waitInSync("settings", two, targets()...)
+	if n := countWrites(w.since(mark)); n != 100 {
+		t.Errorf("%d writes, and an edit that takes 100", n)
+	}
+}
+
+// TestLeaderGoes deletes the leader's Pod, kills it and rolls it out while a source is edited all the time: another goes on,
+// and no two write at a time.
+func TestLeaderGoes(t *testing.T) {
+	w := newWorld(t)
+	w.installTwo()
+	var deleted, killed, rolledOut time.Duration
+	for range 3 {
+		old := w.leader()
+		deleted = max(deleted, w.longestGap(func() {
+			w.sh("kubectl -n mirror-system delete pod " + old.Name)
+			w.waitOther(old)
+		}))
+		w.waitRolledOut()
+		w.expectHealthy()
+	}
+	for range 2 {
+		old := w.leader()
+		killed = max(killed, w.longestGap(func() {
+			w.signal(old, syscall.SIGKILL)
+			w.waitOther(old)
+		}))
+		w.waitRolledOut()
+	}
+	for range 2 {
+		rolledOut = max(rolledOut, w.longestGap(func() {
+			w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
+			w.waitRolledOut()
+		}))
+		w.expectHealthy()
+	}
+	w.expectTerms()
+	w.figure("longest gap in mirroring, leader's Pod deleted", deleted, 2*time.Second)
+	w.figure("longest gap in mirroring, leader killed", killed, 19*time.Second)
+	w.figure("longest gap in mirroring, rollout", rolledOut, 2*time.Second)
+}
+
+// waitOther waits until another Pod leads.
+func (w *world) waitOther(old corev1.Pod) {
+	w.Helper()
+	w.until("another leader than "+old.Name, func() error {
+		if leader := w.leader(); leader.UID == old.UID {
+			return fmt.Errorf("it is still %s", leader.Name)
+		}
+		return nil
+	})
+}
+
+// signal sends a signal to the controller in a Pod.
+func (w *world) signal(pod corev1.Pod, sig syscall.Signal) {
+	w.Helper()
+	if err := cluster.Kill(w.process(pod), sig); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestUnknownFlag rolls out a flag that the controller does not know: the old replicas stay at work, until the rollout is
+// undone.
+func TestUnknownFlag(t *testing.T) {
+	w := newWorld(t)
+	w.installTwo()
+	old := map[string]bool{}
+	for _, pod := range w.pods() {
+		old[pod.Name] = true
+	}
+	w.sh(`kubectl -n mirror-system patch deployment mirror-controller --type=json ` +
+		`-p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--no-such-flag"}]'`)
+	w.until("the new Pod fails", func() error {
+		for _, pod := range w.pods() {
+			for _, c := range pod.Status.ContainerStatuses {
+				if ended := c.LastTerminationState.Terminated; !old[pod.Name] && ended != nil && ended.ExitCode == 2 {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none has ended with exit code 2")
+	})
+	for _, pod := range w.pods() {
+		if delete(old, pod.Name); pod.DeletionTimestamp != nil {
+			t.Errorf("%s is being deleted", pod.Name)
+		}
+	}
+	if len(old) > 0 {
+		t.Errorf("gone: %v", old)
+	}
+	data := map[string]string{"key": "one"}
+	w.source("settings", data)
+	w.waitInSync("settings", data, targets()...)
+	w.sh(w.documented(readme, "rollout undo"))
+	w.waitRolledOut()
+	if args := strings.Join(w.pods()[0].Spec.Containers[0].Args, " "); strings.Contains(args, "no-such") {
+		t.Errorf("the flag is still there: %s", args)
+	}
+}
+
+// TestLeaderStands stops the leader's process amid 2,000 writes, and lets it go on when the other replica has taken over. By the
+// audit log it writes nothing any more: it ends, and the kubelet starts it again.
+func TestLeaderStands(t *testing.T) {
+	w := newWorld(t)
+	w.installTwo()
+	data := map[string]string{"key": "one"}
+	for i := range 20 {
+		w.source(fmt.Sprintf("settings-%d", i), data)
+	}
+	w.eventually("some copies", func() error {
+		if n := w.copies(20); n < 500 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	old := w.leader()
+	stood := time.Now()
+	w.signal(old, syscall.SIGSTOP)
+	if n := w.copies(20); n == 2000 {
+		t.Log("all copies were there before the leader stood")
+	}
+	w.waitOther(old)
+	for i := range 20 {
+		w.waitInSync(fmt.Sprintf("settings-%d", i), data, targets()...)
+	}
+	w.figure("leader stopped amid 2,000 writes, to all in sync", time.Since(stood), 21*time.Second)
+	w.signal(old, syscall.SIGCONT)
+	w.waitRestarted(old)
+	w.waitRolledOut()
+	w.expectTerms()
+}
+
+// copies counts the copies of that many sources.
+func (w *world) copies(sources int) int {
+	n := 0
+	for i := range sources {
+		for _, namespace := range targets() {
+			if w.seen.ConfigMap(namespace, fmt.Sprintf("settings-%d", i)) != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// waitRestarted waits until the kubelet has started the container of a Pod again since then.
+func (w *world) waitRestarted(old corev1.Pod) {
+	w.Helper()
+	w.until("a restart of "+old.Name, func() error {
+		pod, err := w.admin.CoreV1().Pods(system).Get(w.ctx, old.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if restarts(*pod) <= restarts(old) || !pod.Status.ContainerStatuses[0].Ready {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+}
+
+// TestAloneAndStuck stops the process of the one shipped replica: the kubelet restarts it, and it mirrors again.
+func TestAloneAndStuck(t *testing.T) {
+	w := newWorld(t)
+	w.install()
+	pod := w.leader()
+	gap := w.longestGap(func() {
+		w.signal(pod, syscall.SIGSTOP)
+		w.waitRestarted(pod)
+	})
+	w.figure("longest gap in mirroring, the only replica stuck", gap, 60*time.Second)
+}
