@@ -268,7 +268,7 @@ type vanished struct {
 func newVanished(s sizes) group {
 	figure := fmt.Sprintf("requests, source with %s copies deleted", thousands(s.samples))
 	return &vanished{targets: s.samples, payload: s.payload, requests: &row{figure: figure, unit: asCount, exact: true,
-		note: "read twice on purpose, see the decisions in CONTRIBUTING.md"}}
+		note: "read twice on purpose, see mirror/DECISIONS.md"}}
 }
 
 func (g *vanished) rows() []*row { return []*row{g.requests} }
