@@ -335,6 +335,7 @@ func TestC47LogOfReCreatedSources(t *testing.T) {
 			t.Errorf("got %d lines at the usual level in 30 seconds, want 3", usual)
 		}
 		time.Sleep(logSpacing)
+		synctest.Wait()
 		if len(d.names)+len(d.loggedOfGone) > 0 {
 			t.Errorf("got %v, %v, want nothing", d.names, d.loggedOfGone)
 		}
