@@ -12,6 +12,7 @@ func TestKubectlStatus(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
 	w.expect(w.mirror("status"), 0, "No sources found.")
+	w.expect(w.mirror("status", "-o", "name"), 0, "")
 	source := w.createSource(w.home, "settings")
 	mine := w.create(b, "settings")
 	w.expect(w.mirror("status", "settings"), 1, `

@@ -2,13 +2,16 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -36,6 +39,25 @@ func TestElection(t *testing.T) {
 		test.in.account = types.NamespacedName{Namespace: "home", Name: "account"}
 		if got := test.in.election(); got.lease.String() != test.want || got.dryRun != test.dryRun {
 			t.Errorf("%s: got %s and %v, want %s and %v", name, got.lease, got.dryRun, test.want, test.dryRun)
+		}
+	}
+}
+
+// TestSignOfLifeOfDryRun: a Deployment that was changed to a dry run has a leader of before as long as the Lease is held.
+func TestSignOfLifeOfDryRun(t *testing.T) {
+	d := &appsv1.Deployment{}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--dry-run"}}}
+	account := types.NamespacedName{Namespace: "home", Name: "account"}
+	for seconds, want := range map[int32]string{3600: "its Lease home/mirror-controller is held by somebody", 1: ""} {
+		renewed := metav1.NewMicroTime(time.Now().Add(-time.Minute))
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "mirror-controller"}}
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("somebody"), LeaseDurationSeconds: &seconds, RenewTime: &renewed}
+		ready := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "pod"}}
+		ready.Spec.ServiceAccountName = "account"
+		ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		p := &purge{session: &session{cluster: &cluster{client: fake.NewClientset(lease, ready)}}}
+		if got, err := p.signOfLife(t.Context(), &installation{account: account, deployment: d}); got != want || err != nil {
+			t.Errorf("a Lease of %d seconds: got %q, %v, want %q", seconds, got, err, want)
 		}
 	}
 }

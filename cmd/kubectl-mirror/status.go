@@ -51,10 +51,10 @@ func newStatus(c *cli) *cobra.Command {
 // showStatus prints the status once, or again whenever it has changed. The exit code is that of the last one.
 func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error), output *outputFlag, watch bool) error {
 	out := cmd.OutOrStdout()
-	inSync, shown := false, []byte(nil)
+	inSync, printed, shown := false, false, []byte(nil)
 	err := follow(cmd.Context(), func() (bool, error) {
 		r, err := status()
-		if err != nil && shown != nil && cmd.Context().Err() != nil {
+		if err != nil && printed && cmd.Context().Err() != nil {
 			return true, nil // interrupted
 		}
 		if err != nil {
@@ -64,13 +64,13 @@ func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error)
 		if err := output.print(&text, r); err != nil {
 			return false, err
 		}
-		if inSync = r.inSync(); bytes.Equal(text.Bytes(), shown) {
+		if inSync = r.inSync(); printed && bytes.Equal(text.Bytes(), shown) {
 			return false, nil
 		}
-		if shown != nil {
+		if printed {
 			output.separate(out)
 		}
-		shown = text.Bytes()
+		printed, shown = true, text.Bytes()
 		if _, err := out.Write(shown); err != nil {
 			return false, err
 		}
