@@ -49,7 +49,7 @@ func TestKubectlPlan(t *testing.T) {
 	w.waitInSync(source, a, b, c)
 	w.waitGone("gone", a, b, c, d)
 	w.waitGone("settings", d)
-	w.expect(w.mirror("plan"), 0, "Changes: none.\nIn the way: 1 foreign ConfigMaps. They stay: kubectl mirror status SOURCE names them.")
+	w.expect(w.mirror("plan"), 0, "Changes: none.\nLeft alone: 1 foreign ConfigMap: kubectl mirror status SOURCE names the namespaces.")
 	w.untouched(mine)
 	expectPlanned(w, got, w.writesSince(mark))
 }

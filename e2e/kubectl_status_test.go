@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -13,6 +14,9 @@ func TestKubectlStatus(t *testing.T) {
 	a, b := w.ns("a"), w.ns("b")
 	w.expect(w.mirror("status"), 0, "No sources found.")
 	w.expect(w.mirror("status", "-o", "name"), 0, "")
+	if got := w.mirror("status", "-o", "json"); !strings.Contains(got.out, `"sources": []`) {
+		t.Errorf("got %s, want an empty list", got.out)
+	}
 	source := w.createSource(w.home, "settings")
 	mine := w.create(b, "settings")
 	w.expect(w.mirror("status", "settings"), 1, `

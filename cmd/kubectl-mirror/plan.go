@@ -161,7 +161,7 @@ func (p *planned) summary() string {
 		text = "Changes: " + strings.Join(parts, ", ") + ".\n"
 	}
 	if p.Foreign > 0 {
-		text += fmt.Sprintf("In the way: %d foreign ConfigMaps. They stay: kubectl mirror status SOURCE names them.\n", p.Foreign)
+		text += fmt.Sprintf("Left alone: %s: kubectl mirror status SOURCE names the namespaces.\n", count(p.Foreign, "foreign ConfigMap", "foreign ConfigMaps"))
 	}
 	if p.Blocked > 0 {
 		text += fmt.Sprintf("Blocked: %d of %d copies are out of scope of the flags, which is more than --prune-limit=%s allows: none of them is deleted. "+

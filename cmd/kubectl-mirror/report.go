@@ -82,7 +82,7 @@ func newReport(s *snapshot, all map[string][]*decided, keep func(types.Namespace
 			}
 		}
 	}
-	r := &report{InSync: true}
+	r := &report{InSync: true, Sources: []sourceReport{}}
 	for k, found := range sources {
 		if keep(k) {
 			found.finish()

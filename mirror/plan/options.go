@@ -58,7 +58,11 @@ func (o *Options) Validate() error {
 			"names of the namespaces to mirror into, or --all-namespaces"))
 	}
 	for _, p := range o.NamespacePrefixes {
-		if problem := checkNamespacePrefix(p); problem != "" {
+		problem := checkNamespacePrefix(p)
+		if p == "" {
+			problem += "; to mirror into all namespaces, say --all-namespaces"
+		}
+		if problem != "" {
 			bad("namespace-prefix", quote(p), problem)
 		}
 	}
@@ -117,7 +121,7 @@ var namePrefix = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
 func checkNamespacePrefix(p string) string {
 	switch {
 	case p == "":
-		return "must not be empty; to mirror into all namespaces, say --all-namespaces"
+		return "must not be empty"
 	case len(p) > validation.DNS1123LabelMaxLength:
 		return fmt.Sprintf("must have at most %d characters, as the name of a namespace has", validation.DNS1123LabelMaxLength)
 	case !namePrefix.MatchString(p):

@@ -100,7 +100,11 @@ func parseNarrowing(annotations map[string]string) (prefixes []string, selector 
 	if value, ok := annotations[PrefixAnnotation]; ok {
 		for p := range strings.SplitSeq(value, ",") {
 			p = strings.TrimSpace(p)
-			if problem := checkNamespacePrefix(p); problem != "" {
+			problem := checkNamespacePrefix(p)
+			if p == "" {
+				problem += "; remove the annotation for all targets"
+			}
+			if problem != "" {
 				errs = append(errs, fmt.Errorf("annotation %s=%q: prefix %q: %s", PrefixAnnotation, value, p, problem))
 				break // one problem is enough: the annotation may hold thousands
 			}

@@ -19,7 +19,7 @@ func TestParseNarrowing(t *testing.T) {
 		prefixKey   = "mirror-controller.github.io/namespace-prefix"
 		selectorKey = "mirror-controller.github.io/namespace-selector"
 		noSuchStart = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
-		empty       = "must not be empty; to mirror into all namespaces, say --all-namespaces"
+		empty       = "must not be empty; remove the annotation for all targets"
 	)
 	long := strings.Repeat("a", 64)
 	for name, tc := range map[string]struct {
