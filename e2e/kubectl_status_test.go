@@ -71,7 +71,7 @@ platform  settings  InSync  1  1  0  0  0  0  0`
 
 	kubeconfig = w.reader("half", mayList("", "namespaces"))
 	w.expectError(w.mirrorAs(kubeconfig, append([]string{"status"}, w.args()...)...), "list ConfigMaps: configmaps is forbidden")
-	w.expectError(w.mirror("status", "--namespace-prefix=Team-"), `--namespace-prefix="Team-": no name of a namespace begins so`)
+	w.expectError(w.mirror("status", "--namespace-prefix=Team-"), `--namespace-prefix="Team-": must be the beginning of a namespace name`)
 	w.expectError(w.mirrorAs(w.cluster.AdminKubeconfig(), "status", "--controller=no/such"), `--controller="no/such": no such controller, must be one of: `)
 }
 

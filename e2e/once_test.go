@@ -99,8 +99,8 @@ func TestDryRunWritesNothing(t *testing.T) {
 	w.expectOnce(1, flags("--dry-run", "--leader-elect"), // of the frozen source
 		w.home+"/frozen: no targets",
 		"  Frozen: nothing is created, updated or deleted for this source until its annotation is fixed: "+
-			`annotation mirror-controller.github.io/namespace-prefix="Team": prefix "Team": no name of a namespace begins so: `+
-			"it has lower-case letters, digits and '-', and begins with a letter or digit")
+			`annotation mirror-controller.github.io/namespace-prefix="Team": prefix "Team": must be the beginning of a namespace name: `+
+			"lower-case letters, digits and '-', with a letter or digit first")
 	w.expectOnlyReads(mark)
 	w.delete(w.home, "frozen")
 	w.expectOnce(0, flags("--dry-run"),

@@ -61,7 +61,7 @@ type selfCheck struct {
 func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches, namespace string) *selfCheck {
 	return &selfCheck{client: client, rules: rules, caches: caches, namespace: namespace, confined: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "mirror_confined",
-		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if that is not known.",
+		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if not known.",
 		StabilityLevel: metrics.STABLE,
 	}, nil)}
 }

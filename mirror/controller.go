@@ -87,11 +87,11 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	registry.MustRegister(c.selfCheck.confined)
-	gauge(registry, "mirror_sources", "ConfigMaps that ask to be mirrored and that the flags allow.", nil,
+	gauge(registry, "mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.", nil,
 		func() int { return c.sumSources(func(*plan.Source) int { return 1 }) })
-	gauge(registry, "mirror_source_bytes", "Bytes of data and binaryData of all sources, which the controller holds in memory.", nil,
+	gauge(registry, "mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
 		func() int { return c.sumSources(func(s *plan.Source) int { return s.Bytes }) })
-	gauge(registry, "mirror_invalid_sources", "Sources for which nothing is done until their annotations are fixed.", nil,
+	gauge(registry, "mirror_invalid_sources", "Sources that are frozen until a malformed annotation is fixed.", nil,
 		func() int {
 			return c.sumSources(func(s *plan.Source) int {
 				if s.Frozen != nil {
@@ -100,9 +100,9 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 				return 0
 			})
 		})
-	gauge(registry, "mirror_fights", "Copies that another client keeps changing, and that are restored ever more slowly.", nil,
+	gauge(registry, "mirror_fights", "Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
 		func() int { return c.status.total(plan.StateFight) })
-	gauge(registry, "mirror_prune_blocked", "Copies out of scope of the flags that are not deleted because they are too many, see --prune-limit.", nil,
+	gauge(registry, "mirror_prune_blocked", "Copies out of scope of the flags that are kept because of --prune-limit.", nil,
 		func() int {
 			if !c.blocked.Load() {
 				return 0
@@ -110,7 +110,7 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 			return c.status.total(plan.StateOutOfScope)
 		})
 	for label, states := range copyStates() {
-		gauge(registry, "mirror_copies", "Copies by state.", map[string]string{"state": label},
+		gauge(registry, "mirror_copies", "Wanted and existing copies by state.", map[string]string{"state": label},
 			func() int { return c.status.total(states...) })
 	}
 }

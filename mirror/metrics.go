@@ -62,30 +62,30 @@ func newControllerMetrics() *controllerMetrics {
 		return metrics.NewHistogram(&metrics.HistogramOpts{Name: name, Help: help, Buckets: latencyBuckets, StabilityLevel: metrics.STABLE})
 	}
 	return &controllerMetrics{
-		reconciles:      counter("controller_runtime_reconcile_total", "Reconciles of one copy.", "controller", "result"),
-		reconcileErrors: counter("controller_runtime_reconcile_errors_total", "Reconciles whose write failed.", "controller"),
+		reconciles:      counter("controller_runtime_reconcile_total", "Reconciles. Each is for one copy.", "controller", "result"),
+		reconcileErrors: counter("controller_runtime_reconcile_errors_total", "Reconciles with a failed write.", "controller"),
 		terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total",
-			"Always zero: every failure is retried.", "controller"),
-		panics: counter("controller_runtime_reconcile_panics_total", "Always zero: a panic ends the process.", "controller"),
+			"Always 0: every failure is retried.", "controller"),
+		panics: counter("controller_runtime_reconcile_panics_total", "Always 0: a panic ends the process.", "controller"),
 		timeouts: counter("controller_runtime_reconcile_timeouts_total",
-			"Always zero: requests time out, see rest_client_requests_total.", "controller"),
+			"Always 0: requests time out instead, see rest_client_requests_total.", "controller"),
 		reconcileSeconds: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "controller_runtime_reconcile_time_seconds",
-			Help:    "Time for one copy.",
+			Help:    "Duration of a reconcile of one copy.",
 			Buckets: reconcileBuckets, StabilityLevel: metrics.STABLE,
 		}, []string{"controller"}),
-		maxWorkers:    gauge("controller_runtime_max_concurrent_reconciles", "Copies that can be reconciled at a time, apart from slow ones.", "controller"),
+		maxWorkers:    gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
 		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled.", "controller"),
 
 		watchErrors: counter("mirror_watch_errors_total",
-			"Lists and watches that were refused or failed. While they fail, copies are out of date.", "resource"),
+			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total", "Writes of copies that were sent to the API server. Result conflict: the object "+
-			"has changed meanwhile. Result rejected: quota, admission, authorization or validation.", "operation", "result"),
-		repairs: counter("mirror_repairs_total", "Copies that another client had changed and that were restored, by kind of change.", "cause"),
+			"had changed. Result rejected: by quota, admission, authorization or validation.", "operation", "result"),
+		repairs: counter("mirror_repairs_total", "Copies that were restored after another client changed them, by kind of change.", "cause"),
 		propagation: latency("mirror_propagation_seconds",
-			"Time from when the change of a source was seen until the last of its copies is in sync."),
+			"Time from when the controller sees a change of a source until its last copy is in sync."),
 		fill: latency("mirror_namespace_fill_seconds",
-			"Time from when a new namespace was seen until a copy is there, one observation for each copy."),
+			"Time from when the controller sees a new namespace until a copy is in it. One observation for each copy."),
 	}
 }
 

@@ -38,47 +38,50 @@ func NewOptions() *Options {
 	}
 }
 
+// abandons is the warning in the help of the flags by which the controller recognizes its copies.
+const abandons = "A new value abandons the existing copies: hand them over or purge them first (deploy/README.md)."
+
 // AddFlags binds the options to flags of fs, with the present values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.NamespacePrefixes, "namespace-prefix", o.NamespacePrefixes,
-		"Mirror into namespaces whose name begins with this. Repeatable. Required, unless --all-namespaces is given.")
+		"Mirror into namespaces whose names begin with this prefix. Repeatable. Required unless --all-namespaces is set.")
 	fs.BoolVar(&o.AllNamespaces, "all-namespaces", o.AllNamespaces,
-		"Mirror into every namespace, instead of by prefix.")
+		"Mirror into all namespaces. Replaces --namespace-prefix.")
 	fs.StringVar(&o.NamespaceSelector, "namespace-selector", o.NamespaceSelector,
-		"Mirror only into namespaces whose labels match this label selector, such as team,env in (dev,test). Default: all.")
+		"Mirror only into namespaces whose labels match this selector, such as team,env in (dev,test). Default: all namespaces.")
 	fs.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespace", o.ExcludeNamespaces,
-		"Never mirror into namespaces of this name, or with this prefix if it ends in '*'. Repeatable.")
+		"Never mirror into this namespace or, with '*' at the end, into namespaces with this prefix. Repeatable.")
 	fs.StringSliceVar(&o.SourceNamespaces, "source-namespace", o.SourceNamespaces,
-		"Take sources only from this namespace. Repeatable. Default: from every namespace.")
+		"Accept sources only from this namespace. Repeatable. Default: all namespaces.")
 	fs.StringVar(&o.Label, "mirror-label", o.Label,
-		"Key of the label that marks sources (true), copies (copy), and namespaces that opt out (false). "+
-			"Changing it abandons the existing copies: hand them over, or remove them first (deploy/README.md).")
+		"Label key that marks sources (value true), copies (copy) and namespaces that opt out (false). "+abandons)
 	fs.StringVar(&o.Instance, "instance", o.Instance,
-		"Name that tells the copies of this controller from those of another. Changing it abandons the existing copies: hand them over, or remove them first (deploy/README.md).")
+		"Name of this installation. The controller changes and deletes only copies with its own instance. "+abandons)
 	fs.StringSliceVar(&o.CopyLabels, "copy-label", o.CopyLabels,
-		"Copy this label of a source, or all with this prefix if it ends in '*'. Repeatable.")
+		"Copy this label of a source too or, with '*' at the end, all labels with this prefix. Repeatable.")
 	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,
-		"Copy this annotation of a source, or all with this prefix if it ends in '*'. Repeatable.")
+		"Copy this annotation of a source too or, with '*' at the end, all annotations with this prefix. Repeatable.")
 	fs.Var(&o.PruneLimit, "prune-limit",
-		"If this share of all copies or more, and more than 10, are out of scope of the flags at the start, none of them is deleted. "+
-			"100% lifts the limit, and 0% never deletes a copy for that reason.")
+		"If at least this share of all copies, and more than 10, are out of scope of the flags at startup, none of them is deleted. "+
+			"100%: no limit. 0%: never delete a copy because of a flag.")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
-		"Say what would be created, updated and deleted, and write nothing at all: no ConfigMap, Lease or Event. "+
-			"--leader-elect has no effect then. A summary of each source is logged, and with -v=2 each copy.")
+		"Log what would be created, updated and deleted, and write nothing: no ConfigMap, Lease or Event. "+
+			"The log has a summary of each source and, with -v=2, each copy. --leader-elect has no effect.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,
-		"Time between two comparisons of everything with the caches. 0 turns it off.")
+		"Time between two comparisons of all cached copies with their sources. 0: never. Retries do not depend on it: "+
+			"a rejected copy, or a foreign ConfigMap without the mirror label, is checked at least once a minute either way.")
 	fs.IntVar(&o.ConcurrentSources, "concurrent-sources", o.ConcurrentSources,
-		"Number of sources that are compared with their copies at the same time.")
+		"Number of sources that are compared with their copies in parallel.")
 	fs.IntVar(&o.ConcurrentWrites, "concurrent-writes", o.ConcurrentWrites,
-		"Number of writes that may be in flight at the same time.")
+		"Maximum number of writes in flight, not counting writes to namespaces that answer slowly.")
 }
 
-// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and what would be
-// right.
+// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values
+// that are allowed.
 func (o *Options) Validate() error {
 	errs := []error{o.Options.Validate()}
-	bad := func(flag string, value any, right string) {
-		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, right))
+	bad := func(flag string, value any, want string) {
+		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, want))
 	}
 	if o.ResyncPeriod != 0 && o.ResyncPeriod < minResyncPeriod {
 		bad("resync-period", o.ResyncPeriod, fmt.Sprintf("must be 0 (never), or %v or more, such as 10m", minResyncPeriod))

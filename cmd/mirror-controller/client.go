@@ -23,7 +23,7 @@ import (
 )
 
 // errNoCluster is the error of a process that runs outside a cluster without a kubeconfig.
-var errNoCluster = errors.New("--kubeconfig: required outside a cluster: give the file that says how to reach the API server, or set $" +
+var errNoCluster = errors.New("--kubeconfig: required outside a cluster: give a kubeconfig file, or set $" +
 	clientcmd.RecommendedConfigPathEnvVar)
 
 // clientConfig returns the client configuration that the options ask for, and that clients can be made of. It sends

@@ -48,38 +48,38 @@ func newElectionOptions() electionOptions {
 
 func (o *electionOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.enabled, "leader-elect", o.enabled,
-		"Write only while holding a Lease, so that several can run and one of them writes.")
+		"Write only while holding a Lease. Several replicas can run, and one of them writes.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", o.leaseDuration,
-		"Time after which a Lease that was not renewed may be taken by another. In whole seconds.")
+		"Time after which another replica can take a Lease that was not renewed. In whole seconds.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
-		"Time without renewal after which the leader writes no more and exits. Less than the lease duration.")
+		"Time without a renewal after which the leader stops writing and exits. Less than the lease duration.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
-		"Time between two tries to get or to renew the Lease. Those who wait for it look at it every 1 to 2.2 of this, which "+
-			"is how long it takes them, at most, to go on when the leader stops. A renewal that went well is good for 2s, or less "+
-			"with a short lease duration or renew deadline: tries until then are left out.")
+		"Time between two attempts to acquire or renew the Lease. A standby reads the Lease every 1 to 2.2 times this period, and "+
+			"so takes over within that time when the leader stops. A leader renews the Lease every 2s, or more often with "+
+			"a short lease duration or renew deadline.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
-		"Name of the Lease. Those that share their work share it.")
+		"Name of the Lease. All replicas of an installation use the same name.")
 	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
-		"Namespace of the Lease. Default: that of the pod.")
+		"Namespace of the Lease. Default: the namespace of the pod.")
 }
 
-// podNamespaceFile is where the kubelet tells a pod its namespace.
+// podNamespaceFile holds the namespace of a pod.
 var podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // complete fills in the namespace of the lease, and returns all that is wrong with the options, joined.
 func (o *electionOptions) complete() error {
 	var wrong []error
-	bad := func(flag string, value any, right string) {
-		wrong = append(wrong, wrongValue(flag, fmt.Sprint(value), right))
+	bad := func(flag string, value any, want string) {
+		wrong = append(wrong, wrongValue(flag, fmt.Sprint(value), want))
 	}
 	if o.leaseDuration < time.Second || o.leaseDuration%time.Second != 0 {
-		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds as a Lease counts, such as 15s")
+		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds, such as 15s")
 	}
 	if o.renewDeadline <= 0 || o.renewDeadline >= o.leaseDuration {
 		bad("--leader-elect-renew-deadline", o.renewDeadline, "must be more than 0 and less than --leader-elect-lease-duration, such as 10s")
 	}
 	if o.retryPeriod <= 0 || time.Duration(leaderelection.JitterFactor*float64(o.retryPeriod)) >= o.renewDeadline {
-		bad("--leader-elect-retry-period", o.retryPeriod, "must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms")
+		bad("--leader-elect-retry-period", o.retryPeriod, "must be more than 0, and 1.2 times it less than --leader-elect-renew-deadline, such as 500ms")
 	}
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
 		bad("--leader-elect-resource-name", o.name, "must be the name of a Lease: lower-case letters, digits, '-' and '.'")

@@ -22,8 +22,8 @@ func parse(fs *pflag.FlagSet, args []string) (invalid, err error) {
 			value = `""`
 		}
 		if err := fs.Set(f.Name, value); err != nil {
-			right := fmt.Sprintf("must be of type %s (%v)", f.Value.Type(), errors.Unwrap(err))
-			errs = append(errs, wrongValue(spell(f), value, right))
+			want := fmt.Sprintf("must be of type %s (%v)", f.Value.Type(), errors.Unwrap(err))
+			errs = append(errs, wrongValue(spell(f), value, want))
 			if !isList { // pflag may have set it to 0, which would be called wrong too
 				_ = f.Value.Set(before)
 			}
@@ -34,7 +34,7 @@ func parse(fs *pflag.FlagSet, args []string) (invalid, err error) {
 		return nil, fmt.Errorf("%w: --help lists the flags", err)
 	}
 	if fs.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("%q: unexpected argument: there are only flags, written --flag=value", fs.Arg(0)))
+		errs = append(errs, fmt.Errorf("%q: unexpected argument: only flags are allowed, written --flag=value", fs.Arg(0)))
 	}
 	return errors.Join(errs...), nil
 }
@@ -47,7 +47,7 @@ func spell(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// wrongValue says which value of a flag is wrong, and what would be right.
-func wrongValue(flag, value, right string) error {
-	return fmt.Errorf("%s=%q: %s", flag, value, right)
+// wrongValue names a flag, its wrong value, and the values that are allowed.
+func wrongValue(flag, value, want string) error {
+	return fmt.Errorf("%s=%q: %s", flag, value, want)
 }

@@ -11,8 +11,8 @@ func TestWrongFlags(t *testing.T) {
 	if _, err := os.Stat(podNamespaceFile); err == nil {
 		t.Skip("this is a pod, and what is said outside of one cannot be seen")
 	}
-	const prefixRequired = "--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"
-	const notAPrefix = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
+	const prefixRequired = "--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, or set --all-namespaces"
+	const notAPrefix = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
 	const prefix = "--namespace-prefix=team-" // what a case needs that is not about prefixes
 	long := strings.Repeat("a", 64)
 
@@ -23,20 +23,20 @@ func TestWrongFlags(t *testing.T) {
 	}{
 		{"nothing", nil, []string{prefixRequired}},
 		{"no cluster", []string{prefix}, []string{
-			"--kubeconfig: required outside a cluster: give the file that says how to reach the API server, or set $KUBECONFIG"}},
+			"--kubeconfig: required outside a cluster: give a kubeconfig file, or set $KUBECONFIG"}},
 
 		{"empty prefix", []string{"--namespace-prefix="}, []string{
-			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`}},
 		{"empty prefix as the next argument", []string{"--namespace-prefix", ""}, []string{
-			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`}},
 		{"empty prefix beside another", []string{prefix, "--namespace-prefix="}, []string{
-			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`}},
 		{"empty prefix in a list", []string{prefix + ","}, []string{
-			`--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`}},
+			`--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`}},
 		{"prefix in upper case", []string{"--namespace-prefix=Team-"}, []string{`--namespace-prefix="Team-": ` + notAPrefix}},
 		{"prefix with a character that no name has", []string{"--namespace-prefix=team_"}, []string{`--namespace-prefix="team_": ` + notAPrefix}},
 		{"prefix longer than a name", []string{"--namespace-prefix=" + long}, []string{
-			`--namespace-prefix="` + long + `": must have at most 63 characters, as the name of a namespace has`}},
+			`--namespace-prefix="` + long + `": must have at most 63 characters, as the name of a namespace does`}},
 		{"prefix without a value", []string{"--namespace-prefix"}, []string{
 			"flag needs an argument: --namespace-prefix: --help lists the flags"}},
 		{"prefix that is not a list", []string{`--namespace-prefix="team-`}, []string{
@@ -54,9 +54,9 @@ func TestWrongFlags(t *testing.T) {
 		{"not a flag", []string{prefix, "---"}, []string{
 			"bad flag syntax: ---: --help lists the flags"}},
 		{"positional argument", []string{prefix, "team-"}, []string{
-			`"team-": unexpected argument: there are only flags, written --flag=value`}},
+			`"team-": unexpected argument: only flags are allowed, written --flag=value`}},
 		{"positional arguments behind two dashes", []string{prefix, "--", "a", "--help"}, []string{
-			`"a": unexpected argument: there are only flags, written --flag=value`}},
+			`"a": unexpected argument: only flags are allowed, written --flag=value`}},
 
 		{"negative number", []string{prefix, "--concurrent-writes=-1"}, []string{"--concurrent-writes=-1: must be 1 or more"}},
 		{"negative number behind it", []string{prefix, "--concurrent-sources", "-2"}, []string{"--concurrent-sources=-2: must be 1 or more"}},
@@ -70,13 +70,13 @@ func TestWrongFlags(t *testing.T) {
 			`--once-timeout="1m0s": has no effect without --once: give both or neither`}},
 		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be of type bool (strconv.ParseBool: parsing "yes": invalid syntax)`}},
 		{"value of a boolean behind it", []string{"--all-namespaces", "true"}, []string{
-			`"true": unexpected argument: there are only flags, written --flag=value`}},
+			`"true": unexpected argument: only flags are allowed, written --flag=value`}},
 		{"negative rate", []string{prefix, "--kube-api-qps=-5"}, []string{`--kube-api-qps="-5": must be 0 (no limit) or more, such as 50`}},
 		{"rate that is no number", []string{prefix, "--kube-api-qps=NaN"}, []string{`--kube-api-qps="NaN": must be 0 (no limit) or more, such as 50`}},
 		{"endless rate", []string{prefix, "--kube-api-qps=Inf"}, []string{`--kube-api-qps="+Inf": must be 0 (no limit) or more, such as 50`}},
 		{"word for a rate", []string{prefix, "--kube-api-qps=fast"}, []string{`--kube-api-qps="fast": must be of type float32 (strconv.ParseFloat: parsing "fast": invalid syntax)`}},
 		{"negative burst", []string{prefix, "--kube-api-qps=5", "--kube-api-burst=-1"}, []string{
-			`--kube-api-burst="-1": must be 0 (as many as in a second) or more, such as 100`}},
+			`--kube-api-burst="-1": must be 0 (the requests of one second) or more, such as 100`}},
 		{"burst without a rate", []string{prefix, "--kube-api-burst=5"}, []string{
 			`--kube-api-burst="5": has no effect without --kube-api-qps: give both or neither`}},
 		{"log format", []string{prefix, "--logging-format=yaml"}, []string{`--logging-format="yaml": must be text or json`}},
@@ -87,16 +87,16 @@ func TestWrongFlags(t *testing.T) {
 			"--leader-elect-resource-namespace: required with --leader-elect outside a pod: give the namespace of the Lease",
 			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`}},
 		{"lease shorter than a second", []string{prefix, "--leader-elect-lease-duration=900ms", "--leader-elect-renew-deadline=800ms"}, []string{
-			`--leader-elect-lease-duration="900ms": must be 1s or more, in whole seconds as a Lease counts, such as 15s`}},
+			`--leader-elect-lease-duration="900ms": must be 1s or more, in whole seconds, such as 15s`}},
 		{"lease with a part of a second", []string{prefix, "--leader-elect-lease-duration=12.5s"}, []string{
-			`--leader-elect-lease-duration="12.5s": must be 1s or more, in whole seconds as a Lease counts, such as 15s`}},
+			`--leader-elect-lease-duration="12.5s": must be 1s or more, in whole seconds, such as 15s`}},
 		{"deadline as long as the lease", []string{prefix, "--leader-elect-renew-deadline=15s"}, []string{
 			`--leader-elect-renew-deadline="15s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`}},
 		{"no deadline", []string{prefix, "--leader-elect-renew-deadline=0s", "--leader-elect-retry-period=0s"}, []string{
 			`--leader-elect-renew-deadline="0s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`,
-			`--leader-elect-retry-period="0s": must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms`}},
+			`--leader-elect-retry-period="0s": must be more than 0, and 1.2 times it less than --leader-elect-renew-deadline, such as 500ms`}},
 		{"retry period too long", []string{prefix, "--leader-elect-retry-period=8.4s"}, []string{
-			`--leader-elect-retry-period="8.4s": must be more than 0, and 1.2 of it less than --leader-elect-renew-deadline, such as 500ms`}},
+			`--leader-elect-retry-period="8.4s": must be more than 0, and 1.2 times it less than --leader-elect-renew-deadline, such as 500ms`}},
 		{"wrong name of a lease", []string{prefix, "--leader-elect-resource-name=My_Lease"}, []string{
 			`--leader-elect-resource-name="My_Lease": must be the name of a Lease: lower-case letters, digits, '-' and '.'`}},
 		{"wrong namespace of a lease", []string{prefix, "--leader-elect-resource-namespace=My_NS"}, []string{
@@ -116,7 +116,7 @@ func TestWrongFlags(t *testing.T) {
 			"--namespace-prefix=Team-", "--namespace-prefix=team_", "here", "--kube-api-qps=-1", "--kubeconfig=/no/such/file"}, []string{
 			`--resync-period="soon": must be of type duration (time: invalid duration "soon")`,
 			`-v="loud": must be of type Level (strconv.ParseUint: parsing "loud": invalid syntax)`,
-			`"here": unexpected argument: there are only flags, written --flag=value`,
+			`"here": unexpected argument: only flags are allowed, written --flag=value`,
 			`--namespace-prefix="Team-": ` + notAPrefix,
 			`--namespace-prefix="team_": ` + notAPrefix,
 			`--instance="": must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit`,

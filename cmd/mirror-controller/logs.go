@@ -14,8 +14,8 @@ func addLoggingFlags(c *logsapi.LoggingConfiguration, fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	logsapi.AddFlags(c, all)
 	for flag, usage := range map[string]string{
-		"logging-format": "Format of the log on stderr: text or json.",
-		"v":              "Detail of the log. 0: what an operator has to know; 2: each write; 4: each decision; 6: each request; 7 and more: its headers, too. Never data.",
+		"logging-format": "Log format on stderr: text or json.",
+		"v":              "Log verbosity. 0: what an operator needs to know; 2: each write; 4: each decision; 6: each request; 7 and above: also its headers. Data of ConfigMaps is never logged.",
 	} {
 		f := all.Lookup(flag)
 		f.Usage = usage

@@ -26,7 +26,7 @@ func metricsHandler(controller *mirror.Controller, profiling bool) http.Handler 
 	controller.RegisterMetrics(registry)
 	build := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "mirror_build_info",
-		Help:           "Always 1; the labels say which build this is.",
+		Help:           "Always 1. The labels describe the build.",
 		StabilityLevel: metrics.STABLE,
 	}, []string{"version", "goversion"})
 	registry.MustRegister(build)

@@ -16,8 +16,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// options are the flags of the process: those of the controller, how it reaches the API server, whether it shares its
-// work, where it answers probes, how it logs.
+// options are the flags of the process: those of the controller, the connection to the API server, leader election, the
+// addresses of metrics and probes, and logging.
 type options struct {
 	*mirror.Options
 	once                bool
@@ -53,37 +53,40 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 	mirroring := sections.FlagSet("Mirroring flags")
 	o.Options.AddFlags(mirroring)
 	mirroring.BoolVar(&o.once, "once", o.once,
-		"Bring the cluster in sync, print a summary on stdout and exit: with 0 if every copy is in sync, or kept from it by a "+
-			"foreign ConfigMap or another source; with 1 if one has failed or is still pending, a source is frozen, or the prune limit blocks.")
+		"Sync all copies, print a summary on stdout and exit. Exit code 0: every copy is in sync, or blocked by a foreign "+
+			"ConfigMap or another source. Exit code 1: a copy is rejected, pending or kept out of sync by another client, a source "+
+			"is frozen, or the prune limit blocks a deletion.")
 	mirroring.DurationVar(&o.onceTimeout, "once-timeout", o.onceTimeout,
-		"Time after which --once begins no more writes, waits for those in flight and exits with 1. The wait for the Lease is a part of it.")
+		"Time after which --once starts no more writes, waits for writes in flight and exits with 1. Includes the wait for the Lease.")
 
 	api := sections.FlagSet("API server flags")
 	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
-		"Kubeconfig `file` that says how to reach the API server. Default: $KUBECONFIG or, in a pod, its service account. "+
-			"~/.kube/config is not read by itself.")
+		"Kubeconfig `file` for the connection to the API server. Default: $KUBECONFIG or, in a pod, the service account. "+
+			"~/.kube/config is not a default.")
 	api.StringVar(&o.context, "context", o.context,
-		"Context of the kubeconfig to use. Default: its current one.")
+		"Context of the kubeconfig. Default: its current context.")
 	api.Float32Var(&o.qps, "kube-api-qps", o.qps,
-		"Requests a second that the controller allows itself. 0: no limit of its own, the API server's priority and fairness decides.")
+		"Maximum number of requests per second to the API server. 0: the controller does not throttle its requests, and API Priority and "+
+			"Fairness of the API server applies.")
 	api.IntVar(&o.burst, "kube-api-burst", o.burst,
-		"Requests that may go out at once before --kube-api-qps slows them down. 0: as many as in a second.")
+		"Number of requests that can be sent at once before --kube-api-qps throttles them. 0: the requests of one second.")
 
 	o.election.bind(sections.FlagSet("Leader election flags"))
 
 	serving := sections.FlagSet("Serving flags")
 	serving.StringVar(&o.metricsAddress, "metrics-bind-address", o.metricsAddress,
-		"Address at which /metrics is served. 0: nowhere.")
+		"Address of /metrics. 0: off.")
 	serving.StringVar(&o.healthAddress, "health-probe-bind-address", o.healthAddress,
-		"Address at which /healthz, /livez and /readyz are served, each with ?verbose. 0: nowhere.")
+		"Address of /healthz, /livez and /readyz, each also with ?verbose. 0: off.")
 	serving.BoolVar(&o.profiling, "profiling", o.profiling,
-		"Serve profiles of Go at /debug/pprof/ of --metrics-bind-address. They show no data, but anybody who reaches the port can ask for them.")
+		"Serve Go profiles at /debug/pprof/ on --metrics-bind-address. They contain no data of ConfigMaps, but every client that "+
+			"reaches the port can request them.")
 
 	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
 
 	other := sections.FlagSet("Other flags")
 	other.BoolVar(&o.version, "version", false, "Print the version and exit.")
-	other.BoolVarP(&o.help, "help", "h", false, "Print this and exit.")
+	other.BoolVarP(&o.help, "help", "h", false, "Print this help and exit.")
 	return &sections
 }
 
@@ -97,8 +100,8 @@ func combine(sections *cliflag.NamedFlagSets) *pflag.FlagSet {
 }
 
 func printHelp(w io.Writer, sections *cliflag.NamedFlagSets) {
-	fmt.Fprintf(w, `%[1]s keeps copies of the ConfigMaps that are labelled mirror=true
-in all namespaces whose name begins with a given prefix.
+	fmt.Fprintf(w, `%[1]s copies every ConfigMap labelled mirror=true into the namespaces whose
+names begin with a given prefix, and keeps the copies in sync.
 
 Usage:
   %[1]s --namespace-prefix=PREFIX [flags]
@@ -113,7 +116,7 @@ Usage:
 // what parse found.
 func (o *options) complete(invalid error) (*rest.Config, error) {
 	wrong := []error{invalid, o.Options.Validate(), o.election.complete()}
-	bad := func(flag, value, right string) { wrong = append(wrong, wrongValue(flag, value, right)) }
+	bad := func(flag, value, want string) { wrong = append(wrong, wrongValue(flag, value, want)) }
 	switch {
 	case o.onceTimeout <= 0:
 		bad("--once-timeout", o.onceTimeout.String(), "must be more than 0, such as 5m")
@@ -125,7 +128,7 @@ func (o *options) complete(invalid error) (*rest.Config, error) {
 	}
 	switch {
 	case o.burst < 0:
-		bad("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (as many as in a second) or more, such as 100")
+		bad("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (the requests of one second) or more, such as 100")
 	case o.burst > 0 && o.qps == 0:
 		bad("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither")
 	}

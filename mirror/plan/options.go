@@ -43,24 +43,24 @@ func NewOptions() Options {
 	}
 }
 
-// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and what would be
-// right.
+// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values
+// that are allowed.
 func (o *Options) Validate() error {
 	var errs []error
-	bad := func(flag string, value any, right string) {
-		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, right))
+	bad := func(flag string, value any, want string) {
+		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, want))
 	}
 	switch {
 	case o.AllNamespaces && len(o.NamespacePrefixes) > 0:
 		bad("all-namespaces", true, "cannot be combined with --namespace-prefix: give one of the two")
 	case !o.AllNamespaces && len(o.NamespacePrefixes) == 0:
-		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give the first letters of the "+
-			"names of the namespaces to mirror into, or --all-namespaces"))
+		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give a prefix of the names of the "+
+			"target namespaces, or set --all-namespaces"))
 	}
 	for _, p := range o.NamespacePrefixes {
 		problem := checkNamespacePrefix(p)
 		if p == "" {
-			problem += "; to mirror into all namespaces, say --all-namespaces"
+			problem += "; to mirror into all namespaces, set --all-namespaces"
 		}
 		if problem != "" {
 			bad("namespace-prefix", quote(p), problem)
@@ -72,7 +72,7 @@ func (o *Options) Validate() error {
 	for _, e := range o.ExcludeNamespaces {
 		stem, wild := strings.CutSuffix(e, "*")
 		if checkNamespacePrefix(stem) != "" || !wild && !validNamespace(e) {
-			bad("exclude-namespace", quote(e), "must be the name of a namespace, or the beginning of one and a '*'")
+			bad("exclude-namespace", quote(e), "must be the name of a namespace, or a prefix followed by '*'")
 		}
 	}
 	for _, n := range o.SourceNamespaces {
@@ -89,7 +89,7 @@ func (o *Options) Validate() error {
 	patterns := func(flag string, keys []string) {
 		for _, k := range keys {
 			if !validKeyPattern(k) {
-				bad(flag, quote(k), "must be a key, such as \"example.com/team\", or the beginning of one and a '*'")
+				bad(flag, quote(k), "must be a key, such as \"example.com/team\", or a prefix followed by '*'")
 			}
 		}
 	}
@@ -123,9 +123,9 @@ func checkNamespacePrefix(p string) string {
 	case p == "":
 		return "must not be empty"
 	case len(p) > validation.DNS1123LabelMaxLength:
-		return fmt.Sprintf("must have at most %d characters, as the name of a namespace has", validation.DNS1123LabelMaxLength)
+		return fmt.Sprintf("must have at most %d characters, as the name of a namespace does", validation.DNS1123LabelMaxLength)
 	case !namePrefix.MatchString(p):
-		return "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
+		return "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
 	}
 	return ""
 }

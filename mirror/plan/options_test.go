@@ -19,13 +19,13 @@ func TestNewOptions(t *testing.T) {
 
 func TestValidateRefuses(t *testing.T) {
 	const (
-		noSuchStart = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
-		tooLong     = "must have at most 63 characters, as the name of a namespace has"
-		badExclude  = "must be the name of a namespace, or the beginning of one and a '*'"
+		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
+		tooLong     = "must have at most 63 characters, as the name of a namespace does"
+		badExclude  = "must be the name of a namespace, or a prefix followed by '*'"
 		badSource   = "must be the name of a namespace"
 		badLabel    = `must be a label key of its own, such as "mirror" or "example.com/mirror"`
 		badInstance = "must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit"
-		badKey      = `must be a key, such as "example.com/team", or the beginning of one and a '*'`
+		badKey      = `must be a key, such as "example.com/team", or a prefix followed by '*'`
 	)
 	long := strings.Repeat("a", 64)
 	prefix := func(p string) func(*Options) { return func(o *Options) { o.NamespacePrefixes = []string{p} } }
@@ -41,10 +41,10 @@ func TestValidateRefuses(t *testing.T) {
 		want string
 	}{
 		"no prefix": {func(o *Options) { o.NamespacePrefixes = nil },
-			"--namespace-prefix: required and never empty: give the first letters of the names of the namespaces to mirror into, or --all-namespaces"},
+			"--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, or set --all-namespaces"},
 		"all namespaces and a prefix": {func(o *Options) { o.AllNamespaces = true },
 			"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two"},
-		"prefix empty":           {prefix(""), `--namespace-prefix="": must not be empty; to mirror into all namespaces, say --all-namespaces`},
+		"prefix empty":           {prefix(""), `--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`},
 		"prefix in upper case":   {prefix("Team"), `--namespace-prefix="Team": ` + noSuchStart},
 		"prefix with a blank":    {prefix(" team"), `--namespace-prefix=" team": ` + noSuchStart},
 		"prefix with a dash":     {prefix("-team"), `--namespace-prefix="-team": ` + noSuchStart},

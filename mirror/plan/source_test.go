@@ -18,7 +18,7 @@ func TestParseNarrowing(t *testing.T) {
 	const (
 		prefixKey   = "mirror-controller.github.io/namespace-prefix"
 		selectorKey = "mirror-controller.github.io/namespace-selector"
-		noSuchStart = "no name of a namespace begins so: it has lower-case letters, digits and '-', and begins with a letter or digit"
+		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
 		empty       = "must not be empty; remove the annotation for all targets"
 	)
 	long := strings.Repeat("a", 64)
