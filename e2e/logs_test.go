@@ -210,7 +210,7 @@ func TestLogsOutcomes(t *testing.T) {
 			got = append(got, fields.Msg)
 		}
 	}
-	want := []string{"Starting", "Mirroring", synced, "Stopping, a second signal kills", "Stopped, no write in flight"}
+	want := []string{"Starting", "Mirroring", synced, "Stopping, a second signal ends the process at once", "Stopped, no write in flight"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the log has the lines %q, want %q", got, want)
 	}

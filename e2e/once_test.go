@@ -98,7 +98,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 
 	w.expectOnce(1, flags("--dry-run", "--leader-elect"), // of the frozen source
 		w.home+"/frozen: no targets",
-		"  Frozen: nothing is created, updated or deleted for this source until its annotation is fixed: "+
+		"  Frozen: an annotation is malformed, so no copy of this source is created, updated or deleted. Fix the "+
 			`annotation mirror-controller.github.io/namespace-prefix="Team": prefix "Team": must be the beginning of a namespace name: `+
 			"lower-case letters, digits and '-', with a letter or digit first")
 	w.expectOnlyReads(mark)
@@ -205,7 +205,7 @@ func TestOncePruneBlocked(t *testing.T) {
 	for _, dry := range []string{"--dry-run=true", "--dry-run=false"} {
 		p := w.startExactly("--namespace-prefix="+w.ns("typo-"), "--once", dry)
 		w.wait("the end of --once", p.Done())
-		if !strings.Contains(p.Log(), "The prune limit keeps 12 copies out of scope of the flags.\n") || p.ExitCode() != 1 {
+		if !strings.Contains(p.Log(), "Not deleted because of --prune-limit: 12 copies out of scope of the flags.\n") || p.ExitCode() != 1 {
 			t.Errorf("exit code %d, want 1 and the prune limit in\n%s", p.ExitCode(), p.Log())
 		}
 	}
@@ -233,7 +233,7 @@ func TestOnceWaitsForLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, printed := w.once(elects); code != 1 || !strings.Contains(printed, "--once-timeout=3s is over: nothing was compared") {
+	if code, printed := w.once(elects); code != 1 || !strings.Contains(printed, "--once-timeout=3s exceeded: nothing was compared") {
 		t.Errorf("exit code %d, want 1 and a word about the lease in\n%s", code, printed)
 	}
 	w.absent("settings", w.ns("a"))

@@ -276,16 +276,16 @@ func watchErrorHandler(resource string, unreachable *rate.Sometimes, onError fun
 		case ctx.Err() != nil: // the controller stops
 			return
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			logger.V(4).Info("Watch ended, starting it again", "resource", resource, "reason", clipError(err))
+			logger.V(4).Info("Watch ended, restarting it", "resource", resource, "reason", clipError(err))
 			return
 		}
 		onError(resource)
 		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-			unreachable.Do(func() { logger.Error(clipError(err), "Cannot reach the API server, trying again until it works") })
+			unreachable.Do(func() { logger.Error(clipError(err), "Cannot reach the API server, retrying") })
 			return
 		}
 		refused.Do(func() {
-			logger.Error(clipError(err), "Cannot watch, trying again until it works", "resource", resource)
+			logger.Error(clipError(err), "Cannot list or watch, retrying", "resource", resource)
 		})
 	}
 }

@@ -90,15 +90,15 @@ func (s *selfCheck) check(ctx context.Context) bool {
 			s.confined.WithLabelValues().Set(0)
 			if time.Since(s.logged) >= selfCheckPeriod {
 				s.logged = time.Now()
-				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, although one should. Install "+
-					"deploy/components/admission, or compare the label, the subjects and the annotations of the ClusterRoleBinding with it",
+				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, so it can write any ConfigMap. Install "+
+					"deploy/components/admission, or check the label, the subjects and the annotations of its ClusterRoleBinding",
 					"allowed", "create a ConfigMap", "namespace", probe.Namespace)
 			}
 			return false
 		case RefusedAsConfined(err):
 			refused++
 		default:
-			klog.FromContext(ctx).V(2).Info("Cannot tell whether a policy confines this account", "err", clipError(err))
+			klog.FromContext(ctx).V(2).Info("Cannot determine whether an admission policy confines this account", "err", clipError(err))
 		}
 	}
 	if refused < len(probes) {

@@ -183,11 +183,11 @@ func (c *confirmer) log(ctx context.Context, s subject, err error) {
 	logger := klog.FromContext(ctx).WithValues("source", s.configMap, "namespace", s.namespace)
 	if reasonOf(plan.OpDelete, err).isLasting() {
 		c.refused.Do(func() {
-			logger.Error(clipError(err), "Cannot read live what a deletion depends on, trying again until it works")
+			logger.Error(clipError(err), "Cannot confirm a deletion by a live read, retrying")
 		})
 		return
 	}
-	logger.V(2).Info("Cannot confirm a deletion yet, trying again", "err", clipError(err))
+	logger.V(2).Info("Cannot confirm a deletion yet, retrying", "err", clipError(err))
 }
 
 // readOnce reads once, and queues the waiting keys if there is an answer.

@@ -66,7 +66,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes, sources: sources, copies: copies},
 		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
-			reporter: &reporter{recorder: recorder, status: status, label: opts.Label, metrics: m, dryRun: opts.DryRun}},
+			reporter: &reporter{recorder: recorder, status: status, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
 			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes,
 			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
@@ -309,7 +309,7 @@ func (c *Controller) Outcome() Outcome {
 	for _, name := range c.caches.sourceNames() {
 		for _, s := range c.caches.view(name).Sources {
 			src := outcomeOf(bySource, s.Key)
-			sum := &summary{source: s, label: c.opts.Label}
+			sum := &summary{source: s}
 			src.Frozen, src.Note = s.Frozen != nil, frozenText(sum, nil)+reservedText(sum, nil)
 		}
 	}

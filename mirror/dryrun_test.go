@@ -238,7 +238,7 @@ func TestDryRunPrune(t *testing.T) {
 	}
 	dry(t, func(*Options) {}, objects, func(t *testing.T, s scene) {
 		o := s.outcome(time.Minute)
-		if err := o.Err(); err == nil || err.Error() != "not in sync: 12 kept by the prune limit" || !strings.Contains(o.String(), "The prune limit keeps 12 copies") {
+		if err := o.Err(); err == nil || err.Error() != "not in sync: 12 kept by the prune limit" || !strings.Contains(o.String(), "because of --prune-limit: 12 copies") {
 			t.Errorf("got %v and\n%s", err, o)
 		}
 	})

@@ -35,7 +35,7 @@ const (
 
 // errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
 // later. The call is conditional, so it does not matter whether the API server has carried it out.
-var errNoPlace = errors.New("cut: too many calls are slow to answer")
+var errNoPlace = errors.New("canceled: too many requests are slow")
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
 // slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call

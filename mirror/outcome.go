@@ -86,7 +86,7 @@ func (s *status) outcome(bySource map[key]*SourceOutcome) (changes tally) {
 // from it, and for what a dry run would do.
 func (o Outcome) Err() error {
 	if !o.Led {
-		return errors.New("nothing was compared: the caches were not full, or another process has the lease")
+		return errors.New("nothing was compared: the caches were not full, or another process held the Lease")
 	}
 	var problems []string
 	problem := func(n int, what string) {
@@ -110,9 +110,11 @@ func (o Outcome) Err() error {
 		}
 	}
 	problem(counts[plan.StateFailed], "failed")
-	problem(counts[plan.StateFight], "changed back by another client")
+	problem(counts[plan.StateFight], "kept out of sync by another client")
 	problem(counts[plan.StatePending]-withheld, "pending")
-	problem(frozen, "frozen sources")
+	if frozen > 0 {
+		problems = append(problems, counted(frozen, "frozen source", "frozen sources"))
+	}
 	problem(o.PruneBlocked, "kept by the prune limit")
 	if len(problems) == 0 {
 		return nil
@@ -137,7 +139,7 @@ func (o Outcome) String() string {
 		}
 	}
 	if o.PruneBlocked > 0 {
-		fmt.Fprintf(&b, "The prune limit keeps %s out of scope of the flags.\n", counted(o.PruneBlocked, "copy", "copies"))
+		fmt.Fprintf(&b, "Not deleted because of --prune-limit: %s out of scope of the flags.\n", counted(o.PruneBlocked, "copy", "copies"))
 	}
 	did, would := "Changes", "none"
 	if o.DryRun {

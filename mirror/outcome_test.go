@@ -45,7 +45,7 @@ func TestOutcomeOfSources(t *testing.T) {
 		},
 		"a frozen source": {
 			[]runtime.Object{team, source(plantest.Annotation(plan.PrefixAnnotation, "Team"))},
-			"platform/settings: no targets\n  Frozen: ", "not in sync: 1 frozen sources",
+			"platform/settings: no targets\n  Frozen: ", "not in sync: 1 frozen source",
 		},
 		"a reserved name": {
 			[]runtime.Object{team, plantest.Source("platform", "kube-root-ca.crt")},
@@ -190,7 +190,7 @@ func TestOutcomeErr(t *testing.T) {
 		plan.StateSynced: 1, plan.StatePending: 2, plan.StateForeign: 3, plan.StateSuperseded: 4, plan.StateFailed: 5, plan.StateFrozen: 6,
 		plan.StateOutOfScope: 7, plan.StateFight: 8}}
 	o := Outcome{Led: true, PruneBlocked: 9, Sources: []SourceOutcome{src, src}}
-	const want = "not in sync: 10 failed, 16 changed back by another client, 4 pending, 2 frozen sources, 9 kept by the prune limit"
+	const want = "not in sync: 10 failed, 16 kept out of sync by another client, 4 pending, 2 frozen sources, 9 kept by the prune limit"
 	if err := o.Err(); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

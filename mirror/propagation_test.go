@@ -16,7 +16,7 @@ func TestPropagation(t *testing.T) {
 		const none = -1
 		propagated := func() (took time.Duration) {
 			d.beginRound("settings", 0)
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+			for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 				var ok bool
 				if took, ok = d.propagated(sum); !ok {
 					took = none
@@ -54,7 +54,7 @@ func TestPropagationOfAChangeDuringAReport(t *testing.T) {
 		d := &desk{status: newStatus()}
 		d.has(sourceIn("platform"))
 		report := func() (took time.Duration, ok bool) {
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+			for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 				took, ok = d.propagated(sum)
 			}
 			return took, ok

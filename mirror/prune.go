@@ -30,8 +30,9 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 	copies := len(outOfScope) + p.wanted()
 	logger := klog.FromContext(ctx).WithValues("outOfScope", len(outOfScope), "copies", copies, "pruneLimit", p.limit)
 	if p.limit.Exceeded(len(outOfScope), copies) {
-		logger.Error(nil, "Not deleting the copies that are out of scope of the flags: they are too many. Is a flag wrong? "+
-			"To delete them, start once with --prune-limit=100%")
+		logger.Error(nil, "More copies are out of scope of the flags than the prune limit allows to delete: none of them is deleted. "+
+			"Check the flags for a mistake. To delete these copies, start once with --prune-limit=100%",
+			"type", corev1.EventTypeWarning, "reason", ReasonPruneBlocked)
 		for _, cm := range outOfScope {
 			if ns := p.caches.namespace(cm.Namespace); ns != nil && !p.rules.Selects(ns) {
 				p.caches.spared.Store(ns.Name, ns.UID)
@@ -40,7 +41,7 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 		p.reportBlocked(outOfScope, copies)
 		return true
 	}
-	logger.Info("The copies that are out of scope of the flags are to be deleted")
+	logger.Info("Deleting the copies that are out of scope of the flags")
 	for _, cm := range outOfScope {
 		p.caches.prunable[cm.UID] = true
 	}

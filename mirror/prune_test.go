@@ -125,7 +125,7 @@ func TestPruneLimit(t *testing.T) {
 				}
 			}
 			sizes := fmt.Sprintf("outOfScope=%d copies=%d pruneLimit=\"%v\"", tc.outOfScope, tc.wanted+tc.outOfScope, tc.limit)
-			if !strings.Contains(logged, sizes) || strings.Contains(logged, "Not deleting the copies") != tc.blocks || len(*notes) > 0 != tc.blocks {
+			if !strings.Contains(logged, sizes) || strings.Contains(logged, `type="Warning" reason="PruneBlocked"`) != tc.blocks || len(*notes) > 0 != tc.blocks {
 				t.Errorf("got %s and events %q, want %s", logged, *notes, sizes)
 			}
 			late := plantest.Copy(teamRules(), source, "late", func(cm *corev1.ConfigMap) { cm.UID = "late" })

@@ -341,7 +341,7 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	if c.Op == plan.OpDelete && res.reason.isLasting() {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
-			logger.Error(clipError(res.err), "Cannot delete a copy, trying again until it works", "copy", c.Key, "source", c.CopyOf)
+			logger.Error(clipError(res.err), "Cannot delete a copy, retrying", "copy", c.Key, "source", c.CopyOf)
 		})
 	}
 	switch {
@@ -352,9 +352,9 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case res.reason == withheld:
 		logger.V(2).Info("Would change a copy", "copy", c.Key, "op", c.Op, "source", countsFor(c))
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, trying again", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
+		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
-		logger.V(2).Info("Copy is being deleted and held by finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
+		logger.V(2).Info("Copy is terminating, waiting for its finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
 	default:
 		logger.V(4).Info("Nothing to do", "copy", c.Key, "state", res.state)
 	}

@@ -2,9 +2,7 @@ package mirror
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +51,6 @@ var problems = []struct {
 // summary is the status of one source at all its targets.
 type summary struct {
 	source *plan.Source
-	label  string // key of the mirror label
 	counts [plan.States]int
 	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
@@ -64,7 +61,6 @@ type summary struct {
 type reporter struct {
 	recorder events.EventRecorder
 	status   *status
-	label    string
 	metrics  *controllerMetrics
 	dryRun   bool
 }
@@ -78,7 +74,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (due b
 			klog.FromContext(ctx).V(line.level).Info(line.text, "source", line.source)
 		}
 	}
-	for _, s := range r.status.summarize(name, v, r.label) {
+	for _, s := range r.status.summarize(name, v) {
 		for _, e := range r.status.news(s) {
 			klog.FromContext(ctx).V(e.level).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
 			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
@@ -91,7 +87,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (due b
 }
 
 // summarize returns a summary of each source of the view; none if there is nothing new. It forgets sources that are gone.
-func (s *status) summarize(name string, v *plan.View, label string) []*summary {
+func (s *status) summarize(name string, v *plan.View) []*summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.names[name]
@@ -103,7 +99,7 @@ func (s *status) summarize(name string, v *plan.View, label string) []*summary {
 	byKey := map[key]*summary{}
 	for _, source := range v.All() {
 		src := n.source(source.Key)
-		sum := &summary{source: source, label: label, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
+		sum := &summary{source: source, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
 		src.wrote = time.Time{}
 		all, byKey[source.Key] = append(all, sum), sum
 	}
@@ -255,93 +251,6 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 		return 0, false
 	}
 	return sum.wrote.Sub(changed), true
-}
-
-func mirroredText(s *summary) string {
-	text := "Synced to " + counted(s.counts[plan.StateSynced], "namespace", "namespaces")
-	blocked := 0
-	for state, n := range s.counts {
-		if plan.State(state).IsBlocked() {
-			blocked += n
-		}
-	}
-	if blocked > 0 {
-		text += fmt.Sprintf(", blocked in %d", blocked)
-	}
-	return text
-}
-
-func foreignText(s *summary, targets []string) string {
-	return fmt.Sprintf("Not copied to %s: a foreign ConfigMap of this name exists. Delete or rename it, or hand it over, which "+
-		"REPLACES ITS DATA: kubectl -n NAMESPACE label configmap %s %s=%s --overwrite, and annotate it %s=%s. "+
-		"An object with finalizers cannot be handed over.",
-		namespaces(targets), s.source.Key.Name, s.label, plan.CopyValue, plan.AdoptAnnotation, plan.AdoptValue)
-}
-
-func supersededText(s *summary, targets []string) string {
-	return fmt.Sprintf("Not copied to %s: another source of this name, %s, has precedence. A source outside the target "+
-		"namespaces comes first, then the older one. Rename one of them.", namespaces(targets), s.notes[targets[0]])
-}
-
-func failedText(s *summary, targets []string) string {
-	return fmt.Sprintf("Out of sync in %s: the API server rejects the write; retrying. %s: %s",
-		namespaces(targets), targets[0], s.notes[targets[0]])
-}
-
-func fightText(_ *summary, targets []string) string {
-	return fmt.Sprintf("Another client keeps modifying the copy in %s; repairs are slowed to one per minute. Find the client with "+
-		"kubectl get configmap -o yaml --show-managed-fields, or look for an admission webhook or policy that alters the copy.", namespaces(targets))
-}
-
-func outOfScopeText(s *summary, targets []string) string {
-	what := "The controller's flags do not allow copies there"
-	if s.source.OutOfScope {
-		what = "The controller's --source-namespace does not allow this source"
-	}
-	return fmt.Sprintf("Copies in %s are out of scope and stay as they are. %s. "+
-		"Either another controller has the same --instance, or a flag was changed.", namespaces(targets), what)
-}
-
-func reservedText(s *summary, _ []string) string {
-	if !s.source.Reserved || s.source.OutOfScope {
-		return ""
-	}
-	return fmt.Sprintf("Not mirrored: another controller writes a ConfigMap named %s into every namespace. "+
-		"Give this one another name.", s.source.Key.Name)
-}
-
-func frozenText(s *summary, _ []string) string {
-	if s.source.Frozen == nil || s.source.OutOfScope {
-		return ""
-	}
-	return fmt.Sprintf("Frozen: nothing is created, updated or deleted for this source until its annotation is fixed: %s",
-		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
-}
-
-// pruneBlockedText is about all sources at once: the limit is for the sum of their copies.
-func pruneBlockedText(outOfScope, copies int) string {
-	return fmt.Sprintf("%d of %d copies are out of scope of the controller's flags, which is more than --prune-limit allows: none is "+
-		"deleted. Is a flag mistyped? To delete them, start the controller once with --prune-limit=100%%.", outOfScope, copies)
-}
-
-// namespaces names the first few namespaces, which are sorted.
-func namespaces(sorted []string) string {
-	const few = 5
-	if len(sorted) == 1 {
-		return "namespace " + sorted[0]
-	}
-	list := strings.Join(sorted[:min(few, len(sorted))], ", ")
-	if more := len(sorted) - few; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%d namespaces (%s)", len(sorted), list)
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // withheldLine is a log line about the changes for one source that a dry run withheld.

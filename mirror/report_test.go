@@ -55,7 +55,7 @@ func (d *desk) writes(namespaces ...string) {
 // messages returns what is new, as "namespace Kind Reason Action: note", in the order of the sources.
 func (d *desk) messages() (all []string) {
 	d.beginRound("settings", 0)
-	for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+	for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 		for _, m := range d.news(sum) {
 			all = append(all, fmt.Sprintf("%s %s %s %s: %s", sum.source.Key.Namespace, m.kind, m.reason, m.action, m.note))
 		}
@@ -155,8 +155,8 @@ func TestNews(t *testing.T) {
 			{wrote("a", "b", "c"), []string{mirrored + "3 namespaces"}},
 		},
 		"a rejected write": {
-			{all(noted(plan.StateFailed, "quota", "b"), wrote("a")), []string{failed + "namespace b|b: quota", mirrored + "1 namespace, blocked in 1"}},
-			{noted(plan.StateFailed, "no", "a"), []string{failed + "2 namespaces (a, b)|a: no"}},
+			{all(noted(plan.StateFailed, "quota", "b"), wrote("a")), []string{failed + "namespace b|Error in b: quota", mirrored + "1 namespace, blocked in 1"}},
+			{noted(plan.StateFailed, "no", "a"), []string{failed + "2 namespaces (a, b)|Error in a: no"}},
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 		},
 		"copies out of scope": {
@@ -235,7 +235,7 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 	if want := []string{"base Warning Foreign", "platform Warning Superseded"}; !slices.Equal(reasons, want) {
 		t.Errorf("got %q, want %q", reasons, want)
 	}
-	if news := d.summarize("settings", plan.NewView(d.sources), "mirror"); news != nil {
+	if news := d.summarize("settings", plan.NewView(d.sources)); news != nil {
 		t.Errorf("got summaries %v although nothing happened, want none", news)
 	}
 }
@@ -345,7 +345,7 @@ func TestC47LogOfReCreatedSources(t *testing.T) {
 // levels returns the levels of what there is to report.
 func (d *desk) levels() (levels []int) {
 	d.beginRound("settings", 0)
-	for _, sum := range d.summarize("settings", plan.NewView(d.sources), "mirror") {
+	for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 		for _, m := range d.news(sum) {
 			levels = append(levels, m.level)
 		}

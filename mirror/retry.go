@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,18 +107,6 @@ func hold(repairs int) time.Duration {
 		return 0
 	}
 	return min(firstHold<<min(repairs-freeRepairs, 8), maxHold)
-}
-
-// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
-func clipError(err error) error { return errors.New(clip(err.Error())) }
-
-// clip shortens a note to the 1,024 bytes that the API server accepts in an event.
-func clip(note string) string {
-	const limit = 1024
-	if len(note) <= limit {
-		return note
-	}
-	return strings.ToValidUTF8(note[:limit-len("…")], "") + "…"
 }
 
 // errDryRun is the error of a change that a dry run does not make.

@@ -253,7 +253,7 @@ func TestStatusCounts(t *testing.T) {
 				s.appear(k, uid)
 				s.observe(k, nil, true)
 			case 5:
-				s.summarize("settings", plan.NewView(sources[random.IntN(len(sources)):]), "mirror") // some are gone
+				s.summarize("settings", plan.NewView(sources[random.IntN(len(sources)):])) // some are gone
 			}
 			if recount(t, s); t.Failed() {
 				t.Fatalf("seed %d, step %d", seed, i)
@@ -263,7 +263,7 @@ func TestStatusCounts(t *testing.T) {
 			s.set(settings(namespace), "", record{})
 		}
 		s.beginRound("settings", 0)
-		if s.summarize("settings", &plan.View{}, "mirror"); len(s.names) > 0 {
+		if s.summarize("settings", &plan.View{}); len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
 		}
 	}
@@ -359,7 +359,7 @@ func TestDirty(t *testing.T) {
 	} {
 		s, k := newStatus(), settings("team-a")
 		s.set(k, "a", tc.before)
-		s.summarize("settings", &plan.View{}, "mirror")
+		s.summarize("settings", &plan.View{})
 		s.nameStatus("settings").dirty = false
 		for range 2 { // the second time nothing is new, but nothing was reported either
 			s.set(k, "a", tc.after)

@@ -1,12 +1,16 @@
 package mirror
 
 import (
+	"bytes"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -16,12 +20,11 @@ import (
 func TestTextsFitAnEvent(t *testing.T) {
 	many := numbered(strings.Repeat("n", 60), 500)
 	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
-	longKey := "example.com/" + strings.Repeat("k", 63)
 	frozen := parsed(sourceIn("platform", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
 		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, label: longKey, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
+		sum := &summary{source: source, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
 		for _, namespace := range many {
 			sum.notes[namespace] = verbose
 		}
@@ -88,10 +91,32 @@ func TestReasonsDoNotChange(t *testing.T) {
 	}
 }
 
-// TestTextsSayWhatToDo: what they say must work, with the mirror label of the flags, and say what adoption does.
+// TestParseRejection reads the texts of WriteFailed back: kubectl mirror status shows what they say.
+func TestParseRejection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		targets []string
+		err     string
+		want    Rejection
+	}{
+		"one namespace":         {[]string{"a"}, "exceeded quota: small", Rejection{[]string{"a"}, false, "a: exceeded quota: small"}},
+		"two namespaces":        {[]string{"a", "b"}, "no (really)", Rejection{[]string{"a", "b"}, false, "a: no (really)"}},
+		"many namespaces":       {numbered("n", 7), "no", Rejection{numbered("n", 7)[:5], true, numbered("n", 7)[0] + ": no"}},
+		"an error of two lines": {[]string{"a"}, "one\nError in b: two", Rejection{[]string{"a"}, false, "a: one\nError in b: two"}},
+	} {
+		sum := &summary{notes: map[string]string{tc.targets[0]: tc.err}}
+		if got, ok := ParseRejection(failedText(sum, tc.targets)); !ok || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, ok, tc.want)
+		}
+	}
+	if got, ok := ParseRejection(foreignText(&summary{source: parsed(sourceIn("platform"))}, []string{"a"})); ok {
+		t.Errorf("another event: got %+v, want nothing", got)
+	}
+}
+
+// TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
-	sum := &summary{source: parsed(sourceIn("platform")), label: "example.com/mirror", at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
-	for _, want := range []string{"namespace team-a", "label configmap settings example.com/mirror=copy --overwrite",
+	sum := &summary{source: parsed(sourceIn("platform")), at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
+	for _, want := range []string{"namespace team-a", "kubectl mirror adopt team-a/settings",
 		"mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
 		if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, want) {
 			t.Errorf("got %q, want in it %q", got, want)
@@ -100,6 +125,24 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	for _, want := range []string{"600 of 1000 copies", "--prune-limit=100%."} {
 		if got := pruneBlockedText(600, 1000); !strings.Contains(got, want) || strings.Contains(got, "%%") {
 			t.Errorf("got %q, want in it %q", got, want)
+		}
+	}
+}
+
+// TestEventsAreLoggedWithTheirType, so that a filter of the log finds the warnings.
+func TestEventsAreLoggedWithTheirType(t *testing.T) {
+	d := &desk{status: newStatus()}
+	d.has(sourceIn("platform"))
+	d.at(plan.StateForeign, "", "b")
+	d.writes("a")
+	d.beginRound("settings", 0)
+	var out bytes.Buffer
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
+	r := &reporter{recorder: &diary{}, status: d.status, metrics: newControllerMetrics()}
+	r.report(ctx, "settings", plan.NewView(d.sources))
+	for _, want := range []string{`type="Warning" reason="Foreign"`, `type="Normal" reason="Mirrored"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %s, want in it %s", out.String(), want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,18 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// failure is what the newest event of a source says of copies that the API server rejects. No object shows that.
-type failure struct {
-	namespaces []string
-	more       bool // the event does not name all
-	text       string
-}
-
-// failedNote is the text of an event WriteFailed. It names one namespace, or the first few.
-var failedNote = regexp.MustCompile(`(?s)^Out of sync in (?:namespace ([^:]+)|\d+ namespaces \(([^)]*?)(and \d+ more)?\)): the API server rejects the write; retrying\. (.*)$`)
-
-// failuresOf returns the failures that events tell, by the UID of the source. An event that all copies are in sync ends them.
-func failuresOf(events []eventsv1.Event) map[types.UID]failure {
+// failuresOf returns what events say about rejected copies, by the UID of the source. An event that all copies are in sync ends it.
+func failuresOf(events []eventsv1.Event) map[types.UID]mirror.Rejection {
 	newest := map[types.UID]*eventsv1.Event{}
 	for i := range events {
 		e := &events[i]
@@ -41,11 +30,10 @@ func failuresOf(events []eventsv1.Event) map[types.UID]failure {
 			newest[e.Regarding.UID] = e
 		}
 	}
-	out := map[types.UID]failure{}
+	out := map[types.UID]mirror.Rejection{}
 	for uid, e := range newest {
-		if m := failedNote.FindStringSubmatch(e.Note); m != nil && e.Reason == mirror.ReasonWriteFailed {
-			names := strings.FieldsFunc(m[1]+m[2], func(c rune) bool { return c == ',' || c == ' ' })
-			out[uid] = failure{namespaces: names, more: m[3] != "", text: m[4]}
+		if r, ok := mirror.ParseRejection(e.Note); ok && e.Reason == mirror.ReasonWriteFailed {
+			out[uid] = r
 		}
 	}
 	return out
@@ -60,22 +48,22 @@ func lastSeen(e *eventsv1.Event) time.Time {
 }
 
 // fail marks the targets at which the API server rejects the copy. Targets in sync, and deletions, are not among them.
-func (s *snapshot) fail(all map[string][]*decided, failures map[types.UID]failure) {
+func (s *snapshot) fail(all map[string][]*decided, failures map[types.UID]mirror.Rejection) {
 	for _, decisions := range all {
 		for _, d := range decisions {
 			if d.Source == nil || d.Op == plan.OpNone {
 				continue
 			}
 			f, failed := failures[d.Source.ConfigMap.UID]
-			if failed && (f.more || slices.Contains(f.namespaces, d.Key.Namespace)) {
-				d.failure = "the API server rejects the copy, by the event on the source: " + mirror.Printable(f.text)
+			if failed && (f.More || slices.Contains(f.Namespaces, d.Key.Namespace)) {
+				d.failure = "the API server rejects the copy, by the event on the source: " + mirror.Printable(f.Text)
 			}
 		}
 	}
 }
 
 // failures reads the events of the controller. known is false if the user may not.
-func (c *cluster) failures(ctx context.Context) (found map[types.UID]failure, known bool, err error) {
+func (c *cluster) failures(ctx context.Context) (found map[types.UID]mirror.Rejection, known bool, err error) {
 	o := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("reportingController", "mirror-controller").String(),
 		Limit:         largestPage,

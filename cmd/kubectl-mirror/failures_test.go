@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	failedInOne  = "Out of sync in namespace team-a: the API server rejects the write; retrying. team-a: exceeded quota: small"
-	failedInTwo  = "Out of sync in 2 namespaces (team-a, team-b): the API server rejects the write; retrying. team-a: no (really)"
-	failedInMany = "Out of sync in 7 namespaces (a, b, c, d, e and 2 more): the API server rejects the write; retrying. a: no"
+	failedInOne  = "Out of sync in namespace team-a: the API server rejects the write. Fix the cause; the controller retries. Error in team-a: exceeded quota: small"
+	failedInTwo  = "Out of sync in 2 namespaces (team-a, team-b): the API server rejects the write. Fix the cause; the controller retries. Error in team-a: no (really)"
+	failedInMany = "Out of sync in 7 namespaces (a, b, c, d, e and 2 more): the API server rejects the write. Fix the cause; the controller retries. Error in a: no"
 )
 
 // event returns an event on platform/settings, at so many seconds, and last seen then.
@@ -49,7 +49,7 @@ func TestFailuresOfEvents(t *testing.T) {
 		"another reason": {[]eventsv1.Event{event("WriteFailed", failedInOne, 1, 0), event("Foreign", "Not copied", 2, 0)}, []string{"team-a"}, false},
 	} {
 		got := failuresOf(test.events)["platform/settings"]
-		if !slices.Equal(got.namespaces, test.want) || got.more != test.more {
+		if !slices.Equal(got.Namespaces, test.want) || got.More != test.more {
 			t.Errorf("%s: got %+v, want %v, more %v", name, got, test.want, test.more)
 		}
 	}

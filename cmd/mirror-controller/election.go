@@ -224,7 +224,7 @@ func (e *election) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lock.deadline/2)
 	defer cancel()
 	if err := e.lock.release(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot give the lease back, it has to expire", "lease", e.lock.Describe())
+		klog.FromContext(ctx).Error(err, "Cannot release the Lease, it has to expire", "lease", e.lock.Describe())
 	}
 }
 

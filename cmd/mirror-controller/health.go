@@ -24,7 +24,7 @@ func healthEndpoint(address string, handler http.Handler) endpoint {
 func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool, refused *refusals) http.Handler {
 	caches := healthz.NamedCheck("caches", func(*http.Request) error {
 		if !synced() {
-			return errors.New("have not taken in yet what is there")
+			return errors.New("the caches are not full yet")
 		}
 		return nil
 	})

@@ -36,7 +36,7 @@ func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, ru
 		err = errors.New("not everything was compared")
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("asked to stop before the end: %w", err)
+		return fmt.Errorf("stopped before the end: %w", err)
 	}
-	return fmt.Errorf("--once-timeout=%v is over: %w", o.onceTimeout, err)
+	return fmt.Errorf("--once-timeout=%v exceeded: %w", o.onceTimeout, err)
 }

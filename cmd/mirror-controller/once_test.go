@@ -21,7 +21,7 @@ func (p *process) expectFailure(reason string) {
 // TestOnceWithoutServer ends at the timeout: there is nothing that it knows.
 func TestOnceWithoutServer(t *testing.T) {
 	for _, dry := range []string{"--dry-run=false", "--dry-run=true"} {
-		start(t, "http://127.0.0.1:1", "--once", "--once-timeout=1s", dry).expectFailure("--once-timeout=1s is over: nothing was compared")
+		start(t, "http://127.0.0.1:1", "--once", "--once-timeout=1s", dry).expectFailure("--once-timeout=1s exceeded: nothing was compared")
 	}
 }
 
@@ -33,5 +33,5 @@ func TestOnceAskedToStop(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.awaitLine("Stopping")
 	time.AfterFunc(100*time.Millisecond, server.answer)
-	p.expectFailure("asked to stop before the end: not ")
+	p.expectFailure("stopped before the end: not ")
 }

@@ -130,7 +130,7 @@ func TestSecondSignalKills(t *testing.T) {
 	p := start(t, server.URL)
 	<-server.writes
 	p.signal(syscall.SIGTERM)
-	p.awaitLine("a second signal kills")
+	p.awaitLine("a second signal ends the process")
 	p.signal(syscall.SIGTERM)
 	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("ended with status %#x, want death by SIGTERM", status)

@@ -143,7 +143,7 @@ func untilSignal(ctx context.Context) (_ context.Context, stop context.CancelFun
 			signal.Stop(signals)
 		case received := <-signals:
 			signal.Stop(signals)
-			klog.FromContext(ctx).Info("Stopping, a second signal kills", "signal", received.String())
+			klog.FromContext(ctx).Info("Stopping, a second signal ends the process at once", "signal", received.String())
 		}
 	}()
 	return ctx, stop

@@ -412,7 +412,7 @@ var broken = regexp.MustCompile(`(?m)^(panic|fatal error):|Observed a panic`)
 const lostLease = "leadership lost"
 
 // leaseKept is what a controller prints that stops and cannot give the lease back.
-const leaseKept = "Cannot give the lease back"
+const leaseKept = "Cannot release the Lease"
 
 // hasLost reports whether a process that has ended did so because it had lost the lease, by its own word.
 func (r *replica) hasLost(p *shipped.Process) bool {
