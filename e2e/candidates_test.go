@@ -36,7 +36,7 @@ type candidate struct {
 	*account
 }
 
-// newCandidate creates the account of a candidate: with the shipped rights, those on the lease in the world's home.
+// newCandidate creates the account of a candidate: with the shipped permissions, those on the lease in the world's home.
 func (w *world) newCandidate(name string) *candidate {
 	w.Helper()
 	everywhere, atHome := w.shippedRules()

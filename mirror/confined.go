@@ -67,7 +67,7 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 }
 
 // work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends. What is not confined is checked again
-// soon: its policies may be on the way, and an alert ends with the mend.
+// soon: its policies may be on the way, and an alert ends when they take effect.
 func (s *selfCheck) work(ctx context.Context) {
 	if s.namespace == "" {
 		return

@@ -111,7 +111,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 	})
 }
 
-// TestC11EventsOfAProblem: it is told when it begins or changes, and not again when the API server was away. Mirrored
+// TestC11EventsOfAProblem: it is reported when it begins or changes, and not again when the API server was away. Mirrored
 // tells that it is over.
 func TestC11EventsOfAProblem(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source(), theirs(), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
@@ -163,7 +163,7 @@ func TestProblemBecomesAnother(t *testing.T) {
 	})
 }
 
-// TestSolvedWhilePending: that a problem is over is told when all targets are in sync, also if one was pending when it ended.
+// TestSolvedWhilePending: the end of a problem is reported when all targets are in sync, also if one was pending when it ended.
 func TestSolvedWhilePending(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source(), theirs()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -185,7 +185,7 @@ func TestSolvedWhilePending(t *testing.T) {
 	})
 }
 
-// TestC03SupersededEvent: the losing source is told who wins, and that it takes over.
+// TestC03SupersededEvent: the event on the losing source names the winner, and another one says that it takes over.
 func TestC03SupersededEvent(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -205,7 +205,7 @@ func TestC03SupersededEvent(t *testing.T) {
 	})
 }
 
-// TestC05ReservedName: nothing is written, and it is told once.
+// TestC05ReservedName: nothing is written, and that is reported once.
 func TestC05ReservedName(t *testing.T) {
 	alone(t, having(append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))...), func(o *Options) { o.ResyncPeriod = time.Minute }, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)

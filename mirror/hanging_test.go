@@ -107,12 +107,12 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 		s.hangAt(webhookDown)
 		s.write(source())
 		time.Sleep(5 * time.Minute)
-		if s.told(ReasonWriteFailed) != 1 {
+		if s.reported(ReasonWriteFailed) != 1 {
 			t.Errorf("got events %q in five minutes, want one about the target that hangs", s.all())
 		}
 		before := s.countAll("team-bad-", "create")
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-bad-", "create") - before; n > 60 || s.told(ReasonWriteFailed) != 1 {
+		if n := s.countAll("team-bad-", "create") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
 			t.Errorf("got %d tries in an hour and events %q, want one a minute at most, and no other event", n, s.all())
 		}
 	})
@@ -125,7 +125,7 @@ func TestC30ManyHangingTargetsAreReported(t *testing.T) {
 		s.hangAt(webhookDown)
 		s.write(source())
 		time.Sleep(2 * time.Minute)
-		if n := s.told(ReasonWriteFailed); n == 0 || n > 12 {
+		if n := s.reported(ReasonWriteFailed); n == 0 || n > 12 {
 			t.Errorf("got %d events in two minutes, want some, and one in ten seconds at most", n)
 		}
 	})
@@ -137,7 +137,7 @@ func TestC34ServerHangs(t *testing.T) {
 		s.hang(func(call) bool { return true })
 		s.write(source())
 		time.Sleep(time.Hour)
-		if s.hung.Load() < 50 || s.told(ReasonWriteFailed) > 0 {
+		if s.hung.Load() < 50 || s.reported(ReasonWriteFailed) > 0 {
 			t.Errorf("got %d tries and events %q, want many, and none about a target", s.hung.Load(), s.all())
 		}
 		s.hang(func(call) bool { return false })
@@ -156,7 +156,7 @@ func TestC34ServerIsSlow(t *testing.T) {
 				s.delay(func(call) time.Duration { return tc.takes })
 				s.write(source())
 				s.within(tc.limit, "copy in every namespace", func() bool { return s.copied("team-", "value") == 300 })
-				if s.told(ReasonWriteFailed) > 0 {
+				if s.reported(ReasonWriteFailed) > 0 {
 					t.Errorf("got events %q, want none about a target", s.all())
 				}
 			})

@@ -80,7 +80,7 @@ func TestC08Released(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.remove("platform")
 		time.Sleep(time.Minute)
-		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.told(ReasonForeign) != 1 {
+		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.reported(ReasonForeign) != 1 {
 			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
 		}
 	})
@@ -192,7 +192,7 @@ func TestC24HeldByFinalizersWithoutItsLabel(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.edit("platform", plantest.Data("key", "other"))
 		time.Sleep(time.Hour)
-		if s.told(ReasonForeign) > 0 {
+		if s.reported(ReasonForeign) > 0 {
 			t.Errorf("got events %q, want none about a foreign object", s.all())
 		}
 		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
@@ -276,7 +276,7 @@ func TestC36Fight(t *testing.T) {
 				if n := s.countAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
 					t.Errorf("got %d writes in an hour, want about one a minute", n)
 				}
-				if s.told(ReasonFight) != 1 || s.value("mirror_fights") != 1 {
+				if s.reported(ReasonFight) != 1 || s.value("mirror_fights") != 1 {
 					t.Errorf("got events %q and %v fights, want one", s.all(), s.value("mirror_fights"))
 				}
 				time.Sleep(2 * time.Minute)
@@ -304,7 +304,7 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 	}
 	alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-", "create", "update", "delete"); n > 90 || s.told(ReasonFight) != 1 {
+		if n := s.countAll("team-", "create", "update", "delete"); n > 90 || s.reported(ReasonFight) != 1 {
 			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
 		}
 	})
@@ -348,7 +348,7 @@ func TestC36FightBehindAQuota(t *testing.T) {
 			s.remove("team-000")
 			time.Sleep(45 * time.Second)
 		}
-		if s.told(ReasonFight) == 0 {
+		if s.reported(ReasonFight) == 0 {
 			t.Errorf("got events %q in 45 minutes of 60 deletions, want a Fight", s.all())
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Reasons of the events on a source. Dashboards and scripts look for them: they do not change.
+// Reasons of the events on a source. Dashboards and scripts match them: they do not change.
 const (
 	ReasonMirrored          = "Mirrored"
 	ReasonForeign           = "Foreign"

@@ -221,7 +221,7 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestNewsAreAboutTheRightSource: the winner and the loser of a target are told apart, and nothing is told without need.
+// TestNewsAreAboutTheRightSource: the winner and the loser of a target have events of their own, and there is none without need.
 func TestNewsAreAboutTheRightSource(t *testing.T) {
 	d := &desk{status: newStatus()}
 	d.has(sourceIn("base"), sourceIn("platform"))
@@ -252,7 +252,7 @@ func TestRejectedDeletionIsReportedOnce(t *testing.T) {
 		})
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
 		time.Sleep(time.Hour)
-		if n := s.told(ReasonWriteFailed); n != 1 {
+		if n := s.reported(ReasonWriteFailed); n != 1 {
 			t.Errorf("got %d events about a deletion that stays rejected, want 1", n)
 		}
 	})

@@ -35,8 +35,8 @@ func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...a
 	d.notes = append(d.notes, fmt.Sprintf(note, args...))
 }
 
-// told returns how many events had this reason.
-func (d *diary) told(reason string) int { return len(d.notesOf(reason)) }
+// reported returns how many events had this reason.
+func (d *diary) reported(reason string) int { return len(d.notesOf(reason)) }
 
 // notesOf returns the notes of the events with this reason.
 func (d *diary) notesOf(reason string) (notes []string) {
@@ -281,7 +281,7 @@ func (s scene) wantNone(namespace string) {
 	}
 }
 
-// within returns how long it takes until holds holds, looked at every 10 ms, and fails the test after limit.
+// within returns how long it takes until holds holds, checked every 10 ms, and fails the test after limit.
 func (s scene) within(limit time.Duration, what string, holds func() bool) time.Duration {
 	s.t.Helper()
 	began := time.Now()

@@ -48,7 +48,7 @@ func (o *options) clientConfig() (*rest.Config, error) {
 		config.Burst = int(math.Ceil(float64(min(o.qps, math.MaxInt32))))
 	}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return refusalTeller{rt} })
-	// Certificates and credentials are looked at only here.
+	// Certificates and credentials are read only here.
 	if _, err := rest.HTTPClientFor(config); err != nil {
 		return nil, fmt.Errorf("%s: %w", origin, err)
 	}
@@ -82,8 +82,8 @@ func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t refusalTeller) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // findCluster returns how to reach the API server, and what said so: --kubeconfig, $KUBECONFIG, or the service
-// account of the pod, the first that there is. ~/.kube/config is no default: it names whatever cluster its owner
-// looked at last.
+// account of the pod, the first that there is. ~/.kube/config is no default: it names the cluster that its owner
+// used last.
 func (o *options) findCluster() (config *rest.Config, origin string, err error) {
 	const variable = clientcmd.RecommendedConfigPathEnvVar
 	switch {

@@ -91,7 +91,7 @@ func TestKubeconfigOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// The kubeconfig in somebody's home directory names the cluster that he looked at last, not one to write to.
+// The kubeconfig in somebody's home directory names the cluster that was used last, not one to write to.
 func TestKubeconfigOfTheHomeDirectoryIsNotRead(t *testing.T) {
 	outsideOfAnyCluster(t)
 	home := t.TempDir()

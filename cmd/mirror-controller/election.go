@@ -33,7 +33,7 @@ type electionOptions struct {
 }
 
 // newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
-// The retry period is a quarter of theirs, for a standby looks at the lease every 1 to 2.2 of it: when a leader has
+// The retry period is a quarter of theirs, for a standby reads the lease every 1 to 2.2 of it: when a leader has
 // given the lease back, another goes on after 1.1 s at the latest, and within the 2 s that are promised there is time
 // left for the requests. It costs each standby five small reads in four seconds, on average; the leader writes less
 // often, see renewPeriod.
@@ -163,7 +163,7 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 		Name:          name, // in the metrics: of what leads, whatever its lease is called
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { e.begun <- term },
-			OnStoppedLeading: func() {}, // the end of the term tells it
+			OnStoppedLeading: func() {}, // the end of the term shows it
 			OnNewLeader: func(identity string) {
 				if identity != "" && identity != lock.Identity() {
 					klog.Background().Info("Standing by", "leader", identity)

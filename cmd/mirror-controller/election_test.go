@@ -40,7 +40,7 @@ type replica struct {
 	valid func() bool
 	began time.Time                 // of its term
 	ended time.Time                 // of its last write
-	lost  atomic.Pointer[time.Time] // when it was first told that it has lost the lease
+	lost  atomic.Pointer[time.Time] // when the loss of the lease was first reported to it
 	err   chan error
 }
 
@@ -105,7 +105,7 @@ func (r *replica) end() error {
 	r.stop()
 	err := <-r.err
 	if lost := r.lost.Load() != nil; lost != errors.Is(err, mirror.ErrLeadershipLost) {
-		r.t.Errorf("it ended with error %v, and was told that the lease is lost: %v", err, lost)
+		r.t.Errorf("it ended with error %v, and the loss of the lease was reported: %v", err, lost)
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func TestRenewalsComeInTime(t *testing.T) {
 	}
 }
 
-// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, for when a standby looks is left to chance.
+// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, for the time at which a standby reads the lease is random.
 func TestLeaseIsGivenBackBehindTheLastWrite(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, handOver)

@@ -67,7 +67,7 @@ func FuzzFlags(f *testing.F) {
 // namesOne matches a line that begins with a flag or an argument.
 var namesOne = regexp.MustCompile(`^(--?[a-z-]+[=:]|"[^[:cntrl:]]*": unexpected argument)[^[:cntrl:]]*$`)
 
-// checkAccepted looks at what no accepted configuration may be.
+// checkAccepted fails for what no accepted configuration may be.
 func checkAccepted(t *testing.T, o *options) {
 	t.Helper()
 	prefixes := len(o.NamespacePrefixes)

@@ -128,7 +128,7 @@ func TestRefusedWrites(t *testing.T) {
 	leases := path.Dir(lease)
 	answerTo(refused, http.MethodPost, leases, 403)
 	answerTo(refused, http.MethodPut, lease, 403)
-	if len(refused.refused) != 2 || refused.refused[right{"create", "leases"}] == "" || refused.refused[right{"update", "leases"}] == "" {
+	if len(refused.refused) != 2 || refused.refused[permission{"create", "leases"}] == "" || refused.refused[permission{"update", "leases"}] == "" {
 		t.Errorf("got %v refused, want creating and updating leases", refused.refused)
 	}
 	answerTo(refused, http.MethodPut, lease, 500)
@@ -137,14 +137,14 @@ func TestRefusedWrites(t *testing.T) {
 		t.Errorf("got %v refused, want the same two", refused.refused)
 	}
 	answerTo(refused, http.MethodPut, lease, 409)
-	if len(refused.refused) != 1 || refused.refused[right{"create", "leases"}] == "" {
+	if len(refused.refused) != 1 || refused.refused[permission{"create", "leases"}] == "" {
 		t.Errorf("got %v refused, want creating leases", refused.refused)
 	}
 	answerTo(refused, http.MethodPut, lease, 403)
 	for range 2 { // it is there, and expired
 		answerTo(refused, http.MethodGet, lease, 500)
 		answerTo(refused, http.MethodGet, lease, 200)
-		if len(refused.refused) != 1 || refused.refused[right{"update", "leases"}] == "" {
+		if len(refused.refused) != 1 || refused.refused[permission{"update", "leases"}] == "" {
 			t.Errorf("got %v refused, want updating leases", refused.refused)
 		}
 		answerTo(refused, http.MethodPut, lease, 403)

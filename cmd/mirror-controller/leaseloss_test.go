@@ -66,13 +66,13 @@ func loseLease(t *testing.T, options electionOptions) {
 					t.Errorf("the term ended %v after the last renewal", took)
 				}
 				if lost := first.lost.Load(); lost == nil || !lost.Equal(first.ended) {
-					t.Errorf("told at %v that the lease is lost, want at the end of the term at %v", lost, first.ended)
+					t.Errorf("notified at %v that the lease is lost, want at the end of the term at %v", lost, first.ended)
 				}
 				if lease.holder() != "first" {
 					t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
 				}
 				pass(10 * time.Second)
-				// It may see the last renewal 1.1 s late, and look again 1.1 s after it has expired for it.
+				// It may see the last renewal 1.1 s late, and read it again 1.1 s after it has expired for it.
 				if wait := second.began.Sub(last); second.began.IsZero() || wait < 15*time.Second || wait > 17200*time.Millisecond {
 					t.Errorf("the second began %v after the last renewal of the first, want 15s to 17.2s", wait)
 				}

@@ -57,8 +57,8 @@ func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 // errTooLate is the error of a renewal for which it is too late.
 var errTooLate = errors.New("the last renewal is older than the renew deadline")
 
-// Update leaves out what would only renew a renewal that is young. The elector tries to renew as often as the others look
-// at the lease, which is more often than it is any use: each renewal is a write to etcd. Nor does it renew what has passed
+// Update leaves out what would only renew a renewal that is young. The elector tries to renew as often as the standbys read
+// the lease, which is more often than is of use: each renewal is a write to etcd. Nor does it renew what has passed
 // the deadline: after a pause of the whole machine, what the process knows of the cluster is as old as the pause was long.
 func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if renewed := l.renewed.Load(); renewed != nil && record.HolderIdentity == l.Identity() {

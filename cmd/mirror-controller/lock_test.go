@@ -157,7 +157,7 @@ func TestValid(t *testing.T) {
 			_, _, err := l.Get(t.Context())
 			noError(t, err)
 		}, false, true},
-		{"a look finds it ours", func(t *testing.T, l *timedLock, _ *fakeLock) {
+		{"a read finds it ours", func(t *testing.T, l *timedLock, _ *fakeLock) {
 			_, _, err := l.Get(t.Context())
 			noError(t, err)
 		}, true, false},
@@ -226,7 +226,7 @@ func TestValid(t *testing.T) {
 				test.happen(t, l, fake)
 				synctest.Wait()
 				if l.valid() != test.want || lost.Load() != test.lost {
-					t.Errorf("valid %v, told to be lost %v, want %v, %v", l.valid(), lost.Load(), test.want, test.lost)
+					t.Errorf("valid %v, reported lost %v, want %v, %v", l.valid(), lost.Load(), test.want, test.lost)
 				}
 			})
 		})

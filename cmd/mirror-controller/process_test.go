@@ -215,7 +215,7 @@ func TestLostLeaseEndsEvents(t *testing.T) {
 	writing, end := make(chan struct{}, 1), make(chan struct{})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") { // it does not end when it is told to
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") { // it does not end when it is cancelled
 				writing <- struct{}{}
 				<-end
 			}

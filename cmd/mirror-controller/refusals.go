@@ -10,29 +10,29 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// neededRights are the rights without which the caches are not filled, or not kept so, or nobody leads.
-var neededRights = []right{
+// neededPermissions are those without which the caches are not filled, or not kept full, or no process leads.
+var neededPermissions = []permission{
 	{"list", "configmaps"}, {"watch", "configmaps"}, {"list", "namespaces"}, {"watch", "namespaces"},
 	readLease, {"create", "leases"}, updateLease,
 }
 
-// right is a verb and a resource, as RBAC has them.
-type right struct{ verb, resource string }
+// permission is a verb and a resource, as RBAC has them.
+type permission struct{ verb, resource string }
 
-// refusals notes, from the answers of the API server, which of neededRights it refuses. client-go tells that to nobody
-// but the log.
+// refusals keeps, from the answers of the API server, which of neededPermissions it refuses. client-go reports that only in
+// the log.
 type refusals struct {
 	mu      sync.Mutex
-	refused map[right]string // by what answer
-	last    right            // what was asked for last of leases, but for reads that failed
+	refused map[permission]string // by what answer
+	last    permission            // what was asked for last of leases, but for reads that failed
 }
 
-func newRefusals() *refusals { return &refusals{refused: map[right]string{}} }
+func newRefusals() *refusals { return &refusals{refused: map[permission]string{}} }
 
-// checks returns a check for each of neededRights, which is named after it, for ?verbose tells no more than names.
+// checks returns a check for each of neededPermissions, which is named after it, because ?verbose shows only names.
 func (r *refusals) checks() []healthz.HealthChecker {
 	var out []healthz.HealthChecker
-	for _, needed := range neededRights {
+	for _, needed := range neededPermissions {
 		out = append(out, healthz.NamedCheck(needed.verb+"-"+needed.resource, func(*http.Request) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -45,8 +45,8 @@ func (r *refusals) checks() []healthz.HealthChecker {
 	return out
 }
 
-// note takes note of an answer. One that says nothing about rights, such as that the API server is busy, changes nothing.
-func (r *refusals) note(asked right, response *http.Response) {
+// note takes note of an answer. One that says nothing about permissions, such as that the API server is busy, changes nothing.
+func (r *refusals) note(asked permission, response *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	readAgain := asked == readLease && r.last == readLease
@@ -56,12 +56,12 @@ func (r *refusals) note(asked right, response *http.Response) {
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		r.refused[asked] = response.Status
-	case code == http.StatusNotFound, code == http.StatusConflict: // which only those are told who have the right
+	case code == http.StatusNotFound, code == http.StatusConflict: // an answer that takes the permission
 		delete(r.refused, asked)
 	case code < 300:
 		delete(r.refused, asked)
 		for _, verb := range spared[asked.verb] {
-			delete(r.refused, right{verb, asked.resource})
+			delete(r.refused, permission{verb, asked.resource})
 		}
 		if readAgain {
 			delete(r.refused, updateLease)
@@ -69,26 +69,26 @@ func (r *refusals) note(asked right, response *http.Response) {
 	}
 }
 
-// Rights on the lease. Who reads it and then does not update it is not to lead, and need not have the right to.
-var readLease, updateLease = right{"get", "leases"}, right{"update", "leases"}
+// Permissions on the lease. A process that reads it and does not update it then is not to lead, and does not need the permission.
+var readLease, updateLease = permission{"get", "leases"}, permission{"update", "leases"}
 
-// spared are the rights that are not needed when another was granted: what is watched need not be listed, and a lease that
-// can be read is there.
+// spared are the permissions that are not needed when another one was granted: a watch replaces the list, and a lease that
+// can be read exists.
 var spared = map[string][]string{"watch": {"list"}, "get": {"create"}}
 
-// askedFor returns which of neededRights a request needs.
-func askedFor(r *http.Request) (right, bool) {
-	var asked right
+// askedFor returns which of neededPermissions a request needs.
+func askedFor(r *http.Request) (permission, bool) {
+	var asked permission
 	// Before this can be the path of a gateway. What is in a namespace, or has a name, goes on behind it.
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/api/v1/configmaps"):
-		asked = right{collectionVerb(r), "configmaps"}
+		asked = permission{collectionVerb(r), "configmaps"}
 	case strings.HasSuffix(path, "/api/v1/namespaces"):
-		asked = right{collectionVerb(r), "namespaces"}
+		asked = permission{collectionVerb(r), "namespaces"}
 	case strings.Contains(path, "/apis/coordination.k8s.io/v1/namespaces/"):
-		asked = right{objectVerbs[r.Method], "leases"}
+		asked = permission{objectVerbs[r.Method], "leases"}
 	}
-	return asked, slices.Contains(neededRights, asked)
+	return asked, slices.Contains(neededPermissions, asked)
 }
 
 // collectionVerb is what RBAC calls a request for all objects of a resource.

@@ -63,7 +63,7 @@ func TestKubeScore(t *testing.T) {
 			found := score(t, documents(t, i.render(t)))
 			for f := range found {
 				if !wanted[f] {
-					t.Errorf("%s: %q: mend it, or accept it with a reason", f.check, f.summary)
+					t.Errorf("%s: %q: fix it, or accept it with a reason", f.check, f.summary)
 				}
 			}
 			for f, want := range wanted {

@@ -219,7 +219,7 @@ func TestUserWithCertificate(t *testing.T) {
 	}
 	client := clientOf(t, fromFile(t, path))
 	if _, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("list namespaces without any right: %v, want forbidden", err)
+		t.Errorf("list namespaces without any permission: %v, want forbidden", err)
 	}
 	events := auditSince(t, mark)
 	if len(events) != 2 || events[1].User.Username != auditedUser || events[1].Verb != "list" || events[1].Response.Code != 403 {

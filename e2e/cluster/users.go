@@ -47,7 +47,7 @@ func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 func (c *Cluster) AdminKubeconfig() string { return c.adminKubeconfig }
 
 // Config returns a client configuration for the user, who is known by a client certificate: any name and
-// any groups are good, and have the rights that RBAC gives them.
+// any groups are good, and have the permissions that RBAC gives them.
 func (c *Cluster) Config(user User) (*rest.Config, error) {
 	c.users.Lock()
 	defer c.users.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestInstall installs install.yaml as a user would. The controller is ready, with no rights on the node and with what
+// TestInstall installs install.yaml as a user would. The controller is ready, with no permissions on the node and with what
 // a Pod gets to know of its cluster, and the policies confine it. Its metrics are behind the Service, and kubectl mirror check
 // finds nothing to do.
 func TestInstall(t *testing.T) {

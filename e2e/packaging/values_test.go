@@ -305,7 +305,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestWithoutLease shows that without a Lease there are no rights to it, and never two Pods.
+// TestWithoutLease shows that without a Lease there are no permissions for it, and never two Pods.
 func TestWithoutLease(t *testing.T) {
 	values := set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")
 	m := charted(t, "mirror-controller", "mirror-system", values...)

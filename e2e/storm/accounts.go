@@ -9,7 +9,7 @@ import (
 )
 
 // ownAccounts returns the installation once for each of so many replicas, each with an account of its own that has the
-// rights of the shipped one: so the audit log tells who of them wrote.
+// permissions of the shipped one: so the audit log tells who of them wrote.
 func ownAccounts(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation, replicas int) ([]*shipped.Installation, error) {
 	var objects shipped.Manifests
 	var names []string

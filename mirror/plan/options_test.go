@@ -179,11 +179,11 @@ func TestPercent(t *testing.T) {
 			t.Errorf("got %q, want %q", p.String(), value)
 		}
 	}
-	const right = "must be a percentage from 0% to 100%, such as 50%"
+	const want = "must be a percentage from 0% to 100%, such as 50%"
 	for _, value := range []string{"", "%", "50", "-1%", "101%", "50%%", "0.5%", "half", " 50%", "50 %", "1e2%", "99999999999999999999%"} {
 		p := Percent(33)
-		if err := p.Set(value); err == nil || err.Error() != right || p != 33 {
-			t.Errorf("%q: got %d, error %v, want it unchanged and %q", value, p, err, right)
+		if err := p.Set(value); err == nil || err.Error() != want || p != 33 {
+			t.Errorf("%q: got %d, error %v, want it unchanged and %q", value, p, err, want)
 		}
 	}
 }
