@@ -103,6 +103,7 @@ func BenchmarkFanOut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.status.nameStatus("settings-000").round = c.status.nameStatus("settings-000").round.Add(-roundGap)
+		c.sources.Add("settings-000")
 		c.fanout.run(b.Context(), "settings-000")
 		c.drain(b, 0)
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -29,7 +28,7 @@ type Controller struct {
 	status  *status
 	metrics *controllerMetrics
 
-	sources workqueue.TypedDelayingInterface[string]
+	sources *sourceQueue
 	copies  copyQueue
 
 	handlers   *handlers
@@ -58,8 +57,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-sources"})
-	copies, status := newCopyQueue(), newStatus()
+	sources, copies, status := newSourceQueue(), newCopyQueue(), newStatus()
 	confirmer := newConfirmer(client, rules, caches.configMap, func(k key) { copies.Add(k) })
 	lanes := newLanes(opts.ConcurrentWrites, copies.contended)
 	c := &Controller{

@@ -4,24 +4,22 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// roundGap is the shortest time between two fan-outs of a name. A source that changes all the time is compared with all its
-// targets that often; each target still gets the newest content when its turn comes.
+// roundGap is the shortest time between two fan-outs or reports of a name. A source that changes all the time is compared with all
+// its targets that often; each target still gets the newest content when its turn comes.
 const roundGap = 100 * time.Millisecond
 
-// fanout compares all targets of a name with its sources, and queues those that are out of sync. When it finds nothing left
-// to do, or targets keep the queue busy for long, the sources are reported.
+// fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is queued any
+// more, or targets keep the queue busy for long, it reports the sources.
 type fanout struct {
 	rules     *plan.Rules
 	caches    *caches
 	status    *status
 	confirmer *confirmer
 	reporter  *reporter
-	sources   workqueue.TypedDelayingInterface[string]
+	sources   *sourceQueue
 	copies    copyQueue
 }
 
@@ -41,15 +39,32 @@ func (f *fanout) work(ctx context.Context) {
 
 func (f *fanout) run(ctx context.Context, name string) {
 	if wait := f.status.beginRound(name, roundGap); wait > 0 {
+		f.status.expect(name)
 		f.sources.AddAfter(name, wait)
 		return
 	}
+	v := f.caches.view(name)
+	if f.sources.takeFanout(name) || !f.status.compared(name, v) {
+		v = f.compare(ctx, name)
+	}
+	if f.copies.reportable(name) {
+		f.copies.reported(name)
+		if f.reporter.report(ctx, name, v) {
+			f.sources.AddAfter(name, logSpacing)
+		}
+	}
+}
+
+// compare compares all targets of a name with its sources, and returns the view of them.
+func (f *fanout) compare(ctx context.Context, name string) *plan.View {
+	began := time.Now()
 	version := f.caches.version() // before the targets
 	var targets []plan.Target
 	for _, namespace := range f.caches.targetNamespaces(name, f.status.namespaces(name)) {
 		targets = append(targets, f.caches.target(key{Namespace: namespace, Name: name}))
 	}
 	v := f.caches.view(name) // after the targets
+	f.status.beginFanout(name, v, began)
 	for i, c := range f.rules.Plan(v, targets) {
 		var losers []key
 		for _, s := range f.rules.Superseded(v, targets[i], c) {
@@ -63,10 +78,5 @@ func (f *fanout) run(ctx context.Context, name string) {
 			f.copies.Add(c.Key)
 		}
 	}
-	if f.copies.reportable(name) {
-		f.copies.reported(name)
-		if f.reporter.report(ctx, name, v) {
-			f.sources.AddAfter(name, logSpacing)
-		}
-	}
+	return v
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -19,7 +18,7 @@ type handlers struct {
 	status    *status
 	confirmer *confirmer
 	lanes     *lanes
-	sources   workqueue.TypedDelayingInterface[string]
+	sources   *sourceQueue
 	copies    copyQueue
 
 	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -26,7 +25,7 @@ type reconciler struct {
 	large     slots // for writes over large objects
 	metrics   *controllerMetrics
 	copies    copyQueue
-	sources   workqueue.TypedInterface[string]
+	sources   *sourceQueue
 
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
@@ -62,7 +61,7 @@ func (r *reconciler) work(ctx, term context.Context) {
 			return
 		}
 		if r.copies.finish(k); r.copies.reportable(k.Name) && r.status.isDirty(k.Name) {
-			r.sources.Add(k.Name)
+			r.sources.addReport(k.Name)
 		}
 	}
 }
@@ -255,7 +254,7 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 		r.copies.AddAfter(c.Key, wait)
 	}
 	r.log(ctx, res, wait)
-	r.status.set(c.Key, uidOf(t.Namespace), *rec)
+	r.status.conclude(c.Key, uidOf(t.Namespace), *rec, v)
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.

@@ -243,7 +243,7 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 		return 0, false
 	}
 	changed := src.changed
-	if changed.After(s.nameStatus(sum.source.Key.Name).round) {
+	if changed.After(s.nameStatus(sum.source.Key.Name).fanout) {
 		return 0, false // the summary is older
 	}
 	src.changed = time.Time{}

@@ -29,8 +29,10 @@ type nameStatus struct {
 	targets map[string]*record // by namespace
 	shared  map[basics]*record // for targets with equal basics
 	sources map[key]*sourceStatus
-	dirty   bool      // there may be something to report when no target is in the queue
-	round   time.Time // the begin of the last fan-out
+	dirty   bool       // there may be something to report when no target is in the queue
+	round   time.Time  // the begin of the last fan-out or report
+	fanout  time.Time  // the begin of the last fan-out
+	view    *plan.View // of the last fan-out, unless a reconcile had another one since
 }
 
 // sourceStatus is the part for one source.
@@ -84,6 +86,17 @@ func (s *status) set(k key, uid types.UID, r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store(k, uid, r)
+}
+
+// conclude stores the record of a target after a reconcile with the sources in v. If the last fan-out had other sources, it may
+// have compared the target before the reconcile changed it: then the next report of the name begins with a fan-out.
+func (s *status) conclude(k key, uid types.UID, r record, v *plan.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(k, uid, r)
+	if n := s.names[k.Name]; n != nil && n.view != v {
+		n.dirty, n.view = true, nil
+	}
 }
 
 func (s *status) store(k key, uid types.UID, r record) {
@@ -141,19 +154,37 @@ func (s *status) count(n *nameStatus, r *record, by int) {
 	}
 }
 
-// beginRound begins a fan-out of a name, or returns how long it has to wait: one fan-out compares all targets, and the
-// changes of a tenth of a second share one.
+// beginRound begins a fan-out or a report of a name, or returns how long it has to wait: the changes of a tenth of a second
+// share one.
 func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, now := s.nameStatus(name), time.Now()
-	n.dirty = true
+	n, now := s.names[name], time.Now()
+	if n == nil {
+		return 0
+	}
 	if wait := n.round.Add(gap).Sub(now); wait > 0 {
 		return wait
 	}
 	n.round = now
-	n.shared = map[basics]*record{} // of former contents
 	return 0
+}
+
+// beginFanout begins the comparison of all targets of a name with the sources in v. began is a time before v was read.
+func (s *status) beginFanout(name string, v *plan.View, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nameStatus(name)
+	n.dirty, n.view, n.fanout, n.round = true, v, began, began
+	n.shared = map[basics]*record{} // of former contents
+}
+
+// compared reports whether the targets of a name have been compared with the sources in v. If not, the counts are not about v.
+func (s *status) compared(name string, v *plan.View) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.names[name]
+	return n == nil || n.view == v
 }
 
 // planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued.

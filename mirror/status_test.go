@@ -172,10 +172,11 @@ func TestPlanQueues(t *testing.T) {
 	}
 }
 
-// TestRounds: a fan-out of a name waits until a gap after the last one is over.
+// TestRounds: a fan-out or a report of a name waits until a gap after the last one is over.
 func TestRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStatus()
+		s.nameStatus("settings")
 		for _, step := range []struct{ after, want time.Duration }{
 			{0, 0}, {30 * time.Millisecond, 70 * time.Millisecond}, {69 * time.Millisecond, time.Millisecond}, {time.Millisecond, 0}, {time.Millisecond, 99 * time.Millisecond}, {time.Hour, 0},
 		} {
@@ -262,7 +263,7 @@ func TestStatusCounts(t *testing.T) {
 		for _, namespace := range slices.Sorted(slices.Values(s.namespaces("settings"))) {
 			s.set(settings(namespace), "", record{})
 		}
-		s.beginRound("settings", 0)
+		s.beginFanout("settings", nil, time.Now())
 		if s.summarize("settings", &plan.View{}); len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
 		}
@@ -328,7 +329,7 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c", "team-e"}) {
 		t.Errorf("got records for %v", got)
 	}
-	if s.beginRound("settings", roundGap); len(s.names["settings"].shared) > 0 {
+	if s.beginFanout("settings", nil, time.Now()); len(s.names["settings"].shared) > 0 {
 		t.Error("got records kept to be shared by targets of former contents")
 	}
 	if got := s.namespaces("other"); len(got) > 0 {
