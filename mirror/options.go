@@ -39,7 +39,7 @@ func NewOptions() *Options {
 }
 
 // abandons is the warning in the help of the flags by which the controller recognizes its copies.
-const abandons = "A new value abandons the existing copies: hand them over or purge them first (deploy/README.md)."
+const abandons = "A new value abandons the existing copies: hand them over or purge them first (deploy/docs/operate.md)."
 
 // AddFlags binds the options to flags of fs, with the present values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
