@@ -239,7 +239,7 @@ release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of 
 	cd e2e && $(ALONE) go test -timeout 60m ./release -args $(RELEASE_TEST_ARGS)
 
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities in what the programs call
+vuln: ## Find known vulnerabilities in the code that the programs call
 	cd e2e/tools && go build -o $(CURDIR)/bin/ ./vuln
 	bin/vuln $(VULN_ARGS) .
 

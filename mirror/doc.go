@@ -29,7 +29,8 @@
 //	confirm.go    live reads before deletions
 //	apply.go      one change, one conditional call
 //	cache.go      the informers and what is read from them
-//	report.go     the events on a source
+//	texts.go      the texts of events
+//	report.go     when an event on a source is written
 //	reconcile.go  one target: read, decide, confirm, write, record, retry
 //	fanout.go     all targets of a name
 //	prune.go      the prune limit

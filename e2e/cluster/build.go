@@ -148,7 +148,7 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 	// Compilers do not go on when this process is killed, and half a build is removed.
 	defer func() { _ = r.reap() }()
 	start := time.Now()
-	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. With empty caches a control plane takes a download and about ten minutes of CPU: six minutes on an idle machine with two cores.\n", listed(missing), m.kubernetes)
+	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. With empty caches a control plane takes a download and about ten minutes of CPU: 6 minutes on two idle cores, up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
 	for i, p := range missing {
 		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(missing), p.name)
 		began := time.Now()
