@@ -73,7 +73,7 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 			defer cancel()
 			return controller.Stop(stopCtx)
 		case <-controller.Done():
-			fmt.Fprintf(out, "\nThe controller has ended with code %d. A kubelet would start it again, and so does this.\n\n", controller.ExitCode())
+			fmt.Fprintf(out, "\nThe controller ended with code %d. It is started again, as a kubelet would do.\n\n", controller.ExitCode())
 		}
 		select { // not at once, in case it cannot run
 		case <-ctx.Done():
@@ -92,8 +92,8 @@ A control plane and the controller are running. In another terminal:
   export KUBECONFIG=%s
   export PATH=%s:$PATH      # a kubectl of the right version, if you have none
 
-The controller has the arguments of its Deployment, %v, and there are the namespaces
-platform, team-a, team-b and other. Things to try:
+The controller has the arguments of its Deployment, %v. The namespaces are
+platform, team-a, team-b and other. Try this:
 
   kubectl -n platform create configmap settings --from-literal=colour=blue
   kubectl -n platform label configmap settings mirror=true
@@ -101,10 +101,10 @@ platform, team-a, team-b and other. Things to try:
   kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}'    # restored at once
   kubectl -n team-a get configmap settings -o yaml
   kubectl create namespace team-c                                             # gets its copy
-  kubectl label namespace team-b mirror=false                                 # wants none
+  kubectl label namespace team-b mirror=false                                 # loses its copy
   kubectl -n platform events --for configmap/settings
-  kubectl -n platform delete configmap settings                               # the copies go
+  kubectl -n platform delete configmap settings                               # deletes the copies
 
-What the controller logs follows. Ctrl-C stops everything and leaves nothing behind.
+The log of the controller follows. Ctrl-C stops everything and removes all files.
 
 `
