@@ -196,7 +196,7 @@ func TestDryRunLogsLast(t *testing.T) {
 					s.addNamespace(fmt.Sprintf("team-%d", i))
 					time.Sleep(time.Second)
 				}
-				time.Sleep(time.Hour)
+				time.Sleep(20 * time.Second)
 			}, source())
 			var got []string
 			for _, m := range regexp.MustCompile(`"Would create (\d)"`).FindAllStringSubmatch(logged, -1) {
@@ -287,7 +287,7 @@ func (b *logBuffer) String() string {
 // logOfDryRun returns what a dry run logs at this level until f has returned. before prepares its API server.
 func logOfDryRun(t *testing.T, level int, before, f func(scene), objects ...runtime.Object) string {
 	t.Helper()
-	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun, o.ResyncPeriod = true, time.Second })
+	s := newScene(t, having(objects...)(), func(o *Options) { o.DryRun = true })
 	before(s)
 	var out logBuffer
 	config := textlogger.NewConfig(textlogger.Output(&out), textlogger.Verbosity(level))

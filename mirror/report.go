@@ -270,7 +270,7 @@ func (s *status) withheldNews(name string) (out []withheldLine, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.names[name]
-	if n == nil || !n.dirty {
+	if n == nil {
 		return nil, false
 	}
 	would, open := map[key]tally{}, map[key]int{}
