@@ -139,7 +139,7 @@ var notValues = map[string]string{
 	"version":                         "is for people",
 }
 
-// TestValuesAreFlags holds the values to the flags, by the README's table, which a test of the program holds to it: each
+// TestValuesAreFlags holds the values to the flags, by the table of the reference, which a test of the program holds to it: each
 // flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
 func TestValuesAreFlags(t *testing.T) {
 	defaults := programDefaults(t)
@@ -176,17 +176,17 @@ func spelled(flag string) string {
 	return "--" + flag
 }
 
-// programDefaults returns the flags in the README's table with their defaults.
+// programDefaults returns the flags in the table of the reference with their defaults.
 func programDefaults(t *testing.T) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile("../../README.md")
+	content, err := os.ReadFile("../../deploy/docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(content), "<!-- flags -->")
 	table, _, found := strings.Cut(table, "<!-- /flags -->")
 	if !found {
-		t.Fatal("the README has no table of flags")
+		t.Fatal("the reference has no table of flags")
 	}
 	out := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `--?([a-z-]+)` \\| (?:`([^`]*)`)? *\\|").FindAllStringSubmatch(table, -1) {
@@ -218,7 +218,7 @@ func defaultOf(t *testing.T, path string) string {
 	return strings.Join(append(items, node.Value)[:max(1, len(items))], ",")
 }
 
-// sameDefault reports whether two texts are one value: 10m is 10m0s, and the README leaves false out.
+// sameDefault reports whether two texts are one value: 10m is 10m0s, and the reference leaves false out.
 func sameDefault(a, b string) bool {
 	if a == "false" {
 		return b == ""

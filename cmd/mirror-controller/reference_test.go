@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+const (
+	referencePage       = "../../deploy/docs/reference.md"
+	troubleshootingPage = "../../deploy/docs/troubleshooting.md"
+)
+
+// TestReferenceTables compares the generated tables of the reference with the code; -update writes them.
+func TestReferenceTables(t *testing.T) {
+	plantest.Section(t, referencePage, "flags", flagTable(), *update)
+	plantest.Section(t, referencePage, "metrics", metricTable(t), *update)
+}
+
+// TestReferenceNames: the reference has a row for each reason of an event, and for each key of a label or an annotation, and the
+// troubleshooting page a heading for each reason of a warning.
+func TestReferenceNames(t *testing.T) {
+	text := read(t, referencePage)
+	for what, names := range map[string][]string{
+		"event":      found(t, "../../mirror/report.go", `(?m)^\tReason\w+ += "(\w+)"`),
+		"annotation": found(t, "../../mirror/plan/keys.go", `(?m)^\t\w+Annotation += Domain \+ "/([a-z-]+)"`),
+	} {
+		if len(names) < 8 {
+			t.Errorf("%s: found only %q in the code", what, names)
+		}
+		for _, name := range names {
+			if row := regexp.MustCompile("(?m)^\\|.*`(mirror-controller\\.github\\.io/)?" + name + "`"); !row.MatchString(text) {
+				t.Errorf("the reference has no row for the %s %s", what, name)
+			}
+			if what == "event" && name != "Mirrored" && !strings.Contains(read(t, troubleshootingPage), "\n## "+name+"\n") {
+				t.Errorf("the troubleshooting page has no heading %s", name)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	noError(t, err)
+	return string(content)
+}
+
+// found returns what the group of a pattern matches in a file.
+func found(t *testing.T, file, pattern string) (all []string) {
+	t.Helper()
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1) {
+		all = append(all, match[1])
+	}
+	return all
+}
+
+// flagTable is the table of all flags, in the order and the words of the help text.
+func flagTable() string {
+	var b strings.Builder
+	b.WriteString("| flag | default | meaning |\n|---|---|---|\n")
+	sections := newOptions().bind()
+	for _, section := range sections.Order {
+		sections.FlagSets[section].VisitAll(func(f *pflag.Flag) {
+			_, usage := pflag.UnquoteUsage(f)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", spell(f), defaultOf(f), usage)
+		})
+	}
+	return b.String()
+}
+
+// defaultOf is the default as a user would write it; nothing where it says nothing.
+func defaultOf(f *pflag.Flag) string {
+	switch value := strings.Trim(f.DefValue, "[]"); value {
+	case "", "false":
+		return ""
+	default:
+		return "`" + value + "`"
+	}
+}
+
+// metricTable is the table of the metrics of this project, from the golden file to which a test of package mirror holds them.
+func metricTable(t *testing.T) string {
+	t.Helper()
+	families, err := testutil.TextToMetricFamilies(strings.NewReader(read(t, "../../mirror/testdata/metrics.txt")))
+	noError(t, err)
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		if !strings.HasPrefix(name, "mirror_") {
+			continue
+		}
+		values := map[string][]string{}
+		for _, m := range families[name].Metric {
+			for _, l := range m.Label {
+				if !slices.Contains(values[l.GetName()], l.GetValue()) {
+					values[l.GetName()] = append(values[l.GetName()], l.GetValue())
+				}
+			}
+		}
+		var labels []string
+		for _, label := range slices.Sorted(maps.Keys(values)) {
+			labels = append(labels, fmt.Sprintf("`%s`: %s", label, strings.Join(values[label], ", ")))
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(families[name].GetType().String()), strings.Join(labels, "; "),
+			strings.TrimPrefix(families[name].GetHelp(), "[STABLE] "))
+	}
+	return b.String()
+}
