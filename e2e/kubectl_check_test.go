@@ -252,7 +252,7 @@ const withoutController = `{
       "check": "controller",
       "result": "to do",
       "detail": "there is no controller: no ClusterRoleBinding has the label mirror-controller.github.io/installation, and no Deployment the label app.kubernetes.io/name=mirror-controller",
-      "advice": "install it as deploy/README.md says"
+      "advice": "install it as deploy/docs/install.md says"
     }
   ]
 }

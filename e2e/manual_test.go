@@ -4,56 +4,48 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// manualExample finds the examples in deploy/README.md that are kustomizations: files, each below a comment with its
-// path, with a line of dashes between them.
-var manualExample = regexp.MustCompile("(?s)\n```yaml\n(# [a-z/]*kustomization\\.yaml\n.*?)```\n")
-
-// TestKustomizationsOfTheManual renders the kustomizations that the manual tells people to write, and hands the policies in
-// them to the API server, which compiles them. The settings that the policies read are the flags.
+// TestKustomizationsOfTheManual renders the kustomizations that the manual has readers write, and hands the policies in them
+// to the API server, which compiles them. The settings that the policies read are the flags.
 func TestKustomizationsOfTheManual(t *testing.T) {
 	t.Parallel()
-	manual, err := os.ReadFile(deployed("README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples, relabelled := manualExample.FindAllStringSubmatch(string(manual), -1), 0
-	for _, example := range examples {
-		m, err := renderExample(t, example[1])
-		if err != nil {
-			t.Errorf("%v in\n%s", err, example[1])
-			continue
+	examples := 0
+	for _, page := range manual.Pages(t) {
+		for _, b := range manual.Blocks(t, page) {
+			if !strings.HasPrefix(b.Text, "# kustomization.yaml\n") {
+				continue
+			}
+			examples++
+			m, err := renderExample(t, b.Text)
+			if err != nil {
+				t.Errorf("%s: %v in\n%s", page, err, b.Text)
+				continue
+			}
+			expectAccepted(t, ofGroup(m, "admissionregistration.k8s.io", false), 0)
+			expectSettings(t, m, "namespace-prefix", "instance")
 		}
-		expectAccepted(t, ofGroup(m, "admissionregistration.k8s.io", false), 0)
-		if strings.Contains(example[1], "--mirror-label=") {
-			relabelled++
-			expectSettings(t, m, "mirror-label", "instance")
-		}
-		expectSettings(t, m, "namespace-prefix")
 	}
-	if len(examples) < 2 || relabelled != 1 {
-		t.Errorf("%d kustomizations in the manual, %d of them with another label, want 2 or more, and 1: are they still found?", len(examples), relabelled)
+	if examples != 1 {
+		t.Errorf("%d kustomizations in the manual, want 1: are they still found?", examples)
 	}
 }
 
-// renderExample writes the files of an example beside a copy of deploy/, and renders the one at the top.
+// renderExample writes a kustomization beside a copy of deploy/, and renders it.
 func renderExample(t *testing.T, example string) (shipped.Manifests, error) {
 	t.Helper()
 	dir := t.TempDir()
-	err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(deployed(".")))
-	for file := range strings.SplitSeq(example, "---\n") {
-		comment, content, _ := strings.Cut(file, "\n")
-		path := filepath.Join(dir, strings.TrimPrefix(comment, "# "))
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644))
-	}
+	err := errors.Join(os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(deployed("."))),
+		os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(example), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,4 +82,57 @@ func expectSettings(t *testing.T, m shipped.Manifests, flags ...string) {
 		return
 	}
 	t.Error("there is no ClusterRoleBinding")
+}
+
+// TestManualPreview compares what a dry run prints with what the manual shows.
+func TestManualPreview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b", "c", "d", "e", "f")
+	w.create(w.ns("f"), "settings")
+	source := w.createSource(w.home, "settings")
+	p := w.start()
+	w.waitInSync(source, w.ns("a"), w.ns("b"), w.ns("c"), w.ns("d"), w.ns("e"))
+	w.stop(p)
+	w.edit(w.ns("d"), "settings", withKey("more", "x"))
+	w.delete(w.ns("e"), "settings")
+	command, want, _ := strings.Cut(manual.Commands(t, "deploy/docs/operate.md", "$ mirror-controller"), "\n")
+	if !strings.HasSuffix(command, " --dry-run --once 2>/dev/null") {
+		t.Fatalf("the manual shows the output of %s", command)
+	}
+	if code, printed := w.once(flags("--dry-run")); code != 0 || !strings.Contains("\n"+w.anonymous(printed)+"\n", "\n"+runsOfBlanks.ReplaceAllString(want, "  ")) {
+		t.Errorf("exit code %d, and no lines\n%s\nin\n%s", code, want, w.anonymous(printed))
+	}
+}
+
+// TestManualRelease counts copies, and turns them into ordinary ConfigMaps, by the commands of the manual.
+func TestManualRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	source := w.createSource(w.home, "settings")
+	p := w.start()
+	w.waitInSync(source, w.ns("a"), w.ns("b"))
+	w.stop(p)
+	run := func(commands string) string {
+		t.Helper()
+		commands = strings.NewReplacer("mirror=copy", w.label+"=copy", " mirror-\n", " "+w.label+"-\n").Replace(commands)
+		out, err := w.cluster.Shell(w.ctx, commands).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v, %s", commands, err, out)
+		}
+		return string(out)
+	}
+	counted := run(manual.Commands(t, "deploy/docs/operate.md", "uniq -c"))
+	if got, want := strings.Fields(counted), []string{"1", w.ns("a"), "1", w.ns("b")}; !slices.Equal(got, want) {
+		t.Errorf("counted %q, want %q", got, want)
+	}
+	run(manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n"))
+	released := []*corev1.ConfigMap{w.live(w.ns("a"), "settings"), w.live(w.ns("b"), "settings")}
+	for _, cm := range released {
+		if cm.Labels[w.label] != "" || cm.Annotations[plan.CopyAnnotation] != "" {
+			t.Errorf("%s is still a copy: %v, %v", cm.Namespace, cm.Labels, cm.Annotations)
+		}
+	}
+	w.start()
+	w.eventually("both are foreign", w.noted("settings", "Foreign", w.ns("a"), w.ns("b")))
+	w.allUntouched(released)
 }

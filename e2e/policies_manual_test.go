@@ -1,35 +1,55 @@
 package e2e
 
 import (
-	"os"
-	"regexp"
+	"fmt"
 	"strings"
 	"testing"
-)
 
-// selfTest finds, in the manual, an answer that a reader is to get, and the command to get it with.
-var selfTest = regexp.MustCompile("(?s)must be refused with `([^`]+)`:\n\n```\n(.*?)```")
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+)
 
 // testSelfTests runs the commands by which the manual has its readers see that the policies hold.
 func (w *policed) testSelfTests(t *testing.T) {
-	manual, err := os.ReadFile(deployed("README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	copied := w.create(teamA, "self-test", w.copied(teamA, "self-test")...)
-	settings := []*strings.Replacer{
-		strings.NewReplacer(), // as the controller that is shipped
-		strings.NewReplacer("NAMESPACE", platform, "USER", tenant),
-		strings.NewReplacer("NAMESPACE", teamA, "COPY", copied.Name),
-	}
-	found := selfTest.FindAllStringSubmatch(string(manual), -1)
-	if len(found) != len(settings) {
-		t.Fatalf("the manual has %d self-tests, want %d", len(found), len(settings))
-	}
-	for i, match := range found {
-		answer, script := match[1], settings[i].Replace(match[2])
+	for answer, test := range map[string]struct {
+		block manual.Block
+		words []string
+	}{
+		"is held to": {block: manual.Find(t, "deploy/docs/policies.md", "--as=system:serviceaccount")},
+		"needs the verb": {manual.Find(t, "deploy/docs/policies.md", "--as=USER"),
+			[]string{"NAMESPACE", platform, "USER", tenant}},
+		"only mirror-controller may change or delete it": {manual.Find(t, "deploy/docs/policies.md", "kubectl delete configmap COPY"),
+			[]string{"NAMESPACE", teamA, "COPY", copied.Name}},
+	} {
+		if !strings.HasSuffix(strings.Join(strings.Fields(test.block.Above), " "), "must be refused with `"+answer+"`:") {
+			t.Errorf("the manual does not say that %q is the answer to %s", answer, test.block.Text)
+		}
+		script := strings.NewReplacer(test.words...).Replace(test.block.Text)
 		if out, err := w.cluster.Shell(w.ctx, script).CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
 			t.Errorf("%s: %v, %s", script, err, out)
 		}
+	}
+}
+
+// testManualPublishers lets a group and an account publish, and asks whether they may, by the commands of the manual.
+func (w *policed) testManualPublishers(t *testing.T) {
+	const ask = "kubectl auth can-i mirror configmaps -n platform --as="
+	ofGitOps, question, found := strings.Cut(manual.Commands(t, "deploy/docs/gitops.md", "--serviceaccount=platform:deployer"), ask)
+	if !found {
+		t.Fatalf("the manual does not ask: %s", ofGitOps)
+	}
+	for bind, who := range map[string]string{
+		manual.Commands(t, "deploy/docs/policies.md", "--group=platform-team"): "anybody --as-group=platform-team",
+		ofGitOps: question,
+	} {
+		if out, err := w.cluster.Shell(w.ctx, bind).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v, %s", bind, err, out)
+		}
+		w.until("the answer is yes", func() error {
+			if out, _ := w.cluster.Shell(w.ctx, ask+who).Output(); string(out) != "yes\n" {
+				return fmt.Errorf("it is %q", out)
+			}
+			return nil
+		})
 	}
 }

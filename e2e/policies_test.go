@@ -177,6 +177,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("protected", func(t *testing.T) { w.check(t, protectedPolicy, w.protectedRows()) })
 	t.Run("namespace", w.testNamespaceDeletion)
 	t.Run("self-tests", w.testSelfTests)
+	t.Run("publishers of the manual", w.testManualPublishers)
 	w.expectNoWarnings(confinedPolicy, confinedPolicy+"-others", publishersPolicy, protectedPolicy)
 }
 

@@ -142,7 +142,7 @@ func (r *checkReport) names() (names []string) {
 // lines returns the results of all checks.
 func (f *facts) lines() []checkLine {
 	if !f.found {
-		return []checkLine{todo("install it as deploy/README.md says",
+		return []checkLine{todo("install it as deploy/docs/install.md says",
 			"there is no controller: no ClusterRoleBinding has the label %s, and no Deployment the label %s", installationLabel, deploymentSelector).named("controller")}
 	}
 	lines := []checkLine{

@@ -18,7 +18,7 @@ func (f *facts) deploymentLine() checkLine {
 	case f.deployment.missing != "":
 		return notAllowed(f.deployment.missing)
 	case d == nil:
-		return todo("install it as deploy/README.md says", "no Deployment runs as ServiceAccount %s", f.account)
+		return todo("install it as deploy/docs/install.md says", "no Deployment runs as ServiceAccount %s", f.account)
 	}
 	wanted, kubectl := replicasOf(d), "kubectl -n "+d.Namespace+" "
 	switch {
@@ -115,7 +115,7 @@ func (f *facts) bindingLine() checkLine {
 	return fine("ClusterRoleBinding %s names ServiceAccount %s, and has the label for the policies", b.Name, f.account)
 }
 
-// Minor versions of Kubernetes 1 by deploy/README.md: the supported ones, and the oldest that has the policies.
+// Minor versions of Kubernetes 1 by deploy/docs/install.md: the supported ones, and the oldest that has the policies.
 const (
 	oldestSupported = 35
 	newestSupported = 37

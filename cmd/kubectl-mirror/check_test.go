@@ -236,9 +236,9 @@ func byName(lines []checkLine) map[string]checkLine {
 	return out
 }
 
-// TestCheckVersions holds the versions of Kubernetes to those that deploy/README.md supports.
+// TestCheckVersions holds the versions of Kubernetes to those that deploy/docs/install.md supports.
 func TestCheckVersions(t *testing.T) {
-	content, err := os.ReadFile("../../deploy/README.md")
+	content, err := os.ReadFile("../../deploy/docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,6 +250,6 @@ func TestCheckVersions(t *testing.T) {
 		oldest = row[1]
 	}
 	if oldest != fmt.Sprint(oldestSupported) || newest != fmt.Sprint(newestSupported) || !strings.Contains(string(content), fmt.Sprintf("| before 1.%d |", oldestPolicies)) {
-		t.Errorf("deploy/README.md supports 1.%s to 1.%s, or says something else of policies", oldest, newest)
+		t.Errorf("deploy/docs/install.md supports 1.%s to 1.%s, or says something else of policies", oldest, newest)
 	}
 }

@@ -86,7 +86,7 @@ func newBounds(within time.Duration, gibibytes float64) bounds {
 		most: &row{figure: "memory of all processes of the run together, at most", unit: asGiB, bar: 1}}
 }
 
-// memoryLimit is the limit of memory that deploy/README.md advises for so many copies, in MiB.
+// memoryLimit is the limit of memory that deploy/docs/operate.md advises for so many copies, in MiB.
 func memoryLimit(copies int) int { return 512 + 4*max(0, copies-100_000)/1000 }
 
 // goMemoryLimit is the GOMEMLIMIT that the chart sets for a limit, both in MiB.

@@ -30,7 +30,7 @@ func TestMillionFlags(t *testing.T) {
 	if want := []int{10, 100, 1000, 10_000}; !slices.Equal(s.rungs(), want) {
 		t.Errorf("without flags: steps of %v namespaces, want %v", s.rungs(), want)
 	}
-	// 4 MiB for each 1,000 copies beyond 100,000, and nine tenths of it: deploy/README.md.
+	// 4 MiB for each 1,000 copies beyond 100,000, and nine tenths of it: deploy/docs/operate.md.
 	if want := []string{"GOMEMLIMIT=3700MiB"}; !slices.Equal(o.env, want) {
 		t.Errorf("for a million copies: got %q, want %q", o.env, want)
 	}

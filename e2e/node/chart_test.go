@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // TestChart installs the chart, upgrades it, and takes it out, by the documented commands. Nothing is left but what
@@ -19,12 +21,12 @@ func TestChart(t *testing.T) {
 	w.Cleanup(func() { w.sh("kubectl delete namespace mirror-system") })
 	w.waitCommand("kubectl -n mirror-system get serviceaccount/default configmap/kube-root-ca.crt")
 	before := w.everything()
-	install := w.documented(readme, "helm install", "REGISTRY", "localhost", "TAG", "node")
+	install := manual.Commands(w, "deploy/docs/install.md", "helm install", "REGISTRY", "localhost", "TAG", "node")
 	w.sh(install)
-	w.sh(w.documentedInline(readme, "kubectl label namespace mirror-system pod-security.kubernetes.io/enforce=restricted"))
+	w.sh(manual.Inline(w, "deploy/docs/install.md", "kubectl label namespace mirror-system pod-security.kubernetes.io/enforce=restricted"))
 	w.waitRolledOut()
 	w.expectMirrors("installed")
-	w.sh(w.documentedInline(readme, "helm test mirror-controller --namespace mirror-system"))
+	w.sh(manual.Inline(w, "deploy/docs/install.md", "helm test mirror-controller --namespace mirror-system"))
 	w.sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values --set replicas=2")
 	w.waitRolledOut()
 	w.expectMirrors("upgraded")
@@ -34,7 +36,7 @@ func TestChart(t *testing.T) {
 	}
 	withdraw()
 
-	uninstall := w.documentedInline(readme, "helm uninstall mirror-controller -n mirror-system")
+	uninstall := manual.Inline(w, "deploy/docs/operate.md", "helm uninstall mirror-controller -n mirror-system")
 	w.sh(uninstall)
 	w.waitCommand(`test -z "$(kubectl -n mirror-system get pods -o name)"`)
 	after := w.everything()

@@ -3,13 +3,15 @@ package node
 import (
 	"strings"
 	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // TestDrain drains the only node, so that no replacement can be scheduled. One replica goes; of two the second stays, for the
 // budget waits for a replacement of the first, and the drain says so.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
-	drain := w.documented(readme, "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name, "5m", "8s")
+	drain := manual.Commands(w, "deploy/docs/operate.md", "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name, "5m", "8s")
 	w.Cleanup(func() { w.sh("kubectl uncordon " + name) })
 
 	w.install()
@@ -23,7 +25,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("of two replicas both went: %v\n%s", err, out)
 	}
 	w.expectMirrors("drained")
-	w.sh(w.documented(readme, "--disable-eviction", "NODE", name))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "--disable-eviction", "NODE", name))
 	w.sh("kubectl uncordon " + name)
 	w.waitRolledOut()
 	w.expectMirrors("uncordoned")

@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // The controller as it is installed, and its Pods.
-
-const readme = "deploy/README.md"
 
 // oneReplica and twoReplicas are what a test finds installed, or installs. It stays for the next test, if that wants the same.
 const (
@@ -31,7 +31,7 @@ func (w *world) install() {
 	}
 	w.remove()
 	w.installed = oneReplica
-	w.sh(w.documented(readme, "deploy/install.yaml | kubectl apply", "PREFIX", "team-", "IMAGE", image))
+	w.sh(manual.Commands(w, "deploy/docs/install.md", "deploy/install.yaml | kubectl apply", "PREFIX", "team-", "IMAGE", image))
 	w.waitRolledOut()
 }
 
@@ -45,33 +45,42 @@ func (w *world) installTwo() {
 	}
 }
 
-// applyTwo applies the example overlay with the component for two replicas, as the documentation says, to what is there.
+// applyTwo applies the example overlay with the component for two replicas to what is there.
 func (w *world) applyTwo() {
 	w.Helper()
 	w.installed = twoReplicas
+	w.applyOverlay(`s|^# \(- .*/high-availability\)$|\1|`)
+	if n := len(w.pods()); n != 2 {
+		w.Fatalf("there are %d Pods", n)
+	}
+}
+
+// applyOverlay applies the example overlay as the documentation says, with these edits by sed.
+func (w *world) applyOverlay(edits ...string) {
+	w.Helper()
 	dir, err := os.MkdirTemp(w.node.Dir(), "overlay")
 	absolute, err2 := filepath.Abs(filepath.Join(repository, "deploy"))
 	if err := errors.Join(err, err2); err != nil {
 		w.Fatal(err)
 	}
-	edit := `sed -i -e 's|newName: .*|newName: localhost/mirror-controller|' -e 's|newTag: .*|newTag: node|' \
-  -e 's|^# \(- .*/high-availability\)$|\1|' kustomization.yaml
-kubectl apply -k .`
-	apply := w.documented(readme, "cp -R deploy/example", "kubectl apply -k .", edit)
+	edits = append(edits, "s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
+	apply := manual.Commands(w, "deploy/docs/install.md", "cp -R deploy/example",
+		"# Edit the top of kustomization.yaml here.", "sed -i '"+strings.Join(edits, "; ")+"' kustomization.yaml")
+	if !strings.Contains(apply, "sed -i") {
+		w.Fatalf("the documentation has no place for edits:\n%s", apply)
+	}
 	if _, err := w.try(w.ctx, dir, "cp -R "+absolute+" deploy\n"+apply); err != nil {
 		w.Fatal(err)
 	}
 	w.waitRolledOut()
-	if n := len(w.pods()); n != 2 {
-		w.Fatalf("there are %d Pods", n)
-	}
 }
 
 // remove removes the controller with all copies as the documentation says for install.yaml, if it is there.
 func (w *world) remove() {
 	w.Helper()
 	if _, err := w.admin.CoreV1().Namespaces().Get(w.ctx, system, metav1.GetOptions{}); err == nil {
-		w.sh(strings.ReplaceAll(w.documented(readme, "mirror=true mirror-\n"), "kubectl delete -k .", w.documented(readme, "kubectl delete -f")))
+		w.sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
+		w.sh(manual.Inline(w, "deploy/docs/operate.md", "kubectl delete -f deploy/install.yaml"))
 	}
 	w.installed, w.installedAt = "", w.mark()
 }
@@ -91,7 +100,7 @@ func (w *world) cleanUp() {
 // waitRolledOut waits until the Pods of the Deployment are ready, and those before them are gone.
 func (w *world) waitRolledOut() {
 	w.Helper()
-	w.sh("kubectl -n mirror-system rollout status deployment/mirror-controller --timeout=150s")
+	w.sh(manual.Commands(w, "deploy/docs/install.md", "rollout status"))
 	w.until("old Pods gone", func() error {
 		deployment, err := w.admin.AppsV1().Deployments(system).Get(w.ctx, "mirror-controller", metav1.GetOptions{})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // TestTakeOver adds the component for two replicas to install.yaml. The new leader compares everything, and writes nothing.
@@ -119,7 +120,7 @@ func TestUnknownFlag(t *testing.T) {
 	data := map[string]string{"key": "one"}
 	w.source("settings", data)
 	w.waitInSync("settings", data, targets()...)
-	w.sh(w.documented(readme, "rollout undo"))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "rollout undo"))
 	w.waitRolledOut()
 	if args := strings.Join(w.pods()[0].Spec.Containers[0].Args, " "); strings.Contains(args, "no-such") {
 		t.Errorf("the flag is still there: %s", args)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,31 +112,6 @@ func (w *world) try(ctx context.Context, dir, command string) (string, error) {
 		err = fmt.Errorf("%s\n%w\n%s", command, err, out)
 	}
 	return string(out), err
-}
-
-// documented returns the one block of commands with a text in it in a document of the repository. Of the words that stand for
-// something each is followed by what it stands for.
-func (w *world) documented(file, text string, words ...string) string {
-	w.Helper()
-	var found []string
-	for i, block := range strings.Split(read(w.T, filepath.Join(repository, file)), "\n```") {
-		if i%2 == 1 && strings.Contains(block, text) {
-			found = append(found, strings.TrimPrefix(block, "\n"))
-		}
-	}
-	if len(found) != 1 {
-		w.Fatalf("%s has %d blocks of commands with %q, want 1", file, len(found), text)
-	}
-	return strings.NewReplacer(words...).Replace(found[0])
-}
-
-// documentedInline returns the command if a document of the repository has it within a sentence, as it is.
-func (w *world) documentedInline(file, command string) string {
-	w.Helper()
-	if !strings.Contains(read(w.T, filepath.Join(repository, file)), "`"+command+"`") {
-		w.Fatalf("%s does not have the command %q", file, command)
-	}
-	return command
 }
 
 // eventually waits until the condition returns nil. It is asked again at each change of a ConfigMap or a namespace.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
@@ -59,12 +60,11 @@ func TestGeneratedInstall(t *testing.T) {
 }
 
 // header stands above the objects in install.yaml. A test runs its command.
-const header = `# mirror-controller with the two policies that most clusters want. It needs Kubernetes 1.30 or newer.
+const header = `# mirror-controller and its admission policies. It needs Kubernetes 1.30 or newer.
 # Generated from deploy/default by ` + "`make generate`" + `: do not edit.
 #
-# Two things are yours to set: the first letters of the names of your namespaces, which stand in the Deployment and in
-# the ClusterRoleBinding, and the image that you have built. This command sets both, in all places; several prefixes have
-# commas between them, such as team-,dev-:
+# Set two things: the prefix of your namespaces, which is in the Deployment and in the ClusterRoleBinding, and the image
+# that you have built. This command sets both, in all places. Separate several prefixes by commas, such as team-,dev-:
 #
 #   sed -e 's|team-|PREFIX|' -e 's|mirror-controller:dev|IMAGE|' deploy/install.yaml | kubectl apply -f -
 #
@@ -107,12 +107,9 @@ func TestInstallSettings(t *testing.T) {
 	if command == nil {
 		t.Fatal("the header of install.yaml has no command")
 	}
-	readme, err := os.ReadFile(filepath.Join(deploy, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), command[0][len("#   "):]) {
-		t.Errorf("deploy/README.md has another command than install.yaml: %s", command[0])
+	documented := manual.Commands(t, "deploy/docs/install.md", "deploy/install.yaml | kubectl apply")
+	if !strings.HasPrefix(documented, command[0][len("#   "):]) {
+		t.Errorf("the docs have another command than install.yaml (%s): %s", command[0], documented)
 	}
 	for _, prefix := range []string{"app-", "team-,dev-"} {
 		script := strings.NewReplacer("PREFIX", prefix, "IMAGE", "registry.example/some/mirror-controller:v1.2.3").Replace(command[1])

@@ -16,7 +16,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// kustomization is an installation as a user composes it from deploy/: settings below the policies, as deploy/README.md
+// kustomization is an installation as a user composes it from deploy/: settings below the policies, as deploy/docs/install.md
 // asks for, and patches of the policies above.
 type kustomization struct {
 	// settings are the lines of a kustomization on top of the base, and settingsComponents are named in it.
