@@ -27,8 +27,12 @@ mine  removed  5  0
 new  added  0  1
 same  unchanged  9  9`
 
-	w.expectError(w.mirror("adopt", a+"/settings"), "stdin is not a terminal, so nobody can be asked: give --yes")
-	got := w.mirror("adopt", "settings", "-n", b, "--yes", "--timeout=1s")
+	got := w.mirror("adopt", a+"/settings")
+	w.expect(got, 2, "ConfigMap team-a/settings becomes a copy of platform/settings."+keys)
+	if !strings.HasSuffix(got.err, "stdin is not a terminal, so nobody can be asked: give --yes") {
+		t.Errorf("stderr is %q", got.err)
+	}
+	got = w.mirror("adopt", "settings", "-n", b, "--yes", "--timeout=1s")
 	w.expect(got, 1, "ConfigMap team-b/settings becomes a copy of platform/settings."+keys)
 	if want := "Timed out after 1s: ConfigMap team-b/settings is handed over, and no controller has taken it yet: does one run? " +
 		"To take it back: kubectl -n team-b annotate configmap settings mirror-controller.github.io/adopt-"; !strings.HasSuffix(got.err, want) {

@@ -28,8 +28,8 @@ func TestKubectlExplain(t *testing.T) {
 	w.waitInSync(source, a)
 	verdict("ConfigMap team-a/settings is a copy of platform/settings, and in sync.", a+"/settings")
 	verdict("ConfigMap platform/settings is a source: 1 synced, 1 foreign.", "settings", "-n", w.home)
-	verdict("ConfigMap team-b/settings is foreign, and in the way of a copy of platform/settings. To hand it over, which REPLACES ITS DATA: "+
-		"kubectl -n team-b label configmap settings mirror=copy --overwrite, and annotate it mirror-controller.github.io/adopt=true.", b+"/settings")
+	verdict("ConfigMap team-b/settings is foreign, so platform/settings is not copied there. Delete or rename it, or hand it over "+
+		"(this REPLACES ITS DATA): kubectl mirror adopt team-b/settings", b+"/settings")
 	w.untouched(mine)
 	verdict("Namespace team-a is a target.", a)
 	verdict("ConfigMap platform/other is neither a source nor a copy.", w.create(w.home, "other").Namespace+"/other")

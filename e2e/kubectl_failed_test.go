@@ -22,6 +22,15 @@ func TestKubectlStatusOfRejected(t *testing.T) {
 		!strings.HasPrefix(lines[2], want) || !strings.Contains(lines[2], "exceeded quota: no-more") {
 		t.Errorf("got exit code %d and\n%s\nwant 1, and a line with %q", got.code, got.out, want)
 	}
+	for of, state := range map[string]string{
+		bad + "/settings":    "There is no ConfigMap team-bad/settings: a copy of platform/settings is to be created, but the API server rejects the copy",
+		bad:                  "platform/settings  failed  the API server rejects the copy",
+		w.home + "/settings": "team-bad  failed  the API server rejects the copy",
+	} {
+		if got := w.mirror("explain", of); !strings.Contains(got.out, state) || !strings.Contains(got.out, "exceeded quota: no-more") {
+			t.Errorf("explain %s: got\n%s\nwant in it %q and the quota", of, got.out, state)
+		}
+	}
 	got = w.mirrorAs(w.reader("reader", mayList("", "configmaps", "namespaces")), append([]string{"status"}, w.args()...)...)
 	w.expect(got, 1, `
 NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE

@@ -33,7 +33,9 @@ func TestKubectlPurge(t *testing.T) {
 	foreign := w.create(a, "foreign", withLabel(w.label, plan.CopyValue))
 	another := w.create(b, "foreign", append(w.marksOfCopy(w.home, b, "foreign"), withAnnotation(plan.InstanceAnnotation, "another"))...)
 
-	w.expectError(w.mirror("purge"), "stdin is not a terminal, so nobody can be asked: give --yes")
+	if got := w.mirror("purge"); got.code != 2 || !strings.HasSuffix(got.err, "stdin is not a terminal, so nobody can be asked: give --yes") {
+		t.Errorf("got exit code %d and stderr %q, want 2", got.code, got.err)
+	}
 	w.expectError(w.mirror("purge", "-n", a, "--yes"), "name a source, or leave it out to delete the copies of the whole instance")
 	w.expectError(w.mirrorAs(w.cluster.AdminKubeconfig(), "purge", "--yes"), "choose one with --controller: ")
 	kubeconfig := w.person("purger", purger...)

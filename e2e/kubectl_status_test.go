@@ -43,7 +43,7 @@ platform/settings: InSync, 2 synced
 TARGET  STATE  OPERATION  REASON
 team-a  synced
 team-b  synced`)
-	w.expect(w.mirror("status", "-n", a), 0, "No sources found.")
+	w.expect(w.mirror("status", "-n", a), 0, "No sources found in namespace team-a.")
 	w.expect(w.mirror("status", "-o", "name"), 0, "platform/settings")
 	w.expectError(w.mirror("status", "other"), "no source other")
 	w.expectError(w.mirror("status", "-o", "colourful"), "must be one of: table, wide, json, yaml, name")

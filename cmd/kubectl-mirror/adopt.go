@@ -15,7 +15,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const adoptHelp = `Hand a foreign ConfigMap, which is in the way of a copy, over to the controller: it becomes the copy. That REPLACES ITS
+const adoptHelp = `Hand a foreign ConfigMap, whose name a copy needs, over to the controller: it becomes the copy. That REPLACES ITS
 DATA, and deletes and re-creates it if it is immutable. The command shows which keys that concerns, asks, sets the annotation
 ` + plan.AdoptAnnotation + `=` + plan.AdoptValue + ` and the label by which the controller notices it at once, and waits for the result.
 
@@ -33,11 +33,11 @@ func newAdopt(c *cli) *cobra.Command {
 	var diff bool
 	cmd := &cobra.Command{
 		Use:               "adopt NAMESPACE/NAME",
-		Short:             "Turn a ConfigMap that is in the way into the copy",
+		Short:             "Turn a foreign ConfigMap into the copy",
 		Long:              adoptHelp,
 		Example:           "  kubectl mirror adopt team-a/settings --diff",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: c.completeAdopted,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := parseKey(args[0], c.namespace())
 			switch {
@@ -47,9 +47,6 @@ func newAdopt(c *cli) *cobra.Command {
 				return fmt.Errorf("%q: must be NAMESPACE/NAME, or a name beside --namespace", args[0])
 			case timeout <= 0:
 				return fmt.Errorf("--timeout=%v: must be more than 0, such as 2m", timeout)
-			}
-			if err := confirm.check(cmd); err != nil {
-				return err
 			}
 			s, err := c.begin(cmd)
 			if err != nil {

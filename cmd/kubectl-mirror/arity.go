@@ -20,6 +20,20 @@ func sayWhatIsExpected(root *cobra.Command) {
 	}
 }
 
+// knownCommand refuses arguments of the root, which are misspelt commands.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
+			names = append(names, cmd.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q: must be one of: %s", args[0], strings.Join(names, ", "))
+}
+
 // wrongArity says that a command does not take so many arguments. use is its name and the names of its arguments.
 func wrongArity(use string, given int) error {
 	name, arguments, _ := strings.Cut(use, " ")

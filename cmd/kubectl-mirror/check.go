@@ -28,6 +28,9 @@ func newCheck(c *cli) *cobra.Command {
 		Long:  checkHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.refuseNamespace(); err != nil {
+				return err
+			}
 			if changed := c.settings.changed(); len(changed) > 0 {
 				return fmt.Errorf("%s: check compares what is installed, and takes no settings but --controller", strings.Join(changed, ", "))
 			}
@@ -141,6 +144,9 @@ func (r *checkReport) names() (names []string) {
 
 // lines returns the results of all checks.
 func (f *facts) lines() []checkLine {
+	if f.hidden != "" {
+		return []checkLine{notAllowed(f.hidden + ", which the other checks need").named("controller")}
+	}
 	if !f.found {
 		return []checkLine{todo("install it as deploy/docs/install.md says",
 			"there is no controller: no ClusterRoleBinding has the label %s, and no Deployment the label %s", installationLabel, deploymentSelector).named("controller")}

@@ -27,7 +27,8 @@ type facts struct {
 	now      time.Time // by the clock of the API server
 	expected []string  // the policies that have to be in force
 
-	found   bool // whether there is an installation
+	found   bool   // whether there is an installation
+	hidden  string // the permissions without which that cannot be known
 	key     types.NamespacedName
 	account types.NamespacedName
 
@@ -140,7 +141,8 @@ func (r *factReader) readInstallation(ctx context.Context, controller string) (f
 	installed := pair(labelledBindings(all.value), deployments.value)
 	if len(installed) == 0 {
 		if all.missing != "" || deployments.missing != "" {
-			return all, fmt.Errorf("cannot find the controller: you may not %s", strings.Join(nonEmpty([]string{all.missing, deployments.missing}), ", nor "))
+			r.hidden = strings.Join(nonEmpty([]string{all.missing, deployments.missing}), ", nor ")
+			return all, nil
 		}
 		if controller == "" {
 			return all, nil

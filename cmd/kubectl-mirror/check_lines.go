@@ -149,8 +149,11 @@ func (f *facts) versionLine() checkLine {
 	own, theirs := stamped.Of(stamp), controllerVersion(f.deployment.value)
 	a, errA := version.ParseSemantic(own)
 	b, errB := version.ParseSemantic(theirs)
-	if errA != nil || errB != nil {
-		return fine("controller %s, kubectl mirror %s", cmp.Or(theirs, "(unknown)"), own)
+	switch {
+	case own == theirs:
+		return fine("controller and kubectl mirror are both %s", own)
+	case errA != nil || errB != nil:
+		return unknown("controller %s and kubectl mirror %s: not both have the version of a release", cmp.Or(theirs, "(unknown)"), own)
 	}
 	if a.Major() != b.Major() || a.Minor() != b.Minor() {
 		return todo("use the plug-in of the controller's version", "controller %s and kubectl mirror %s may decide differently", theirs, own)

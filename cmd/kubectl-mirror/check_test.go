@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 		"1.34":             {func(f *facts) { f.server.value = "v1.34.1" }, nil},
 		"1.38":             {func(f *facts) { f.server.value = "v1.38.0" }, nil},
 		"other version":    {func(f *facts) { stamp = "v1.3.0" }, []string{"version/controller,to do,controller v1.2.3 and kubectl mirror v1.3.0 may decide differently"}},
-		"digest":           {func(f *facts) { f.deployment.value.Spec.Template.Spec.Containers[1].Image = "a:v1@sha256:1" }, nil},
+		"digest":           {func(f *facts) { f.deployment.value.Spec.Template.Spec.Containers[1].Image = "a:v1@sha256:1" }, []string{"version/controller,not checked,controller (unknown)"}},
 
 		"prefix wider":      {with("--namespace-prefix=dev-"), []string{"settings/namespace-prefix,to do," + wider}},
 		"prefix narrower":   {known("namespace-prefix", "te"), []string{"settings/namespace-prefix,to do," + narrower}},

@@ -26,6 +26,9 @@ The settings of the controller are read from the annotations of its ClusterRoleB
 Deployment. Flags that are named as the controller's replace them: without --controller the others have their defaults then,
 with it those of that controller. Which settings count is said on stderr.
 
+--namespace is the namespace of SOURCE for status, wait and purge, and that of the ConfigMap for explain and adopt. Status without
+SOURCE shows the sources in it. plan and check are about the whole cluster and take none.
+
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
 
 Exit codes: 0 all in sync or nothing to do, 1 not, 2 error.`
@@ -47,14 +50,16 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              cobra.NoArgs,
+		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.flags)
-	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
+	_ = root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return c.completeNamespaces(cmd, nil, typed)
+	})
 	_ = root.RegisterFlagCompletionFunc("controller", c.completeControllers)
 	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newAdopt(c), newPurge(c), newCheck(c))
 	sayWhatIsExpected(root)
@@ -81,6 +86,14 @@ func (c *cli) config() (*rest.Config, error) {
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	return config, nil
+}
+
+// refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
+func (c *cli) refuseNamespace() error {
+	if namespace := c.namespace(); namespace != "" {
+		return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", namespace)
+	}
+	return nil
 }
 
 // namespace returns the namespace that the user named with -n; empty: none, and that of the context does not count.

@@ -41,7 +41,7 @@ func complete(list func(ctx context.Context) ([]string, error)) completions {
 	}
 }
 
-func (c *cli) completeNamespaces(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *cli) completeNamespaces(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return complete(func(ctx context.Context) ([]string, error) {
 		client, err := c.client()
 		if err != nil {
@@ -56,7 +56,7 @@ func (c *cli) completeNamespaces(cmd *cobra.Command, _ []string, typed string) (
 			names = append(names, ns.Name)
 		}
 		return names, nil
-	})(cmd, nil, typed)
+	})(cmd, args, typed)
 }
 
 func (c *cli) completeControllers(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -68,6 +68,22 @@ func (c *cli) completeControllers(cmd *cobra.Command, _ []string, typed string) 
 		found, _, err := installations(ctx, client)
 		return keysOf(found), err
 	})(cmd, nil, typed)
+}
+
+// completeExplained completes the first argument of explain with the namespaces and the sources of the cluster.
+func (c *cli) completeExplained(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	namespaces, _ := c.completeNamespaces(cmd, args, typed)
+	sources, directive := c.completeSources(cmd, args, typed)
+	return append(namespaces, sources...), directive
+}
+
+// completeAdopted completes the first argument of adopt with the namespaces of the cluster, up to the name.
+func (c *cli) completeAdopted(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	found, directive := c.completeNamespaces(cmd, args, typed)
+	for i := range found {
+		found[i] += "/"
+	}
+	return found, directive | cobra.ShellCompDirectiveNoSpace
 }
 
 // completeSources completes the first argument with the sources of the cluster.

@@ -19,19 +19,14 @@ func (c *confirmation) bind(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "Do not ask.")
 }
 
-// check fails if nobody can be asked. It is called before anything is read: a pipeline learns at once that it lacks --yes.
-func (c *confirmation) check(cmd *cobra.Command) error {
-	if c.yes || isTerminal(cmd.InOrStdin()) {
-		return nil
-	}
-	return errors.New("stdin is not a terminal, so nobody can be asked: give --yes")
-}
-
 // ask returns nil if the answer is yes, and errNo if it is no. What was printed reaches the user first: if nobody reads it, the
 // program ends here, before it changes anything.
 func (c *confirmation) ask(cmd *cobra.Command, question string) error {
 	if err := flush(cmd.OutOrStdout()); err != nil || c.yes {
 		return err
+	}
+	if !isTerminal(cmd.InOrStdin()) {
+		return errors.New("stdin is not a terminal, so nobody can be asked: give --yes")
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer := make(chan string, 1)

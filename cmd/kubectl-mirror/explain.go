@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -28,8 +29,11 @@ func newExplain(c *cli) *cobra.Command {
 		Long:              explainHelp,
 		Example:           "  kubectl mirror explain team-a/settings\n  kubectl mirror explain team-a",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeSources,
+		ValidArgsFunction: c.completeExplained,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if output == "name" {
+				return errors.New("--output=name: explain names nothing: use table, json or yaml")
+			}
 			asked, err := parseKey(args[0], c.namespace())
 			if err != nil {
 				return err
@@ -64,6 +68,9 @@ func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*exp
 	if err != nil {
 		return nil, err
 	}
+	if err := s.addFailures(ctx, snap, all); err != nil {
+		return nil, err
+	}
 	e := &explainer{options: &s.settings.Options.Options, snap: snap, all: all, settings: s.settings.origin}
 	if asked.Namespace == "" {
 		return e.namespace(asked.Name), nil
@@ -89,8 +96,12 @@ type explanation struct {
 	Subject  string    `json:"subject"`
 	Verdict  string    `json:"verdict"`
 	Sections []section `json:"sections"`
-	// Sources are those that have something to do with the namespace.
+	// Sources are those that have something to do with the namespace that is explained.
 	Sources []targetOf `json:"sources,omitempty"`
+	// Targets are the first few of the source that is explained that are not in sync.
+	Targets []targetReport `json:"targets,omitempty"`
+
+	more string // how many targets are left out; empty: none
 }
 
 // targetOf is the state of one source at the namespace that is explained.
@@ -128,10 +139,9 @@ func (e *explainer) configMap(key types.NamespacedName, cm *corev1.ConfigMap) *e
 		out.Verdict = fmt.Sprintf("There is no ConfigMap %s%s.", key, e.absence(d))
 		e.wanted(out, key)
 	case e.snap.rules.AsksToBeMirrored(cm):
-		out.Sections = append(out.Sections, sourceRules(e.options, cm))
-		out.Verdict = e.sourceVerdict(cm)
+		e.source(out, cm)
 		if d != nil && d.Source != nil {
-			out.Verdict += fmt.Sprintf(" It is in the way of a copy of %s.", d.Source.Key)
+			out.Verdict += fmt.Sprintf(" It has the name of a copy of %s, which is not created here therefore.", d.Source.Key)
 		}
 	default:
 		e.copyOrForeign(out, cm, d)
@@ -149,8 +159,8 @@ func precedence(d *decided) string {
 	for _, s := range d.losers {
 		others = append(others, s.Key.String())
 	}
-	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s: one whose own namespace cannot be a target "+
-		"comes first, then the older one.", d.Source.Key, strings.Join(others, ", "))
+	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s. %s To change that, %s.", d.Source.Key, strings.Join(others, ", "),
+		precedenceRule, precedenceRemedy)
 }
 
 // decision returns the decision about a target; nil if there is none.
@@ -164,7 +174,10 @@ func (e *explainer) decision(key types.NamespacedName) *decided {
 }
 
 func (e *explainer) absence(d *decided) string {
-	if d != nil && d.Op == plan.OpCreate {
+	switch {
+	case d != nil && d.failure != "":
+		return fmt.Sprintf(": a copy of %s is to be created, but %s", d.Source.Key, d.failure)
+	case d != nil && d.Op == plan.OpCreate:
 		return fmt.Sprintf(": a copy of %s is to be created", d.Source.Key)
 	}
 	return ", and no source wants a copy there"
@@ -184,24 +197,61 @@ func (e *explainer) wanted(out *explanation, key types.NamespacedName) {
 	}
 	for _, s := range g.view.All() {
 		out.Sections = append(out.Sections, sourceRules(e.options, s.ConfigMap))
-		if ns != nil && s.Frozen == nil {
+		switch {
+		case s.Frozen != nil:
+			out.Sections = append(out.Sections, freezeRules(s))
+		case ns != nil:
 			out.Sections = append(out.Sections, narrowingRules(s, ns))
 		}
 	}
 }
 
-func (e *explainer) sourceVerdict(cm *corev1.ConfigMap) string {
-	key := plan.KeyOf(cm)
+// fewTargets is how many targets of a source are explained. kubectl mirror status shows all.
+const fewTargets = 10
+
+// source explains a ConfigMap that asks to be mirrored.
+func (e *explainer) source(out *explanation, cm *corev1.ConfigMap) {
+	key, source := plan.KeyOf(cm), e.snap.rules.ParseSource(cm)
 	rules := sourceRules(e.options, cm)
-	r := newReport(e.snap, e.all, func(k types.NamespacedName) bool { return k == key })
-	copies := ""
-	if len(r.Sources) == 1 {
-		copies = ": " + strings.TrimPrefix((&oneReport{sourceReport: sourceReport{Counts: r.Sources[0].Counts}}).summary(), ", ")
-	}
+	out.Sections = append(out.Sections, rules)
 	if rules.holds() {
-		return fmt.Sprintf("ConfigMap %s is a source%s.", key, copies)
+		out.Sections = append(out.Sections, freezeRules(source))
 	}
-	return fmt.Sprintf("ConfigMap %s asks to be mirrored, and is not mirrored%s.", key, copies)
+	copies := ""
+	for _, found := range newReport(e.snap, e.all, func(k types.NamespacedName) bool { return k == key }).Sources {
+		copies = ": " + strings.TrimPrefix((&oneReport{sourceReport: sourceReport{Counts: found.Counts}}).summary(), ", ")
+		e.addTargets(out, &found)
+	}
+	switch {
+	case !rules.holds():
+		out.Verdict = fmt.Sprintf("ConfigMap %s asks to be mirrored, and is not mirrored%s.", key, copies)
+	case source.Frozen != nil:
+		out.Verdict = fmt.Sprintf("ConfigMap %s is a source, and frozen%s.", key, copies)
+	default:
+		out.Verdict = fmt.Sprintf("ConfigMap %s is a source%s.", key, copies)
+	}
+}
+
+// addTargets adds the first targets that are not in sync, and the rule by which other sources have some.
+func (e *explainer) addTargets(out *explanation, found *sourceReport) {
+	rest := 0
+	for _, t := range found.Targets {
+		switch {
+		case t.State == plan.StateSynced.Metric():
+		case len(out.Targets) < fewTargets:
+			out.Targets = append(out.Targets, t)
+		default:
+			rest++
+		}
+	}
+	if rest > 0 {
+		out.more = fmt.Sprintf(" (%d more: kubectl mirror status %s)", rest, found.key())
+	}
+	if found.Counts[plan.StateSuperseded.Metric()] > 0 {
+		s := section{Title: fmt.Sprintf("Source %s has precedence at all its targets", found.key())}
+		s.add(false, precedenceRule, "another source comes first at "+count(found.Counts[plan.StateSuperseded.Metric()], "target", "targets"), precedenceRemedy)
+		out.Sections = append(out.Sections, s)
+	}
 }
 
 // copyOrForeign explains a ConfigMap that does not ask to be mirrored.
@@ -215,9 +265,8 @@ func (e *explainer) copyOrForeign(out *explanation, cm *corev1.ConfigMap, d *dec
 		e.wanted(out, key)
 	case d != nil && d.Source != nil:
 		out.Sections = append(out.Sections, copyRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and in the way of a copy of %s. To hand it over, which REPLACES ITS DATA: "+
-			"kubectl -n %s label configmap %s %s=%s --overwrite, and annotate it %s=%s.",
-			key, d.Source.Key, key.Namespace, key.Name, e.options.Label, plan.CopyValue, plan.AdoptAnnotation, plan.AdoptValue)
+		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there. Delete or rename it, or hand it over "+
+			"(this REPLACES ITS DATA): kubectl mirror adopt %s", key, d.Source.Key, key)
 		if d.Op != plan.OpNone {
 			out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
 		}
@@ -257,7 +306,8 @@ func (e *explainer) copyState(d *decided) string {
 	return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.state().String(), "_", " "), e.snap.reason(d))
 }
 
-func (x *explanation) names() []string { return []string{x.Subject} }
+// names is not reached: explain has no output of names.
+func (x *explanation) names() []string { return nil }
 
 func (x *explanation) table(w io.Writer, _ bool) error {
 	var b strings.Builder
@@ -272,13 +322,22 @@ func (x *explanation) table(w io.Writer, _ bool) error {
 			c.print(&b)
 		}
 	}
-	if len(x.Sources) > 0 {
-		fmt.Fprintln(&b, "\nSources that have to do with it:")
+	if len(x.Targets) > 0 {
+		fmt.Fprintf(&b, "\nTargets that are not in sync%s:\n", x.more)
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil || len(x.Sources) == 0 {
+	if len(x.Sources) > 0 {
+		fmt.Fprintln(&b, "\nSources with a copy there, or that want one:")
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil || len(x.Sources)+len(x.Targets) == 0 {
 		return err
 	}
 	var rows [][]any
+	for _, t := range x.Targets {
+		rows = append(rows, []any{t.Namespace, t.State, t.Reason})
+	}
+	if len(x.Targets) > 0 {
+		return printTable(w, false, []column{{name: "Target"}, {name: "State"}, {name: "Reason"}}, rows)
+	}
 	for _, s := range x.Sources {
 		rows = append(rows, []any{s.Source, s.State, s.Reason})
 	}

@@ -112,8 +112,8 @@ func TestRulesAgreeWithPlan(t *testing.T) {
 				setSource(cm)
 				s := rules.ParseSource(cm)
 				want := rules.AsksToBeMirrored(cm) && rules.Winner(plan.NewView([]*plan.Source{s}), ns) != nil
-				of, is, to := sourceRules(&o, cm), namespaceRules(&o, ns.Name, ns), narrowingRules(s, ns)
-				if got := of.holds() && is.holds() && to.holds(); got != want {
+				of, free, is, to := sourceRules(&o, cm), freezeRules(s), namespaceRules(&o, ns.Name, ns), narrowingRules(s, ns)
+				if got := of.holds() && free.holds() && is.holds() && to.holds(); got != want {
 					t.Fatalf("%+v, %v, %v: the rules hold: %v, want %v:\n%+v\n%+v\n%+v", o, ns, cm, got, want, of, is, to)
 				}
 				if want {

@@ -32,11 +32,14 @@ func newPlan(c *cli) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.refuseNamespace(); err != nil {
+				return err
+			}
 			s, err := c.begin(cmd)
 			if err != nil {
 				return err
 			}
-			p, err := s.plan(cmd.Context(), c.namespace())
+			p, err := s.plan(cmd.Context())
 			if err == nil && diff {
 				err = s.addDiffs(cmd.Context(), p)
 			}
@@ -67,6 +70,14 @@ type planned struct {
 	PruneLimit string `json:"pruneLimit"`
 	// Foreign is the number of targets at which a foreign object is in the way.
 	Foreign int `json:"foreign"`
+	// Frozen are the sources for which nothing is changed, with the reason.
+	Frozen []frozenSource `json:"frozen"`
+}
+
+// frozenSource is a source whose annotations are malformed.
+type frozenSource struct {
+	Source string `json:"source"`
+	Reason string `json:"reason"`
 }
 
 // change is one change to a ConfigMap.
@@ -81,8 +92,8 @@ type change struct {
 	decided *decided
 }
 
-// plan returns what a controller would do in the namespace; empty: in all.
-func (s *session) plan(ctx context.Context, namespace string) (*planned, error) {
+// plan returns what a controller would do.
+func (s *session) plan(ctx context.Context) (*planned, error) {
 	snap, err := s.cluster.read(ctx, s.settings.PruneLimit, "")
 	if err != nil {
 		return nil, err
@@ -92,21 +103,20 @@ func (s *session) plan(ctx context.Context, namespace string) (*planned, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := newPlanned(snap, all, prune, namespace)
+	p := newPlanned(snap, all, prune)
 	p.Settings = s.settings.origin
 	return p, nil
 }
 
 // newPlanned lists the changes among the decisions, sorted.
-func newPlanned(s *snapshot, all map[string][]*decided, prune pruning, namespace string) *planned {
-	p := &planned{PruneLimit: s.limit.String(), Changes: []*change{}}
+func newPlanned(s *snapshot, all map[string][]*decided, prune pruning) *planned {
+	p := &planned{PruneLimit: s.limit.String(), Changes: []*change{}, Frozen: []frozenSource{}}
 	if prune.blocked {
 		p.Blocked, p.Copies = prune.outOfScope, prune.copies
 	}
 	for _, decisions := range all {
 		for _, d := range decisions {
 			switch {
-			case namespace != "" && d.Key.Namespace != namespace:
 			case d.Op != plan.OpNone:
 				p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),
 					Source: d.countsFor().String(), Reason: s.reason(d), decided: d})
@@ -115,6 +125,14 @@ func newPlanned(s *snapshot, all map[string][]*decided, prune pruning, namespace
 			}
 		}
 	}
+	for _, g := range s.names {
+		for _, source := range g.view.All() {
+			if source.Frozen != nil && !source.OutOfScope && !source.Reserved {
+				p.Frozen = append(p.Frozen, frozenSource{source.Key.String(), frozenNote(source)})
+			}
+		}
+	}
+	slices.SortFunc(p.Frozen, func(a, b frozenSource) int { return strings.Compare(a.Source, b.Source) })
 	slices.SortFunc(p.Changes, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
 	return p
 }
@@ -162,6 +180,9 @@ func (p *planned) summary() string {
 	}
 	if p.Foreign > 0 {
 		text += fmt.Sprintf("Left alone: %s: kubectl mirror status SOURCE names the namespaces.\n", count(p.Foreign, "foreign ConfigMap", "foreign ConfigMaps"))
+	}
+	for _, f := range p.Frozen {
+		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, f.Reason)
 	}
 	if p.Blocked > 0 {
 		text += fmt.Sprintf("Blocked: %d of %d copies are out of scope of the flags, which is more than --prune-limit=%s allows: none of them is deleted. "+

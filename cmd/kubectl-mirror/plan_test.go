@@ -12,7 +12,7 @@ import (
 )
 
 // plan returns the plan for the scene.
-func (s *scene) plan(t *testing.T, namespace string) *planned {
+func (s *scene) plan(t *testing.T) *planned {
 	t.Helper()
 	snap, named := s.snapshot()
 	prune := snap.judge()
@@ -20,15 +20,12 @@ func (s *scene) plan(t *testing.T, namespace string) *planned {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPlanned(snap, all, prune, namespace)
+	return newPlanned(snap, all, prune)
 }
 
 func TestPlan(t *testing.T) {
-	expectPrinted(t, "plan", everyState().plan(t, ""))
-	expectPrinted(t, "plan-nothing", newScene().plan(t, ""))
-	if changes := everyState().plan(t, "team-a").Changes; len(changes) != 1 || changes[0].key() != "team-a/gone" {
-		t.Errorf("got %v in team-a, want the deletion of team-a/gone", changes)
-	}
+	expectPrinted(t, "plan", everyState().plan(t))
+	expectPrinted(t, "plan-nothing", newScene().plan(t))
 }
 
 // TestPruneLimit has n copies in namespaces that the prefix no longer allows, and three that it does.
@@ -55,7 +52,7 @@ func TestPruneLimit(t *testing.T) {
 			s.namespaces = append(s.namespaces, plantest.Namespace(namespace))
 			s.copyOf(src, namespace)
 		}
-		p := s.plan(t, "")
+		p := s.plan(t)
 		if len(p.Changes) != test.deleted || p.Blocked != test.blocked {
 			t.Errorf("%+v: got %d deletions, %d blocked", test, len(p.Changes), p.Blocked)
 		}
@@ -71,11 +68,11 @@ func TestPruneLimitOfSelector(t *testing.T) {
 	s.options.PruneLimit, s.options.NamespaceSelector = 0, "env=dev"
 	src := s.add(plantest.Source("platform", "settings"))
 	s.copyOf(src, "team-a")
-	if p := s.plan(t, ""); len(p.Changes) != 0 || p.Blocked != 1 {
+	if p := s.plan(t); len(p.Changes) != 0 || p.Blocked != 1 {
 		t.Errorf("got %d changes, %d blocked, want none, 1", len(p.Changes), p.Blocked)
 	}
 	s.options.PruneLimit = 100
-	if p := s.plan(t, ""); len(p.Changes) != 1 || p.Blocked != 0 {
+	if p := s.plan(t); len(p.Changes) != 1 || p.Blocked != 0 {
 		t.Errorf("got %d changes, %d blocked, want 1, none", len(p.Changes), p.Blocked)
 	}
 }

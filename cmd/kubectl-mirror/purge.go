@@ -40,9 +40,6 @@ func newPurge(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirm.check(cmd); err != nil && !dryRun {
-				return err
-			}
 			p, err := c.beginPurge(cmd)
 			if err != nil {
 				return err

@@ -2,12 +2,17 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// precedenceRule says which of several sources of a name has a target, and precedenceRemedy what changes that.
+const (
+	precedenceRule   = "A source in a namespace that cannot be a target comes first, then the older source."
+	precedenceRemedy = "rename one of them, or narrow its targets by an annotation"
 )
 
 // reason returns why the target is in its state, in words; empty if it is in sync.
@@ -113,7 +118,7 @@ func sourceNote(s *plan.Source) string {
 	case s.Reserved:
 		return "another controller writes a ConfigMap of this name into every namespace: give it another name"
 	case s.Frozen != nil:
-		return "nothing is changed for it until its annotation is fixed: " + mirror.Printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
+		return "its copies stay as they are until its annotation is fixed: " + frozenNote(s)
 	}
 	return ""
 }

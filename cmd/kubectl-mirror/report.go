@@ -31,6 +31,8 @@ type report struct {
 	Settings string         `json:"settings"`
 	InSync   bool           `json:"inSync"`
 	Sources  []sourceReport `json:"sources"`
+
+	namespace string // of the sources; empty: all
 }
 
 // sourceReport is the state of one source. The counts are those of mirror_copies.

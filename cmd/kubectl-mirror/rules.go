@@ -55,13 +55,24 @@ func sourceRules(o *plan.Options, cm *corev1.ConfigMap) section {
 	s.add(rules.AllowsSource(cm.Namespace), "The flag --source-namespace allows its namespace.", listed("--source-namespace", o.SourceNamespaces, "all are allowed"),
 		fmt.Sprintf("create it in one of these namespaces, or start the controller with --source-namespace=%s", cm.Namespace))
 	s.add(!plan.Reserved(cm.Name), "No other controller writes a ConfigMap of its name into every namespace.", "its name is "+cm.Name, "give it another name")
-	frozen := rules.ParseSource(cm).Frozen
-	finding := "they are well-formed, or absent"
-	if frozen != nil {
-		finding = mirror.Printable(strings.ReplaceAll(frozen.Error(), "\n", "; "))
-	}
-	s.add(frozen == nil, "The annotations that narrow its targets are well-formed.", finding, "correct the annotation: until then nothing is changed for the source")
 	return s
+}
+
+// freezeRules are the rules by which a source is not frozen.
+func freezeRules(s *plan.Source) section {
+	out := section{Title: fmt.Sprintf("Source %s is not frozen", s.Key)}
+	finding := "they are well-formed, or absent"
+	if s.Frozen != nil {
+		finding = frozenNote(s)
+	}
+	out.add(s.Frozen == nil, "The annotations that narrow its targets are well-formed.", finding,
+		"fix the annotation. Until then its copies stay as they are")
+	return out
+}
+
+// frozenNote says why a source is frozen.
+func frozenNote(s *plan.Source) string {
+	return mirror.Printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
 }
 
 // copyRules are the rules by which a ConfigMap is a copy of this controller.

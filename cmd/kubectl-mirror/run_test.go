@@ -23,7 +23,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command": {[]string{"statu"}, `unknown command "statu" for "kubectl mirror"`},
+		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: adopt, check, explain, plan, purge, status, wait`},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
 		"too many":        {[]string{"status", "a", "b"}, "status takes one source, not 2: kubectl mirror status [NAMESPACE/NAME]"},
 		"no source":       {[]string{"wait"}, "wait needs one source: kubectl mirror wait NAMESPACE/NAME"},

@@ -95,6 +95,7 @@ func (s *session) status(ctx context.Context, namespace string, args []string) (
 		if err != nil {
 			return nil, err
 		}
+		r.namespace = namespace
 		for i := range r.Sources {
 			r.Sources[i].Targets = nil
 		}
@@ -193,7 +194,11 @@ func (r *report) names() (names []string) {
 
 func (r *report) table(w io.Writer, wide bool) error {
 	if len(r.Sources) == 0 {
-		_, err := fmt.Fprintln(w, "No sources found.")
+		where := ""
+		if r.namespace != "" {
+			where = " in namespace " + r.namespace
+		}
+		_, err := fmt.Fprintf(w, "No sources found%s.\n", where)
 		return err
 	}
 	columns := []column{{name: "Namespace"}, {name: "Name"}, {name: "Status"}, {name: "Targets"}}

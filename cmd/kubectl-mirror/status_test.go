@@ -49,6 +49,10 @@ func TestStatusOfAll(t *testing.T) {
 	}
 }
 
+func TestStatusOfNone(t *testing.T) {
+	expectPrinted(t, "status-none", &report{Settings: "flags", InSync: true, Sources: []sourceReport{}, namespace: "team-a"})
+}
+
 func TestStatusOfOne(t *testing.T) {
 	r := everyState().report(t)
 	for _, s := range r.Sources {
