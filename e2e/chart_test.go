@@ -146,7 +146,7 @@ func (w *charted) waitConfined() {
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
 	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a", "b")
-	w.run("upgrade", w.release, deployed("chart"), "--reuse-values", "--set=namespacePrefixes={none-,"+w.prefix+"},replicas=2",
+	w.run("upgrade", w.release, deployed("chart"), "--reuse-values", "--set=namespacePrefixes={none-,"+w.prefix+"},replicaCount=2",
 		"--set=sourceNamespaces={"+w.home+"}", "--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true")
 	w.waitConfined()
 	p := w.start()
@@ -155,7 +155,7 @@ func TestChartInstalls(t *testing.T) {
 	w.until("the copies are protected", func() error {
 		return inForce(w.name+"-protected-copies", w.admin.CoreV1().ConfigMaps(w.ns("a")).Delete(w.ctx, "hello", dryDelete))
 	})
-	w.follow(w.advice("Or have them purged before"))
+	w.follow(w.advice("To delete the copies too"))
 	w.waitGone("hello", w.ns("a"), w.ns("b"))
 	w.policed.stop(p)
 

@@ -27,7 +27,7 @@ func TestChart(t *testing.T) {
 	w.waitRolledOut()
 	w.expectMirrors("installed")
 	w.sh(manual.Inline(w, "deploy/docs/install.md", "helm test mirror-controller --namespace mirror-system"))
-	w.sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values --set replicas=2")
+	w.sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values --set replicaCount=2")
 	w.waitRolledOut()
 	w.expectMirrors("upgraded")
 	withdraw := func() {

@@ -75,7 +75,7 @@ const nameLabel = "app.kubernetes.io/name"
 // for other settings.
 func TestChartIsKustomize(t *testing.T) {
 	const off = `admissionPolicy={"confined":false,"publishers":false}`
-	everything := slices.Concat([]string{"replicas=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`}, monitored)
+	everything := slices.Concat([]string{"replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`}, monitored)
 	for name, c := range map[string]struct {
 		kustomization
 		values    []string
@@ -87,7 +87,7 @@ func TestChartIsKustomize(t *testing.T) {
 		"publishers alone": {kustomization: kustomization{components: []string{"admission/publishers"}}, values: []string{`admissionPolicy={"confined":false}`}},
 		"protect-copies": {kustomization: kustomization{components: []string{"admission/publishers", "protect-copies"}},
 			values: []string{`admissionPolicy={"confined":false,"protectCopies":true}`}},
-		"high-availability": {kustomization: kustomization{components: []string{"high-availability"}}, values: []string{off, "replicas=2"}},
+		"high-availability": {kustomization: kustomization{components: []string{"high-availability"}}, values: []string{off, "replicaCount=2"}},
 		"monitoring":        {kustomization: kustomization{components: []string{"monitoring"}}, values: append([]string{off}, monitored...)},
 		"network-policy":    {kustomization: kustomization{components: []string{"network-policy"}}, values: []string{off, `networkPolicy={"enabled":true}`}},
 		"everything": {values: everything, kustomization: kustomization{
@@ -206,7 +206,7 @@ func takeOut(v any) int {
 }
 
 // everyValue switches on all that the chart has.
-var everyValue = set(slices.Concat(monitored, []string{teams, "replicas=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`})...)
+var everyValue = set(slices.Concat(monitored, []string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`})...)
 
 // TestTwoReleases shows that releases of different names share no object, not even one without a namespace, and that
 // nothing in one names an object of the other.
@@ -350,16 +350,16 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want []string // each a part of what is said
 	}{
-		"no prefix":                    {nil, []string{"namespacePrefixes", "minItems"}},
+		"no prefix":                    {nil, []string{"namespacePrefixes: must not be empty"}},
 		"empty prefix":                 {set(`namespacePrefixes=[""]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
 		"prefix with a quote":          {set(`namespacePrefixes=["a'"]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
 		"prefix that is a list":        {set(`namespacePrefixes=["a-,b-"]`), []string{"/namespacePrefixes/0", "does not match pattern"}},
 		"prefix as a string":           {set(`namespacePrefixes="team-"`), []string{"/namespacePrefixes", "want array"}},
-		"prefix and all":               {set(teams, "allNamespaces=true"), []string{"/namespacePrefixes", "maxItems"}},
+		"prefix and all":               {set(teams, "allNamespaces=true"), []string{"namespacePrefixes and allNamespaces=true: set one of the two"}},
 		"all as a string":              {set(`allNamespaces="true"`), []string{"/allNamespaces", "want boolean"}},
 		"unknown":                      {set(teams, "namespacePrefix=1"), []string{"additional properties", "namespacePrefix"}},
 		"unknown in an object":         {set(teams, "logging.level=1"), []string{"/logging", "additional properties", "level"}},
-		"no number":                    {set(teams, `replicas="two"`), []string{"/replicas", "want integer"}},
+		"no number":                    {set(teams, `replicaCount="two"`), []string{"/replicaCount", "want integer"}},
 		"selector as a string":         {set(teams, `namespaceSelector="team=red"`), []string{"/namespaceSelector", "want array"}},
 		"selector without values":      {set(teams, `namespaceSelector=[{"key":"team","operator":"In"}]`), []string{"/namespaceSelector/0", "values"}},
 		"selector with idle values":    {set(teams, `namespaceSelector=[{"key":"team","operator":"Exists","values":["a"]}]`), []string{"/namespaceSelector/0/values", "maxItems"}},
@@ -375,9 +375,14 @@ func TestRefusals(t *testing.T) {
 		"no log format":                {set(teams, `logging.format="xml"`), []string{"/logging/format", "'text', 'json'"}},
 		"no digest":                    {set(teams, `image.digest="latest"`), []string{"/image/digest", "does not match pattern"}},
 		"protected, not judged":        {set(teams, `admissionPolicy={"publishers":false,"protectCopies":true}`), []string{"protectCopies=true needs admissionPolicy.publishers=true"}},
-		"replicas without lease":       {set(teams, "replicas=2", "leaderElection.enabled=false"), []string{"replicas: 2", "leaderElection.enabled=true"}},
-		"taken argument":               {set(teams, `extraArgs=["--namespace-prefix=kube-"]`), []string{"extraArgs: --namespace-prefix=kube-"}},
+		"replicas without lease":       {set(teams, "replicaCount=2", "leaderElection.enabled=false"), []string{"replicaCount: 2", "leaderElection.enabled=true"}},
+		"taken argument":               {set(teams, `extraArgs=["--namespace-prefix=kube-"]`), []string{"extraArgs: --namespace-prefix: set the value namespacePrefixes"}},
 		"taken argument, bare":         {set(teams, `extraArgs=["--instance"]`), []string{"extraArgs: --instance"}},
+		"argument without a value":     {set(teams, `extraArgs=["--metrics-bind-address=:1"]`), []string{"extraArgs: --metrics-bind-address: the chart needs the default"}},
+		"renamed replicas":             {set(teams, "replicas=2"), []string{"replicas: is named replicaCount now"}},
+		"renamed constraints":          {set(teams, "topologySpread.enabled=true"), []string{"topologySpread: is named topologySpreadConstraints now"}},
+		"renamed pull secrets":         {set(teams, `image.pullSecrets=["a"]`), []string{"image.pullSecrets: is named imagePullSecrets now"}},
+		"no address of the docs":       {set(teams, `prometheusRule.runbookBaseURL="docs"`), []string{"/prometheusRule/runbookBaseURL", "does not match pattern"}},
 		"argument in two pieces":       {set(teams, `extraArgs=["--v","2"]`), []string{"/extraArgs/1", "does not match pattern"}},
 		"old Kubernetes":               {append(set(teams), "--kube-version=1.29.9"), []string{"v1.29.9", "admissionPolicy.confined=false and admissionPolicy.publishers=false"}},
 		"old Kubernetes of a provider": {append(set(teams), "--kube-version=v1.29.9-eks-1234"), []string{"v1.29.9-eks-1234"}},

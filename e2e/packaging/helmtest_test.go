@@ -24,7 +24,7 @@ func TestHelmTest(t *testing.T) {
 		"default":  {nil, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers"},
 		"policies": {[]string{`admissionPolicy={"confined":false,"protectCopies":true}`}, "check --controller=my-system/blue-mirror-controller --policies=protected-copies,publishers"},
 		"none":     {[]string{`admissionPolicy={"confined":false,"publishers":false}`}, "check --controller=my-system/blue-mirror-controller --policies="},
-		"Pod": {[]string{`image={"repository":"registry.example/m","tag":"v1","pullPolicy":"Always","pullSecrets":["pull"]}`, `nodeSelector={"disk":"fast"}`,
+		"Pod": {[]string{`image={"repository":"registry.example/m","tag":"v1","pullPolicy":"Always"}`, `imagePullSecrets=[{"name":"pull"}]`, `nodeSelector={"disk":"fast"}`,
 			`tolerations=[{"key":"spot"}]`}, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,6 +52,9 @@ func readValues(t *testing.T) *yaml.Node {
 func TestSchema(t *testing.T) {
 	s := readSchema(t)
 	delete(s.Properties, "global") // which Helm hands to every chart
+	for _, renamed := range []map[string]*schema{s.Properties, s.Properties["image"].Properties} {
+		maps.DeleteFunc(renamed, func(_ string, p *schema) bool { return strings.HasPrefix(p.Description, "Renamed: ") })
+	}
 	compareSchema(t, "", s, readValues(t))
 }
 
@@ -233,7 +236,8 @@ func sameDefault(a, b string) bool {
 // TestPodValues shows that what people set for their Pods gets there, and that what the controller rests on stays.
 func TestPodValues(t *testing.T) {
 	m := charted(t, "mirror-controller", "mirror-system", set(teams,
-		`image={"tag":"v1","pullPolicy":"Always","pullSecrets":["pull"]}`,
+		`image={"tag":"v1","pullPolicy":"Always"}`,
+		`imagePullSecrets=[{"name":"pull"}]`,
 		`resources={"limits":{"memory":"2Gi","cpu":"1"}}`,
 		`nodeSelector={"disk":"fast"}`,
 		`tolerations=[{"key":"spot","operator":"Exists"}]`,
@@ -247,7 +251,9 @@ func TestPodValues(t *testing.T) {
 		`extraEnv=[{"name":"A","value":"b"}]`,
 		`serviceAccount={"create":false,"name":"theirs"}`,
 		`rbac={"create":false}`,
-		"replicas=3", `topologySpread={"constraints":[{"topologyKey":"rack","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]}`)...)
+		"replicas=null", "replicaCount=3", `topologySpreadConstraints=[{"topologyKey":"rack","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
+		`commonLabels={"cost":"1","app.kubernetes.io/name":"other"}`, `deploymentAnnotations={"reloader":"on"}`,
+		`volumes=[{"name":"ca","emptyDir":{}}]`, `volumeMounts=[{"name":"ca","mountPath":"/ca"}]`, `global={"any":"thing"}`, "enabled=true")...)
 	d, err := m.Deployment()
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +264,8 @@ func TestPodValues(t *testing.T) {
 	}
 	for _, part := range []string{
 		`"image":"mirror-controller:v1"`, `"imagePullPolicy":"Always"`, `"imagePullSecrets":[{"name":"pull"}]`, `"cpu":"1","memory":"2Gi"`,
-		`{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}`, `"nodeSelector":{"disk":"fast"}`,
+		`{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}`, `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`, `"volumes":[{"name":"ca","emptyDir":{}}]`,
+		`"volumeMounts":[{"name":"ca","mountPath":"/ca"}]`, `"annotations":{"reloader":"on"}`,
 		`"tolerations":[{"key":"spot","operator":"Exists"}]`, `"affinity":{"nodeAffinity":{}}`, `"priorityClassName":"high"`,
 		`"team":"platform"`, `"annotations":{"note":"x"}`, `"runAsUser":1000`, `"runAsNonRoot":true`, `"privileged":false`,
 		`"args":["--namespace-prefix=team-","--leader-elect","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`,
@@ -272,6 +279,9 @@ func TestPodValues(t *testing.T) {
 		t.Errorf("the labels of Pods are %v, which the selector does not match", d.Spec.Template.Labels)
 	}
 	for _, o := range m {
+		if o.GetLabels()["cost"] != "1" || o.GetLabels()[nameLabel] != "mirror-controller" {
+			t.Errorf("%s: the labels are %v, want the common one beside its own", identity(o), o.GetLabels())
+		}
 		switch o.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			t.Errorf("%s: is made though it was switched off", identity(o))
@@ -333,5 +343,46 @@ func TestWithoutLease(t *testing.T) {
 	installed, _ := apart(m)
 	if roles, err := installed.Roles(); err != nil || len(roles) > 0 {
 		t.Errorf("there are Roles, want none: %v, %v", roles, err)
+	}
+}
+
+// TestMonitoringValues shows the Service without the Prometheus operator, and what people set for scrapes and links.
+func TestMonitoringValues(t *testing.T) {
+	plain := charted(t, "mirror-controller", "mirror-system", set(teams, "metricsService.enabled=true",
+		`metricsService.annotations={"prometheus.io/scrape":"true"}`)...)
+	full := charted(t, "mirror-controller", "mirror-system", set(teams, "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
+		`serviceMonitor.scrapeTimeout="5s"`, `serviceMonitor.relabelings=[{"targetLabel":"a"}]`, `serviceMonitor.metricRelabelings=[{"targetLabel":"b"}]`,
+		`prometheusRule.runbookBaseURL="https://docs.example.com/mirror/"`)...)
+	for name, c := range map[string]struct {
+		manifests shipped.Manifests
+		kind      string
+		want      []string
+	}{
+		"Service alone": {plain, "Service", []string{`"prometheus.io/scrape":"true"`}},
+		"none":          {plain, "ServiceMonitor", nil},
+		"scrapes": {full, "ServiceMonitor", []string{`"scrapeTimeout":"5s"`, `"relabelings":[{"targetLabel":"a"}]`,
+			`"metricRelabelings":[{"targetLabel":"b"}]`}},
+		"links": {full, "PrometheusRule", []string{`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`,
+			`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernotconfined"`}},
+	} {
+		var found strings.Builder
+		for _, o := range c.manifests {
+			if o.GetKind() != c.kind {
+				continue
+			}
+			content, err := json.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found.Write(content)
+		}
+		if len(c.want) == 0 && found.Len() > 0 {
+			t.Errorf("%s: got %s, want none", name, &found)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(found.String(), want) {
+				t.Errorf("%s: %s is not in %s", name, want, &found)
+			}
+		}
 	}
 }

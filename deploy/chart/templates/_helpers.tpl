@@ -22,7 +22,12 @@ app.kubernetes.io/name: {{ include "mirror-controller.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Labels of an object. The common ones replace none of the chart's. */}}
 {{- define "mirror-controller.labels" -}}
+{{ mergeOverwrite (deepCopy .Values.commonLabels) (include "mirror-controller.ownLabels" . | fromYaml) | toYaml }}
+{{- end }}
+
+{{- define "mirror-controller.ownLabels" -}}
 {{ include "mirror-controller.selectorLabels" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
@@ -123,13 +128,31 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- if and .Values.admissionPolicy.protectCopies (not .Values.admissionPolicy.publishers) }}
 {{- fail "admissionPolicy.protectCopies=true needs admissionPolicy.publishers=true, or else whoever forges a copy has it protected" }}
 {{- end }}
-{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) }}
-{{- printf "replicas: %d need leaderElection.enabled=true, or else all of them write" (int .Values.replicas) | fail }}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
+{{- printf "replicaCount: %d needs leaderElection.enabled=true, or else all of them write" (int .Values.replicaCount) | fail }}
 {{- end }}
-{{- $taken := "^--(namespace-prefix|all-namespaces|namespace-selector|exclude-namespace|copy-label|copy-annotation|mirror-label|instance|leader-elect|leader-elect-.*|metrics-bind-address|health-probe-bind-address)(=|$)" }}
+{{- if and (not .Values.allNamespaces) (not .Values.namespacePrefixes) }}
+{{- fail "namespacePrefixes: must not be empty, for example --set 'namespacePrefixes={team-}'. allNamespaces=true mirrors into every namespace" }}
+{{- end }}
+{{- if and .Values.allNamespaces .Values.namespacePrefixes }}
+{{- fail "namespacePrefixes and allNamespaces=true: set one of the two" }}
+{{- end }}
+{{- range $old, $new := dict "replicas" "replicaCount" "topologySpread" "topologySpreadConstraints" }}
+{{- if and (hasKey $.Values $old) (not (kindIs "invalid" (get $.Values $old))) }}{{ printf "%s: is named %s now" $old $new | fail }}{{ end }}
+{{- end }}
+{{- if and (hasKey .Values.image "pullSecrets") (not (kindIs "invalid" .Values.image.pullSecrets)) }}{{ fail "image.pullSecrets: is named imagePullSecrets now, a list of objects with a name" }}{{ end }}
+{{- $values := dict "namespace-prefix" "namespacePrefixes" "all-namespaces" "allNamespaces" "namespace-selector" "namespaceSelector"
+  "exclude-namespace" "excludeNamespaces" "copy-label" "copyLabels" "copy-annotation" "copyAnnotations" "mirror-label" "mirrorLabel"
+  "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
+  "leader-elect-lease-duration" "leaderElection.leaseDuration" "leader-elect-renew-deadline" "leaderElection.renewDeadline"
+  "leader-elect-retry-period" "leaderElection.retryPeriod" }}
 {{- range .Values.extraArgs }}
-{{- if regexMatch $taken . }}
-{{- printf "extraArgs: %s: policies, rights, ports or the lease rest on it: use the value of that name, if there is one" . | fail }}
+{{- $flag := regexFind "^--[^=]*" . | trimPrefix "--" }}
+{{- with get $values $flag }}
+{{- printf "extraArgs: --%s: set the value %s instead, which reaches the policies and permissions too" $flag . | fail }}
+{{- end }}
+{{- if has $flag (list "metrics-bind-address" "health-probe-bind-address" "leader-elect-resource-namespace") }}
+{{- printf "extraArgs: --%s: the chart needs the default" $flag | fail }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -186,6 +209,18 @@ a list of the root context and the name of the file. The policies of each releas
 ---
 {{ toYaml $o }}
 {{- end }}
+{{- end }}
+
+{{/*
+A file of alerts, with links to the place where the docs are hosted: takes a list of the root context and the name of the file.
+*/}}
+{{- define "mirror-controller.alerts" -}}
+{{- $root := index . 0 }}
+{{- $alerts := $root.Files.Get (printf "files/%s" (index . 1)) }}
+{{- with $root.Values.prometheusRule.runbookBaseURL }}
+{{- $alerts = $alerts | replace "runbook_url: deploy/docs/" (printf "runbook_url: %s" .) }}
+{{- end }}
+{{- $alerts }}
 {{- end }}
 
 {{/*
