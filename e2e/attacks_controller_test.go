@@ -9,7 +9,7 @@ func (w *attacked) controllerAttacks() []attack {
 	label := func(key string) option { return withLabel(key, "x") }
 	note := func(key string) option { return withAnnotation(key, "x") }
 	both := []option{label("team"), label("example.com/x"), note("note")}
-	const hasOptedOut = "have not opted out: " + optedOut + " is none of them"
+	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []attack{
 		// Where.
 		{row{"copy created", controller, teamA, nil, create(copied), ""}, cleared},

@@ -134,7 +134,7 @@ func (w *charted) waitConfined() {
 	test := w.advice("See that the controller is confined")
 	w.until("the self-test is refused", func() error {
 		out, err := w.cluster.KubectlCommand(w.ctx, test[0]...).CombinedOutput()
-		if err != nil && strings.Contains(string(out), "is held to") && strings.Contains(string(out), refusal+w.name+"-confined'") {
+		if err != nil && strings.Contains(string(out), "may only write") && strings.Contains(string(out), refusal+w.name+"-confined'") {
 			return nil
 		}
 		return fmt.Errorf("the answer is %s (%v)", out, err)
@@ -181,8 +181,8 @@ func TestChartAllNamespaces(t *testing.T) {
 		{"copy created anywhere", w.account, w.home, nil, create(copied), ""},
 		{"copy changed", w.account, w.home, copied, changeBy(other), ""},
 		{"copy created in an excluded namespace of all", w.account, excluded, nil, create(copied), notThere},
-		{"plain object created", w.account, w.home, nil, create(plain), "would not be one of instance"},
-		{"source created", w.account, w.home, nil, create(source), "would not be one of instance"},
+		{"plain object created", w.account, w.home, nil, create(plain), "would not be a copy of instance"},
+		{"source created", w.account, w.home, nil, create(source), "would not be a copy of instance"},
 		{"foreign object changed", w.account, w.home, plain, changeBy(other), "is not a copy of instance"},
 		{"foreign object deleted", w.account, w.home, plain, remove, "is not a copy of instance"},
 		{"source changed", w.account, w.home, source, changeBy(other), "is not a copy of instance"},

@@ -337,7 +337,7 @@ func (w *policed) expectHeld(t *testing.T, policy, user string, in, out []string
 	}
 }
 
-const wouldBeOne = "would not be one of instance"
+const wouldBeOne = "would not be a copy of instance"
 
 // expectOpen fails the test unless no policy confines the user, and a controller that runs as the user says so.
 func (w *policed) expectOpen(t *testing.T, o overlay, args []string) {

@@ -16,17 +16,17 @@ import (
 
 // What the policies say.
 const (
-	notThere     = "is none of them"
-	notCopy      = "is not a copy of instance \"default\" by its annotations, and was not handed over"
-	wouldNotBe   = "would not be one of instance \"default\", with the label mirror=copy"
-	needsVerb    = "needs the verb \"mirror\" on configmaps there, such as the ClusterRole with \"publisher\" in its name gives"
+	notThere     = "is not one of them"
+	notCopy      = "is not a copy of instance \"default\", and it was not handed over"
+	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
+	needsVerb    = "needs the verb \"mirror\" on configmaps there, which the ClusterRole with \"publisher\" in its name grants"
 	ofOthers     = "another controller writes"
-	notItsKey    = "only its own labels and annotations, and those that"
-	notItsEvent  = "is held to Events that it reports itself, about ConfigMaps and its Lease"
-	notItsLease  = "is held to its own Lease, which is mirror-system/mirror-controller"
-	forges       = "only the controller of ClusterRoleBinding mirror-controller makes copies of instance \"default\""
-	noHolds      = "it sets no finalizers and no owners"
-	isAProtected = "only mirror-controller may change or delete it: change the source, and it follows"
+	notItsKey    = "may only add its own labels and annotations"
+	notItsEvent  = "may only write its own Events, about ConfigMaps and its Lease"
+	notItsLease  = "may only write its own Lease, mirror-system/mirror-controller"
+	forges       = "only the controller of ClusterRoleBinding mirror-controller creates copies of instance \"default\""
+	noHolds      = "without changing finalizers and owner references"
+	isAProtected = "only mirror-controller may change or delete it: change the source instead"
 )
 
 // confinedRows are requests about what a controller that runs would change at once, or never meets. TestAttacks has the others.
@@ -79,7 +79,7 @@ func (w *policed) confinedRows() []row {
 func (w *policed) targetRows() []row {
 	copied := shape(w.copied)
 	shared := copied.but(noLabel, withLabel("share", plan.CopyValue), withAnnotation(plan.InstanceAnnotation, "third"))
-	const hasOptedOut = "have not opted out: " + optedOut + " is none of them"
+	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []row{
 		{"copy changed where the owner has opted out", controller, optedOut, copied, changeBy(other), hasOptedOut},
 		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
@@ -97,7 +97,7 @@ func (w *policed) targetRows() []row {
 		{"copy deleted where labels are absent", selective, teamA, copied, remove, ""},
 		{"copy created with a malformed selector", malformed, red, nil, create(copied), notThere},
 		{"copy created of another instance and label", another, teamA, nil, create(shared), ""},
-		{"copy created with the shipped label and instance", another, teamA, nil, create(copied), `of instance "third", with the label share=copy`},
+		{"copy created with the shipped label and instance", another, teamA, nil, create(copied), `of instance "third" with the label share=copy`},
 		{"copy of the shipped instance deleted", another, teamA, copied, remove, `is not a copy of instance "third"`},
 	}
 }

@@ -15,7 +15,7 @@ func (w *policed) testSelfTests(t *testing.T) {
 		block manual.Block
 		words []string
 	}{
-		"is held to": {block: manual.Find(t, "deploy/docs/policies.md", "--as=system:serviceaccount")},
+		"may only write": {block: manual.Find(t, "deploy/docs/policies.md", "--as=system:serviceaccount")},
 		"needs the verb": {manual.Find(t, "deploy/docs/policies.md", "--as=USER"),
 			[]string{"NAMESPACE", platform, "USER", tenant}},
 		"only mirror-controller may change or delete it": {manual.Find(t, "deploy/docs/policies.md", "kubectl delete configmap COPY"),
