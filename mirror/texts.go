@@ -74,7 +74,8 @@ func outOfScopeText(s *summary, targets []string) string {
 		why = "the controller's --source-namespace does not allow this source"
 	}
 	return fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s. If another controller has the same --instance, give it "+
-		"an instance of its own; otherwise delete the copies or change the flags.", namespaces(targets), why)
+		"an instance of its own. Otherwise correct the flags, or restart the controller, which deletes the copies within "+
+		"--prune-limit.", namespaces(targets), why)
 }
 
 func reservedText(s *summary, _ []string) string {
