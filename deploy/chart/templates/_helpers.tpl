@@ -224,8 +224,8 @@ A file of alerts, with links to the place where the docs are hosted: takes a lis
 {{- end }}
 
 {{/*
-Annotations of what `helm test` makes, with this weight: what is lighter comes first. A Pod that failed stays, so that it can
-be looked at, until the next test.
+Annotations of what `helm test` makes, with this weight: what is lighter comes first. A Pod that failed stays until the
+next test, so that its log can be read.
 */}}
 {{- define "mirror-controller.testHook" -}}
 helm.sh/hook: test
