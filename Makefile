@@ -94,6 +94,7 @@ e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
 	cd e2e && $(ALONE) go test -timeout 60m ./storm/model $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)

@@ -1,5 +1,4 @@
-// Command demo starts a control plane and the controller on this machine, and shows in plain words what the
-// controller does, step by step. It exits with 0 if every step happened, and leaves nothing behind.
+// Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by step. It exits with 0 if every step happened, and leaves nothing behind.
 package main
 
 import (
@@ -10,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,9 +21,12 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
+var (
+	binary    = flag.String("controller", "bin/mirror-controller", "the controller's binary")
+	manifests = flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+)
+
 func main() {
-	binary := flag.String("controller", "bin/mirror-controller", "the controller's binary")
-	manifests := flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -34,7 +38,7 @@ func main() {
 
 func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
 	start := time.Now()
-	fmt.Fprintln(out, "Starting etcd, kube-apiserver and kube-controller-manager on loopback; your kubeconfig is not used.")
+	fmt.Fprintln(out, "Starting etcd, kube-apiserver and kube-controller-manager on loopback. Your kubeconfig is not used.")
 	c, err := cluster.Start(ctx, cluster.Options{Progress: out})
 	if err != nil {
 		return err
@@ -42,7 +46,7 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 	defer func() {
 		err = errors.Join(err, c.Stop())
 		if err == nil {
-			fmt.Fprintln(out, "\nEverything is stopped, nothing is left behind.")
+			fmt.Fprintln(out, "Everything is stopped. Nothing is left behind.")
 		}
 	}()
 	fmt.Fprintf(out, "They are up after %s.\n", since(start))
@@ -62,7 +66,7 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The manifests of %s are applied, and the controller runs with the token of its ServiceAccount\nand the arguments of its Deployment: %v\n", manifests, installed.Args)
+	fmt.Fprintf(out, "%s is installed. The controller runs as its ServiceAccount, with the arguments of its Deployment:\n  %s\n", filepath.Base(filepath.Dir(manifests))+"/"+filepath.Base(manifests), strings.Join(installed.Args, " "))
 	s := &story{client: client, seen: seen, controller: controller, out: out}
 	if s.prefix, err = prefixOf(installed.Args); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *story) prepare(ctx context.Context) error {
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "mine, hands off"}}
 	var err error
 	s.mine, err = s.client.CoreV1().ConfigMaps(taken).Create(ctx, mine, metav1.CreateOptions{})
-	fmt.Fprintf(s.out, "There are the namespaces %s (the source's), other, and %s to %s; and %s, where somebody\nalready has a ConfigMap named %s.\n",
+	fmt.Fprintf(s.out, "Namespaces: %s, other, %s to %s, and %s, which already has a ConfigMap %s.\n",
 		home, s.targets[0], s.targets[teams-1], taken, name)
 	return err
 }
@@ -89,7 +89,7 @@ func (s *story) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.act(ctx, fmt.Sprintf("A ConfigMap is to be mirrored: kubectl -n %s label configmap %s mirror=true", home, name),
+	return s.act(ctx, fmt.Sprintf("kubectl -n %s label configmap %s mirror=true", home, name),
 		fmt.Sprintf("%d namespaces have a copy", teams),
 		func() error {
 			return s.change(ctx, home, func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "true"} })
@@ -98,20 +98,20 @@ func (s *story) create(ctx context.Context) error {
 }
 
 func (s *story) edit(ctx context.Context) error {
-	return s.act(ctx, "The source is edited: colour becomes green", fmt.Sprintf("all %d copies are green", teams),
+	return s.act(ctx, "The source changes: colour is green now", fmt.Sprintf("all %d copies are green", teams),
 		func() error { return s.paint(ctx, home, "green") },
 		func() error { return s.everywhere("green") })
 }
 
 func (s *story) restoreEdited(ctx context.Context) error {
-	return s.act(ctx, "Somebody edits the copy in "+s.targets[0]+": colour becomes red", "it is green again",
+	return s.act(ctx, "A tenant changes the copy in "+s.targets[0]+" to red", "it is green again",
 		func() error { return s.paint(ctx, s.targets[0], "red") },
 		func() error { return s.everywhere("green") })
 }
 
 func (s *story) restoreDeleted(ctx context.Context) error {
 	before := s.seen.ConfigMap(s.targets[1], name).UID
-	return s.act(ctx, "Somebody deletes the copy in "+s.targets[1], "it is there again",
+	return s.act(ctx, "A tenant deletes the copy in "+s.targets[1], "it is back",
 		func() error {
 			return s.client.CoreV1().ConfigMaps(s.targets[1]).Delete(ctx, name, metav1.DeleteOptions{})
 		},
@@ -126,7 +126,7 @@ func (s *story) restoreDeleted(ctx context.Context) error {
 func (s *story) newNamespace(ctx context.Context) error {
 	ns := s.prefix + "new"
 	s.targets = append(s.targets, ns)
-	return s.act(ctx, "A namespace is created: "+ns, "it has its copy",
+	return s.act(ctx, "kubectl create namespace "+ns, "it has its copy",
 		func() error { return s.createNamespace(ctx, ns) },
 		func() error { return s.everywhere("green") })
 }
@@ -134,8 +134,8 @@ func (s *story) newNamespace(ctx context.Context) error {
 // foreign shows that what is not ours was left alone by all that went before.
 func (s *story) foreign(ctx context.Context) error {
 	at := s.mine.Namespace
-	return s.act(ctx, fmt.Sprintf("And the ConfigMap that was in %s before, and the namespace other?", at),
-		"both untouched, and an event on the source tells its owner about the first",
+	return s.act(ctx, fmt.Sprintf("The ConfigMap that %s had before, and the namespace other", at),
+		"both are untouched; an event on the source reports the first",
 		func() error { return nil },
 		func() error {
 			now, err := s.client.CoreV1().ConfigMaps(at).Get(ctx, name, metav1.GetOptions{})
@@ -158,7 +158,7 @@ func (s *story) foreign(ctx context.Context) error {
 }
 
 func (s *story) deleteSource(ctx context.Context) error {
-	return s.act(ctx, "The source is deleted", "the copies are gone, after the second in which it could have come back",
+	return s.act(ctx, "The source is deleted", fmt.Sprintf("all %d copies are deleted, after a second in which the source could return", len(s.targets)),
 		func() error { return s.client.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{}) },
 		func() error {
 			for _, ns := range s.targets {
@@ -176,7 +176,7 @@ func (s *story) stop(ctx context.Context) error {
 	if err := s.controller.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the controller: %w", err)
 	}
-	fmt.Fprintf(s.out, "\nThe controller was asked to stop and did, with exit code 0, after %s.\n", since(start))
+	fmt.Fprintf(s.out, "\nThe controller was asked to stop, and ended with exit code 0 (%s).\n", since(start))
 	return nil
 }
 
