@@ -1,6 +1,6 @@
 // Command bench measures the controller from outside against the limit, which is the API server itself: a plain
 // program that makes the same writes, 32 in parallel over protobuf, on the same API server in the same run. It
-// prints one table and writes it as Markdown and as a plot. e2e/BENCHMARKS.md says what each row means.
+// prints one table and writes it as Markdown and as a plot. README.md says what each row means.
 //
 // # How it measures
 //
