@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
 // plugin is the program kubectl-mirror, which is built beside the controller.
@@ -85,16 +87,8 @@ func (w *world) expectError(got answer, text string) {
 // shown returns what the manual shows for a command of kubectl mirror, with runs of blanks as the answers have them.
 func shown(t *testing.T, command string) string {
 	t.Helper()
-	manual, err := os.ReadFile(deployed("kubectl-mirror.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, below, found := strings.Cut(string(manual), "\n```\n$ kubectl mirror "+command+"\n")
-	text, _, closed := strings.Cut(below, "```\n")
-	if !found || !closed {
-		t.Fatalf("deploy/kubectl-mirror.md does not show kubectl mirror %s", command)
-	}
-	return runsOfBlanks.ReplaceAllString(text, "  ")
+	_, output, _ := strings.Cut(manual.Find(t, "deploy/docs/kubectl-mirror.md", "$ kubectl mirror "+command+"\n").Text, "\n")
+	return runsOfBlanks.ReplaceAllString(output, "  ")
 }
 
 // reader returns the kubeconfig of an account that may list these resources, and do nothing else.
