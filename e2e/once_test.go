@@ -233,8 +233,8 @@ func TestOnceWaitsForLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, printed := w.once(elects); code != 1 || !strings.Contains(printed, "--once-timeout=3s exceeded: nothing was compared") {
-		t.Errorf("exit code %d, want 1 and a word about the lease in\n%s", code, printed)
+	if code, printed := w.once(elects); code != 1 || !strings.Contains(printed, "--once-timeout=3s exceeded: nothing was compared: somebody holds the Lease") {
+		t.Errorf("exit code %d, want 1 and the holder of the Lease in\n%s", code, printed)
 	}
 	w.absent("settings", w.ns("a"))
 	elects.Args = append(elects.Args, "--once-timeout=3m")

@@ -10,8 +10,8 @@ import (
 )
 
 // runOnce runs a controller until nothing is left to do, or ctx or the timeout ends, and prints the summary. It returns an
-// error if the cluster is not in sync then.
-func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, run func(context.Context) error, stdout io.Writer) error {
+// error if the cluster is not in sync then. holder names the process that holds the Lease; empty: none is known.
+func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, run func(context.Context) error, holder func() string, stdout io.Writer) error {
 	working, stop := context.WithTimeout(ctx, o.onceTimeout)
 	settled := make(chan bool, 1)
 	go func() {
@@ -29,6 +29,9 @@ func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, ru
 		return fmt.Errorf("print the summary: %w", err)
 	}
 	err = outcome.Err()
+	if leader := holder(); !outcome.Led && leader != "" {
+		err = fmt.Errorf("nothing was compared: %s holds the Lease", leader)
+	}
 	switch {
 	case done:
 		return err

@@ -107,16 +107,16 @@ func control(ctx context.Context, config *rest.Config, opts *options, stdout io.
 		}
 		defer stop()
 	}
-	run := func(ctx context.Context) error { return controller.Run(ctx, mirror.Alone(ctx)) }
+	run, holder := func(ctx context.Context) error { return controller.Run(ctx, mirror.Alone(ctx)) }, func() string { return "" }
 	if opts.election.enabled && !opts.DryRun {
 		election, err := opts.elect(config, watchdog, recorder.cancel)
 		if err != nil {
 			return err
 		}
-		run = func(ctx context.Context) error { return election.run(ctx, controller.Synced, controller.Run) }
+		run, holder = func(ctx context.Context) error { return election.run(ctx, controller.Synced, controller.Run) }, election.elector.GetLeader
 	}
 	if opts.once {
-		return opts.runOnce(ctx, controller, run, stdout)
+		return opts.runOnce(ctx, controller, run, holder, stdout)
 	}
 	return run(ctx)
 }
