@@ -378,6 +378,7 @@ func TestRefusals(t *testing.T) {
 		"replicas without lease":       {set(teams, "replicaCount=2", "leaderElection.enabled=false"), []string{"replicaCount: 2", "leaderElection.enabled=true"}},
 		"taken argument":               {set(teams, `extraArgs=["--namespace-prefix=kube-"]`), []string{"extraArgs: --namespace-prefix: set the value namespacePrefixes"}},
 		"taken argument, bare":         {set(teams, `extraArgs=["--instance"]`), []string{"extraArgs: --instance"}},
+		"argument from a variable":     {set(teams, `extraArgs=["--$(FLAG)"]`), []string{"/extraArgs/0", "does not match pattern"}},
 		"argument without a value":     {set(teams, `extraArgs=["--metrics-bind-address=:1"]`), []string{"extraArgs: --metrics-bind-address: the chart needs the default"}},
 		"renamed replicas":             {set(teams, "replicas=2"), []string{"replicas: is named replicaCount now"}},
 		"renamed constraints":          {set(teams, "topologySpread.enabled=true"), []string{"topologySpread: is named topologySpreadConstraints now"}},

@@ -157,6 +157,10 @@ func TestValuesAreFlags(t *testing.T) {
 		if ours := defaultOf(t, path); path != "fullnameOverride" && !sameDefault(ours, have) {
 			t.Errorf("%s: is %q by default, and --%s is %q", path, ours, f.flag, have)
 		}
+		_, err := newHelm(t).Template(t.Context(), "mirror-controller", chart, "mirror-system", set(teams, `extraArgs=["`+spelled(f.flag)+`=x"]`)...)
+		if f.flag != "v" && (err == nil || !strings.Contains(err.Error(), "set the value "+path+" instead")) {
+			t.Errorf("--%s in extraArgs: got %v, want it refused for the value %s", f.flag, err, path)
+		}
 		args = append(args, set(path+"="+f.value)...)
 		want = append(want, spelled(f.flag)+"="+f.want)
 	}

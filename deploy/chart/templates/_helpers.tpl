@@ -126,10 +126,10 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
   .Capabilities.KubeVersion.Version (join " and " $policies) | fail }}
 {{- end }}
 {{- if and .Values.admissionPolicy.protectCopies (not .Values.admissionPolicy.publishers) }}
-{{- fail "admissionPolicy.protectCopies=true needs admissionPolicy.publishers=true, or else whoever forges a copy has it protected" }}
+{{- fail "admissionPolicy.protectCopies=true needs admissionPolicy.publishers=true, because it would protect forged copies too" }}
 {{- end }}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) }}
-{{- printf "replicaCount: %d needs leaderElection.enabled=true, or else all of them write" (int .Values.replicaCount) | fail }}
+{{- printf "replicaCount: %d needs leaderElection.enabled=true, because only one replica may write" (int .Values.replicaCount) | fail }}
 {{- end }}
 {{- if and (not .Values.allNamespaces) (not .Values.namespacePrefixes) }}
 {{- fail "namespacePrefixes: must not be empty, for example --set 'namespacePrefixes={team-}'. allNamespaces=true mirrors into every namespace" }}
@@ -145,11 +145,13 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
   "exclude-namespace" "excludeNamespaces" "copy-label" "copyLabels" "copy-annotation" "copyAnnotations" "mirror-label" "mirrorLabel"
   "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
   "leader-elect-lease-duration" "leaderElection.leaseDuration" "leader-elect-renew-deadline" "leaderElection.renewDeadline"
-  "leader-elect-retry-period" "leaderElection.retryPeriod" }}
+  "leader-elect-retry-period" "leaderElection.retryPeriod" "source-namespace" "sourceNamespaces" "prune-limit" "pruneLimit"
+  "resync-period" "resyncPeriod" "dry-run" "dryRun" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
+  "kube-api-qps" "kubeApi.qps" "kube-api-burst" "kubeApi.burst" "logging-format" "logging.format" }}
 {{- range .Values.extraArgs }}
 {{- $flag := regexFind "^--[^=]*" . | trimPrefix "--" }}
 {{- with get $values $flag }}
-{{- printf "extraArgs: --%s: set the value %s instead, which reaches the policies and permissions too" $flag . | fail }}
+{{- printf "extraArgs: --%s: set the value %s instead, which reaches policies, permissions and alerts too" $flag . | fail }}
 {{- end }}
 {{- if has $flag (list "metrics-bind-address" "health-probe-bind-address" "leader-elect-resource-namespace") }}
 {{- printf "extraArgs: --%s: the chart needs the default" $flag | fail }}
