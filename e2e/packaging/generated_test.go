@@ -168,7 +168,7 @@ func TestExampleNamesSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	yours, _, found := strings.Cut(string(content), "# From here on")
+	yours, _, found := strings.Cut(string(content), "# Change nothing below")
 	if !found {
 		t.Fatal("nothing tells where the settings end")
 	}
