@@ -58,6 +58,7 @@ func (f *fanout) run(ctx context.Context, name string) {
 // compare compares all targets of a name with its sources, and returns the view of them.
 func (f *fanout) compare(ctx context.Context, name string) *plan.View {
 	began := time.Now()
+	echoes := f.status.echoes(name)
 	version := f.caches.version() // before the targets
 	var targets []plan.Target
 	for _, namespace := range f.caches.targetNamespaces(name, f.status.namespaces(name)) {
@@ -70,7 +71,7 @@ func (f *fanout) compare(ctx context.Context, name string) *plan.View {
 		for _, s := range f.rules.Superseded(v, targets[i], c) {
 			losers = append(losers, s.Key)
 		}
-		if !f.status.planned(targets[i], c, losers, version) {
+		if !f.status.planned(targets[i], c, losers, version, echoes[c.Key.Namespace]) {
 			continue
 		}
 		// The confirmer queues a deletion when its live read is answered.

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -70,12 +71,13 @@ func (r *reconciler) work(ctx, term context.Context) {
 // and records the result. event says that an event named the key.
 func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
 	done := r.metrics.reconciling()
+	before := r.status.echo(k)
 	version := r.caches.version() // before the target: the cache shows at least what it says
 	t := r.caches.target(k)
 	v := r.caches.view(k.Name) // after the target
 	c := r.rules.Decide(v, t)
 	rec := r.status.get(k, uidOf(t.Namespace))
-	rec.waits = false
+	rec.waits, rec.echo = false, cmp.Or(rec.echo, before)
 	res := result{change: c}
 	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
 	case stepNone:

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,12 +188,40 @@ func (s *status) compared(name string, v *plan.View) bool {
 	return n == nil || n.view == v
 }
 
-// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued.
-func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
+// echoes returns our own last writes to the targets of a name that the watch has not shown. Read it before the cache: a write
+// that the watch shows while the cache is read may be missing from both otherwise.
+func (s *status) echoes(name string) map[string]echo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]echo{}
+	if n := s.names[name]; n != nil {
+		for namespace, r := range n.targets {
+			if r.echo != (echo{}) {
+				found[namespace] = r.echo
+			}
+		}
+	}
+	return found
+}
+
+// echo is echoes for one target.
+func (s *status) echo(k key) echo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.names[k.Name]; n != nil && n.targets[k.Namespace] != nil {
+		return n.targets[k.Namespace].echo
+	}
+	return echo{}
+}
+
+// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. before is the echo
+// that was awaited before the target was read.
+func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string, before echo) (queue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
 	r := s.record(t.Key, uid)
+	r.echo = cmp.Or(r.echo, before)
 	next, _ := r.next(t, c, version, false, now)
 	switch {
 	case next == stepDone, next == stepHold: // as it is, but for the losers

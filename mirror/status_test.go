@@ -155,7 +155,7 @@ func TestPlanQueues(t *testing.T) {
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.planned(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
+			if got := s.planned(target, tc.c, []key{settings("loser")}, "9", echo{}); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
 			}
 			if got := s.total(plan.StateSuperseded); got != 1 {
@@ -247,9 +247,9 @@ func TestStatusCounts(t *testing.T) {
 				rec.fail(result{change: plan.Change{Source: some()}, state: plan.StateFailed, reason: rejected, err: errAway}, time.Now())
 				s.set(k, uid, rec)
 			case 2:
-				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9")
+				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9", echo{})
 			case 3:
-				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9")
+				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9", echo{})
 			case 4:
 				s.appear(k, uid)
 				s.observe(k, nil, true)
@@ -263,7 +263,7 @@ func TestStatusCounts(t *testing.T) {
 		for _, namespace := range slices.Sorted(slices.Values(s.namespaces("settings"))) {
 			s.set(settings(namespace), "", record{})
 		}
-		s.beginFanout("settings", nil, time.Now())
+		s.beginFanout("settings", &plan.View{}, time.Now())
 		if s.summarize("settings", &plan.View{}); len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
 		}
@@ -329,7 +329,7 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c", "team-e"}) {
 		t.Errorf("got records for %v", got)
 	}
-	if s.beginFanout("settings", nil, time.Now()); len(s.names["settings"].shared) > 0 {
+	if s.beginFanout("settings", &plan.View{}, time.Now()); len(s.names["settings"].shared) > 0 {
 		t.Error("got records kept to be shared by targets of former contents")
 	}
 	if got := s.namespaces("other"); len(got) > 0 {
