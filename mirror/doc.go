@@ -15,13 +15,15 @@
 // contend for the same copies, and one decision sees all of them. The queues are client-go's: a key is never in work
 // twice at the same time, and an event during the work brings it back.
 //
-// When no key of a name is waiting or in work and something has changed, the name goes to the fan-out once more. It finds
-// nothing to do and reports the sources.
+// When no key of a name is waiting or in work and something has changed, the name goes to the first queue once more, to report
+// its sources. A report rests on counts. It compares the targets only if the sources have changed since the last fan-out, or a
+// reconcile decided with other sources.
 //
 // # Reading order
 //
 //	plan/         what is wanted: sources, targets, copies, and the change at each target
 //	retry.go      why a target is retried, and when
+//	sources.go    the queue of sources: fan-outs, and reports alone
 //	order.go      the queue of copies: events first, fan-outs in turns
 //	lanes.go      the places for calls: normal and slow
 //	record.go     what is known of one target, and the next step there
