@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -44,6 +47,37 @@ func TestReferenceNames(t *testing.T) {
 			if what == "event" && name != "Mirrored" && !strings.Contains(read(t, troubleshootingPage), "\n## "+name+"\n") {
 				t.Errorf("the troubleshooting page has no heading %s", name)
 			}
+		}
+	}
+}
+
+// TestReferenceRows: the reference gives each event its type, each label its value, and names the metrics that the golden file
+// does not have.
+func TestReferenceRows(t *testing.T) {
+	text := read(t, referencePage)
+	want := []string{
+		"| a ConfigMap | label `" + plan.DefaultLabel + "` | `" + plan.SourceValue + "` |",
+		"| a namespace | label `" + plan.DefaultLabel + "` | `" + plan.OptOutValue + "` |",
+		"| label `" + plan.DefaultLabel + "` | `" + plan.CopyValue + "` |",
+		"| label `" + plan.ManagedByLabel + "` | `" + plan.ManagedByValue + "` |",
+	}
+	for _, reason := range found(t, "../../mirror/report.go", `(?m)^\tReason\w+ += "(\w+)"`) {
+		kind := corev1.EventTypeWarning
+		if reason == mirror.ReasonMirrored {
+			kind = corev1.EventTypeNormal
+		}
+		want = append(want, "| `"+reason+"` | "+kind+" |")
+	}
+	for _, file := range []string{"metrics.go", "../../mirror/confined.go"} {
+		metric := found(t, file, `Name: +"(mirror_\w+)"`)
+		if len(metric) != 1 {
+			t.Fatalf("%s: found the metrics %q, want one", file, metric)
+		}
+		want = append(want, "`"+metric[0]+"`")
+	}
+	for _, part := range want {
+		if !strings.Contains(text, part) {
+			t.Errorf("the reference has no %s", part)
 		}
 	}
 }
