@@ -98,8 +98,8 @@ func TestKubectlAdoptRefuses(t *testing.T) {
 			`(label mirror="false")`},
 		{w.create(w.elsewhere("other"), "everywhere"), `other-platform/everywhere is in no target: this does not hold: ` +
 			`"Its name begins with a --namespace-prefix." (--namespace-prefix=team-)`},
-		{w.create(a, "unknown"), "team-a/unknown is in the way of no copy: no source has the name unknown and the label mirror=true"},
-		{w.create(a, "narrow"), "team-a/narrow is in the way of no copy: platform/narrow does not want one there: this does not hold: " +
+		{w.create(a, "unknown"), "team-a/unknown has the name of no copy: no source has the name unknown and the label mirror=true"},
+		{w.create(a, "narrow"), "team-a/narrow has the name of no copy: platform/narrow does not want one there: this does not hold: " +
 			`"The source's annotation mirror-controller.github.io/namespace-prefix allows it." (mirror-controller.github.io/namespace-prefix="team-out")`},
 		{w.createSource(a, "source"), "team-a/source is a source itself, superseded in its namespace by platform/source: a source is never overwritten. " +
 			"To withdraw it: kubectl -n team-a label configmap source mirror-"},

@@ -129,6 +129,8 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		{[]string{"mirror", "status", "--controller=" + accountNamespace + "/" + w.account()}, "NAMESPACE"},
 		{[]string{"__complete", "mirror", "sta"}, "status\t"},
 		{[]string{"__complete", "mirror", "status", "--controller=" + accountNamespace + "/" + w.account(), w.home}, w.home + "/settings\n"},
+		{[]string{"__complete", "mirror", "explain", w.home}, w.home + "\n"},
+		{[]string{"__complete", "mirror", "adopt", w.home}, w.home + "/\n"},
 	} {
 		args := test.args
 		if args[0] != "__complete" {

@@ -58,7 +58,7 @@ func (s *snapshot) refusal(o *plan.Options, v *plan.View, d *decided) string {
 	}
 	switch {
 	case d.Source == nil:
-		return "is in the way of no copy: " + s.nobodyWants(o, v, d)
+		return "has the name of no copy: " + s.nobodyWants(o, v, d)
 	case len(have.Finalizers) > 0:
 		return fmt.Sprintf("has the finalizer %s, and cannot be handed over with one", mirror.Printable(have.Finalizers[0]))
 	case have.DeletionTimestamp != nil:

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -265,8 +263,12 @@ func (e *explainer) copyOrForeign(out *explanation, cm *corev1.ConfigMap, d *dec
 		e.wanted(out, key)
 	case d != nil && d.Source != nil:
 		out.Sections = append(out.Sections, copyRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there. Delete or rename it, or hand it over "+
-			"(this REPLACES ITS DATA): kubectl mirror adopt %s", key, d.Source.Key, key)
+		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there. Delete or rename it", key, d.Source.Key)
+		if _, why := e.snap.judgeAdoption(e.options, cm); why == "" {
+			out.Verdict += ", or hand it over (this REPLACES ITS DATA): kubectl mirror adopt " + key.String()
+		} else {
+			out.Verdict += fmt.Sprintf(". It cannot be handed over: it %s.", why)
+		}
 		if d.Op != plan.OpNone {
 			out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
 		}
@@ -290,7 +292,7 @@ func (e *explainer) left(key types.NamespacedName) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(". It is no longer a source: %d of its copies are left, and are to be deleted or replaced", n)
+	return fmt.Sprintf(". It is no longer a source: %s left to be deleted or replaced", count(n, "copy is", "copies are"))
 }
 
 // copyState says how a copy of ours is.
@@ -304,53 +306,4 @@ func (e *explainer) copyState(d *decided) string {
 		return ", and stays as it is"
 	}
 	return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.state().String(), "_", " "), e.snap.reason(d))
-}
-
-// names is not reached: explain has no output of names.
-func (x *explanation) names() []string { return nil }
-
-func (x *explanation) table(w io.Writer, _ bool) error {
-	var b strings.Builder
-	fmt.Fprintln(&b, x.Verdict)
-	for _, s := range x.Sections {
-		verdict := "yes"
-		if !s.holds() {
-			verdict = "no"
-		}
-		fmt.Fprintf(&b, "\n%s: %s\n", s.Title, verdict)
-		for _, c := range s.Checks {
-			c.print(&b)
-		}
-	}
-	if len(x.Targets) > 0 {
-		fmt.Fprintf(&b, "\nTargets that are not in sync%s:\n", x.more)
-	}
-	if len(x.Sources) > 0 {
-		fmt.Fprintln(&b, "\nSources with a copy there, or that want one:")
-	}
-	if _, err := io.WriteString(w, b.String()); err != nil || len(x.Sources)+len(x.Targets) == 0 {
-		return err
-	}
-	var rows [][]any
-	for _, t := range x.Targets {
-		rows = append(rows, []any{t.Namespace, t.State, t.Reason})
-	}
-	if len(x.Targets) > 0 {
-		return printTable(w, false, []column{{name: "Target"}, {name: "State"}, {name: "Reason"}}, rows)
-	}
-	for _, s := range x.Sources {
-		rows = append(rows, []any{s.Source, s.State, s.Reason})
-	}
-	return printTable(w, false, []column{{name: "Source"}, {name: "State"}, {name: "Reason"}}, rows)
-}
-
-func (c check) print(b *strings.Builder) {
-	mark := "  ok   "
-	if !c.Holds {
-		mark = "  NOT  "
-	}
-	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, mirror.Printable(c.Finding))
-	if c.Remedy != "" {
-		fmt.Fprintf(b, "       To change that: %s\n", c.Remedy)
-	}
 }

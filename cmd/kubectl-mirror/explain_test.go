@@ -60,6 +60,7 @@ func TestExplain(t *testing.T) {
 		"copy-of-nothing":       {Namespace: "team-g", Name: "unknown"},
 		"foreign":               {Namespace: "team-d", Name: "mixed"},
 		"foreign-handed-over":   {Namespace: "team-e", Name: "mixed"},
+		"foreign-held":          {Namespace: "team-f", Name: "mixed"},
 		"neither":               {Namespace: "team-a", Name: "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ type planned struct {
 	Blocked    int    `json:"blockedByPruneLimit"`
 	Copies     int    `json:"copies,omitempty"`
 	PruneLimit string `json:"pruneLimit"`
-	// Foreign is the number of targets at which a foreign object is in the way.
+	// Foreign is the number of targets that have a foreign object of the name.
 	Foreign int `json:"foreign"`
 	// Frozen are the sources for which nothing is changed, with the reason.
 	Frozen []frozenSource `json:"frozen"`

@@ -24,6 +24,9 @@ func TestErrorsAreOneLine(t *testing.T) {
 		want string
 	}{
 		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: adopt, check, explain, plan, purge, status, wait`},
+		"plan -n":         {[]string{"plan", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
+		"check -n":        {[]string{"check", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
+		"explain -o name": {[]string{"explain", "team-a", "-o", "name"}, "--output=name: explain names nothing: use table, json or yaml"},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
 		"too many":        {[]string{"status", "a", "b"}, "status takes one source, not 2: kubectl mirror status [NAMESPACE/NAME]"},
 		"no source":       {[]string{"wait"}, "wait needs one source: kubectl mirror wait NAMESPACE/NAME"},

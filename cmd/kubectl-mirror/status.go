@@ -19,7 +19,7 @@ target with its state and the reason.
 
   synced        the copy holds what the source holds
   pending       the controller is about to create, update or delete the copy
-  foreign       a ConfigMap is in the way that is not a copy of this controller
+  foreign       a ConfigMap of the name exists that is not a copy of this controller
   superseded    another source of that name has the target
   failed        the API server rejects the copy, or the annotations of the source are malformed
   out_of_scope  the copy is not allowed by the flags, and stays
