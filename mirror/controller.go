@@ -257,7 +257,6 @@ func (c *Controller) takeOver(ctx context.Context) {
 // planAll starts a fan-out for every name of a source or a copy.
 func (c *Controller) planAll() {
 	for _, name := range c.caches.names() {
-		c.status.expect(name)
 		c.sources.Add(name)
 	}
 }
@@ -285,7 +284,7 @@ const settledPeriod = 50 * time.Millisecond
 // Settled waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
 // returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
 func (c *Controller) Settled(ctx context.Context) bool {
-	for !c.led.Load() || !c.copies.idle() || !c.status.settled() {
+	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.status.settled() {
 		if !sleep(ctx, settledPeriod) {
 			return false
 		}

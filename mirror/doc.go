@@ -16,8 +16,10 @@
 // twice at the same time, and an event during the work brings it back.
 //
 // When no key of a name is waiting or in work and something has changed, the name goes to the first queue once more, to report
-// its sources. A report rests on counts. It compares the targets only if the sources have changed since the last fan-out, or a
-// reconcile decided with other sources.
+// its sources. A report rests on counts, and compares the targets only if the sources have changed since the last fan-out.
+//
+// A reconcile and a fan-out may read the same target at the same time. A reconcile that ends after its sources have changed asks
+// for one more fan-out. A fan-out queues a target if our own write to it is made, or shown by the watch, while the fan-out reads.
 //
 // # Reading order
 //

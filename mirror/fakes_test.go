@@ -33,7 +33,8 @@ type hooks struct {
 	hangs   func(call) bool          // no answer until the caller gives up
 	takes   func(call) time.Duration // before it is carried out
 	refuses func(call) error
-	after   func(call) // the answer is on its way
+	after   func(call)                          // the answer is on its way
+	lags    func(resource string) time.Duration // the watch
 }
 
 // apiServer is an API server with hooks. What a test does through the embedded client has none.
@@ -56,7 +57,7 @@ func newAPIServer(objects ...runtime.Object) *apiServer {
 	s := &apiServer{calls: map[call]int{}, inFlight: map[key]bool{}}
 	s.hooks.Store(&hooks{
 		before: func(call) {}, hangs: func(call) bool { return false }, takes: func(call) time.Duration { return 0 },
-		refuses: func(call) error { return nil }, after: func(call) {},
+		refuses: func(call) error { return nil }, after: func(call) {}, lags: func(string) time.Duration { return 0 },
 	})
 	s.Interface = clientset{server: s}
 	s.namespaces = newStore("namespaces", &corev1.Namespace{}, func(_ string, _, _ *corev1.Namespace) error { return nil })
@@ -295,11 +296,14 @@ func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, v
 
 func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 	_, err = c.do(ctx, "watch", "", func() (none T, err error) {
-		w, err = c.store.watch(ctx, o, c.lost)
+		w, err = c.store.watch(ctx, o, c.lost, c.lag)
 		return none, err
 	})
 	return w, err
 }
+
+// lag returns how long after a change a watch shows it.
+func (c client[T]) lag() time.Duration { return c.server.hooks.Load().lags(c.store.resource.Resource) }
 
 // lost reports whether a watch does not show this object.
 func (c client[T]) lost(o T) bool {

@@ -39,7 +39,6 @@ func (f *fanout) work(ctx context.Context) {
 
 func (f *fanout) run(ctx context.Context, name string) {
 	if wait := f.status.beginRound(name, roundGap); wait > 0 {
-		f.status.expect(name)
 		f.sources.AddAfter(name, wait)
 		return
 	}

@@ -57,6 +57,8 @@ func (h *history) act() {
 			err := []error{nil, apierrors.NewInternalError(errors.New("etcd")), apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("quota"))}[h.IntN(3)]
 			h.failing.Store(&err)
 		}},
+		{"slow or not", h.slow},
+		{"slow or not", h.slow},
 		{"stall " + at + ", or relist", func() {
 			if h.stall = !h.stall; h.stall {
 				h.stalled.Store(&at)
@@ -70,6 +72,19 @@ func (h *history) act() {
 	pause := h.pause(8)
 	h.log = append(h.log, fmt.Sprintf("%s +%v", act.name, pause))
 	time.Sleep(pause)
+}
+
+// slow sets how long each answer and each watch takes, from now on.
+func (h *history) slow() {
+	lags := map[string]time.Duration{"requests": h.lag(), "answers": h.lag(), "configmaps": h.lag(), "namespaces": h.lag()}
+	h.delay(func(c call) time.Duration { return lags["requests"] })
+	h.afterCall(func(c call) { time.Sleep(lags["answers"]) })
+	h.hook(func(o *hooks) { o.lags = func(resource string) time.Duration { return lags[resource] } })
+}
+
+// lag returns one of some times by which something is late.
+func (h *history) lag() time.Duration {
+	return []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}[h.IntN(6)]
 }
 
 func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
@@ -155,6 +170,7 @@ func TestRandomHistories(t *testing.T) {
 			h.failing.Store(new(error(nil)))
 			alone(t, h.server, func(*Options) {}, func(t *testing.T, s scene) {
 				h.scene = s
+				h.slow()
 				for range 14 {
 					h.act()
 				}

@@ -138,6 +138,33 @@ func TestC29Recreated(t *testing.T) {
 	}
 }
 
+// TestC29SourceGoneMeanwhile: a copy is made in the new namespace for a source that is gone when the write ends. The watches show
+// the write last. It is an unwanted copy, not one of our own writes that settle a target.
+func TestC29SourceGoneMeanwhile(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		s.hook(func(h *hooks) {
+			h.lags = func(resource string) time.Duration {
+				return map[string]time.Duration{"configmaps": 100 * time.Millisecond, "namespaces": 300 * time.Millisecond}[resource]
+			}
+		})
+		s.delay(func(c call) time.Duration {
+			if c.verb == "create" { // from 100 to 360 ms
+				return 260 * time.Millisecond
+			}
+			return 0
+		})
+		s.removeNamespace("team-000")
+		s.addNamespace("team-000")
+		time.Sleep(250 * time.Millisecond)
+		s.remove("platform") // the watch shows it after the new namespace
+		time.Sleep(time.Minute)
+		if s.wantNone("team-000"); s.count("create", "configmaps", "team-000") != 2 {
+			t.Error("got no write that ended after its source had gone")
+		}
+	})
+}
+
 // spoil edits the copy in a namespace n times, with this time between.
 func (s scene) spoil(namespace string, n int, pause time.Duration) {
 	s.t.Helper()

@@ -179,7 +179,9 @@ func TestSettledWaitsForEvents(t *testing.T) {
 func TestNotSettledBeforeFanouts(t *testing.T) {
 	c, _ := stillController(t, func(*Options) {}, source())
 	c.takeOver(t.Context())
-	if c.status.settled() {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if c.Settled(ended) {
 		t.Error("got settled before any fan-out")
 	}
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -71,17 +70,11 @@ func (r *reconciler) work(ctx, term context.Context) {
 // and records the result. event says that an event named the key.
 func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
 	done := r.metrics.reconciling()
-	before := r.status.echo(k)
-	version := r.caches.version() // before the target: the cache shows at least what it says
-	t := r.caches.target(k)
-	v := r.caches.view(k.Name) // after the target
+	t, v, rec, version := r.read(k)
 	c := r.rules.Decide(v, t)
-	rec := r.status.get(k, uidOf(t.Namespace))
-	rec.waits, rec.echo = false, cmp.Or(rec.echo, before)
 	res := result{change: c}
 	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
 	case stepNone:
-		rec.echo = echo{}
 		res.state = c.State
 	case stepDone:
 		res.state = stateOfWrite(c)
@@ -101,10 +94,33 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 		return // the next leader begins anew
 	}
 	r.finish(ctx, v, t, &rec, res)
-	if rec.waits && !rec.echo.awaited(r.caches.configMap(k), r.caches.version(), time.Now()) {
+	if r.caches.view(k.Name) != v { // a fan-out may have compared the target before this change
+		r.sources.Add(k.Name)
+	}
+	if rec.echo != (echo{}) && !rec.echo.awaited(r.caches.configMap(k), r.caches.version(), time.Now()) {
 		r.copies.addEvent(k) // the echo came before the record was set
 	}
 	done(metricOf(res))
+}
+
+// read returns what the caches show of a target, at version or later, and what is known of it. If the watch shows our own last
+// write meanwhile, both may miss it, and read begins again.
+func (r *reconciler) read(k key) (t plan.Target, v *plan.View, rec record, version string) {
+	for {
+		before := r.status.echo(k)
+		version = r.caches.version()
+		t = r.caches.target(k)
+		v = r.caches.view(k.Name) // after the target
+		rec = r.status.get(k, uidOf(t.Namespace))
+		if r.status.echo(k) == before {
+			break
+		}
+	}
+	rec.waits = false
+	if !rec.echo.awaited(t.Have, version, time.Now()) {
+		rec.echo = echo{}
+	}
+	return t, v, rec, version
 }
 
 // stateOfWrite returns the state after a change was carried out.
@@ -140,7 +156,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t pl
 // actOnLive reads an object that the cache does not show, or only a part of it, and does what it calls for. none is the result
 // if there is no object: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Change, rec *record, none result) result {
-	live, err := r.read(ctx, p, c.Key)
+	live, err := r.readLive(ctx, p, c.Key)
 	switch {
 	case err != nil:
 		return failed(c, err, none.began)
@@ -170,7 +186,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Chang
 // read: what their owners put into them, up to 1.5 MiB, is in memory several times then.
 const largeObject = 64 << 10
 
-func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
+func (r *reconciler) readLive(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
 	if !r.reads.acquire(ctx) {
 		return nil, ctx.Err()
 	}
@@ -256,7 +272,7 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 		r.copies.AddAfter(c.Key, wait)
 	}
 	r.log(ctx, res, wait)
-	r.status.conclude(c.Key, uidOf(t.Namespace), *rec, v)
+	r.status.set(c.Key, uidOf(t.Namespace), *rec)
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.

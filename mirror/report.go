@@ -94,7 +94,7 @@ func (s *status) summarize(name string, v *plan.View) []*summary {
 	if n == nil || !n.dirty {
 		return nil
 	}
-	n.dirty = n.view == nil // a reconcile has asked for a fan-out meanwhile
+	n.dirty = false
 	var all []*summary
 	byKey := map[key]*summary{}
 	for _, source := range v.All() {

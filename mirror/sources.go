@@ -12,7 +12,7 @@ type sourceQueue struct {
 	workqueue.TypedDelayingInterface[string]
 
 	mu      sync.Mutex
-	fanouts map[string]bool // names whose targets are to be compared
+	fanouts map[string]bool // true: asked for; false: begun
 }
 
 func newSourceQueue() *sourceQueue {
@@ -34,11 +34,29 @@ func (q *sourceQueue) Add(name string) {
 // addReport queues a name for a report.
 func (q *sourceQueue) addReport(name string) { q.TypedDelayingInterface.Add(name) }
 
-// takeFanout reports whether a fan-out of the name was asked for since the last call.
-func (q *sourceQueue) takeFanout(name string) bool {
+// takeFanout begins the fan-out of a name, if one was asked for. It ends with Done.
+func (q *sourceQueue) takeFanout(name string) (begun bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	due := q.fanouts[name]
-	delete(q.fanouts, name)
-	return due
+	if begun = q.fanouts[name]; begun {
+		q.fanouts[name] = false
+	}
+	return begun
+}
+
+// Done ends the work on a name.
+func (q *sourceQueue) Done(name string) {
+	q.mu.Lock()
+	if !q.fanouts[name] {
+		delete(q.fanouts, name)
+	}
+	q.mu.Unlock()
+	q.TypedDelayingInterface.Done(name)
+}
+
+// idle reports whether every fan-out that was asked for has ended.
+func (q *sourceQueue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.fanouts) == 0
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ type nameStatus struct {
 	dirty   bool       // there may be something to report when no target is in the queue
 	round   time.Time  // the begin of the last fan-out or report
 	fanout  time.Time  // the begin of the last fan-out
-	view    *plan.View // of the last fan-out, unless a reconcile had another one since
+	view    *plan.View // of the last fan-out
 }
 
 // sourceStatus is the part for one source.
@@ -87,17 +86,6 @@ func (s *status) set(k key, uid types.UID, r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store(k, uid, r)
-}
-
-// conclude stores the record of a target after a reconcile with the sources in v. If the last fan-out had other sources, it may
-// have compared the target before the reconcile changed it: then the next report of the name begins with a fan-out.
-func (s *status) conclude(k key, uid types.UID, r record, v *plan.View) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.store(k, uid, r)
-	if n := s.names[k.Name]; n != nil && n.view != v {
-		n.dirty, n.view = true, nil
-	}
 }
 
 func (s *status) store(k key, uid types.UID, r record) {
@@ -188,8 +176,7 @@ func (s *status) compared(name string, v *plan.View) bool {
 	return n == nil || n.view == v
 }
 
-// echoes returns our own last writes to the targets of a name that the watch has not shown. Read it before the cache: a write
-// that the watch shows while the cache is read may be missing from both otherwise.
+// echoes returns our own last writes to the targets of a name that the watch has not shown. Read it before the cache.
 func (s *status) echoes(name string) map[string]echo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,21 +195,27 @@ func (s *status) echoes(name string) map[string]echo {
 func (s *status) echo(k key) echo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.echoOf(k)
+}
+
+func (s *status) echoOf(k key) echo {
 	if n := s.names[k.Name]; n != nil && n.targets[k.Namespace] != nil {
 		return n.targets[k.Namespace].echo
 	}
 	return echo{}
 }
 
-// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. before is the echo
-// that was awaited before the target was read.
+// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. version and before
+// are those of the cache, and the echo that was awaited, before the target was read.
 func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string, before echo) (queue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
 	r := s.record(t.Key, uid)
-	r.echo = cmp.Or(r.echo, before)
 	next, _ := r.next(t, c, version, false, now)
+	if s.echoOf(t.Key) != before { // the target that was read may be outdated
+		next = stepAct
+	}
 	switch {
 	case next == stepDone, next == stepHold: // as it is, but for the losers
 	case next == stepWait && r.state == plan.StateFrozen: // a live read has shown a copy without label, which stays
@@ -339,14 +332,7 @@ func (t tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// expect takes note that a fan-out of the name is due.
-func (s *status) expect(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nameStatus(name).dirty = true
-}
-
-// settled reports whether every fan-out that is due has run, and no target is to change soon.
+// settled reports whether there is nothing to report, and no target is to change soon.
 func (s *status) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -116,6 +116,25 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// TestOutdatedPlanQueues: a target at which our own write arrives, or is made, while a fan-out reads the cache is compared again.
+func TestOutdatedPlanQueues(t *testing.T) {
+	k, wrote := settings("team-a"), echo{version: "8", at: time.Now()}
+	for name, tc := range map[string]struct {
+		before, now echo
+		queue       bool
+	}{
+		"no write":         {echo{}, echo{}, false},
+		"it has arrived":   {wrote, echo{}, true},
+		"it has been made": {echo{}, wrote, true},
+	} {
+		s := newStatus()
+		s.set(k, "uid", record{echo: tc.now})
+		if got := s.planned(plan.Target{Key: k}, plan.Change{}, nil, "9", tc.before); got != tc.queue {
+			t.Errorf("%s: got it queued %v, want %v", name, got, tc.queue)
+		}
+	}
+}
+
 // TestPlanQueues is the table of what a fan-out queues, and of the state until the result is known.
 func TestPlanQueues(t *testing.T) {
 	now := time.Now()
@@ -155,7 +174,7 @@ func TestPlanQueues(t *testing.T) {
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.planned(target, tc.c, []key{settings("loser")}, "9", echo{}); got != tc.queue {
+			if got := s.planned(target, tc.c, []key{settings("loser")}, "9", tc.rec.echo); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
 			}
 			if got := s.total(plan.StateSuperseded); got != 1 {

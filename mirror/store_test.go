@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,7 @@ type store[T object[T]] struct {
 // change is one event. old is the object before it; there is none after a create, and no new one after a deletion.
 type change[T any] struct {
 	version  int64
+	at       time.Time
 	old, new *T
 }
 
@@ -75,6 +77,7 @@ func (s *store[T]) remove(o T) {
 }
 
 func (s *store[T]) happened(c change[T]) {
+	c.at = time.Now()
 	s.changes = append(s.changes, c)
 	close(s.grown)
 	s.grown = make(chan struct{})
@@ -190,8 +193,9 @@ func (w *stream) ResultChan() <-chan watch.Event { return w.events }
 func (w *stream) Stop()                          { w.stop() }
 
 // watch streams changes as a watch with a selector shows them: an object that it no longer matches is deleted there, and
-// shown as it was before. lost says which changes it loses, as a broken watch does.
-func (s *store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool) (watch.Interface, error) {
+// shown as it was before. lost says which changes it loses, as a broken watch does, and lag how long after it happened it shows
+// one.
+func (s *store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool, lag func() time.Duration) (watch.Interface, error) {
 	selector, err := labels.Parse(o.LabelSelector)
 	if err != nil {
 		return nil, err
@@ -219,6 +223,7 @@ func (s *store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T)
 		}
 	}
 	go s.stream(w, initial, next, s.expired, func(c change[T]) (watch.Event, bool) {
+		time.Sleep(time.Until(c.at.Add(lag())))
 		e, shows := shown(selector, c)
 		return e, shows && !lost(e.Object.(T))
 	})
