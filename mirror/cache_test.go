@@ -189,8 +189,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestTargetNamespaces: a fan-out visits the namespaces that the flags allow, and wherever there is something.
-func TestTargetNamespaces(t *testing.T) {
+// TestTargets: a fan-out visits the namespaces that the flags allow, and wherever there is something.
+func TestTargets(t *testing.T) {
 	source, have := sourceIn("platform"), plantest.Marked("other", "settings")
 	c, _ := stillController(t, noEdit, have, plantest.Marked("team-x", "unrelated"))
 	for _, namespace := range []string{"team-a", "team-b", "elsewhere"} {
@@ -198,7 +198,13 @@ func TestTargetNamespaces(t *testing.T) {
 	}
 	check := func(what, name string, also []string, want ...string) {
 		t.Helper()
-		got := c.caches.targetNamespaces(name, also)
+		var got []string
+		for _, target := range c.caches.targets(name, also) {
+			if alone := c.caches.target(target.Key); target != alone {
+				t.Errorf("%s: got %+v, want as it is read alone: %+v", what, target, alone)
+			}
+			got = append(got, target.Key.Namespace)
+		}
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", what, got, want)
 		}
@@ -217,7 +223,7 @@ func TestTargetsComeInRandomOrder(t *testing.T) {
 	}
 	firsts := map[string]bool{}
 	for range 20 {
-		firsts[c.caches.targetNamespaces("settings", nil)[0]] = true
+		firsts[c.caches.targets("settings", nil)[0].Key.Namespace] = true
 	}
 	if len(firsts) < 2 {
 		t.Errorf("got %v first in 20 fan-outs, want different ones", slices.Collect(maps.Keys(firsts)))

@@ -59,10 +59,7 @@ func (f *fanout) compare(ctx context.Context, name string) *plan.View {
 	began := time.Now()
 	echoes := f.status.echoes(name)
 	version := f.caches.version() // before the targets
-	var targets []plan.Target
-	for _, namespace := range f.caches.targetNamespaces(name, f.status.namespaces(name)) {
-		targets = append(targets, f.caches.target(key{Namespace: namespace, Name: name}))
-	}
+	targets := f.caches.targets(name, f.status.namespaces(name))
 	v := f.caches.view(name) // after the targets
 	f.status.beginFanout(name, v, began)
 	for i, c := range f.rules.Plan(v, targets) {
