@@ -165,7 +165,7 @@ leader  not checked  you may not get leases.coordination.k8s.io in namespace mir
 binding  ok  ClusterRoleBinding mirror-controller names ServiceAccount mirror-system/mirror-controller, and has the label for the policies
 permissions/missing  not checked  you may not get clusterroles.rbac.authorization.k8s.io
 permissions/needless  not checked  you may not get clusterroles.rbac.authorization.k8s.io
-version/kubernetes  ok  Kubernetes v1.37.1: supported are 1.35 to 1.37
+version/kubernetes  ok  Kubernetes v1.37.1: tested are 1.35 and 1.37
 version/controller  not checked  controller dev and kubectl mirror dev: not both have the version of a release
 policy/confined  not checked  you may not list validatingadmissionpolicies.admissionregistration.k8s.io
 policy/confined-others  not checked  you may not list validatingadmissionpolicies.admissionregistration.k8s.io

@@ -55,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 			},
 			install: "kubectl apply -k .",
 			upgrade: log.commands(t, "**The admission policies read"),
-			back:    log.commands(t, "## The way back"),
+			back:    log.commands(t, "## Downgrade"),
 		})
 		u.upgradeAndBack(t)
 	})

@@ -115,30 +115,28 @@ func (f *facts) bindingLine() checkLine {
 	return fine("ClusterRoleBinding %s names ServiceAccount %s, and has the label for the policies", b.Name, f.account)
 }
 
-// Minor versions of Kubernetes 1 by deploy/docs/install.md: the supported ones, and the oldest that has the policies.
+// Minor versions of Kubernetes 1 by deploy/docs/install.md: the tested ones, and the oldest that has the policies.
 const (
-	oldestSupported = 35
-	newestSupported = 37
-	oldestPolicies  = 30
+	oldestTested   = 35
+	newestTested   = 37
+	oldestPolicies = 30
 )
 
 func (f *facts) kubernetesLine() checkLine {
 	if f.server.missing != "" {
 		return notAllowed(f.server.missing)
 	}
-	supported := fmt.Sprintf("supported are 1.%d to 1.%d", oldestSupported, newestSupported)
+	tested := fmt.Sprintf("tested are 1.%d and 1.%d", oldestTested, newestTested)
 	v, err := version.ParseGeneric(f.server.value)
 	switch {
 	case err != nil || v.Major() != 1:
-		return unknown("the API server has the version %q, and %s", f.server.value, supported)
+		return unknown("the API server has the version %q, and %s", f.server.value, tested)
 	case v.Minor() < oldestPolicies && len(f.expected) > 0:
 		return todo("upgrade it, or install without the policies", "Kubernetes %s has no ValidatingAdmissionPolicies", f.server.value)
-	case v.Minor() < oldestSupported:
-		return fine("Kubernetes %s: it should work, though %s", f.server.value, supported)
-	case v.Minor() > newestSupported:
-		return fine("Kubernetes %s is newer than what was tested: %s", f.server.value, supported)
+	case v.Minor() != oldestTested && v.Minor() != newestTested:
+		return fine("Kubernetes %s: it should work, though %s", f.server.value, tested)
 	}
-	return fine("Kubernetes %s: %s", f.server.value, supported)
+	return fine("Kubernetes %s: %s", f.server.value, tested)
 }
 
 // versionLine compares minor versions: the plug-in decides as the controller of its own version does.

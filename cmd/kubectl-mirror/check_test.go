@@ -249,7 +249,7 @@ func TestCheckVersions(t *testing.T) {
 		}
 		oldest = row[1]
 	}
-	if oldest != fmt.Sprint(oldestSupported) || newest != fmt.Sprint(newestSupported) || !strings.Contains(string(content), fmt.Sprintf("| before 1.%d |", oldestPolicies)) {
+	if oldest != fmt.Sprint(oldestTested) || newest != fmt.Sprint(newestTested) || !strings.Contains(string(content), fmt.Sprintf("| before 1.%d |", oldestPolicies)) {
 		t.Errorf("deploy/docs/install.md supports 1.%s to 1.%s, or says something else of policies", oldest, newest)
 	}
 }

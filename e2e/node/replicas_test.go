@@ -28,7 +28,14 @@ func TestTakeOver(t *testing.T) {
 	}
 	w.source("settings", two)
 	w.waitInSync("settings", two, targets()...)
-	if n := countWrites(w.since(mark)); n != 100 {
+	n := 0
+	w.until("the writes in the audit log", func() error { // which has the last one a moment after the watch
+		if n = countWrites(w.since(mark)); n < 100 {
+			return fmt.Errorf("%d of 100", n)
+		}
+		return nil
+	})
+	if n != 100 {
 		t.Errorf("%d writes, and an edit that takes 100", n)
 	}
 }
