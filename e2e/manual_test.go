@@ -22,7 +22,7 @@ func TestKustomizationsOfTheManual(t *testing.T) {
 	examples := 0
 	for _, page := range manual.Pages(t) {
 		for _, b := range manual.Blocks(t, page) {
-			if !strings.HasPrefix(b.Text, "# kustomization.yaml\n") {
+			if !strings.HasPrefix(b.Text, "# kustomization.yaml") {
 				continue
 			}
 			examples++
