@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // Keys and values of the contract. Manifests, dashboards and scripts of users name them, so they do not change.
 const (
 	// DefaultLabel is the label key that makes a ConfigMap a source (value [SourceValue]) and marks a copy
@@ -42,13 +44,10 @@ const (
 	SelectorAnnotation = Domain + "/namespace-selector"
 )
 
-// reservedNames are names of ConfigMaps that other controllers write into every namespace: kube-controller-manager,
-// OpenShift's service CA operator and Istio. The controller never writes or deletes an object of such a name.
-var reservedNames = map[string]bool{
-	"kube-root-ca.crt":         true,
-	"openshift-service-ca.crt": true,
-	"istio-ca-root-cert":       true,
-}
+// ReservedNames are names of ConfigMaps that other controllers write into every namespace: kube-controller-manager,
+// OpenShift's service CA operator and Istio. The controller never writes or deletes an object of such a name. The policies
+// in deploy repeat the list.
+var ReservedNames = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
 // Reserved reports whether another controller writes a ConfigMap of this name into every namespace.
-func Reserved(name string) bool { return reservedNames[name] }
+func Reserved(name string) bool { return slices.Contains(ReservedNames, name) }
