@@ -1,11 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
-	"syscall"
 	"time"
 )
 
@@ -64,16 +62,30 @@ func (g *plugin) run(ctx context.Context, b *bench, c pluginCommand) error {
 		args = append(args, "--namespace-prefix="+prefix)
 	}
 	cmd := b.cluster.Command(ctx, b.plugin, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	began := time.Now()
-	_, err := cmd.Output()
-	c.time.addTimes(time.Since(began), timeOfPlugin)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return fmt.Errorf("kubectl mirror %s: %w: %s", c.name, err, exit.Stderr)
-	} else if err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	c.memory.add(float64(usage.Maxrss<<10), memoryOfPlugin)
+	peak := peakUntilExit(cmd.Process.Pid)
+	c.time.addTimes(time.Since(began), timeOfPlugin)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("kubectl mirror %s: %w: %s", c.name, err, stderr.Bytes())
+	}
+	c.memory.add(peak, memoryOfPlugin)
 	return nil
+}
+
+// peakUntilExit returns the most that a child process had in memory, in bytes, when the child has ended. The kernel's own
+// account, ru_maxrss, begins with the memory of the parent.
+func peakUntilExit(pid int) (peak float64) {
+	for {
+		_, now, err := memoryOf(pid)
+		if err != nil { // a process that has ended has no memory
+			return peak
+		}
+		peak = now
+		time.Sleep(time.Millisecond)
+	}
 }
