@@ -144,7 +144,7 @@ func BenchmarkNamespaceEvent(b *testing.B) {
 	names := c.caches.sourceNames()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.handlers.namespaceChanged("team-000")
+		c.handlers.namespaceChanged("team-000", nil)
 		c.drain(b, len(names))
 		for _, name := range names {
 			t := c.caches.target(key{Namespace: "team-000", Name: name})

@@ -284,7 +284,8 @@ const settledPeriod = 50 * time.Millisecond
 // Settled waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
 // returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
 func (c *Controller) Settled(ctx context.Context) bool {
-	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.status.settled() {
+	// The sources twice: a reconcile may ask for a fan-out as it ends.
+	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.sources.idle() || !c.status.settled() {
 		if !sleep(ctx, settledPeriod) {
 			return false
 		}

@@ -19,7 +19,8 @@
 // its sources. A report rests on counts, and compares the targets only if the sources have changed since the last fan-out.
 //
 // A reconcile and a fan-out may read the same target at the same time. A reconcile that ends after its sources have changed asks
-// for one more fan-out. A fan-out queues a target if our own write to it is made, or shown by the watch, while the fan-out reads.
+// for one more fan-out. A fan-out queues each target whose record changes while the fan-out works. A reconcile repeats if the
+// watch shows our own former write meanwhile.
 //
 // # Reading order
 //
@@ -76,10 +77,10 @@
 //
 // # Locks
 //
-// Six types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
+// Seven types have a mutex. The order is: confirmer or lanes, then the queue of copies, then order. The confirmer adds keys to
 // the queue with its mutex held, lanes asks the queue for its length, and the queue calls order with its own lock held.
-// caches reads an index of client-go with its mutex held. The mutexes of status and of the shared metadata are taken
-// alone.
+// caches reads an index of client-go with its mutex held. The mutexes of status, of the queue of sources and of the
+// shared metadata are taken alone.
 //
 // # Dry run
 //

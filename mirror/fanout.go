@@ -56,18 +56,16 @@ func (f *fanout) run(ctx context.Context, name string) {
 
 // compare compares all targets of a name with its sources, and returns the view of them.
 func (f *fanout) compare(ctx context.Context, name string) *plan.View {
-	began := time.Now()
-	echoes := f.status.echoes(name)
+	f.status.beginFanout(name)    // before the targets
 	version := f.caches.version() // before the targets
 	targets := f.caches.targets(name, f.status.namespaces(name))
 	v := f.caches.view(name) // after the targets
-	f.status.beginFanout(name, v, began)
 	for i, c := range f.rules.Plan(v, targets) {
 		var losers []key
 		for _, s := range f.rules.Superseded(v, targets[i], c) {
 			losers = append(losers, s.Key)
 		}
-		if !f.status.planned(targets[i], c, losers, version, echoes[c.Key.Namespace]) {
+		if !f.status.planned(targets[i], c, losers, version) {
 			continue
 		}
 		// The confirmer queues a deletion when its live read is answered.
@@ -75,5 +73,6 @@ func (f *fanout) compare(ctx context.Context, name string) *plan.View {
 			f.copies.Add(c.Key)
 		}
 	}
+	f.status.endFanout(name, v)
 	return v
 }

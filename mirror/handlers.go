@@ -41,7 +41,7 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
 			h.lanes.forget(d.GetName())
 			h.caches.spared.Delete(d.GetName())
-			h.namespaceChanged(d.GetName())
+			h.namespaceChanged(d.GetName(), nil)
 		},
 	})
 	return []cache.ResourceEventHandlerRegistration{ofConfigMaps, ofNamespaces}, err
@@ -110,17 +110,7 @@ func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
 	}
 }
 
-func (h *handlers) namespaceAdded(ns *corev1.Namespace) {
-	if !h.active.Load() {
-		return
-	}
-	if h.rules.AllowsTarget(ns.Name) {
-		for _, name := range h.caches.sourceNames() {
-			h.status.appear(key{Namespace: ns.Name, Name: name}, ns.UID)
-		}
-	}
-	h.namespaceChanged(ns.Name)
-}
+func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns) }
 
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	if h.rules.Selects(new) {
@@ -130,18 +120,23 @@ func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	case old.UID != new.UID:
 		h.namespaceAdded(new)
 	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
-		h.namespaceChanged(new.Name)
+		h.namespaceChanged(new.Name, nil)
 	}
 }
 
-// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it.
-func (h *handlers) namespaceChanged(namespace string) {
+// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. added is the
+// namespace if it is new.
+func (h *handlers) namespaceChanged(namespace string, added *corev1.Namespace) {
 	if !h.active.Load() {
 		return
 	}
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.caches.sourceNames() {
-			h.copies.addEvent(key{Namespace: namespace, Name: name})
+			k := key{Namespace: namespace, Name: name}
+			if added != nil {
+				h.status.appear(k, added.UID)
+			}
+			h.copies.addEvent(k)
 		}
 	}
 	for _, cm := range h.caches.copiesIn(namespace) {

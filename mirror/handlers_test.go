@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -92,7 +94,7 @@ func TestHandlers(t *testing.T) {
 		"a namespace is annotated":              {func(h *handlers) { h.namespaceUpdated(active, annotated) }, nil, nil},
 		"a namespace terminates":                {func(h *handlers) { h.namespaceUpdated(active, terminating) }, nil, both},
 		"a namespace is replaced":               {func(h *handlers) { h.namespaceUpdated(active, newer) }, nil, both},
-		"a namespace is deleted":                {func(h *handlers) { h.namespaceChanged("team-b") }, nil, both},
+		"a namespace is deleted":                {func(h *handlers) { h.namespaceChanged("team-b", nil) }, nil, both},
 		"a namespace with a copy":               {func(h *handlers) { h.namespaceAdded(plantest.Namespace("team-a")) }, nil, []string{"team-a/other", "team-a/settings"}},
 		"a namespace that the flags rule out":   {func(h *handlers) { h.namespaceAdded(plantest.Namespace("elsewhere")) }, nil, nil},
 		"one that they rule out, with a source": {func(h *handlers) { h.namespaceAdded(plantest.Namespace("platform")) }, nil, []string{"platform/settings"}},
@@ -164,11 +166,38 @@ func TestEventsOfOurOwnWrites(t *testing.T) {
 			if names, keys := c.added(t); len(names)+len(keys) > 0 {
 				t.Errorf("got %v and %v, want nothing", names, keys)
 			}
-			if got := c.status.get(settings("team-a"), "team-a").echo; got != (echo{}) {
+			if got := c.status.stored(settings("team-a")).echo; got != (echo{}) {
 				t.Errorf("got %+v still awaited", got)
 			}
 		})
 	}
+}
+
+// TestEchoDuringReconcile: a reconcile that read the caches before the event of our own last write repeats.
+func TestEchoDuringReconcile(t *testing.T) {
+	for name, uid := range map[string]types.UID{"in this namespace": "team-a", "in a former namespace": "other"} {
+		c, _ := stillController(t, noEdit)
+		c.handlers.active.Store(true)
+		c.showNamespace(t, plantest.Namespace("team-a"))
+		have := plantest.Copy(teamRules(), sourceIn("platform"), "team-a", withVersion("41"))
+		c.status.set(settings("team-a"), uid, record{echo: echo{version: "41", at: time.Now()}})
+		event := during{t.Context(), func() { c.handlers.configMapAdded(have) }}
+		c.reconciler.reconcile(event, t.Context(), nil, settings("team-a"), false)
+		if _, keys := c.added(t); len(keys) != 1 {
+			t.Errorf("%s: got the keys %v, want that of the copy", name, keys)
+		}
+	}
+}
+
+// during is a context that calls a function when a reconcile has decided and asks whether to go on.
+type during struct {
+	context.Context
+	call func()
+}
+
+func (d during) Err() error {
+	d.call()
+	return nil
 }
 
 // TestFactsOfEvents: what no cache holds is the time of a change, and of the first sight of a namespace.
@@ -185,7 +214,7 @@ func TestFactsOfEvents(t *testing.T) {
 		}
 	}
 	appeared := func(namespace string) bool {
-		return !c.status.get(settings(namespace), plantest.Namespace(namespace).UID).appeared.IsZero()
+		return !c.status.stored(settings(namespace)).appeared.IsZero()
 	}
 	c.handlers.namespaceAdded(plantest.Namespace("team-a"))
 	c.handlers.namespaceAdded(plantest.Namespace("elsewhere"))

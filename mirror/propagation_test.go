@@ -15,7 +15,7 @@ func TestPropagation(t *testing.T) {
 		d.has(sourceIn("platform"))
 		const none = -1
 		propagated := func() (took time.Duration) {
-			d.beginFanout("settings", &plan.View{}, time.Now())
+			d.beginFanout("settings")
 			for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 				var ok bool
 				if took, ok = d.propagated(sum); !ok {
@@ -59,7 +59,7 @@ func TestPropagationOfAChangeDuringAReport(t *testing.T) {
 			}
 			return took, ok
 		}
-		d.beginFanout("settings", &plan.View{}, time.Now())
+		d.beginFanout("settings")
 		time.Sleep(time.Millisecond)
 		d.sourceChanged(d.sources[0].Key)
 		if _, ok := report(); ok {
@@ -67,7 +67,7 @@ func TestPropagationOfAChangeDuringAReport(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		d.writes("a")
-		d.beginFanout("settings", &plan.View{}, time.Now())
+		d.beginFanout("settings")
 		if took, ok := report(); !ok || took != time.Second {
 			t.Errorf("got %v, %v, want a second", took, ok)
 		}

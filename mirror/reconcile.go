@@ -70,8 +70,15 @@ func (r *reconciler) work(ctx, term context.Context) {
 // and records the result. event says that an event named the key.
 func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
 	done := r.metrics.reconciling()
-	t, v, rec, version := r.read(k)
+	known := r.status.stored(k) // before the caches: they show at least what the record rests on
+	version := r.caches.version()
+	t := r.caches.target(k)
+	v := r.caches.view(k.Name) // after the target
 	c := r.rules.Decide(v, t)
+	rec := known.in(uidOf(t.Namespace))
+	if rec.waits = false; !rec.echo.awaited(t.Have, version, time.Now()) {
+		rec.echo = echo{}
+	}
 	res := result{change: c}
 	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
 	case stepNone:
@@ -82,6 +89,9 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 		res.waits, res.state, res.after, rec.waits = true, plan.StatePending, wait, true
 	case stepWait:
 		res.waits, res.state, res.after = true, rec.state, wait
+		if rec.state == plan.StateFrozen { // a live read has shown a copy without label, which stays
+			res.change = plan.Change{Key: k, CopyOf: rec.countsFor, State: plan.StateFrozen}
+		}
 	case stepHold:
 		res.waits, res.state, res.after = true, plan.StateFight, wait
 	case stepAct:
@@ -93,34 +103,14 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 		done("success")
 		return // the next leader begins anew
 	}
-	r.finish(ctx, v, t, &rec, res)
+	before := r.finish(ctx, v, t, &rec, res)
 	if r.caches.view(k.Name) != v { // a fan-out may have compared the target before this change
 		r.sources.Add(k.Name)
 	}
-	if rec.echo != (echo{}) && !rec.echo.awaited(r.caches.configMap(k), r.caches.version(), time.Now()) {
-		r.copies.addEvent(k) // the echo came before the record was set
+	if before.echo != known.echo { // its event was suppressed, and t may be older
+		r.copies.addEvent(k)
 	}
 	done(metricOf(res))
-}
-
-// read returns what the caches show of a target, at version or later, and what is known of it. If the watch shows our own last
-// write meanwhile, both may miss it, and read begins again.
-func (r *reconciler) read(k key) (t plan.Target, v *plan.View, rec record, version string) {
-	for {
-		before := r.status.echo(k)
-		version = r.caches.version()
-		t = r.caches.target(k)
-		v = r.caches.view(k.Name) // after the target
-		rec = r.status.get(k, uidOf(t.Namespace))
-		if r.status.echo(k) == before {
-			break
-		}
-	}
-	rec.waits = false
-	if !rec.echo.awaited(t.Have, version, time.Now()) {
-		rec.echo = echo{}
-	}
-	return t, v, rec, version
 }
 
 // stateOfWrite returns the state after a change was carried out.
@@ -156,7 +146,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t pl
 // actOnLive reads an object that the cache does not show, or only a part of it, and does what it calls for. none is the result
 // if there is no object: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Change, rec *record, none result) result {
-	live, err := r.readLive(ctx, p, c.Key)
+	live, err := r.read(ctx, p, c.Key)
 	switch {
 	case err != nil:
 		return failed(c, err, none.began)
@@ -186,7 +176,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Chang
 // read: what their owners put into them, up to 1.5 MiB, is in memory several times then.
 const largeObject = 64 << 10
 
-func (r *reconciler) readLive(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
+func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
 	if !r.reads.acquire(ctx) {
 		return nil, ctx.Err()
 	}
@@ -236,8 +226,8 @@ func failed(c plan.Change, err error, began time.Time) result {
 	return result{change: c, state: reasons[why].state, reason: why, err: err, began: began}
 }
 
-// finish records the result of a reconcile and sets the timer for the next one.
-func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, rec *record, res result) {
+// finish records the result of a reconcile and sets the timer for the next one. It returns the record that rec replaces.
+func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, rec *record, res result) (before record) {
 	now, c := time.Now(), res.change
 	switch {
 	case res.reason == terminating && r.closed(t):
@@ -272,7 +262,7 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 		r.copies.AddAfter(c.Key, wait)
 	}
 	r.log(ctx, res, wait)
-	r.status.set(c.Key, uidOf(t.Namespace), *rec)
+	return r.status.set(c.Key, uidOf(t.Namespace), *rec)
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.

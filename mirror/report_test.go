@@ -54,7 +54,7 @@ func (d *desk) writes(namespaces ...string) {
 
 // messages returns what is new, as "namespace Kind Reason Action: note", in the order of the sources.
 func (d *desk) messages() (all []string) {
-	d.beginFanout("settings", &plan.View{}, time.Now())
+	d.beginFanout("settings")
 	for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 		for _, m := range d.news(sum) {
 			all = append(all, fmt.Sprintf("%s %s %s %s: %s", sum.source.Key.Namespace, m.kind, m.reason, m.action, m.note))
@@ -344,7 +344,7 @@ func TestC47LogOfReCreatedSources(t *testing.T) {
 
 // levels returns the levels of what there is to report.
 func (d *desk) levels() (levels []int) {
-	d.beginFanout("settings", &plan.View{}, time.Now())
+	d.beginFanout("settings")
 	for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
 		for _, m := range d.news(sum) {
 			levels = append(levels, m.level)

@@ -214,11 +214,16 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 		if n := s.count("create", "configmaps", "team-001"); n > 70 {
 			t.Errorf("got %d creates in an hour, want one a minute at most", n)
 		}
-		s.edit("shared", plantest.Data("key", "other")) // a fan-out counts anew
-		time.Sleep(time.Second)
-		if failed, superseded := s.value("mirror_copies", "failed"), s.value("mirror_copies", "superseded"); failed != 2 || superseded != 2 {
-			t.Errorf("got %v copies failed and %v superseded, want 2 of each", failed, superseded)
+		wantCounted := func(after string) {
+			time.Sleep(time.Second)
+			if failed, superseded := s.value("mirror_copies", "failed"), s.value("mirror_copies", "superseded"); failed != 2 || superseded != 2 {
+				t.Errorf("got %v copies failed and %v superseded after %s, want 2 of each", failed, superseded, after)
+			}
 		}
+		s.edit("shared", plantest.Data("key", "other"))
+		wantCounted("a fan-out")
+		s.setNamespace(plantest.Namespace("team-001", "tier", "gold"))
+		wantCounted("a reconcile")
 		s.edit("platform", plantest.Without(plan.SelectorAnnotation))
 		time.Sleep(time.Second)
 		s.wantCopy("team-001", "value")

@@ -29,10 +29,11 @@ type nameStatus struct {
 	targets map[string]*record // by namespace
 	shared  map[basics]*record // for targets with equal basics
 	sources map[key]*sourceStatus
-	dirty   bool       // there may be something to report when no target is in the queue
-	round   time.Time  // the begin of the last fan-out or report
-	fanout  time.Time  // the begin of the last fan-out
-	view    *plan.View // of the last fan-out
+	changed map[string]bool // namespaces whose record changed since the fan-out in work began; nil: none is in work
+	dirty   bool            // there may be something to report when no target is in the queue
+	round   time.Time       // the begin of the last fan-out or report
+	fanout  time.Time       // the begin of the last fan-out
+	view    *plan.View      // of the last fan-out
 }
 
 // sourceStatus is the part for one source.
@@ -65,30 +66,46 @@ func (n *nameStatus) source(k key) *sourceStatus {
 	return n.sources[k]
 }
 
-// get returns the record of a target in the namespace with this UID; an empty one if there is none.
-func (s *status) get(k key, uid types.UID) record {
+// stored returns the record of a target, which may be about a former namespace; an empty one if there is none.
+func (s *status) stored(k key) record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.record(k, uid)
+	return s.record(k)
 }
 
-func (s *status) record(k key, uid types.UID) record {
-	if n := s.names[k.Name]; n != nil {
-		if r := n.targets[k.Namespace]; r != nil && (r.uid == "" || r.uid == uid) {
-			return *r
-		}
+func (s *status) record(k key) record {
+	if n := s.names[k.Name]; n != nil && n.targets[k.Namespace] != nil {
+		return *n.targets[k.Namespace]
 	}
 	return record{}
 }
 
-// set stores the record of a target.
-func (s *status) set(k key, uid types.UID, r record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.store(k, uid, r)
+// in returns the record if it is about the namespace with this UID, and an empty one if it is about a former namespace.
+func (r record) in(uid types.UID) record {
+	if r.uid == "" || r.uid == uid {
+		return r
+	}
+	return record{}
 }
 
+// set stores the record of a target, and returns the one that it replaces.
+func (s *status) set(k key, uid types.UID, r record) (before record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before = s.record(k)
+	s.store(k, uid, r)
+	return before
+}
+
+// store stores the record of a target, and takes note of it for the fan-out in work.
 func (s *status) store(k key, uid types.UID, r record) {
+	if n := s.nameStatus(k.Name); n.changed != nil {
+		n.changed[k.Namespace] = true
+	}
+	s.replace(k, uid, r)
+}
+
+func (s *status) replace(k key, uid types.UID, r record) {
 	n := s.nameStatus(k.Name)
 	before := n.targets[k.Namespace]
 	if before == nil {
@@ -159,13 +176,22 @@ func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration)
 	return 0
 }
 
-// beginFanout begins the comparison of all targets of a name with the sources in v. began is a time before v was read.
-func (s *status) beginFanout(name string, v *plan.View, began time.Time) {
+// beginFanout begins the comparison of all targets of a name. Call it before the targets are read, and endFanout at the end.
+func (s *status) beginFanout(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, now := s.nameStatus(name), time.Now()
+	n.dirty, n.fanout, n.round = true, now, now
+	n.shared = map[basics]*record{} // of former contents
+	n.changed = map[string]bool{}
+}
+
+// endFanout takes note that all targets of a name have been compared with the sources in v.
+func (s *status) endFanout(name string, v *plan.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nameStatus(name)
-	n.dirty, n.view, n.fanout, n.round = true, v, began, began
-	n.shared = map[basics]*record{} // of former contents
+	n.view, n.changed = v, nil
 }
 
 // compared reports whether the targets of a name have been compared with the sources in v. If not, the counts are not about v.
@@ -176,44 +202,18 @@ func (s *status) compared(name string, v *plan.View) bool {
 	return n == nil || n.view == v
 }
 
-// echoes returns our own last writes to the targets of a name that the watch has not shown. Read it before the cache.
-func (s *status) echoes(name string) map[string]echo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := map[string]echo{}
-	if n := s.names[name]; n != nil {
-		for namespace, r := range n.targets {
-			if r.echo != (echo{}) {
-				found[namespace] = r.echo
-			}
-		}
-	}
-	return found
-}
-
-// echo is echoes for one target.
-func (s *status) echo(k key) echo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.echoOf(k)
-}
-
-func (s *status) echoOf(k key) echo {
-	if n := s.names[k.Name]; n != nil && n.targets[k.Namespace] != nil {
-		return n.targets[k.Namespace].echo
-	}
-	return echo{}
-}
-
-// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. version and before
-// are those of the cache, and the echo that was awaited, before the target was read.
-func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string, before echo) (queue bool) {
+// planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. version is the
+// cache's before the target was read. If the record has changed since then, the plan may be outdated.
+func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
-	r := s.record(t.Key, uid)
+	r := s.record(t.Key).in(uid)
 	next, _ := r.next(t, c, version, false, now)
-	if s.echoOf(t.Key) != before { // the target that was read may be outdated
+	switch changed := s.nameStatus(t.Key.Name).changed[t.Key.Namespace]; {
+	case changed && c.Op == plan.OpNone:
+		return true
+	case changed:
 		next = stepAct
 	}
 	switch {
@@ -234,7 +234,7 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 		r.await(plan.StatePending, countsFor(c))
 	}
 	r.losers = losers
-	s.store(t.Key, uid, r)
+	s.replace(t.Key, uid, r)
 	return queue
 }
 

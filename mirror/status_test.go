@@ -109,28 +109,38 @@ func TestObserve(t *testing.T) {
 			if got := s.observe(k, tc.cm, tc.deleted); got != tc.reconcile {
 				t.Errorf("got it to be reconciled %v, want %v", got, tc.reconcile)
 			}
-			if got := s.get(k, "uid").echo; got != tc.left {
+			if got := s.stored(k).in("uid").echo; got != tc.left {
 				t.Errorf("got %+v awaited, want %+v", got, tc.left)
 			}
 		})
 	}
 }
 
-// TestOutdatedPlanQueues: a target at which our own write arrives, or is made, while a fan-out reads the cache is compared again.
+// TestOutdatedPlanQueues: a target whose record changes while a fan-out works is compared again, and keeps its record.
 func TestOutdatedPlanQueues(t *testing.T) {
-	k, wrote := settings("team-a"), echo{version: "8", at: time.Now()}
+	k, wrote := settings("team-a"), plantest.ConfigMap("team-a", "settings", withVersion("8"))
+	foreign := record{basics: basics{state: plan.StateForeign, countsFor: settings("platform")}}
 	for name, tc := range map[string]struct {
-		before, now echo
-		queue       bool
+		now   func(*status)
+		queue bool
+		state plan.State
 	}{
-		"no write":         {echo{}, echo{}, false},
-		"it has arrived":   {wrote, echo{}, true},
-		"it has been made": {echo{}, wrote, true},
+		"nothing happens":        {func(*status) {}, false, plan.StateNone},
+		"our write has arrived":  {func(s *status) { s.observe(k, wrote, false) }, true, plan.StateSynced},
+		"a reconcile has ended":  {func(s *status) { s.set(k, "uid", foreign) }, true, plan.StateForeign},
+		"the namespace appeared": {func(s *status) { s.appear(k, "other") }, true, plan.StateNone},
+		"another target changed": {func(s *status) { s.set(settings("team-b"), "uid", foreign) }, false, plan.StateNone},
+		"the fan-out has ended":  {func(s *status) { s.endFanout("settings", nil); s.set(k, "uid", foreign) }, false, plan.StateNone},
 	} {
 		s := newStatus()
-		s.set(k, "uid", record{echo: tc.now})
-		if got := s.planned(plan.Target{Key: k}, plan.Change{}, nil, "9", tc.before); got != tc.queue {
+		s.set(k, "uid", record{basics: basics{state: plan.StateSynced}, echo: echo{version: "8", at: time.Now()}})
+		s.beginFanout("settings")
+		tc.now(s)
+		if got := s.planned(plan.Target{Key: k}, plan.Change{}, nil, "9"); got != tc.queue {
 			t.Errorf("%s: got it queued %v, want %v", name, got, tc.queue)
+		}
+		if got := s.stored(k).state; got != tc.state {
+			t.Errorf("%s: got %v, want %v", name, got, tc.state)
 		}
 	}
 }
@@ -174,13 +184,13 @@ func TestPlanQueues(t *testing.T) {
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.planned(target, tc.c, []key{settings("loser")}, "9", tc.rec.echo); got != tc.queue {
+			if got := s.planned(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
 			}
 			if got := s.total(plan.StateSuperseded); got != 1 {
 				t.Errorf("got %d superseded, want 1 in any case", got)
 			}
-			got := s.get(target.Key, target.Namespace.UID)
+			got := s.stored(target.Key).in(target.Namespace.UID)
 			if got.state != tc.state || got.countsFor != tc.owner {
 				t.Errorf("got %v of %v, want %v of %v", got.state, got.countsFor, tc.state, tc.owner)
 			}
@@ -222,7 +232,7 @@ func TestANewNamespaceHasNoHistory(t *testing.T) {
 		s, k := newStatus(), settings("team-a")
 		s.set(k, "old", rec)
 		s.appear(k, "new")
-		got := s.get(k, "new")
+		got := s.stored(k).in("new")
 		if got.appeared.IsZero() {
 			t.Errorf("%s: got no time at which the namespace appeared", name)
 		}
@@ -230,10 +240,10 @@ func TestANewNamespaceHasNoHistory(t *testing.T) {
 			t.Errorf("%s: got %+v, want nothing but the namespace's time", name, got)
 		}
 		s.set(k, "new", record{basics: synced, repairs: 1})
-		if s.appear(k, "new"); s.get(k, "new").repairs != 1 {
+		if s.appear(k, "new"); s.stored(k).in("new").repairs != 1 {
 			t.Errorf("%s: got a record lost that is newer than the event", name)
 		}
-		if got := s.get(k, "old"); got.repairs != 0 {
+		if got := s.stored(k).in("old"); got.repairs != 0 {
 			t.Errorf("%s: got the record of another namespace", name)
 		}
 	}
@@ -257,18 +267,18 @@ func TestStatusCounts(t *testing.T) {
 			target.Namespace.UID = uid
 			switch random.IntN(6) {
 			case 0:
-				rec := s.get(k, uid)
+				rec := s.stored(k).in(uid)
 				rec.settle(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), time.Now())
 				rec.losers = losers
 				s.set(k, uid, rec)
 			case 1:
-				rec := s.get(k, uid)
+				rec := s.stored(k).in(uid)
 				rec.fail(result{change: plan.Change{Source: some()}, state: plan.StateFailed, reason: rejected, err: errAway}, time.Now())
 				s.set(k, uid, rec)
 			case 2:
-				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9", echo{})
+				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9")
 			case 3:
-				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9", echo{})
+				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9")
 			case 4:
 				s.appear(k, uid)
 				s.observe(k, nil, true)
@@ -282,7 +292,7 @@ func TestStatusCounts(t *testing.T) {
 		for _, namespace := range slices.Sorted(slices.Values(s.namespaces("settings"))) {
 			s.set(settings(namespace), "", record{})
 		}
-		s.beginFanout("settings", &plan.View{}, time.Now())
+		s.beginFanout("settings")
 		if s.summarize("settings", &plan.View{}); len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
 		}
@@ -348,7 +358,7 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c", "team-e"}) {
 		t.Errorf("got records for %v", got)
 	}
-	if s.beginFanout("settings", &plan.View{}, time.Now()); len(s.names["settings"].shared) > 0 {
+	if s.beginFanout("settings"); len(s.names["settings"].shared) > 0 {
 		t.Error("got records kept to be shared by targets of former contents")
 	}
 	if got := s.namespaces("other"); len(got) > 0 {
