@@ -102,7 +102,7 @@ func BenchmarkFanOut(b *testing.B) {
 	c, _ := loaded(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.status.nameStatus("settings-000").round = c.status.nameStatus("settings-000").round.Add(-roundGap)
+		c.status.nameStatus("settings-000").began = c.status.nameStatus("settings-000").began.Add(-runGap)
 		c.sources.Add("settings-000")
 		c.fanout.run(b.Context(), "settings-000")
 		c.drain(b, 0)

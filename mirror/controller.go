@@ -278,15 +278,15 @@ func (c *Controller) resync(ctx context.Context) {
 	}
 }
 
-// settledPeriod is the time between two checks whether the work is done.
-const settledPeriod = 50 * time.Millisecond
+// idlePeriod is the time between two checks whether the work is done.
+const idlePeriod = 50 * time.Millisecond
 
-// Settled waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
+// WaitIdle waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
 // returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
-func (c *Controller) Settled(ctx context.Context) bool {
+func (c *Controller) WaitIdle(ctx context.Context) bool {
 	// The sources twice: a reconcile may ask for a fan-out as it ends.
-	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.sources.idle() || !c.status.settled() {
-		if !sleep(ctx, settledPeriod) {
+	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.sources.idle() || !c.status.idle() {
+		if !sleep(ctx, idlePeriod) {
 			return false
 		}
 	}

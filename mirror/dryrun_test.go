@@ -45,18 +45,18 @@ func dry(t *testing.T, edit func(*Options), objects []runtime.Object, f func(*te
 	})
 }
 
-// outcome waits until the controller has settled, and returns what came of it.
+// outcome waits until the controller is idle, and returns what came of it.
 func (s scene) outcome(limit time.Duration) Outcome {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
 	defer cancel()
-	if !s.controller.Settled(ctx) {
-		s.t.Errorf("got no settled controller within %v", limit)
+	if !s.controller.WaitIdle(ctx) {
+		s.t.Errorf("got no idle controller within %v", limit)
 	}
 	return s.controller.Outcome()
 }
 
-// wantOutcome fails the test unless the controller settles with this summary and this error, empty for none.
+// wantOutcome fails the test unless the controller becomes idle with this summary and this error, empty for none.
 func (s scene) wantOutcome(text, problem string) {
 	s.t.Helper()
 	o := s.outcome(time.Minute)

@@ -7,9 +7,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// roundGap is the shortest time between two fan-outs or reports of a name. A source that changes all the time is compared with all
+// runGap is the shortest time between two fan-outs or reports of a name. A source that changes all the time is compared with all
 // its targets that often; each target still gets the newest content when its turn comes.
-const roundGap = 100 * time.Millisecond
+const runGap = 100 * time.Millisecond
 
 // fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is queued any
 // more, or targets keep the queue busy for long, it reports the sources.
@@ -38,7 +38,7 @@ func (f *fanout) work(ctx context.Context) {
 }
 
 func (f *fanout) run(ctx context.Context, name string) {
-	if wait := f.status.beginRound(name, roundGap); wait > 0 {
+	if wait := f.status.beginRun(name, runGap); wait > 0 {
 		f.sources.AddAfter(name, wait)
 		return
 	}
@@ -61,10 +61,7 @@ func (f *fanout) compare(ctx context.Context, name string) *plan.View {
 	targets := f.caches.targets(name, f.status.namespaces(name))
 	v := f.caches.view(name) // after the targets
 	for i, c := range f.rules.Plan(v, targets) {
-		var losers []key
-		for _, s := range f.rules.Superseded(v, targets[i], c) {
-			losers = append(losers, s.Key)
-		}
+		losers := func(c plan.Change) []key { return losers(f.rules, v, targets[i], c) }
 		if !f.status.planned(targets[i], c, losers, version) {
 			continue
 		}

@@ -19,13 +19,13 @@ import (
 // TestOutcome of a run that makes each change.
 func TestOutcome(t *testing.T) {
 	cluster(t, oneOfEach(), func(t *testing.T, s scene) {
-		const settled = "platform/settings: 5 synced, 1 foreign\n  team-foreign: foreign\n"
-		s.wantOutcome(settled+"Changes: create 1, update 2, recreate 1, delete 2.\n", "")
+		const counts = "platform/settings: 5 synced, 1 foreign\n  team-foreign: foreign\n"
+		s.wantOutcome(counts+"Changes: create 1, update 2, recreate 1, delete 2.\n", "")
 		s.wantCopy("team-drift", "one")
 		s.wantNone("team-optout")
 		s.edit("platform", plantest.Data("key", "two"))
 		synctest.Wait()
-		s.wantOutcome(settled+"Changes: create 1, update 7, recreate 1, delete 2.\n", "")
+		s.wantOutcome(counts+"Changes: create 1, update 7, recreate 1, delete 2.\n", "")
 	})
 }
 
@@ -68,8 +68,8 @@ func TestOutcomeOfSources(t *testing.T) {
 			}, func(t *testing.T, s scene) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if settled := s.controller.Settled(ctx); settled == strings.Contains(tc.problem, "pending") {
-					t.Errorf("got settled %v, want it unless something is pending", settled)
+				if idle := s.controller.WaitIdle(ctx); idle == strings.Contains(tc.problem, "pending") {
+					t.Errorf("got idle %v, want it unless something is pending", idle)
 				}
 				o, got := s.controller.Outcome(), ""
 				if err := o.Err(); err != nil {
@@ -83,8 +83,8 @@ func TestOutcomeOfSources(t *testing.T) {
 	}
 }
 
-// TestSettledWaits for what ends by itself, and not for what somebody has to solve.
-func TestSettledWaits(t *testing.T) {
+// TestWaitIdle for what ends by itself, and not for what somebody has to solve.
+func TestWaitIdle(t *testing.T) {
 	full := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
 	for name, tc := range map[string]struct {
 		err           error
@@ -113,9 +113,9 @@ func TestSettledWaits(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				began := time.Now()
-				settled := s.controller.Settled(ctx)
-				if took := time.Since(began); settled != (tc.problem != "not in sync: 3 pending") || took > tc.lasts+time.Minute {
-					t.Errorf("got settled %v after %v", settled, took)
+				idle := s.controller.WaitIdle(ctx)
+				if took := time.Since(began); idle != (tc.problem != "not in sync: 3 pending") || took > tc.lasts+time.Minute {
+					t.Errorf("got idle %v after %v", idle, took)
 				}
 				o, got := s.controller.Outcome(), ""
 				if err := o.Err(); err != nil {
@@ -129,23 +129,23 @@ func TestSettledWaits(t *testing.T) {
 	}
 }
 
-// TestSettledBeforeItLeads: nothing is settled, and nothing is known.
-func TestSettledBeforeItLeads(t *testing.T) {
+// TestNotIdleBeforeItLeads: the wait does not end, and nothing is known.
+func TestNotIdleBeforeItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, having()(), func(*Options) {})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- s.controller.Run(ctx, Leadership{Begun: make(chan context.Context)}) }()
-		if s.controller.Settled(ctx) || s.controller.Outcome().Err() == nil || s.controller.Outcome().String() != "" {
+		if s.controller.WaitIdle(ctx) || s.controller.Outcome().Err() == nil || s.controller.Outcome().String() != "" {
 			t.Errorf("got an outcome before the controller leads: %v", s.controller.Outcome())
 		}
 		s.noted(<-ended)
 	})
 }
 
-// TestSettledComparesEverything: many names, few workers, and targets that answer slowly.
-func TestSettledComparesEverything(t *testing.T) {
+// TestWaitIdleComparesEverything: many names, few workers, and targets that answer slowly.
+func TestWaitIdleComparesEverything(t *testing.T) {
 	objects := teams(20, "team-")
 	for _, name := range numbered("name-", 50) {
 		objects = append(objects, plantest.Source("platform", name))
@@ -162,8 +162,8 @@ func TestSettledComparesEverything(t *testing.T) {
 	})
 }
 
-// TestSettledWaitsForEvents: a copy counts as in sync until its event has been reconciled.
-func TestSettledWaitsForEvents(t *testing.T) {
+// TestWaitIdleForEvents: a copy counts as in sync until its event has been reconciled.
+func TestWaitIdleForEvents(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		s.outcome(time.Minute)
 		s.delay(func(call) time.Duration { return time.Second })
@@ -175,14 +175,14 @@ func TestSettledWaitsForEvents(t *testing.T) {
 	})
 }
 
-// TestNotSettledBeforeFanouts: a name whose fan-out has not begun may have anything to do.
-func TestNotSettledBeforeFanouts(t *testing.T) {
+// TestNotIdleBeforeFanouts: a name whose fan-out has not begun may have anything to do.
+func TestNotIdleBeforeFanouts(t *testing.T) {
 	c, _ := stillController(t, func(*Options) {}, source())
 	c.takeOver(t.Context())
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if c.Settled(ended) {
-		t.Error("got settled before any fan-out")
+	if c.WaitIdle(ended) {
+		t.Error("got idle before any fan-out")
 	}
 }
 

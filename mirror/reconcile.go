@@ -88,10 +88,7 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event
 	case stepEcho:
 		res.waits, res.state, res.after, rec.waits = true, plan.StatePending, wait, true
 	case stepWait:
-		res.waits, res.state, res.after = true, rec.state, wait
-		if rec.state == plan.StateFrozen { // a live read has shown a copy without label, which stays
-			res.change = plan.Change{Key: k, CopyOf: rec.countsFor, State: plan.StateFrozen}
-		}
+		res.waits, res.state, res.after, res.change = true, rec.state, wait, rec.whileWaiting(c)
 	case stepHold:
 		res.waits, res.state, res.after = true, plan.StateFight, wait
 	case stepAct:
@@ -246,7 +243,7 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 	case res.reason != noRetry:
 		wait = rec.fail(res, now)
 	default:
-		rec.settle(res.state, countsFor(c), contentOf(c.Source), now)
+		rec.conclude(res.state, countsFor(c), contentOf(c.Source), now)
 		switch calmIn := rec.fight(now); {
 		case calmIn > 0 && res.after > 0: // altered
 			rec.state, wait = plan.StateFight, hold(rec.repairs)
@@ -254,10 +251,7 @@ func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, re
 			rec.state, wait = plan.StateFight, calmIn
 		}
 	}
-	rec.losers = nil
-	for _, s := range r.rules.Superseded(v, t, c) {
-		rec.losers = append(rec.losers, s.Key)
-	}
+	rec.losers = losers(r.rules, v, t, c)
 	if wait > 0 {
 		r.copies.AddAfter(c.Key, wait)
 	}
@@ -371,7 +365,7 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 // event.
 func (rec *record) withhold(res result, now time.Time) time.Duration {
 	wait := seldom.backoff(1)
-	rec.settle(plan.StatePending, countsFor(res.change), content{}, now)
+	rec.conclude(plan.StatePending, countsFor(res.change), content{}, now)
 	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), res.tried
 	return wait
 }

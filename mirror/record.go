@@ -139,8 +139,25 @@ func (r *record) calmDown(now time.Time) {
 	}
 }
 
-// settle records a state that holds until an event or a fan-out changes it.
-func (r *record) settle(state plan.State, source key, c content, now time.Time) {
+// whileWaiting returns what a target counts as until its next try: c, unless a live read has shown a copy without label of a
+// frozen source, which stays.
+func (r *record) whileWaiting(c plan.Change) plan.Change {
+	if r.state != plan.StateFrozen {
+		return c
+	}
+	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
+}
+
+// losers returns the sources that claim a target and do not have it. c was decided by v and t.
+func losers(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) (keys []key) {
+	for _, s := range rules.Superseded(v, t, c) {
+		keys = append(keys, s.Key)
+	}
+	return keys
+}
+
+// conclude records a state that holds until an event or a fan-out changes it.
+func (r *record) conclude(state plan.State, source key, c content, now time.Time) {
 	r.calmDown(now)
 	before := r.content
 	r.basics = basics{state: state, countsFor: source}

@@ -155,7 +155,7 @@ func TestSettle(t *testing.T) {
 		now := time.Unix(5000, 0)
 		rec := record{basics: basics{plan.StateFailed, settings("base"), green}, reason: rejected, failures: 3, since: now,
 			notBefore: now, tried: blue, note: "no", appeared: now}
-		rec.settle(state, owner, blue, now)
+		rec.conclude(state, owner, blue, now)
 		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (content{}) {
 			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
 		}
@@ -192,7 +192,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestRareRepairsAreNoFight, also if nothing is settled in between.
+// TestRareRepairsAreNoFight, also if nothing happens in between.
 func TestRareRepairsAreNoFight(t *testing.T) {
 	c, _ := stillController(t, noEdit)
 	s, now, rec := parsed(sourceIn("platform")), time.Unix(5000, 0), record{}
@@ -202,7 +202,7 @@ func TestRareRepairsAreNoFight(t *testing.T) {
 		if rec.echo != (echo{}) {
 			t.Fatalf("got %+v awaited although the cache does not know its version, want nothing", rec.echo)
 		}
-		if rec.settle(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
+		if rec.conclude(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
 			t.Fatalf("got %d repairs known, after one a day", rec.repairs)
 		}
 	}
@@ -276,7 +276,7 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	for range 12 {
 		now = now.Add(gap)
 		rec.repairs, rec.repairedAt = rec.repairs+1, now
-		rec.settle(plan.StateSynced, key{}, c, now)
+		rec.conclude(plan.StateSynced, key{}, c, now)
 		fights = append(fights, rec.fight(now) > 0)
 	}
 	if want := append(make([]bool, freeRepairs-1), true, true, true); !slices.Equal(fights, want) {
@@ -289,11 +289,11 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	if got := rec.fight(now); got != 0 {
 		t.Errorf("at its end: got a fight for %v more, want none", got)
 	}
-	rec.settle(plan.StateSynced, key{}, c, now)
+	rec.conclude(plan.StateSynced, key{}, c, now)
 	if rec.repairs != 12 {
 		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
 	}
-	if rec.settle(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
+	if rec.conclude(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
 		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
 }

@@ -221,6 +221,8 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 			}
 		}
 		s.edit("shared", plantest.Data("key", "other"))
+		wantCounted("an edit")
+		s.edit("shared", plantest.Label("tier", "gold")) // the content stays: no try before its time
 		wantCounted("a fan-out")
 		s.setNamespace(plantest.Namespace("team-001", "tier", "gold"))
 		wantCounted("a reconcile")

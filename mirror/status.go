@@ -31,7 +31,7 @@ type nameStatus struct {
 	sources map[key]*sourceStatus
 	changed map[string]bool // namespaces whose record changed since the fan-out in work began; nil: none is in work
 	dirty   bool            // there may be something to report when no target is in the queue
-	round   time.Time       // the begin of the last fan-out or report
+	began   time.Time       // the begin of the last fan-out or report
 	fanout  time.Time       // the begin of the last fan-out
 	view    *plan.View      // of the last fan-out
 }
@@ -160,19 +160,19 @@ func (s *status) count(n *nameStatus, r *record, by int) {
 	}
 }
 
-// beginRound begins a fan-out or a report of a name, or returns how long it has to wait: the changes of a tenth of a second
+// beginRun begins a fan-out or a report of a name, or returns how long it has to wait: the changes of a tenth of a second
 // share one.
-func (s *status) beginRound(name string, gap time.Duration) (wait time.Duration) {
+func (s *status) beginRun(name string, gap time.Duration) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, now := s.names[name], time.Now()
 	if n == nil {
 		return 0
 	}
-	if wait := n.round.Add(gap).Sub(now); wait > 0 {
+	if wait := n.began.Add(gap).Sub(now); wait > 0 {
 		return wait
 	}
-	n.round = now
+	n.began = now
 	return 0
 }
 
@@ -181,7 +181,7 @@ func (s *status) beginFanout(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, now := s.nameStatus(name), time.Now()
-	n.dirty, n.fanout, n.round = true, now, now
+	n.dirty, n.fanout, n.began = true, now, now
 	n.shared = map[basics]*record{} // of former contents
 	n.changed = map[string]bool{}
 }
@@ -204,7 +204,7 @@ func (s *status) compared(name string, v *plan.View) bool {
 
 // planned takes note of what a fan-out planned for a target, and reports whether the target is to be queued. version is the
 // cache's before the target was read. If the record has changed since then, the plan may be outdated.
-func (s *status) planned(t plan.Target, c plan.Change, losers []key, version string) (queue bool) {
+func (s *status) planned(t plan.Target, c plan.Change, losers func(plan.Change) []key, version string) (queue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, uid := time.Now(), uidOf(t.Namespace)
@@ -218,13 +218,12 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 	}
 	switch {
 	case next == stepDone, next == stepHold: // as it is, but for the losers
-	case next == stepWait && r.state == plan.StateFrozen: // a live read has shown a copy without label, which stays
-		losers = slices.Insert(losers, 0, c.Source.Key)
 	case next == stepWait, next == stepEcho && r.waits: // its timer is set
+		c = r.whileWaiting(c)
 		r.countsFor = countsFor(c)
 	case next == stepNone:
 		r.echo = echo{}
-		r.settle(c.State, countsFor(c), contentOf(c.Source), now)
+		r.conclude(c.State, countsFor(c), contentOf(c.Source), now)
 		if c.State == plan.StateSynced && r.fight(now) > 0 {
 			r.state = plan.StateFight // the timer for its end is set
 		}
@@ -233,7 +232,7 @@ func (s *status) planned(t plan.Target, c plan.Change, losers []key, version str
 		r.would = plan.OpNone
 		r.await(plan.StatePending, countsFor(c))
 	}
-	r.losers = losers
+	r.losers = losers(c)
 	s.replace(t.Key, uid, r)
 	return queue
 }
@@ -332,8 +331,8 @@ func (t tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// settled reports whether there is nothing to report, and no target is to change soon.
-func (s *status) settled() bool {
+// idle reports whether there is nothing to report, and no target is to change soon.
+func (s *status) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.names {

@@ -72,6 +72,11 @@ func TestEchoAwaited(t *testing.T) {
 	}
 }
 
+// losing are the losers of a target, whatever is planned there.
+func losing(losers ...key) func(plan.Change) []key {
+	return func(plan.Change) []key { return losers }
+}
+
 // TestObserve: an event that only shows our own last write reconciles nothing, and ends the wait for it.
 func TestObserve(t *testing.T) {
 	ours := plantest.ConfigMap("team-a", "settings", withVersion("41"))
@@ -136,7 +141,7 @@ func TestOutdatedPlanQueues(t *testing.T) {
 		s.set(k, "uid", record{basics: basics{state: plan.StateSynced}, echo: echo{version: "8", at: time.Now()}})
 		s.beginFanout("settings")
 		tc.now(s)
-		if got := s.planned(plan.Target{Key: k}, plan.Change{}, nil, "9"); got != tc.queue {
+		if got := s.planned(plan.Target{Key: k}, plan.Change{}, losing(), "9"); got != tc.queue {
 			t.Errorf("%s: got it queued %v, want %v", name, got, tc.queue)
 		}
 		if got := s.stored(k).state; got != tc.state {
@@ -184,7 +189,7 @@ func TestPlanQueues(t *testing.T) {
 			}
 			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
 			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.planned(target, tc.c, []key{settings("loser")}, "9"); got != tc.queue {
+			if got := s.planned(target, tc.c, losing(settings("loser")), "9"); got != tc.queue {
 				t.Errorf("got it queued %v, want %v", got, tc.queue)
 			}
 			if got := s.total(plan.StateSuperseded); got != 1 {
@@ -201,8 +206,8 @@ func TestPlanQueues(t *testing.T) {
 	}
 }
 
-// TestRounds: a fan-out or a report of a name waits until a gap after the last one is over.
-func TestRounds(t *testing.T) {
+// TestRuns: a fan-out or a report of a name waits until a gap after the last one is over.
+func TestRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStatus()
 		s.nameStatus("settings")
@@ -210,11 +215,11 @@ func TestRounds(t *testing.T) {
 			{0, 0}, {30 * time.Millisecond, 70 * time.Millisecond}, {69 * time.Millisecond, time.Millisecond}, {time.Millisecond, 0}, {time.Millisecond, 99 * time.Millisecond}, {time.Hour, 0},
 		} {
 			time.Sleep(step.after)
-			if got := s.beginRound("settings", roundGap); got != step.want {
+			if got := s.beginRun("settings", runGap); got != step.want {
 				t.Errorf("got a wait of %v, want %v", got, step.want)
 			}
 		}
-		if got := s.beginRound("other", roundGap); got != 0 {
+		if got := s.beginRun("other", runGap); got != 0 {
 			t.Errorf("another name: got a wait of %v, want none", got)
 		}
 	})
@@ -268,7 +273,7 @@ func TestStatusCounts(t *testing.T) {
 			switch random.IntN(6) {
 			case 0:
 				rec := s.stored(k).in(uid)
-				rec.settle(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), time.Now())
+				rec.conclude(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), time.Now())
 				rec.losers = losers
 				s.set(k, uid, rec)
 			case 1:
@@ -276,9 +281,9 @@ func TestStatusCounts(t *testing.T) {
 				rec.fail(result{change: plan.Change{Source: some()}, state: plan.StateFailed, reason: rejected, err: errAway}, time.Now())
 				s.set(k, uid, rec)
 			case 2:
-				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losers, "9")
+				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losing(losers...), "9")
 			case 3:
-				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losers, "9")
+				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losing(losers...), "9")
 			case 4:
 				s.appear(k, uid)
 				s.observe(k, nil, true)

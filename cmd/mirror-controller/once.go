@@ -13,14 +13,14 @@ import (
 // error if the cluster is not in sync then. holder names the process that holds the Lease; empty: none is known.
 func (o *options) runOnce(ctx context.Context, controller *mirror.Controller, run func(context.Context) error, holder func() string, stdout io.Writer) error {
 	working, stop := context.WithTimeout(ctx, o.onceTimeout)
-	settled := make(chan bool, 1)
+	idle := make(chan bool, 1)
 	go func() {
 		defer stop()
-		settled <- controller.Settled(working)
+		idle <- controller.WaitIdle(working)
 	}()
 	err := run(working)
 	stop()
-	done := <-settled
+	done := <-idle
 	if err != nil {
 		return err
 	}
