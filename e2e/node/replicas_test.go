@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,8 +136,9 @@ func TestUnknownFlag(t *testing.T) {
 	}
 }
 
-// TestLeaderStands stops the leader's process amid 2,000 writes, and lets it go on when the other replica has taken over. By the
-// audit log it writes nothing any more: it ends, and the kubelet starts it again.
+// TestLeaderStands stops the leader's process amid 2,000 writes, and lets it go on when the other replica has taken over. It
+// changes nothing any more: it ends, and the kubelet starts it again. A process that is stopped between its last check and the
+// sending of a request sends it afterwards: each such request has a precondition, and the API server refuses it.
 func TestLeaderStands(t *testing.T) {
 	w := newWorld(t)
 	w.installTwo()
@@ -160,10 +163,45 @@ func TestLeaderStands(t *testing.T) {
 		w.waitInSync(fmt.Sprintf("settings-%d", i), data, targets()...)
 	}
 	w.figure("leader stopped amid 2,000 writes, to all in sync", time.Since(stood), 21*time.Second)
+	before, resumed := w.versions(), time.Now()
 	w.signal(old, syscall.SIGCONT)
 	w.waitRestarted(old)
 	w.waitRolledOut()
-	w.expectTerms()
+	if !maps.Equal(before, w.versions()) {
+		t.Error("the old leader has changed copies")
+	}
+	late := 0
+	events := slices.DeleteFunc(w.since(w.installedAt), func(e cluster.Event) bool {
+		refused := writes(e) && replica(e) == old.Name && e.Received.After(resumed) && e.Response.Code >= 400
+		if refused {
+			late++
+			t.Logf("refused: %v", e)
+		}
+		return refused
+	})
+	if late > concurrentWrites {
+		t.Errorf("%d late requests, and at most %d can be in flight", late, concurrentWrites)
+	}
+	if err := termError(events); err != nil {
+		t.Error(err)
+	}
+}
+
+// concurrentWrites is the default of --concurrent-writes.
+const concurrentWrites = 32
+
+// versions are the UID and the resourceVersion of each copy.
+func (w *world) versions() map[string]string {
+	w.Helper()
+	copies, err := w.admin.CoreV1().ConfigMaps("").List(w.ctx, metav1.ListOptions{LabelSelector: "mirror=copy"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, c := range copies.Items {
+		out[c.Namespace+"/"+c.Name] = string(c.UID) + " " + c.ResourceVersion
+	}
+	return out
 }
 
 // copies counts the copies of that many sources.
