@@ -46,8 +46,8 @@ type attacked struct {
 	left    map[string]string // the resourceVersion of each name in its namespace, right behind the answer
 }
 
-// TestAttacks has accounts do what they may and may not. All requests are sent before the effects are looked for: what takes the
-// controller a second then takes it for all.
+// TestAttacks has accounts do what they may and may not. It sends all requests before it looks for effects, so that it waits only
+// once for the controller's delays.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	w := newAttacked(t)
@@ -254,7 +254,7 @@ func unchanged(w *attacked, at place) error {
 	return w.expectVersions(at.name, w.before[at.name])
 }
 
-// kept: what the request has left stays as it is, and nothing else of that name is another.
+// kept expects that the result of the request stays as it is, and that no other object of that name changes.
 func kept(w *attacked, at place) error {
 	want := maps.Clone(w.before[at.name])
 	if want[at.namespace] = w.left[at.name]; want[at.namespace] == "" {

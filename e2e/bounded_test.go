@@ -175,8 +175,8 @@ func inParallel(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// TestC47EventsAndLogOfFlips changes forged copies as fast as the API server accepts it: one out of scope, one in the way. What there
-// is to report of their sources changes as fast, and events and log lines do not.
+// TestC47EventsAndLogOfFlips changes forged copies as fast as the API server accepts it: one out of scope, one in the way. The
+// state of their sources changes as fast, but events and log lines keep their spacing.
 func TestC47EventsAndLogOfFlips(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -327,7 +327,7 @@ func TestC47HostileConnections(t *testing.T) {
 }
 
 // connect opens a connection and writes the request when it gets a place, waits a moment for an answer, calls opened, and keeps the
-// connection until ended is closed. What fails is what the attacker meets.
+// connection until ended is closed. Errors are the attacker's, and do not fail the test.
 func connect(address, request string, places chan struct{}, opened func(), ended <-chan struct{}) {
 	const moment = 2 * time.Second
 	places <- struct{}{}

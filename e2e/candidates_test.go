@@ -18,11 +18,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// leaseName is the name of the lease if no flag says otherwise. The shipped roles know no other.
+// leaseName is the default name of the lease, and the only one that the shipped roles allow.
 const leaseName = "mirror-controller"
 
-// A short lease, for tests that have to wait until it expires. Of one that is much shorter a busy machine bereaves its
-// leader before the test does.
+// A short lease, for tests that have to wait until it expires. A leader on a busy machine could lose a much shorter one by
+// itself.
 const shortLease = 10 * time.Second
 
 var shortLeaseArgs = []string{
@@ -73,7 +73,7 @@ func (w *world) waitRenewal(c *candidate, mark cluster.Mark) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
 	go func() {
-		defer cancel() // who has ended does not renew
+		defer cancel() // after its end there is no renewal
 		select {
 		case <-c.Done():
 		case <-ctx.Done():
@@ -101,7 +101,7 @@ func (w *world) ask(p *shipped.Process, path string) (code int, text string, err
 	return w.askFor("health", p, path)
 }
 
-// askFor returns what a controller answers at the address that it logged for what it serves.
+// askFor returns the answer of a controller at the address that it logged for this endpoint.
 func (w *world) askFor(what string, p *shipped.Process, path string) (code int, text string, err error) {
 	address, err := addressOf(what, p)
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *world) askFor(what string, p *shipped.Process, path string) (code int, 
 	return response.StatusCode, string(content), err
 }
 
-// addressOf returns the address that a controller logged for what it serves.
+// addressOf returns the address that a controller logged for this endpoint.
 func addressOf(what string, p *shipped.Process) (string, error) {
 	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
 	if address == nil {
@@ -208,7 +208,7 @@ func (w *world) records(candidates ...*candidate) []record {
 	return out
 }
 
-// When the first, or the last, of some requests came in or was done.
+// The times of the first or last of some requests.
 func firstReceived(events []cluster.Event) time.Time {
 	return slices.MinFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) }).Received
 }
@@ -220,7 +220,7 @@ func lastDone(events []cluster.Event) time.Time {
 }
 
 // inTurn fails the test if the second wrote before the last write of the first was done, and returns the time between. An
-// API server that stands still can be done with a write long after its sender has given it up.
+// API server that stood still may end a write long after its sender has given up.
 func (w *world) inTurn(first, second record) time.Duration {
 	w.Helper()
 	began, done := firstReceived(second.writes), lastDone(first.writes)
@@ -231,7 +231,7 @@ func (w *world) inTurn(first, second record) time.Duration {
 	return gap
 }
 
-// exits waits until the candidate ends by itself, as one that has lost its lease.
+// exits waits until the candidate exits because it has lost its lease.
 func (w *world) exits(c *candidate) {
 	w.Helper()
 	w.wait(c.user+" ends", c.Done())
@@ -240,4 +240,4 @@ func (w *world) exits(c *candidate) {
 	}
 }
 
-// The two tests that promise times are not run beside others. What they measured is printed in any case.
+// The two tests that promise times do not run beside others. Their figures are printed in any case.

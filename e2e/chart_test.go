@@ -16,7 +16,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// The chart on a real API server. What it renders is compared with the kustomizations in package packaging.
+// The chart on a real API server. Package packaging compares its manifests with the kustomizations.
 
 var helmProgram = flag.String("helm", "../bin/helm", "the program helm")
 

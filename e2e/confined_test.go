@@ -25,8 +25,8 @@ import (
 )
 
 // The shipped policies that confine the controller are in force for all tests. They take account and settings from
-// ClusterRoleBindings, and each world has an account, and a binding, of its own. What they refuse fails the test, so that
-// none is green because a policy has prevented the wrong write.
+// ClusterRoleBindings, and each world has an account, and a binding, of its own. A refusal fails the test, so that no test is
+// green because a policy has prevented the wrong write.
 const (
 	confinedPolicy   = "mirror-controller-confined"
 	accountNamespace = "mirror-worlds"

@@ -132,7 +132,7 @@ func TestC15SourceRecreated(t *testing.T) {
 }
 
 // TestC18Reinstalled takes the controller away, once by force, and installs it again: the copies are kept,
-// recognised, and not written; what changed meanwhile is caught up with.
+// recognised, and not written. The new controller applies the changes that it missed.
 func TestC18Reinstalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")

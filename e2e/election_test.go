@@ -185,7 +185,7 @@ func TestC35LeaseLost(t *testing.T) {
 }
 
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
-// brings the fan-out to its end. What was in flight arrives when all has changed once more, and is refused.
+// brings the fan-out to its end. The writes in flight arrive when all copies have changed once more, and are refused.
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,7 +239,7 @@ func TestC35CutOff(t *testing.T) {
 func TestC35LostConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
-	// A request that hangs ends after half of the deadline; what is left is for a new connection.
+	// A hanging request ends after half of the deadline, which leaves time for a new connection.
 	args := []string{"--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=12s"}
 	first, second, between := w.proxiedPair(args, args)
 	for range 2 {

@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// What tests expect of copies, events and requests.
+// Expectations about copies, events and requests.
 
 // inSync returns nil if the ConfigMap in namespace is the copy of source, whole and with all marks.
 func (w *world) inSync(source *corev1.ConfigMap, namespace string) error {
@@ -217,9 +217,9 @@ func (w *world) noted(name, reason string, namespaces ...string) func() error {
 	}
 }
 
-// settle waits until a controller has dealt with all that was done in the cluster before. It hands it a new
-// source and waits for the copy in each of the namespaces, which the controller reconciles in the order of
-// events; then it takes the source away again. No other source of the world may be under way.
+// settle waits until the controller has handled all earlier changes. It creates a source, waits for the copy in each of the
+// namespaces, which the controller reconciles in the order of events, and deletes the source again. No other source of the
+// world may be waiting for its copies.
 func (w *world) settle(namespaces ...string) {
 	w.Helper()
 	name := fmt.Sprintf("settle-%d", worlds.Add(1))
@@ -230,8 +230,8 @@ func (w *world) settle(namespaces ...string) {
 	w.delete(w.home, name)
 }
 
-// tick has the controller bring an edit of a source that nothing else is done to into each of the namespaces:
-// cheaper than settle, and as good where nothing can be in the way.
+// tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than settle,
+// and as good where nothing can be in the way.
 func (w *world) tick(i int, namespaces ...string) {
 	w.Helper()
 	data := withData(map[string]string{"tick": string(rune('a' + i%26))})

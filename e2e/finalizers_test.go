@@ -134,7 +134,7 @@ func TestC24UnlabelledOnItsWayOut(t *testing.T) {
 	w.waitInSync(source, a)
 }
 
-// TestC49AdoptedWithFinalizers hands over objects with finalizers: they are not adopted, but reported, for a copy with
+// TestC49AdoptedWithFinalizers hands over objects with finalizers: they are not adopted, but reported, because a copy with
 // somebody's finalizer could be held while it is deleted. Without the finalizers they are adopted.
 func TestC49AdoptedWithFinalizers(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func TestC11EditsKeepThePace(t *testing.T) {
 }
 
 // TestC12Adopted has owners hand over what is in the way: it becomes the copy, in one write, without the keys
-// that the source does not have, and with other people's metadata. What must not be handed over is left alone.
+// that the source does not have, and with other people's metadata. Objects that must not be handed over are left alone.
 func TestC12Adopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "labelled", "unlabelled", "immutable", "source", "unsure")

@@ -16,8 +16,8 @@ import (
 const hangs = 29 * time.Second
 
 // TestC45HangingTargets has a webhook hang for 29 seconds at each write to a hundred new namespaces. The others have their
-// copies within 3 seconds: at first contact, when the source is edited, and in a namespace that is new. What hangs gets its
-// copies when the webhook answers. That a busy machine takes longer is no failure, before it is several times as long.
+// copies within 3 seconds: at first contact, when the source is edited, and in a namespace that is new. The hanging
+// namespaces get theirs when the webhook answers. A busy machine may take several times as long.
 func TestC45HangingTargets(t *testing.T) {
 	t.Parallel()
 	s, err := newSite(t.Context()) // its API server has few places for requests that hang

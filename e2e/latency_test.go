@@ -18,7 +18,7 @@ import (
 
 const propagation, fill = "mirror_propagation_seconds", "mirror_namespace_fill_seconds"
 
-// span is what the sum of latencies of one kind lies in. No machine is too slow for it, for it follows from what came before
+// span is what the sum of latencies of one kind lies in. No machine is too slow for it, because it follows from what came before
 // what: none of them has begun before what causes it was sent to the API server, nor ended after the metric counted it.
 // And each had begun when a write that it causes was on its way, and had not ended before another one was.
 type span struct {

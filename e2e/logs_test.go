@@ -205,7 +205,7 @@ func TestLogsOutcomes(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		// The mutation detector is on in tests only. What else client-go has to say comes of a machine that has no time.
+		// The mutation detector is on in tests only. Other lines of client-go come from a busy machine.
 		if !strings.HasPrefix(fields.Caller, "cache/") && !strings.HasPrefix(fields.Caller, "trace/") {
 			got = append(got, fields.Msg)
 		}

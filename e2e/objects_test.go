@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// What tests do to namespaces and ConfigMaps.
+// Changes of namespaces and ConfigMaps.
 
 func (w *world) createNamespace(name string, labels map[string]string) *corev1.Namespace {
 	w.Helper()
@@ -180,10 +180,10 @@ func (w *world) replaceSource(name string, options ...option) (source *corev1.Co
 	return source, time.Since(began) < recreationGrace
 }
 
-// recreationGrace is for how long the copies of a deleted source are kept, at the least.
+// recreationGrace is the least time for which the controller keeps the copies of a deleted source.
 const recreationGrace = time.Second
 
-// inTime repeats what is only worth something with a source that came back in time, and reports whether it did.
+// inTime calls try until it returns true: the source came back in time. It fails the test after five calls.
 func (w *world) inTime(try func() bool) {
 	w.Helper()
 	for range 5 {
@@ -229,8 +229,7 @@ func (w *world) shown(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{}
 }
 
-// waitSeen waits until the outside watch has shown what was just written, so that what it shows then is
-// not the state before.
+// waitSeen waits until the outside watch has shown the last write, so that it does not show the state before.
 func (w *world) waitSeen(cm *corev1.ConfigMap) {
 	w.Helper()
 	w.eventually("the outside watch has caught up", func() error {
@@ -241,7 +240,7 @@ func (w *world) waitSeen(cm *corev1.ConfigMap) {
 	})
 }
 
-// waitYounger waits until what is created from now on is younger than cm by its timestamp, which counts seconds.
+// waitYounger waits until a new object is younger than cm by its timestamp, which counts seconds.
 func (w *world) waitYounger(cm *corev1.ConfigMap) {
 	w.Helper()
 	w.until("the next second", func() error {

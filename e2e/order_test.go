@@ -134,8 +134,7 @@ func TestC40Idle(t *testing.T) {
 	w.settle(targets...)
 	w.stop(first)
 
-	// A restart with everything in sync writes nothing: what it does until it has dealt with a new source is
-	// all there is.
+	// A restart with everything in sync writes nothing. When it has dealt with a new source, it has done everything.
 	mark := w.auditMark()
 	w.start("--resync-period=200ms")
 	w.settle(targets...)

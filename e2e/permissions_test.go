@@ -140,7 +140,7 @@ func TestC37RevokedWatch(t *testing.T) {
 }
 
 // TestC37Writes takes a permission to write from the controller: an event, or the log where the source is gone, says
-// which. It is ready, for its caches are true, and all copies are in sync when the permission is granted.
+// which. It is ready, because its caches are full, and all copies are in sync when the permission is granted.
 func TestC37Writes(t *testing.T) {
 	t.Parallel()
 	for verb, change := range map[string]func(w *world){
@@ -295,7 +295,7 @@ func (w *world) createLease() {
 }
 
 // TestC37RevokedLease takes the permission to renew the lease from the leader: it ends as one that has lost it, and its log says
-// why. What is started in its place mirrors when the permission is granted.
+// why. Its successor mirrors when the permission is granted.
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")

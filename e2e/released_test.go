@@ -127,7 +127,7 @@ func TestC43LabelThenSource(t *testing.T) {
 	}
 }
 
-// TestC43WhileDown is C43 for a controller that was away: what it cannot see when it takes over is released as well.
+// TestC43WhileDown is C43 for a controller that was away: copies that it cannot see when it takes over are released as well.
 func TestC43WhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")

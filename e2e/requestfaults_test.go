@@ -182,7 +182,7 @@ func TestC34HangingLiveRead(t *testing.T) {
 }
 
 // TestC34Partition parts the controller from the API server in the middle of a fan-out, until the controller has
-// given up its connection, and puts them together again: what it sent before arrives late.
+// given up its connection, and puts them together again: its earlier requests arrive late.
 func TestC34Partition(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*proxied){

@@ -27,7 +27,7 @@ func (w *world) requestsSince(mark cluster.Mark) []cluster.Event {
 			out = append(out, e)
 		}
 	}
-	// Whoever runs at all watches.
+	// Each running controller watches.
 	if len(out) == 0 && mark == w.mark {
 		w.Fatal("no requests in the audit log: does the user agent of the controller name its instance?")
 	} else if len(out) == 0 {

@@ -36,7 +36,7 @@ type site struct {
 	seen      *outside.Observer
 }
 
-// standstills are the moments in which this machine had no time for the tests, and so for nobody.
+// standstills are the moments in which this machine ran neither the tests nor any other process.
 var standstills stalls.Log
 
 // shared is the site of all tests that do no harm to the control plane; TestMain sets it.
@@ -65,8 +65,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// figures are what tests have measured. go test keeps to itself what a test logs that passes; what TestMain prints it
-// shows, unless it is told of packages.
+// figures are the measurements of the tests. go test hides the log of a test that passes, but shows the output of TestMain if
+// it runs without package arguments.
 var figures measured
 
 type measured struct {

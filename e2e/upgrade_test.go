@@ -47,7 +47,7 @@ func TestUpgrade(t *testing.T) {
 	t.Run("manifests", func(t *testing.T) {
 		u := newUpgrade(t, source, way{
 			namespace: "my-system",
-			// As the manual of that version has it: two kustomizations, for the policies take what lies below them.
+			// As the manual of that version has it: two kustomizations, because the policies apply to everything below them.
 			files: map[string]string{
 				"settings/kustomization.yaml": "namespace: my-system\nresources: [../deploy/base]\npatches:\n" +
 					setFlag("--namespace-prefix=team-,dev-") + addFlag("-", "--copy-label=team"),
@@ -131,7 +131,7 @@ func (u *upgraded) publish(sources, namespaces int) {
 	})
 }
 
-// buildFormer builds the program of the former version. That takes ten seconds, for it is made of the same modules.
+// buildFormer builds the program of the former version. That takes ten seconds, because it is made of the same modules.
 func buildFormer(t *testing.T, source string) string {
 	t.Helper()
 	program := filepath.Join(source, "mirror-controller")

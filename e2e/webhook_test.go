@@ -18,7 +18,7 @@ import (
 )
 
 // webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
-// API server asks it between the judgement of a controller and the write itself: who holds its answer back can
+// API server asks it between the judgement of a controller and the write itself: a test that holds its answer back can
 // change the object in between.
 type webhook struct {
 	w *world

@@ -18,8 +18,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// patience is how long a test waits for what takes milliseconds as a rule, and a minute where a target is tried again
-// once a minute: it tells slow from never.
+// patience is how long a test waits before it fails. Most waits take milliseconds, and some a minute, because the controller
+// retries some targets once a minute.
 const patience = 3 * time.Minute
 
 var worlds, marks atomic.Int32
@@ -100,8 +100,8 @@ func (w *world) args() []string {
 	return []string{"--namespace-prefix=" + w.prefix, "--mirror-label=" + w.label, "--instance=" + w.instance}
 }
 
-// alone are arguments for a controller that is by itself: of many at a time on one machine, few are about leases
-// or probes. A test that is gives its own arguments, which come last.
+// alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need them.
+// Those give their own arguments, which come last.
 var alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
 
 // start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
@@ -143,7 +143,7 @@ func (w *world) startExactly(args ...string) *shipped.Process {
 	return p
 }
 
-// stopAtEnd sees to it that the controller has stopped, with exit code 0 and a log of short lines, when the test ends.
+// stopAtEnd stops the controller when the test ends, and expects exit code 0 and a log of short lines.
 func (w *world) stopAtEnd(p *shipped.Process) {
 	w.Cleanup(func() {
 		select {
@@ -158,7 +158,7 @@ func (w *world) stopAtEnd(p *shipped.Process) {
 	})
 }
 
-// maxLine bounds a line of the log, in bytes: others store it, and tenants write some of what it says.
+// maxLine bounds a line of the log, in bytes: tenants write parts of it, and the platform stores it.
 const maxLine = 4 << 10
 
 // expectShortLines fails the test if a line of the log is longer than maxLine.
@@ -202,11 +202,11 @@ func (w *world) eventually(what string, condition func() error) {
 	}
 }
 
-// betweenTries is for the others, whom a try as soon as the last has failed would leave no time.
+// betweenTries is the time between two tries, so that the other processes can run.
 const betweenTries = 50 * time.Millisecond
 
-// until repeats what the cluster lets succeed sooner or later without showing when: each try that fails leaves
-// a mark in the world's home, which wakes the next.
+// until repeats try until it succeeds. It is for conditions that no watch shows: after each failure it changes an object in the
+// world's home, which wakes the next try.
 func (w *world) until(what string, try func() error) {
 	w.Helper()
 	w.eventually(what, func() error {
@@ -215,7 +215,7 @@ func (w *world) until(what string, try func() error) {
 			return nil
 		}
 		time.Sleep(betweenTries)
-		// A mark that is like the one before would be no change, and wake nobody.
+		// An equal object would be no change, and wake no try.
 		clock := configMap(w.home, "clock", withAnnotation("tries", fmt.Sprint(marks.Add(1))))
 		_, clockErr := w.admin.CoreV1().ConfigMaps(w.home).Update(w.ctx, clock, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(clockErr) {
@@ -237,10 +237,10 @@ func (w *world) wait(what string, closed <-chan struct{}) {
 	}
 }
 
-// background is a context for what is cleaned up after a test, when its own has ended.
+// background is a context for clean-ups after a test, when the test's own has ended.
 func (w *world) background() context.Context { return context.WithoutCancel(w.ctx) }
 
-// cleanUp reports what could not be cleaned up.
+// cleanUp reports the error of a clean-up.
 func (w *world) cleanUp(err error) {
 	w.Helper()
 	if err != nil && !apierrors.IsNotFound(err) {

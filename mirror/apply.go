@@ -106,8 +106,8 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	return w.check(plan.OpUpdate, c.Source, made, err)
 }
 
-// check counts a write and compares the stored object with its source: what a webhook alters makes no event if the object
-// is as before.
+// check counts a write and compares the stored object with its source. If a webhook undoes the change, the object is as before
+// and the watch shows no event.
 func (w *writer) check(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	w.metrics.wrote(op, err)
 	if err != nil {

@@ -114,7 +114,7 @@ func TestNothingIsSentWithoutLeadership(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is refused ends a change, but what is gone is deleted.
+// TestRefusals: a refused write ends a change, but NotFound counts as deleted.
 func TestRefusals(t *testing.T) {
 	conflict := apierrors.NewConflict(configMapResource, "settings", errAway)
 	gone := apierrors.NewNotFound(configMapResource, "settings")
@@ -141,7 +141,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAlteredWrites: what the API server accepts and stores with other content is no success.
+// TestAlteredWrites: a write that the API server stores with other content is no success.
 func TestAlteredWrites(t *testing.T) {
 	for name, alter := range map[string]func(*corev1.ConfigMap){
 		"data":       func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"key": "theirs"} },
@@ -161,7 +161,7 @@ func TestAlteredWrites(t *testing.T) {
 	}
 }
 
-// TestLiveRead reads an object with all of its metadata. What is not there is no error.
+// TestLiveRead reads an object with all of its metadata. A missing object is no error.
 func TestLiveRead(t *testing.T) {
 	w := newWriting(t, plantest.Managed)
 	live, err := w.read(t.Context(), settings("team-a"))

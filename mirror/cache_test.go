@@ -171,7 +171,7 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// TestTarget: what the caches do not show is nil.
+// TestTarget: a target has nil for a namespace or ConfigMap that the caches do not show.
 func TestTarget(t *testing.T) {
 	have := plantest.Marked("team-a", "settings")
 	c, _ := stillController(t, noEdit, have)

@@ -66,8 +66,8 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 	}, nil)}
 }
 
-// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends. What is not confined is checked again
-// soon: its policies may be on the way, and an alert ends when they take effect.
+// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends. While nothing confines the account it checks
+// every selfCheckRetry: the policies may be on their way, and an alert ends when they take effect.
 func (s *selfCheck) work(ctx context.Context) {
 	if s.namespace == "" {
 		return

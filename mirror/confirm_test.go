@@ -104,7 +104,7 @@ func TestLiveReadFails(t *testing.T) {
 	}
 }
 
-// TestLiveReadIsVoid: what happens while the answer is on its way is newer than the answer, and nothing is deleted.
+// TestLiveReadIsVoid: an event that comes while the answer is on its way is newer than the answer, and nothing is deleted.
 func TestLiveReadIsVoid(t *testing.T) {
 	unlabel := func(s scene) { s.edit("platform", plantest.Without("mirror")) }
 	remove := func(s scene) { s.remove("platform") }

@@ -37,7 +37,7 @@ type hooks struct {
 	lags    func(resource string) time.Duration // the watch
 }
 
-// apiServer is an API server with hooks. What a test does through the embedded client has none.
+// apiServer is an API server with hooks. Calls of the embedded client have none.
 type apiServer struct {
 	kubernetes.Interface
 	cms        *store[*corev1.ConfigMap]

@@ -200,7 +200,7 @@ func (d during) Err() error {
 	return nil
 }
 
-// TestFactsOfEvents: what no cache holds is the time of a change, and of the first sight of a namespace.
+// TestFactsOfEvents: the handlers note two times that no cache holds: of a change, and of the first sight of a namespace.
 func TestFactsOfEvents(t *testing.T) {
 	c, _ := stillController(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} }, sourceIn("platform"))
 	c.handlers.active.Store(true)

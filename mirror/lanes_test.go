@@ -255,7 +255,7 @@ func TestHungNamespaceIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestMedianAdapts: what is slow depends on what calls take that succeed, and not on those that fail.
+// TestMedianAdapts: calls that succeed decide which calls count as slow, and those that fail do not.
 func TestMedianAdapts(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		check := func(when string, from, to time.Duration) {

@@ -67,7 +67,7 @@ func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
 	})
 }
 
-// TestC31SourceClaimsAgainDuringTheLiveRead of the namespace: what was decided is void.
+// TestC31SourceClaimsAgainDuringTheLiveRead of the namespace: the decision is void.
 func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
 	gold := plantest.Annotation(plan.SelectorAnnotation, "tier=gold")
 	cluster(t, []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source(gold)}, func(t *testing.T, s scene) {

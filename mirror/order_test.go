@@ -124,7 +124,7 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestOrderOfKeysInWork: what happens to a key in work brings it back, once.
+// TestOrderOfKeysInWork: events about a key in work bring it back, once.
 func TestOrderOfKeysInWork(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
 		"nothing":        {"", ""},

@@ -17,8 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestRepair: what somebody does to a copy is undone from the event, and counted once. Other people's metadata stays, unless an
-// immutable copy has to be re-created: the admission policy lets this account add none.
+// TestRepair: the event of a change to a copy restores the copy, and the repair counts once. Other people's metadata stays,
+// unless an immutable copy has to be re-created: the admission policy lets this account add none.
 func TestRepair(t *testing.T) {
 	none := func(cm *corev1.ConfigMap) { cm.Data = nil }
 	for name, tc := range map[string]struct {

@@ -63,8 +63,8 @@ func (d *desk) messages() (all []string) {
 	return all
 }
 
-// TestNews goes through the lives of sources. Each step records states, and then no target is in the queue. What is wanted
-// of a message is its beginning and, after each '|', a part of it.
+// TestNews goes through the lives of sources. Each step records states, and then no target is in the queue. A wanted
+// message is given by its beginning and, after each '|', a part of it.
 func TestNews(t *testing.T) {
 	type step struct {
 		do   func(*desk)

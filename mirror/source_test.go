@@ -64,7 +64,7 @@ func TestSourceChanges(t *testing.T) {
 	}
 }
 
-// TestWhileNoControllerRan: what changed meanwhile is carried out at the start.
+// TestWhileNoControllerRan: the start carries out the changes from before.
 func TestWhileNoControllerRan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src  *corev1.ConfigMap // as it is now; nil: deleted

@@ -225,7 +225,7 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// TestANewNamespaceHasNoHistory: what is known of its predecessor does not count, not even where records are shared.
+// TestANewNamespaceHasNoHistory: the record of its predecessor does not count, not even a shared one.
 func TestANewNamespaceHasNoHistory(t *testing.T) {
 	synced := basics{plan.StateSynced, settings("platform"), content{checksum: "blue"}}
 	for name, rec := range map[string]record{
@@ -371,7 +371,7 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	}
 }
 
-// TestDirty: what there may be to report makes a name dirty, and nothing else does.
+// TestDirty: a name is dirty if there may be something to report, and only then.
 func TestDirty(t *testing.T) {
 	base := settings("platform")
 	of := func(state plan.State) record { return record{basics: basics{state: state, countsFor: base}} }

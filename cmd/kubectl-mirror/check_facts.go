@@ -53,7 +53,7 @@ type fact[T any] struct {
 	missing string
 }
 
-// find asks for a fact. What is not found is the zero value.
+// find asks for a fact, and returns the zero value if the cluster does not have it.
 func find[T any](permission string, ask func() (T, error)) (fact[T], error) {
 	value, err := ask()
 	switch {
@@ -220,7 +220,7 @@ func bindingOfAccount(all []rbacv1.ClusterRoleBinding, account types.NamespacedN
 	return found
 }
 
-// readClock asks for the time of the API server, for that of the user's machine may be another. Everybody may ask.
+// readClock asks for the time of the API server, because the user's machine may have another. Everybody may ask.
 func (r *factReader) readClock(ctx context.Context) error {
 	r.now = time.Now()
 	review, err := r.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

@@ -49,7 +49,7 @@ func policyName(p *admissionv1.ValidatingAdmissionPolicy) string {
 	return ""
 }
 
-// expects reports whether a policy has to be in force. Who expects confined expects confined-others.
+// expects reports whether a policy has to be in force. confined-others is expected together with confined.
 func (f *facts) expects(name string) bool {
 	return slices.Contains(f.expected, name) || name == policyConfinedOthers && slices.Contains(f.expected, policyConfined)
 }

@@ -19,8 +19,8 @@ func (c *confirmation) bind(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "Do not ask.")
 }
 
-// ask returns nil if the answer is yes, and errNo if it is no. What was printed reaches the user first: if nobody reads it, the
-// program ends here, before it changes anything.
+// ask returns nil if the answer is yes, and errNo if it is no. It flushes the output first: if nobody reads that, the program
+// ends here, before it changes anything.
 func (c *confirmation) ask(cmd *cobra.Command, question string) error {
 	if err := flush(cmd.OutOrStdout()); err != nil || c.yes {
 		return err

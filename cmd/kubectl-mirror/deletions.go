@@ -18,7 +18,7 @@ const (
 	// parallelDeletions is how many deletions are in flight: enough for a thousand a second, and few beside what an API server
 	// takes from all its clients.
 	parallelDeletions = 32
-	// deletionTimeout bounds one deletion, also after an interruption: what is in flight then is awaited, so that it counts.
+	// deletionTimeout bounds one deletion, also after an interruption: purge waits for those in flight and counts them.
 	deletionTimeout = 30 * time.Second
 	progressPeriod  = time.Second
 )

@@ -26,8 +26,8 @@ import (
 var errNoCluster = errors.New("--kubeconfig: required outside a cluster: give a kubeconfig file, or set $" +
 	clientcmd.RecommendedConfigPathEnvVar)
 
-// clientConfig returns the client configuration that the options ask for, and that clients can be made of. It sends
-// nothing: the API server need not be there. An error begins with the flag, or the variable, that is wrong.
+// clientConfig returns the client configuration that the options ask for. It sends no request, so the API server may be
+// away. An error begins with the flag, or the variable, that is wrong.
 func (o *options) clientConfig() (*rest.Config, error) {
 	config, origin, err := o.findCluster()
 	if err != nil {
@@ -37,8 +37,8 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	config.UserAgent = name + "/" + version() + " instance/" + o.Instance
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// API servers compress a watch that begins as a list, event by event. That takes them and us more time than the network
-	// saves. Kubernetes' own controllers do without, too.
+	// API servers compress a watch that begins as a list, event by event. That costs both sides more time than the network
+	// saves. Kubernetes' own controllers switch it off, too.
 	config.DisableCompression = true
 	config.WarningHandlerWithContext = &warnings{rate.Sometimes{Interval: time.Minute}}
 	config.QPS, config.Burst = o.qps, o.burst
@@ -65,9 +65,9 @@ func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int,
 	w.Do(func() { klog.FromContext(ctx).Info("The API server warns", "warning", fmt.Sprintf("%.1024s", text)) })
 }
 
-// refusalTeller is a transport whose errors are not known for refused connections. From those, client-go's watches
-// retreat without a word to their error handler, for up to a minute at a time, and deaf to the end of their context:
-// nobody would learn that there is no API server, and the process would not stop when asked to.
+// refusalTeller is a transport that hides the type of errors about refused connections. When client-go's watches recognize
+// such an error, they do not call their error handler, and wait for up to a minute without noticing the end of their
+// context. Then no log line says that the API server is away, and the process does not stop when asked to.
 type refusalTeller struct{ http.RoundTripper }
 
 func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -81,9 +81,8 @@ func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper makes the transport beneath accessible to client-go.
 func (t refusalTeller) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
-// findCluster returns how to reach the API server, and what said so: --kubeconfig, $KUBECONFIG, or the service
-// account of the pod, the first that there is. ~/.kube/config is no default: it names the cluster that its owner
-// used last.
+// findCluster returns how to reach the API server, and where that was found: --kubeconfig, $KUBECONFIG, or the service
+// account of the pod, whichever is set first. ~/.kube/config is no default: it names the cluster that its owner used last.
 func (o *options) findCluster() (config *rest.Config, origin string, err error) {
 	const variable = clientcmd.RecommendedConfigPathEnvVar
 	switch {
@@ -107,8 +106,8 @@ func (o *options) findCluster() (config *rest.Config, origin string, err error) 
 	return config, origin, err
 }
 
-// loadKubeconfig returns the chosen context of the files, merged as kubectl merges them. Other than kubectl it
-// does not pass over a file that does not exist: what is left could be another cluster.
+// loadKubeconfig returns the chosen context of the files, merged as kubectl merges them. Unlike kubectl, it returns an error
+// if a file does not exist: the other files could name another cluster.
 func (o *options) loadKubeconfig(origin string, files []string) (*rest.Config, error) {
 	for _, file := range files {
 		if file == "" {

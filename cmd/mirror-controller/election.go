@@ -33,10 +33,9 @@ type electionOptions struct {
 }
 
 // newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
-// The retry period is a quarter of theirs, for a standby reads the lease every 1 to 2.2 of it: when a leader has
-// given the lease back, another goes on after 1.1 s at the latest, and within the 2 s that are promised there is time
-// left for the requests. It costs each standby five small reads in four seconds, on average; the leader writes less
-// often, see renewPeriod.
+// The retry period is a quarter of theirs. A standby reads the lease every 1 to 2.2 retry periods, so it takes over within
+// 1.1 s after a release, and has time for its requests within the promised 2 s. That costs each standby five small reads in
+// four seconds, on average. The leader renews less often, see renewPeriod.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -66,7 +65,7 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 // podNamespaceFile holds the namespace of a pod.
 var podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// complete fills in the namespace of the lease, and returns all that is wrong with the options, joined.
+// complete fills in the namespace of the lease, and returns every error in the options, joined.
 func (o *electionOptions) complete() error {
 	var wrong []error
 	bad := func(flag string, value any, want string) {
@@ -119,30 +118,29 @@ func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
 // usualRenewPeriod is how often Kubernetes' own components renew their leases.
 const usualRenewPeriod = 2 * time.Second
 
-// renewPeriod is the time between two renewals that go well, unless the retry period is longer. It is no longer than
-//   - half of what lies between deadline and expiry: the elector counts the deadline from the first try that fails, which
-//     is up to that much later. The lock does not wait for it, but unless tries are far apart the elector, too, ends the
-//     term before the lease expires.
-//   - a quarter of the deadline: one request that hangs takes half of it, see leaseConfig. What is left is for the next
-//     request, and for the wait until the next try.
+// renewPeriod is the time between two successful renewals, unless the retry period is longer. It is at most
+//   - half of the time between deadline and expiry: the elector counts the deadline from the first failure, which is up to
+//     one renewPeriod later. The lock counts from the last renewal; with this bound the elector, too, usually ends the term
+//     before the lease expires.
+//   - a quarter of the deadline: one hanging request takes half of the deadline, see leaseConfig, and the rest must allow
+//     for one more request.
 func (o *electionOptions) renewPeriod() time.Duration {
 	return min(usualRenewPeriod, (o.leaseDuration-o.renewDeadline)/2, o.renewDeadline/4)
 }
 
-// leaseConfig returns the configuration of a client for the lease alone, so that no burst of writes holds up a
-// renewal: neither the throttle nor the connection is shared, for transports with different protocols are not. On
-// HTTP/1.1 a request that was not answered in time ends its connection, and the next tries a new one; an HTTP/2
-// connection that a firewall has forgotten would be kept for longer than the lease.
+// leaseConfig returns the configuration of a client for the lease alone. It shares neither throttle nor connection with
+// other requests, so that no burst of writes delays a renewal. With HTTP/1.1 a request without an answer closes its
+// connection, and the next request opens a new one. HTTP/2 would keep a dead connection for longer than the lease.
 func (o *electionOptions) leaseConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent += " leader-election"
 	config.NextProtos = []string{"http/1.1"}
 	config.QPS, config.Burst = -1, 0
-	config.Timeout = o.renewDeadline / 2 // one request that hangs does not cost the lease, unless tries are far apart
+	config.Timeout = o.renewDeadline / 2 // leaves time for one more request
 	return config
 }
 
-// election stands for a lease, and keeps it once it has it.
+// election acquires a lease and renews it.
 type election struct {
 	lock    *timedLock
 	elector *leaderelection.LeaderElector
@@ -150,8 +148,8 @@ type election struct {
 	lost    func()
 }
 
-// newElection returns an election that calls lost when the lease is lost: then nothing may be written any more, of whatever
-// kind. That can be more than once, and in any goroutine.
+// newElection returns an election that calls lost when the lease is lost. After that the process must write nothing more, not
+// even an event. lost may be called more than once, and in any goroutine.
 func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.HealthzAdaptor, lost func()) (*election, error) {
 	e := &election{lock: lock, begun: make(chan context.Context, 1), lost: lost}
 	var err error
@@ -160,18 +158,18 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 		LeaseDuration: o.leaseDuration,
 		RenewDeadline: o.renewDeadline,
 		RetryPeriod:   o.retryPeriod,
-		Name:          name, // in the metrics: of what leads, whatever its lease is called
+		Name:          name, // a label of the metrics, whatever the lease is called
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { e.begun <- term },
-			OnStoppedLeading: func() {}, // the end of the term shows it
+			OnStoppedLeading: func() {}, // the context of the term ends as well
 			OnNewLeader: func(identity string) {
 				if identity != "" && identity != lock.Identity() {
 					klog.Background().Info("Standing by", "leader", identity)
 				}
 			},
 		},
-		// Not ReleaseOnCancel: it gives the lease back also when a renewal has failed, and before the term ends, while
-		// writes are in flight. See run.
+		// Not ReleaseOnCancel: it would release the lease while writes are in flight, and also after a failed renewal.
+		// See run.
 	})
 	if err != nil {
 		return nil, err
@@ -180,13 +178,13 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 	return e, nil
 }
 
-// readyPeriod is how often it is asked whether the caches are full, by which the first term can be late.
+// readyPeriod is the time between two checks whether the caches are full. The first term may begin that much late.
 const readyPeriod = 10 * time.Millisecond
 
-// run does the work under the leadership that the election brings, and returns its error. It stands for election when
-// ready says so: who cannot fill its caches would hold the lease for nothing. The end of ctx ends the work. When no write
-// is in flight any more the work resigns, or returns, and that ends the election: then the lease is given back. A lease
-// that was lost is not, for it is not known what became of the last writes; it is left to expire.
+// run calls work, which writes while this process leads, and returns its error. The election begins when ready returns
+// true: a process without full caches would block the lease. The end of ctx ends the work. When the last write has ended,
+// work resigns or returns, and run releases the lease. A lost lease is left to expire, because its last writes may still be
+// on their way.
 func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
 	electing, lose := context.WithCancel(context.WithoutCancel(ctx))
 	e.lock.lost = func() {
@@ -214,12 +212,12 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 		end()
 		return fmt.Errorf("lease %s: %w", e.lock.Describe(), err)
 	}
-	resign() // who has not led has not resigned, but may have the lease
+	resign() // a process that has not led may have the lease all the same
 	return nil
 }
 
-// giveBack ends the lease if it is ours, so that another need not wait until it expires; unless that would take so long
-// that it is of no use.
+// giveBack releases the lease if it is ours, so that the next leader need not wait until it expires. It gives up after half
+// of the renew deadline.
 func (e *election) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lock.deadline/2)
 	defer cancel()
@@ -228,11 +226,11 @@ func (e *election) giveBack(ctx context.Context) {
 	}
 }
 
-// releaseRetry is the time between two tries to give the lease back.
+// releaseRetry is the time between two attempts to release the lease.
 const releaseRetry = 100 * time.Millisecond
 
-// release makes the lease nobody's if it is ours. It tries until ctx ends: with a renewal that was on its way when the
-// elector ended there is a conflict, and what else goes wrong may be over in a moment.
+// release releases the lease if it is ours. It tries until ctx ends: a renewal that was in flight when the elector ended
+// causes a conflict, and other errors may be over in a moment.
 func (l *timedLock) release(ctx context.Context) error {
 	if !l.asked {
 		return nil

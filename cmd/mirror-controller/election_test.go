@@ -209,7 +209,7 @@ func TestRenewalsComeInTime(t *testing.T) {
 	}
 }
 
-// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, for the time at which a standby reads the lease is random.
+// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, because a standby reads the lease at random times.
 func TestLeaseIsGivenBackBehindTheLastWrite(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, handOver)

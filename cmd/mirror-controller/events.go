@@ -232,8 +232,8 @@ func isFinal(err error) bool {
 		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// endAfter ends the recorder after work that ended with err. What still waits is written now, for a moment; after a
-// lost leadership nothing more is written.
+// endAfter ends the recorder after work that ended with err. It writes the waiting events for at most eventFlush, or none
+// after a lost leadership.
 func (r *eventRecorder) endAfter(err error) {
 	if !errors.Is(err, mirror.ErrLeadershipLost) {
 		r.flush()

@@ -131,7 +131,7 @@ func TestEventsAreWrittenLater(t *testing.T) {
 	}
 }
 
-// TestEventThatIsRefusedForGood: what is refused for what it is, or for its namespace, is dropped.
+// TestEventThatIsRefusedForGood drops an event that is invalid, or whose namespace is gone.
 func TestEventThatIsRefusedForGood(t *testing.T) {
 	terminating := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

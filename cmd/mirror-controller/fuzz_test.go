@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzFlags reads any arguments, with a zero byte between two of them. What is refused is refused in lines that each name
-// a flag or an argument; what is accepted is valid, and means the same when it is written down flag by flag and read
-// again. Its seeds under testdata/fuzz run with every go test.
+// FuzzFlags reads any arguments, with a zero byte between two of them. A refusal has lines that each name a flag or an
+// argument. Accepted options are valid, and mean the same when they are written down flag by flag and read again. Its seeds
+// under testdata/fuzz run with every go test.
 func FuzzFlags(f *testing.F) {
 	f.Setenv("KUBERNETES_SERVICE_HOST", "")
 	f.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")

@@ -13,8 +13,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// TestLostLease shows what a leader does that cannot renew its lease any more: at the deadline its term ends, and the
-// writes in flight with it, and the lease is left to expire, for its last writes may be late.
+// TestLostLease has a leader that cannot renew its lease any more: at the deadline its term ends, and the writes in flight
+// with it. The lease is left to expire, because the last writes may be late.
 func TestLostLease(t *testing.T) {
 	defaults, slow := newElectionOptions(), newElectionOptions()
 	slow.renewDeadline, slow.retryPeriod = 14*time.Second, 5*time.Second
@@ -83,7 +83,7 @@ func loseLease(t *testing.T, options electionOptions) {
 }
 
 // TestTakenLease shows a leader that finds that another has the lease, as after a pause: it ends, also if it could have
-// the lease again, for the other has written meanwhile.
+// the lease again, because the other has written meanwhile.
 func TestTakenLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}

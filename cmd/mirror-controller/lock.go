@@ -10,25 +10,25 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// timedLock is a lock that knows how old its last renewal is, counted from the moment in which it was asked for. The
-// elector counts from when the answer has come in, and would trust in a lease that was granted to a process that was
-// then stopped for a minute. It is also later to give up: it counts from the first try that fails. But for valid and
-// expire, its methods are called by one goroutine at a time.
+// timedLock is a lock that knows the age of its last renewal, counted from the time of the request. The elector counts from
+// the answer, so it would trust a renewal whose answer waited for a minute while the process was stopped. The elector also
+// gives up later, because it counts the deadline from the first failure. One goroutine at a time calls the methods, except
+// valid and expire.
 type timedLock struct {
 	resourcelock.Interface
-	deadline time.Duration // the age from which on a renewal is worth nothing
-	rest     time.Duration // the age up to which one is as good as a new one
-	// lost is called when the lease is ours no more: another has it, or its last renewal is worth nothing. That can be more
-	// than once, and in any goroutine.
+	deadline time.Duration // a renewal of this age counts no more
+	rest     time.Duration // a renewal younger than this is not repeated
+	// lost is called when the lease is no longer ours: another process has it, or the last renewal is too old. It may be
+	// called more than once, and in any goroutine.
 	lost func()
 
 	held    bool                   // the lease was ours when last seen
-	asked   bool                   // it may be: it was asked for, and perhaps the answer was lost
-	renewed atomic.Pointer[moment] // when the last renewal was asked for; nil: the lease is not ours
+	asked   bool                   // the lease may be ours: we asked for it, and the answer may be lost
+	renewed atomic.Pointer[moment] // the time of the request of the last renewal; nil: the lease is not ours
 	expiry  *time.Timer            // calls expire when the last renewal is as old as the deadline
 }
 
-// valid reports whether the lease is ours for certain. It is asked before each write.
+// valid reports whether the lease is certainly ours. The controller calls it before each write.
 func (l *timedLock) valid() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && now().since(*renewed) < l.deadline
@@ -42,7 +42,7 @@ func (l *timedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	case err == nil && record.HolderIdentity != l.Identity():
 		l.renewed.Store(nil)
 		if l.held {
-			// The elector would go on trying to have it again, and go on with the old term then.
+			// The elector would try to acquire the lease again, and then continue the old term.
 			l.held = false
 			l.lost()
 		}
@@ -54,12 +54,12 @@ func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElecti
 	return l.write(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// errTooLate is the error of a renewal for which it is too late.
+// errTooLate is the error of a renewal after the deadline.
 var errTooLate = errors.New("the last renewal is older than the renew deadline")
 
-// Update leaves out what would only renew a renewal that is young. The elector tries to renew as often as the standbys read
-// the lease, which is more often than is of use: each renewal is a write to etcd. Nor does it renew what has passed
-// the deadline: after a pause of the whole machine, what the process knows of the cluster is as old as the pause was long.
+// Update skips a renewal if the last one is young. The elector renews as often as the standbys read the lease, which is more
+// often than necessary, and each renewal is a write to etcd. Update also refuses to renew after the deadline: after a pause
+// of the whole machine, the caches are as old as the pause was long.
 func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if renewed := l.renewed.Load(); renewed != nil && record.HolderIdentity == l.Identity() {
 		switch age := now().since(*renewed); {
@@ -73,7 +73,7 @@ func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// write sends a record that makes the lease ours, or no longer ours.
+// write sends a record that acquires, renews or releases the lease.
 func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
 	ours := record.HolderIdentity == l.Identity()
 	if !ours {
@@ -94,24 +94,24 @@ func (l *timedLock) write(record resourcelock.LeaderElectionRecord, send func() 
 	return nil
 }
 
-// expire ends the term, and with it the writes in flight, unless a renewal came in at the last moment. After a pause of
-// the process it is called at once; after one of the whole machine it is late, for timers stand still meanwhile: then the
-// next renewal ends the term. No write begins until then, for valid knows.
+// expire ends the term, and with it the writes in flight, unless a renewal succeeded at the last moment. Its timer fires at
+// once after a pause of the process. After a pause of the whole machine, during which timers stand still, it fires late:
+// then the next renewal ends the term, and until then valid lets no write begin.
 func (l *timedLock) expire() {
 	if !l.valid() {
 		l.lost()
 	}
 }
 
-// stop ends the watch over the deadline.
+// stop stops the timer of the deadline.
 func (l *timedLock) stop() {
 	if l.expiry != nil {
 		l.expiry.Stop()
 	}
 }
 
-// moment is a point in time by two clocks, for neither tells all: the wall clock can be set back, and the monotonic
-// one stands still while a virtual machine is suspended.
+// moment is a point in time by two clocks, because each of them misses something: the wall clock can be set back, and the
+// monotonic clock stands still while a virtual machine is suspended.
 type moment struct {
 	wall    time.Time     // without a monotonic reading
 	running time.Duration // since the process began
@@ -124,7 +124,7 @@ func now() moment {
 	return moment{wall: t.Round(0), running: t.Sub(processStart)}
 }
 
-// since returns how long ago the earlier moment was, by the clock that says more.
+// since returns the time since the earlier moment, by the clock that shows more.
 func (m moment) since(earlier moment) time.Duration {
 	return max(m.running-earlier.running, m.wall.Sub(earlier.wall))
 }

@@ -23,8 +23,8 @@ func addLoggingFlags(c *logsapi.LoggingConfiguration, fs *pflag.FlagSet) {
 	}
 }
 
-// maxVerbosity is the highest verbosity that there is, and each above counts as it. From 8 on client-go prints what requests and
-// answers hold, which is the data of ConfigMaps.
+// maxVerbosity is the highest verbosity; each higher one counts as this. From 8 on client-go logs the bodies of requests and
+// answers, which hold the data of ConfigMaps.
 const maxVerbosity = 7
 
 func knownLogFormat(format string) bool {

@@ -1,6 +1,6 @@
 // Command mirror-controller keeps copies of the ConfigMaps that are labelled mirror=true in all namespaces whose
-// name begins with a given prefix. What it does is package mirror's; here are the concerns of the process: flags,
-// the way to the API server, the lease, probes, logging, events, signals.
+// name begins with a given prefix. Package mirror does the work. This package has the concerns of the process: flags, the
+// connection to the API server, the lease, probes, logging, events and signals.
 package main
 
 import (

@@ -25,7 +25,7 @@ func TestOnceWithoutServer(t *testing.T) {
 	}
 }
 
-// TestOnceAskedToStop has failed: what waits for it must not go on.
+// TestOnceAskedToStop exits with 1: a pipeline that waits for it must not go on.
 func TestOnceAskedToStop(t *testing.T) {
 	server := newAPIServer(t)
 	p := start(t, server.URL, "--once")

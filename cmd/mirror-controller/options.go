@@ -145,7 +145,7 @@ func (o *options) complete(invalid error) (*rest.Config, error) {
 		bad("--logging-format", o.logging.Format, "must be text or json")
 	}
 	config, err := o.clientConfig()
-	// That no cluster was named is no wrong value: it matters only once all values are good.
+	// A missing cluster is no wrong value, so it is reported only when all values are good.
 	if err != nil && (!errors.Is(err, errNoCluster) || errors.Join(wrong...) == nil) {
 		wrong = append(wrong, errors.New(oneLine(err)))
 	}

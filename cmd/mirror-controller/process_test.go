@@ -20,8 +20,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// The logging and the effect of signals belong to a process. What has to do with them is tested in one of its own:
-// the test binary, which with this variable in its environment is the program.
+// Logging and signals belong to a process, so their tests run one: the test binary, which is the program if its environment
+// has this variable.
 const beTheProgram = "TEST_MIRROR_CONTROLLER"
 
 func TestMain(m *testing.M) {

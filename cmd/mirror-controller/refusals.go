@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// neededPermissions are those without which the caches are not filled, or not kept full, or no process leads.
+// neededPermissions are those that the controller needs to fill its caches, to keep them full, and to lead.
 var neededPermissions = []permission{
 	{"list", "configmaps"}, {"watch", "configmaps"}, {"list", "namespaces"}, {"watch", "namespaces"},
 	readLease, {"create", "leases"}, updateLease,
@@ -23,8 +23,8 @@ type permission struct{ verb, resource string }
 // the log.
 type refusals struct {
 	mu      sync.Mutex
-	refused map[permission]string // by what answer
-	last    permission            // what was asked for last of leases, but for reads that failed
+	refused map[permission]string // the answer that refused it
+	last    permission            // of the last request for the lease, except failed reads
 }
 
 func newRefusals() *refusals { return &refusals{refused: map[permission]string{}} }
@@ -45,7 +45,8 @@ func (r *refusals) checks() []healthz.HealthChecker {
 	return out
 }
 
-// note takes note of an answer. One that says nothing about permissions, such as that the API server is busy, changes nothing.
+// note records whether an answer grants or refuses a permission. Other answers, such as that the API server is busy, change
+// nothing.
 func (r *refusals) note(asked permission, response *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +70,7 @@ func (r *refusals) note(asked permission, response *http.Response) {
 	}
 }
 
-// Permissions on the lease. A process that reads it and does not update it then is not to lead, and does not need the permission.
+// Permissions on the lease. A process that reads it and then does not update it is a standby, and needs only to read.
 var readLease, updateLease = permission{"get", "leases"}, permission{"update", "leases"}
 
 // spared are the permissions that are not needed when another one was granted: a watch replaces the list, and a lease that
@@ -79,7 +80,7 @@ var spared = map[string][]string{"watch": {"list"}, "get": {"create"}}
 // askedFor returns which of neededPermissions a request needs.
 func askedFor(r *http.Request) (permission, bool) {
 	var asked permission
-	// Before this can be the path of a gateway. What is in a namespace, or has a name, goes on behind it.
+	// The path of a gateway may come before this. A namespace, or a name, comes after it.
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/api/v1/configmaps"):
 		asked = permission{collectionVerb(r), "configmaps"}
@@ -105,7 +106,7 @@ func collectionVerb(r *http.Request) string {
 // objectVerbs are what RBAC calls requests for one object.
 var objectVerbs = map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update"}
 
-// wrap returns a transport that has the answers noted.
+// wrap returns a transport that notes the answers.
 func (r *refusals) wrap(rt http.RoundTripper) http.RoundTripper { return refusalNoter{rt, r} }
 
 type refusalNoter struct {

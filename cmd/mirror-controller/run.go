@@ -26,7 +26,7 @@ const name = "mirror-controller"
 const (
 	exitDone   = 0 // did what it was asked, or was asked to stop
 	exitFailed = 1
-	exitUsage  = 2 // wrong arguments or a wrong kubeconfig: to start again as it is cannot help
+	exitUsage  = 2 // wrong arguments or a wrong kubeconfig: a restart cannot help
 )
 
 // run is the whole program. It returns its exit code, at the latest when ctx ends or a signal arrives.
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuse(stderr, err)
 	}
-	// Before there is any client: what it logs depends on the verbosity at the time it is made.
+	// Before any client is made: a client reads the verbosity when it is made.
 	if err := setUpLogging(opts.logging, stderr); err != nil {
 		fmt.Fprintf(stderr, "%s: set up logging: %s\n", name, oneLine(err))
 		return exitFailed
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitDone
 }
 
-// refuse says what is wrong with the arguments, one line for each error.
+// refuse prints one line for each error in the arguments.
 func refuse(stderr io.Writer, err error) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(stderr, "%s: %s\n", name, line)
@@ -74,10 +74,10 @@ func refuse(stderr io.Writer, err error) int {
 	return exitUsage
 }
 
-// stuckTolerance is for how long after the end of its lease a leader may exist before it is taken for stuck.
+// stuckTolerance is the time after the end of its lease from which on a leader counts as stuck.
 const stuckTolerance = 20 * time.Second
 
-// control mirrors until ctx ends, or with --once until the cluster is in sync. What it started has ended when it returns.
+// control mirrors until ctx ends, or with --once until the cluster is in sync. All of its goroutines end before it returns.
 func control(ctx context.Context, config *rest.Config, opts *options, stdout io.Writer) (err error) {
 	refused := newRefusals()
 	config.Wrap(refused.wrap)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// serveOff is the address by which nothing is served.
+	// serveOff is the address that switches an endpoint off.
 	serveOff = "0"
 	// serveFlush is how long a stopping process waits for the last responses.
 	serveFlush = time.Second
@@ -73,7 +73,7 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serveFlush)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // nothing to be done about what cannot be closed
+			_ = server.Close() // nothing can be done about an error
 		}
 		<-ended
 	}, nil

@@ -284,7 +284,7 @@ func TestWebhook(t *testing.T) {
 	})
 }
 
-// A watch that ended goes on where it was: what was shown before is not shown again.
+// A watch that ended goes on where it was, and shows nothing twice.
 func TestWatchGoesOn(t *testing.T) {
 	ended := watch.NewFakeWithChanSize(1, false)
 	ended.Modify(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})

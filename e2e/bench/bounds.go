@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// bounds end a run that takes too long, or too much memory: what was measured until then is reported. The zero value ends none.
+// bounds end a run that takes too much time or memory. The figures measured until then are reported. The zero value ends none.
 type bounds struct {
 	within time.Duration // from the start of the run to its end, with the time to clear up
 	memory float64       // bytes that all processes of the run have together

@@ -12,7 +12,7 @@
 // Never by the controller's own word, but for /readyz, and a line of its log that says when it begins to mirror.
 //
 // The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
-// ServiceAccount: what it does is authenticated, authorized, queued and audited as what the controller does. Ours
+// ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Ours
 // and the limit's take turns, and each row is a number of rounds. Each round has a ratio of its own, and the row is
 // judged by them (row.go).
 //

@@ -69,7 +69,7 @@ func (g *millionFill) measure(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// rate returns what a create of the plain program takes, twice. What it makes is gone again afterwards.
+// rate measures a create of the plain program, twice, and deletes the objects again.
 func (g *millionFill) rate(ctx context.Context, b *bench) (each []use, err error) {
 	w, err := b.watch(ctx, plainSelector)
 	if err != nil {

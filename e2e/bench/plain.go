@@ -102,7 +102,7 @@ func (b *bench) command(ctx context.Context, role string) (*exec.Cmd, error) {
 }
 
 // The plain program gets an order, says that it has read it, waits for the go, and says how it went, each as a line
-// of JSON: what it takes to hand over an order is not measured.
+// of JSON. The time to hand over an order is not measured.
 
 // prepare hands the order over.
 func (p *plainProgram) prepare(o order) error {
@@ -195,8 +195,7 @@ func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Wri
 	}
 }
 
-// watch begins a watch like the controller's on what is written, if the order asks for it. What it shows is taken in, and
-// nothing else is done with it.
+// watch begins a watch like the controller's on the written objects, if the order asks for it. It only decodes the events.
 func (p *plainWriter) watch(ctx context.Context, o order) (stop func(), err error) {
 	if !o.Watch {
 		return func() {}, nil

@@ -27,8 +27,8 @@ type auditLog interface {
 	Mark() (cluster.Mark, error)
 }
 
-// afterthought is how long the audit log is read on after the last request that is expected: what is one too many comes
-// then. It is longer than the second after which the controller reads a deleted source again.
+// afterthought is how long the audit log is read on after the last expected request, to find one too many. It is longer than
+// the second after which the controller reads a deleted source again.
 const afterthought = 1200 * time.Millisecond
 
 // tally are the requests of the controller to ConfigMaps and namespaces. A list is one, however it is made: a watch counts
@@ -109,7 +109,7 @@ func (a *auditor) during(ctx context.Context, r *row, wanted want, f func() erro
 	return nil
 }
 
-// pass reads the log up to its end. What the controller asked for is a stray.
+// pass reads the log up to its end. Each request of the controller there is a stray.
 func (a *auditor) pass() error { return a.addTo(&a.strays) }
 
 // skip goes on at the end of the log, without reading what it passes: there may be a million lines.

@@ -108,8 +108,8 @@ func (f *fanOut) measure(ctx context.Context, b *bench) error {
 	})
 }
 
-// alternately runs the functions in turn. In each round the next of them is the first: what comes before may leave
-// the API server more to do, or less.
+// alternately runs the functions in turn. In each round another of them is the first, because each may leave the API server
+// more or less to do.
 func alternately(round int, sides ...func() error) error {
 	for i := range sides {
 		if err := sides[(round+i)%len(sides)](); err != nil {
@@ -219,8 +219,8 @@ const tail = 200 * time.Millisecond
 // use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
 type use struct{ took, cpu, server time.Duration }
 
-// used returns what f takes, which says itself how much time, with the program of a process. What comes of it in that
-// program when all has been seen from outside counts as its CPU time, too.
+// used returns the cost of f with the program of a process. f itself says how much time it took. The CPU time of the program
+// counts until it is at rest, also after everything was seen from outside.
 func (b *bench) used(pid int, f func() (time.Duration, error)) (u use, err error) {
 	u.server, err = cpuDuring(b.servers, func() error {
 		u.cpu, err = cpuDuring([]int{pid}, func() error {
@@ -258,8 +258,8 @@ func (b *bench) breathe(ctx context.Context) error {
 	}
 }
 
-// vanished is a source that is deleted: what it takes to delete its copies, which is one live read of the source and
-// one write a copy. There is no limit to its time, for the controller waits a second on purpose.
+// vanished measures the deletion of a source and its copies: one live read of the source and one write a copy. Its time has
+// no limit, because the controller waits a second on purpose.
 type vanished struct {
 	targets, payload int
 	requests         *row

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bars of kubectl mirror: what a person waits for, and what a laptop has to spare.
+// Bars of kubectl mirror: a person waits for it, on a laptop.
 const (
 	timeOfPlugin   = 10 * time.Second
 	memoryOfPlugin = 300 << 20

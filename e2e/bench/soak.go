@@ -54,8 +54,8 @@ func parseSoak(args []string) (settings, soakSizes, error) {
 }
 
 // soak is one controller while sources, copies, namespaces and foreign ConfigMaps change all the time. Every now and then all changes
-// are taken back and everything comes to rest: then it is compared with the model of the storm, and measured. What is measured
-// has to be the same each time, for there is as much of everything.
+// are taken back and everything comes to rest: then it is compared with the model of the storm, and measured. The figures have
+// to be the same each time, because the numbers of all objects are.
 type soak struct {
 	soakSizes
 	began time.Time

@@ -116,7 +116,7 @@ func (c *churn) pace(want, have float64) {
 	c.rate = nextRate(c.rate, want, have)
 }
 
-// nextRate moves a rate towards what keeps so many cores busy: not at once, for what a change causes comes later.
+// nextRate moves a rate towards one that keeps so many cores busy: slowly, because the effects of a change come later.
 func nextRate(rate, want, have float64) float64 {
 	return min(1000, max(0.5, rate*min(1.3, max(0.7, want/max(have, 0.01)))))
 }

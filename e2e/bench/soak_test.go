@@ -10,7 +10,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
-// TestSoakVerdict shows what counts as growth: what is more in the last third than in the middle third.
+// TestSoakVerdict shows that more in the last third than in the middle third counts as growth.
 func TestSoakVerdict(t *testing.T) {
 	steady := []float64{100, 100, 100, 100, 100, 100, 100, 100, 100}
 	rising := []float64{40, 60, 90, 100, 99, 98, 104, 103, 104}
@@ -59,7 +59,7 @@ func TestNextRate(t *testing.T) {
 	}
 }
 
-// TestSoakCompare shows what is not at rest: a copy that is missing or old, what is in the way of one, and a namespace to go.
+// TestSoakCompare shows that these are not at rest: a missing or old copy, an object in the way of one, a namespace to delete.
 func TestSoakCompare(t *testing.T) {
 	source := newSource("a", "1", 10, true)
 	exact := order{Payload: 10, Version: "1"}.copyAt(objectName("bench-a-0", "a"))

@@ -20,7 +20,7 @@ type accepted struct {
 
 var both = []string{byDefault, everything}
 
-// acceptedFindings is all that kube-score finds. What is not in it fails the test, and what no longer is found does as well.
+// acceptedFindings are all findings of kube-score. The test fails at a new finding, and at one that is gone.
 var acceptedFindings = []accepted{
 	{finding{"container-resources", "CPU limit is not set"}, both,
 		"a limit slows a fan-out down while cores idle; under contention the request decides"},

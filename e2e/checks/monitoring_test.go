@@ -75,7 +75,7 @@ type dashboard struct {
 	}
 }
 
-// TestDashboardIsPromQL has promtool read what the panels ask for: as rules, for it checks no other expressions, and with
+// TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions, and with
 // values in place of the dashboard's variables.
 func TestDashboardIsPromQL(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(deploy, "components", "monitoring", "dashboard.json"))

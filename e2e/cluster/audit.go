@@ -63,7 +63,7 @@ func (e Event) String() string {
 // longestLine is more than a line of the log ever has, in bytes.
 const longestLine = 1 << 20
 
-// Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, for a log of a million
+// Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, because a log of a million
 // requests is larger than a gigabyte.
 func (l *AuditLog) Mark() (Mark, error) {
 	info, err := os.Stat(l.path)
@@ -147,7 +147,7 @@ type auditRule struct {
 
 // WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system, and of these
 // users, is logged once. A watch is logged when it has begun, as it may not end before the test does, everything else
-// when it is done. What fits no rule is not logged.
+// when it is done. Requests that fit no rule are not logged.
 func WriteAuditPolicy(file string, users ...string) error {
 	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
 	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}

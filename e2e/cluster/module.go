@@ -85,7 +85,7 @@ func minors(folder string) ([]string, error) {
 	return found, nil
 }
 
-// numbers splits 1.37 into 1 and 37, so that 1.9 comes before 1.10. What is no number counts as 0.
+// numbers splits 1.37 into 1 and 37, so that 1.9 comes before 1.10. A part that is no number counts as 0.
 func numbers(version string) []int {
 	var all []int
 	for part := range strings.SplitSeq(version, ".") {

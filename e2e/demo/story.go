@@ -27,7 +27,7 @@ const (
 	name  = "settings"
 )
 
-// story is the demo: what is done, what happens, how long it takes.
+// story is the demo: its steps, their effects and their times.
 type story struct {
 	client     kubernetes.Interface
 	seen       *outside.Observer

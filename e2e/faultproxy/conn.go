@@ -146,8 +146,8 @@ func (p *Proxy) LoseConnections(resources ...string) int {
 }
 
 // Silence has nothing pass any more, in either direction, until Heal: open connections stay open, and new
-// ones are accepted, and are silent too. What was sent in the meantime arrives when it is over, as it does
-// after a partition of the network. What the proxy was already dealing with may still reach the server.
+// ones are accepted, and are silent too. Requests sent in the meantime arrive when it is over, as they do
+// after a partition of the network. Requests that the proxy was already forwarding may still reach the server.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

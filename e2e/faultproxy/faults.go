@@ -21,7 +21,7 @@ const (
 	Hold Kind = "hold"
 	// Delay keeps the request back for Fault.For.
 	Delay Kind = "delay"
-	// DelayAnswer keeps the answer back for Fault.For: what was asked for has been done.
+	// DelayAnswer keeps the answer back for Fault.For, after the server has carried out the request.
 	DelayAnswer Kind = "delay answer"
 
 	// ResetBefore ends the request without an answer; the server never hears of it.
@@ -130,7 +130,7 @@ func (i *Injection) Stop() {
 	close(i.stopped)
 }
 
-// Fired returns how often the fault has taken effect. What acts on an answer has when the server has answered.
+// Fired returns how often the fault has taken effect. A fault of an answer takes effect when the server has answered.
 func (i *Injection) Fired() int {
 	i.proxy.mu.Lock()
 	defer i.proxy.mu.Unlock()

@@ -401,7 +401,7 @@ func TestAnswerNeverComes(t *testing.T) {
 	}
 }
 
-// pass asks the server many things, past the proxy. What takes one request has happened when it returns.
+// pass sends the server many requests, past the proxy. Anything that takes the time of one request has happened when it returns.
 func (s *server) pass(t *testing.T) {
 	t.Helper()
 	for range 30 {

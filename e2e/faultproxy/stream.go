@@ -205,7 +205,7 @@ func (p *Proxy) doom(k Kind, resources []string) int {
 	for _, s := range doomed {
 		// It no longer counts as running, although its client may not have heard of it yet.
 		delete(p.streams, s)
-		s.fate <- k // has room, for this is the only time
+		s.fate <- k // has room: this is the only time
 	}
 	p.count(k, len(doomed))
 	return len(doomed)

@@ -7,8 +7,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
-// TestDrain drains the only node, so that no replacement can be scheduled. One replica goes; of two the second stays, for the
-// budget waits for a replacement of the first, and the drain says so.
+// TestDrain drains the only node, so that no replacement can be scheduled. One replica goes; of two the second stays,
+// because the budget waits for a replacement of the first, and the drain says so.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	drain := manual.Commands(w, "deploy/docs/operate.md", "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name, "5m", "8s")

@@ -16,7 +16,7 @@ import (
 
 // The controller as it is installed, and its Pods.
 
-// oneReplica and twoReplicas are what a test finds installed, or installs. It stays for the next test, if that wants the same.
+// oneReplica and twoReplicas are the two installations. A test keeps that of the test before if it needs the same.
 const (
 	oneReplica  = "install.yaml"
 	twoReplicas = "example"
@@ -167,8 +167,8 @@ func restarts(pod corev1.Pod) int32 {
 	return pod.Status.ContainerStatuses[0].RestartCount
 }
 
-// expectHealthy fails the test if one of the Pods there are was restarted, or if the kubelet complained about it. About Pods
-// that have been deleted it always may: it goes on to probe them when they have ended.
+// expectHealthy fails the test if a Pod was restarted, or if the kubelet complained about it. Complaints about deleted Pods do
+// not count: the kubelet probes them even after their end.
 func (w *world) expectHealthy() {
 	w.Helper()
 	events, err := w.admin.CoreV1().Events(system).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=Unhealthy"})

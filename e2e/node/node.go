@@ -77,7 +77,7 @@ func (n *Node) Stop() error {
 	return n.remains.remove()
 }
 
-// PowerOff kills everything on the node at once, the API server and etcd too. What is on disk stays.
+// PowerOff kills everything on the node at once, the API server and etcd too. The files stay.
 func (n *Node) PowerOff() {
 	n.init.end()
 	n.init = nil

@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// The programs of the node, and what they are told. They start in this order.
+// The programs of the node, and their arguments. They start in this order.
 
 const (
 	containerd = "containerd"

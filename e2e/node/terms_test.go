@@ -10,7 +10,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// What the API server's audit log tells of the writes of replicas.
+// The writes of replicas, from the API server's audit log.
 
 // mark is the end of the audit log as it is now.
 func (w *world) mark() cluster.Mark {
@@ -61,11 +61,11 @@ func countWrites(events []cluster.Event) int {
 	return n
 }
 
-// leaseDuration is the time after which a Lease may be another's.
+// leaseDuration is the time after which another replica may take the Lease.
 const leaseDuration = 15 * time.Second
 
-// termError returns an error if a replica wrote outside its term, or while another did. The last to have written the Lease
-// has the term, and may write while that is younger than the lease duration.
+// termError returns an error if a replica wrote outside its term, or while another did. The replica that wrote the Lease last
+// has the term, for the lease duration.
 func termError(events []cluster.Event) error {
 	terms := slices.DeleteFunc(slices.Clone(events), func(e cluster.Event) bool { return !takes(e) })
 	slices.SortStableFunc(terms, func(a, b cluster.Event) int { return a.Done.Compare(b.Done) })

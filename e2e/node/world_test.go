@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// patient is how long may take what must happen at last.
+	// patient is how long a test waits before it fails.
 	patient = 3 * time.Minute
 	// home is the namespace of all sources.
 	home = "platform"
@@ -26,7 +26,7 @@ const (
 	system = "mirror-system"
 )
 
-// world is what a test works with.
+// world is the cluster, with the helpers of a test.
 type world struct {
 	*testing.T
 	*site

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// TestDockerfile: what to build with stands in go.mod and the Makefile, and no registry is named.
+// TestDockerfile: go.mod and the Makefile say what to build with, and no file names a registry.
 func TestDockerfile(t *testing.T) {
 	dockerfile, err := os.ReadFile(filepath.Join(repository, "Dockerfile"))
 	if err != nil {
@@ -110,7 +110,7 @@ func (b builder) with(t *testing.T) builder { return builder{b.checkout.with(t)}
 // goImage is the name of the image that stands in for that of Go.
 const goImage = "localhost/go-of-this-machine"
 
-// standIn makes that image: the environment of the go command here, for its files come with the arguments of tools.
+// standIn makes that image: the environment of the go command here, because its files come with the arguments of tools.
 func (b builder) standIn() {
 	b.Helper()
 	dir := b.TempDir()

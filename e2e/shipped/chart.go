@@ -26,7 +26,7 @@ type Helm struct {
 	Kubeconfig string
 }
 
-// Run runs helm and returns what it prints. What it says of an error is in the error.
+// Run runs helm and returns its output. An error holds helm's message.
 func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
 	if _, err := os.Stat(h.Program); err != nil {
 		return nil, fmt.Errorf("helm is not built (make bin/helm builds it): %w", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// Installation is the controller installed in a cluster: what it takes to run its binary there as its Pod would.
+// Installation is the controller installed in a cluster. It runs the binary with the account and the flags of its Pod.
 type Installation struct {
 	Manifests Manifests // nil if somebody else applied them
 	// Args are the arguments of the container in the Deployment.

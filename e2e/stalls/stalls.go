@@ -1,5 +1,5 @@
-// Package stalls tells when the machine had no time for anybody. What is promised within a time, or to come in an order
-// that leases decide, is not to be had in such a moment, by no fault of anybody's.
+// Package stalls tells when the machine ran no process at all. At such a moment no program can keep a promised time, or an order
+// that depends on leases.
 package stalls
 
 import (

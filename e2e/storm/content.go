@@ -15,7 +15,7 @@ const (
 	hugeSize  = 1_000_000
 )
 
-// shapes are the kinds of content that a ConfigMap may have. What is in it follows from a number.
+// shapes are the kinds of content that a ConfigMap may have. The content follows from a number.
 var shapes = map[string]func(cm *corev1.ConfigMap, r *rand.Rand){
 	"empty": func(*corev1.ConfigMap, *rand.Rand) {},
 	"small": func(cm *corev1.ConfigMap, r *rand.Rand) {

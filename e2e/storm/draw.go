@@ -257,7 +257,7 @@ func (d drawer) storm(operations int) []step {
 }
 
 // collision draws a change of a source whose writes are held up on their way, and what users do to its copies in the
-// meantime: what was decided is about objects that are others by the time it arrives.
+// meantime, so that each write arrives at an object other than the one that it was decided about.
 func (d drawer) collision() []step {
 	name := favoured(d, names[:len(names)-1])
 	hold := newStep(nameOf(faultproxy.Delay), "*").with(shareArg, "0.8").with(delayArg, "1s").with(forArg, "3s")

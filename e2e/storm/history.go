@@ -61,7 +61,7 @@ type history struct {
 	namespaces map[string]record[corev1.Namespace]
 	// By UID: what an object has been. An object that is gone is forgotten.
 	pristine map[types.UID]bool
-	// By key: the last object there was immutable, and not pristine. What is made in its place has its metadata.
+	// By key: the last object there was immutable, and not pristine. Its successor has its metadata.
 	worn map[model.Key]bool
 }
 

@@ -6,8 +6,8 @@
 // A round is a list of steps: some 50 operations of users on sources, copies, foreign objects and namespaces, and
 // faults between them: of requests and watches, by a proxy between each controller and the API server; of the API server
 // and etcd; of the controllers, which are killed, stopped, paused for longer than their lease, and started with other
-// flags, at once or one after the other. Two replicas elect a leader; what goes wrong with their lease has steps of its
-// own, which some storms do not have. The rounds follow from the seed. All of them happen on one cluster, so that each
+// flags, at once or one after the other. Two replicas elect a leader. Faults of their lease are steps of their own,
+// which some storms do not have. The rounds follow from the seed. All of them happen on one cluster, so that each
 // begins with what the one before left behind. Where an operation finds nothing to act on, it acts on something else that
 // it can be done to, and the step says so from then on.
 //
@@ -16,7 +16,7 @@
 // When all steps have happened and no fault is at work any more, the cluster has to become what package model says,
 // within -patience, and then it has to be quiet for the time -quiet (quiet.go): nothing is written, and hardly anything
 // is asked for. Where an object is in the way, creates come as slowly as the contract says. And in no moment may the
-// controller have done what it must not (judge.go). What users write is known by its resourceVersion, and deletions by
+// controller have done what it must not (judge.go). The storm knows users' writes by their resourceVersion, and deletions by
 // the audit log, so that every other state that the watches from outside have shown (history.go) is the controller's
 // work:
 //
@@ -37,7 +37,7 @@
 //     went wrong that can cost one.
 //
 // The audit log has writes and not what they met, so it is the watch that tells whose an object was, and the log that
-// tells of writes that the watch does not show. What is in a request it does not tell: that each write is conditional is
+// tells of writes that the watch does not show. It does not hold the content of a request: that each write is conditional is
 // shown only by collisions that would otherwise do harm. Each replica has an account of its own, so that the log tells
 // them apart. Where both users and the controller may have made a change, and in states that nobody saw, the controller
 // has the benefit of the doubt, unless nothing can have been there that it may touch; and so it has where the machine had
@@ -51,7 +51,7 @@
 // It prints the seed, what was wrong, by what arguments all of it happens again, and the steps of the round behind what
 // users had put into the cluster before.
 // Then it replays that on new clusters, with fewer and fewer steps, and prints the shortest list that still fails.
-// Such a list, in a file, is replayed by -replay. What happens at the same time is not always in the same order, so a
+// Such a list, in a file, is replayed by -replay. Simultaneous steps do not always have the same order, so a
 // replay need not fail each time.
 //
 // # Where to find what

@@ -102,7 +102,7 @@ func (s *storm) compare(now model.State) ([]model.Verdict, error) {
 }
 
 // emptying returns an error for each object that is about to go with its namespace, which may be a source: it is not
-// quiet before. What has a finalizer may stay for ever.
+// quiet before. An object with a finalizer may stay for ever.
 func emptying(now model.State) []error {
 	var errs []error
 	for key, cm := range now.ConfigMaps {

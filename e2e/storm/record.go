@@ -68,7 +68,7 @@ func (r record[T]) torn() bool {
 	return slices.ContainsFunc(r, func(s spell[T]) bool { return s.gap })
 }
 
-// later reports whether resourceVersion a is behind b. What cannot be compared is not.
+// later reports whether resourceVersion a is behind b. It is not if they cannot be compared.
 func later(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0

@@ -133,7 +133,7 @@ func TestHurried(t *testing.T) {
 	}
 }
 
-// TestPristine: what the controller makes in the place of an immutable object has the metadata of that.
+// TestPristine: an object that the controller re-creates has the metadata of the immutable one before.
 func TestPristine(t *testing.T) {
 	made := func(cm *corev1.ConfigMap) *corev1.ConfigMap {
 		cm = cm.DeepCopy()

@@ -448,8 +448,8 @@ func (r *replica) watch(p *shipped.Process, l *life) {
 	}
 }
 
-// stopPatience is how long a controller may take to stop before it is killed. The Deployment gives it 45 s, for a write may
-// take 35; here none does. What is in flight ends within seconds, unless no answer comes: stopAnswered is how long answers
+// stopPatience is how long a controller may take to stop before it is killed. The Deployment gives it 45 s, because a write
+// may take 35; here none does. Writes in flight end within seconds, unless no answer comes: stopAnswered is how long answers
 // have to have come for that.
 const (
 	stopPatience = 30 * time.Second

@@ -33,7 +33,7 @@ func rage(ctx context.Context, o settings, rounds []round) error {
 	}
 	r := rounds[failed]
 	err = fmt.Errorf("seed %d, round %d: %w", o.seed, r.number, err)
-	r.steps = s.round.happened // as it happened, for a replay has less to choose
+	r.steps = s.round.happened // as it happened: a replay has less to choose
 	s.tell(r, err)
 	given := s.given
 	if err := s.close(); err != nil {
@@ -135,7 +135,7 @@ func (s *storm) keepAll() error {
 const contentMark = "storm.example.com/content"
 
 // take returns, as a calm round, what users have put into the cluster, so that a round can be replayed without those
-// before it. What it cannot tell is what a copy went through.
+// before it. It does not know the history of a copy.
 func (s *storm) take(ctx context.Context) (round, error) {
 	now, err := s.live(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
-// scene is a history that a test makes up. What it does without saying that a user does it, the controller does.
+// scene is a history that a test makes up. Steps that are not marked as a user's are the controller's.
 type scene struct {
 	*storm
 	rv      int

@@ -12,8 +12,8 @@ import (
 // replayer runs rounds on a new cluster and returns why they fail; nil if they do not.
 type replayer func(ctx context.Context, o settings, rounds []round) error
 
-// shrink looks for the shortest list of steps that still fails, by replays, and prints it. What was there before the
-// round is part of the list. The time of quiet is cut short, unless that is when it failed: why.
+// shrink looks for the shortest list of steps that still fails, by replays, and prints it. The objects from before the
+// round are part of the list. The time of quiet is cut short, unless that is when it failed: why.
 func shrink(ctx context.Context, o settings, given, failed round, why error, replay replayer) {
 	ctx, cancel := context.WithTimeout(ctx, o.shrink)
 	defer cancel()

@@ -38,8 +38,8 @@ var (
 // most of the faults.
 var seeds = []uint64{18769, 524}
 
-// short returns the settings of a short storm. The time of quiet is shorter than in `make storm`: what is written without
-// need is written within a second as a rule, and the long runs are for the rest.
+// short returns the settings of a short storm. The time of quiet is shorter than in `make storm`: an unnecessary write
+// usually comes within a second, and the long runs find the others.
 func short(seed uint64, out io.Writer) settings {
 	return settings{
 		controller: *binary, plugin: *plugin, manifests: *manifests, verbosity: "2", seed: seed, rounds: 1, operations: 100,

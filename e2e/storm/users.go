@@ -26,7 +26,7 @@ var (
 // user names users in the managed fields of what they create.
 const user = "storm"
 
-// state is one state of one object: what a write makes and a deletion ends.
+// state is one state of one object. A write begins it, and the next write or a deletion ends it.
 type state struct {
 	uid types.UID
 	rv  string
@@ -34,8 +34,8 @@ type state struct {
 
 func stateOf(cm *corev1.ConfigMap) state { return state{cm.UID, cm.ResourceVersion} }
 
-// users change the cluster as people and their tools do, and remember what they did: what else was written was
-// written by the controller. Each write of theirs is conditional, so that it is known which state it ended.
+// users change the cluster as people and their tools do, and remember what they did: the controller made all
+// other writes. Each write of theirs is conditional, so that it is known which state it ended.
 type users struct {
 	client kubernetes.Interface
 	// api is held for reading while there is a request, and for writing while there is no API server: so it is known
@@ -85,8 +85,8 @@ func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 	return fmt.Errorf("%w: %w", errUnsure, err)
 }
 
-// wasLast reports whether the write took the last finalizer from an object that was being deleted. There is no state
-// that it made: what the API server answers has the resourceVersion of the one before.
+// wasLast reports whether the write took the last finalizer from an object that was being deleted. Such a write
+// makes no state: the answer has the resourceVersion of the one before.
 func wasLast(made *corev1.ConfigMap) bool {
 	return made.DeletionTimestamp != nil && len(made.Finalizers) == 0
 }

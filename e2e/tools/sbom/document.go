@@ -114,7 +114,7 @@ func (m module) url() string {
 // notInID is what an identifier must not contain.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// elementID returns an identifier made of parts. What it must not contain becomes its code between dots, so that parts
+// elementID returns an identifier made of parts. Each forbidden character becomes its code between dots, so that parts
 // which differ in that alone have different identifiers.
 func elementID(parts ...string) spdx.ElementID {
 	id := ""

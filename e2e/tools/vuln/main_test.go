@@ -89,7 +89,7 @@ func TestNoDatabase(t *testing.T) {
 	}
 }
 
-// TestCannotSearch: what keeps it from searching, with a database there, is no success.
+// TestCannotSearch: an error that keeps it from searching, with a database there, is no success.
 func TestCannotSearch(t *testing.T) {
 	empty := write(t, nil)
 	for name, args := range map[string][]string{
