@@ -139,7 +139,7 @@ func TestC29Recreated(t *testing.T) {
 }
 
 // TestC29SourceGoneMeanwhile: a copy is made in the new namespace for a source that is gone when the write ends. The watches show
-// the write last. It is an unwanted copy, not one of our own writes that settle a target.
+// the write last. It is an unwanted copy, not one of our own last writes.
 func TestC29SourceGoneMeanwhile(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)

@@ -142,8 +142,8 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestSettle forgets failures. Only a copy that is or was in sync has content.
-func TestSettle(t *testing.T) {
+// TestConclude: a concluded record has no failures. Only a copy that is or was in sync has content.
+func TestConclude(t *testing.T) {
 	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
 	for state, want := range map[plan.State]basics{
 		plan.StateNone:    {},
@@ -162,9 +162,9 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestPatience: errors that the API server answers for ten seconds count as a rejection. A webhook that it cannot call is
+// TestLastingAnswersAreRejections: errors that the API server answers for ten seconds count as a rejection. A webhook that it cannot call is
 // one.
-func TestPatience(t *testing.T) {
+func TestLastingAnswersAreRejections(t *testing.T) {
 	now := time.Unix(5000, 0)
 	internal := apierrors.NewInternalError(errAway)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }

@@ -47,7 +47,7 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	} else if o.burst == 0 {
 		config.Burst = int(math.Ceil(float64(min(o.qps, math.MaxInt32))))
 	}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return refusalTeller{rt} })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return untypedRefusals{rt} })
 	// Certificates and credentials are read only here.
 	if _, err := rest.HTTPClientFor(config); err != nil {
 		return nil, fmt.Errorf("%s: %w", origin, err)
@@ -65,12 +65,12 @@ func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int,
 	w.Do(func() { klog.FromContext(ctx).Info("The API server warns", "warning", fmt.Sprintf("%.1024s", text)) })
 }
 
-// refusalTeller is a transport that hides the type of errors about refused connections. When client-go's watches recognize
+// untypedRefusals is a transport that hides the type of errors about refused connections. When client-go's watches recognize
 // such an error, they do not call their error handler, and wait for up to a minute without noticing the end of their
 // context. Then no log line says that the API server is away, and the process does not stop when asked to.
-type refusalTeller struct{ http.RoundTripper }
+type untypedRefusals struct{ http.RoundTripper }
 
-func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t untypedRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if utilnet.IsConnectionRefused(err) {
 		err = errors.New(err.Error())
@@ -79,7 +79,7 @@ func (t refusalTeller) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper makes the transport beneath accessible to client-go.
-func (t refusalTeller) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+func (t untypedRefusals) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // findCluster returns how to reach the API server, and where that was found: --kubeconfig, $KUBECONFIG, or the service
 // account of the pod, whichever is set first. ~/.kube/config is no default: it names the cluster that its owner used last.

@@ -32,10 +32,9 @@ type electionOptions struct {
 	name, namespace                           string // of the Lease
 }
 
-// newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components.
-// The retry period is a quarter of theirs. A standby reads the lease every 1 to 2.2 retry periods, so it takes over within
-// 1.1 s after a release, and has time for its requests within the promised 2 s. That costs each standby five small reads in
-// four seconds, on average. The leader renews less often, see renewPeriod.
+// newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components, the retry
+// period a quarter of theirs: a standby reads the lease every 1 to 2.2 retry periods, and so takes over within the promised
+// 2 s after a release. The leader renews less often, see renewPeriod.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -181,10 +180,9 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 // readyPeriod is the time between two checks whether the caches are full. The first term may begin that much late.
 const readyPeriod = 10 * time.Millisecond
 
-// run calls work, which writes while this process leads, and returns its error. The election begins when ready returns
-// true: a process without full caches would block the lease. The end of ctx ends the work. When the last write has ended,
-// work resigns or returns, and run releases the lease. A lost lease is left to expire, because its last writes may still be
-// on their way.
+// run calls work, which writes while this process leads, and returns its error. The election begins when ready returns true,
+// because a leader without full caches would only block the lease. run releases the lease when work resigns or returns. A lost
+// lease is left to expire, because its last writes may still be on their way.
 func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
 	electing, lose := context.WithCancel(context.WithoutCancel(ctx))
 	e.lock.lost = func() {
@@ -206,7 +204,7 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 	}
 	resign := sync.OnceFunc(func() {
 		end()
-		e.giveBack(context.WithoutCancel(ctx))
+		e.release(context.WithoutCancel(ctx))
 	})
 	if err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid, Resign: resign}); err != nil {
 		end()
@@ -216,9 +214,9 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 	return nil
 }
 
-// giveBack releases the lease if it is ours, so that the next leader need not wait until it expires. It gives up after half
+// release releases the lease if it is ours, so that the next leader need not wait until it expires. It gives up after half
 // of the renew deadline.
-func (e *election) giveBack(ctx context.Context) {
+func (e *election) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.lock.deadline/2)
 	defer cancel()
 	if err := e.lock.release(ctx); err != nil {

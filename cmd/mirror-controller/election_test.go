@@ -209,8 +209,8 @@ func TestRenewalsComeInTime(t *testing.T) {
 	}
 }
 
-// TestLeaseIsGivenBackBehindTheLastWrite stops a leader again and again, because a standby reads the lease at random times.
-func TestLeaseIsGivenBackBehindTheLastWrite(t *testing.T) {
+// TestLeaseIsReleasedAfterTheLastWrite stops a leader again and again, because a standby reads the lease at random times.
+func TestLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, handOver)
 	}

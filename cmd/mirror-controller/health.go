@@ -15,11 +15,9 @@ func healthEndpoint(address string, handler http.Handler) endpoint {
 	return endpoint{name: "health", address: address, handler: handler, writeTimeout: 10 * time.Second}
 }
 
-// healthHandler answers the probes of a kubelet. ?verbose and a path for each check tell more.
-//
-// Liveness fails for a stuck leader: one that has not renewed its lease for so long that it should have ended. Readiness
-// fails until the caches are full, while the API server refuses a watch or the lease, and after the end of ctx, when the
-// process stops. A standby is alive and ready. An API server that is away changes neither.
+// healthHandler answers the probes of a kubelet. Liveness fails for a leader that should have ended, because it has not renewed
+// its lease. Readiness fails until the caches are full, while the API server refuses a watch or the lease, and after the end of
+// ctx. A standby is alive and ready. An API server that is away changes neither.
 func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool, refused *refusals) http.Handler {
 	caches := healthz.NamedCheck("caches", func(*http.Request) error {
 		if !synced() {

@@ -10,10 +10,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// timedLock is a lock that knows the age of its last renewal, counted from the time of the request. The elector counts from
-// the answer, so it would trust a renewal whose answer waited for a minute while the process was stopped. The elector also
-// gives up later, because it counts the deadline from the first failure. One goroutine at a time calls the methods, except
-// valid and expire.
+// timedLock is a lock that counts the age of its last renewal from the request. The elector counts it from the answer, which
+// may have waited for a minute while the process was stopped, and the deadline from the first failure. One goroutine at a time
+// calls the methods, except valid and expire.
 type timedLock struct {
 	resourcelock.Interface
 	deadline time.Duration // a renewal of this age counts no more

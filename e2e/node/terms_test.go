@@ -103,6 +103,15 @@ func termError(events []cluster.Event) error {
 	return nil
 }
 
+// concurrentWrites is the default of --concurrent-writes.
+const concurrentWrites = 32
+
+// isLate reports whether a replica that was stopped and resumed had a write refused since. Such a write passed its last check of
+// the Lease before the stop, and was sent after it.
+func isLate(e cluster.Event, pod string, resumed time.Time) bool {
+	return writes(e) && replica(e) == pod && e.Received.After(resumed) && e.Response.Code >= 300
+}
+
 // expectTerms fails the test if there was a write outside a term since the controller was installed, or one beside another
 // writer.
 func (w *world) expectTerms() {
