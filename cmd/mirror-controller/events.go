@@ -247,13 +247,14 @@ func (r *eventRecorder) endAfter(err error) {
 	<-r.ended
 }
 
-// flush brings all pending events to the queue and ends the waits between them: each gets one more attempt.
+// flush brings all pending events to the queue and ends the waits between them: each gets one more attempt. The queue takes no
+// more keys when the waits end, or an event that is refused at once would get two.
 func (r *eventRecorder) flush() {
-	r.hurry()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.records {
 		r.queue.Add(key)
 	}
 	r.queue.ShutDown()
+	r.hurry()
 }
