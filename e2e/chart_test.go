@@ -45,7 +45,7 @@ func TestChartIsAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The account of the Pod would have to be there: TestKubectlCheckOfHelm makes both.
+			// The account of the Pod would have to be there: TestChartSelfTest makes both.
 			m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Pod" })
 			expectAccepted(t, m, c.operators)
 		})

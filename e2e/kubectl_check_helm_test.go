@@ -17,9 +17,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// TestKubectlCheckOfHelm runs what `helm test` would run, as the account that it would make: all is checked that takes no
+// TestChartSelfTest runs what `helm test` would run, as the account that it would make: all is checked that takes no
 // impersonation, each permission is used, and none is missing. A dry run is no failure.
-func TestKubectlCheckOfHelm(t *testing.T) {
+func TestChartSelfTest(t *testing.T) {
 	t.Parallel()
 	w, _ := installChecked(t, "--set=admissionPolicy.protectCopies=true")
 	hooks, err := shipped.Parse(strings.NewReader(w.run("get", "hooks", w.release)))

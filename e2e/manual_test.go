@@ -15,9 +15,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestKustomizationsOfTheManual renders the kustomizations that the manual has readers write, and hands the policies in them
+// TestDocsKustomization renders the kustomizations that the manual has readers write, and hands the policies in them
 // to the API server, which compiles them. The settings that the policies read are the flags.
-func TestKustomizationsOfTheManual(t *testing.T) {
+func TestDocsKustomization(t *testing.T) {
 	t.Parallel()
 	examples := 0
 	for _, page := range manual.Pages(t) {
@@ -84,8 +84,8 @@ func expectSettings(t *testing.T, m shipped.Manifests, flags ...string) {
 	t.Error("there is no ClusterRoleBinding")
 }
 
-// TestManualPreview compares what a dry run prints with what the manual shows.
-func TestManualPreview(t *testing.T) {
+// TestDocsPreview compares what a dry run prints with what the manual shows.
+func TestDocsPreview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b", "c", "d", "e", "f")
 	w.create(w.ns("f"), "settings")
@@ -104,8 +104,8 @@ func TestManualPreview(t *testing.T) {
 	}
 }
 
-// TestManualRelease counts copies, and turns them into ordinary ConfigMaps, by the commands of the manual.
-func TestManualRelease(t *testing.T) {
+// TestDocsRelease counts copies, and turns them into ordinary ConfigMaps, by the commands of the manual.
+func TestDocsRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
 	source := w.createSource(w.home, "settings")

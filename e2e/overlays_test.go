@@ -140,9 +140,9 @@ var charts = []overlay{
 	{name: "chart without its own bindings", helm: []string{"namespacePrefixes={team-}", "rbac.create=false"}, open: true, bound: true},
 }
 
-// TestOverlays installs the policies as users do who put kustomizations above the shipped ones, and values into the chart.
+// TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones.
 // The controller's account is confined all the same, or its self-check says that it is not.
-func TestOverlays(t *testing.T) {
+func TestC48Overlays(t *testing.T) {
 	t.Parallel()
 	w := newPoliced(t)
 	version, err := w.cluster.KubectlCommand(t.Context(), "version", "--client").Output()
@@ -150,11 +150,21 @@ func TestOverlays(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.figure("kustomizations were rendered by %s", strings.Join(strings.Fields(string(version)), " "))
+	w.testOverlays(t, slices.Concat(overlays, examples))
+	t.Run("two-installations", w.testTwoInstallations)
+}
+
+// TestChartOverlays does the same with values of the chart.
+func TestChartOverlays(t *testing.T) {
+	t.Parallel()
+	newPoliced(t).testOverlays(t, charts)
+}
+
+func (w *policed) testOverlays(t *testing.T, all []overlay) {
 	w.withdraw(w.render(t, overlays[0])) // which the site has, too
-	for _, o := range slices.Concat(overlays, examples, charts) {
+	for _, o := range all {
 		t.Run(strings.ReplaceAll(o.name, " ", "-"), func(t *testing.T) { w.testOverlay(t, o) })
 	}
-	t.Run("two-installations", w.testTwoInstallations)
 }
 
 func (w *policed) testOverlay(t *testing.T, o overlay) {

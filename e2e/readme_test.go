@@ -11,8 +11,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
-// TestReadme creates the source that the README shows, and compares the copy with the one that it shows.
-func TestReadme(t *testing.T) {
+// TestDocsReadme creates the source that the README shows, and compares the copy with the one that it shows.
+func TestDocsReadme(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
 	w.start()
