@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # Minor version of the control plane that tests and demo run against: a folder in e2e/kubernetes. Empty: the newest.
 KUBERNETES ?=
-# Arguments for go test in `make e2e`, such as E2E_ARGS="-run TestC07 -v".
+# Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC07 -v".
 E2E_ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help` and `bin/bench million -help`.
@@ -69,31 +69,46 @@ cluster: ## Build the control plane for tests and demo into your cache folder (m
 kubectl: cluster ## Build a kubectl of the same version, for tests and make run
 	cd e2e && $(ALONE) go run ./cluster/build kubectl
 
+# The tests of package e2e that are no part of the contract, by their names: each test runs in `make test` or in
+# `make test-rest`.
+REST := '^Test(Chart|Docs|Upgrade)'
+
 .PHONY: test
-test: vet unit e2e release-test ## vet, unit tests, end-to-end tests, tests of what is released
+test: vet unit e2e ## What to run before a commit: vet, unit tests, the contract on a real API server
+
+.PHONY: test-all
+test-all: test test-rest ## All tests
+
+.PHONY: test-rest
+test-rest: benchmarks e2e-rest release-test ## What test leaves out: chart, packaging, docs, upgrade, storm, releases, the node
+	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
+	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
 .PHONY: vet
-vet: ## go vet in all modules
+vet: ## go vet in the modules of the controller and of its tests
 	go vet ./...
 	cd e2e && go vet ./...
-	cd e2e/tools && go vet ./...
 
+# -race needs cgo, and that a C compiler with its headers.
 .PHONY: unit
-unit: compiler ## Unit tests, with -race
-	CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true go test -race ./...
-	go test -run '^$$' -bench . -benchtime 1x ./mirror # that they run; how fast things are is what make bench says
+unit: ## Unit tests, with -race if there is a C compiler
+	@if echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1; then race=-race; export CGO_ENABLED=1; else race=; echo \
+	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
+	  set -x; KUBE_CACHE_MUTATION_DETECTOR=true go test $$race ./...
 
-# -race needs cgo: better one line than a page from the linker.
-.PHONY: compiler
-compiler:
-	@echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1 || { echo \
-	  "go test -race needs a C compiler and its headers, and $$(go env CC) does not work: install gcc and libc6-dev" >&2; exit 1; }
+.PHONY: benchmarks
+benchmarks: # that they run; how fast things are is what make bench says
+	go test -run '^$$' -bench . -benchtime 1x ./mirror
 
 .PHONY: e2e
-e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a real etcd, kube-apiserver and kube-controller-manager
-	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 60m $(E2E_ARGS) -args $(SHIPPED) # without a package it prints figures also if all is well
-	cd e2e && $(ALONE) go test -timeout 60m ./storm/model $(E2E_ARGS)
+e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
+	@# Without a package it prints figures also if all is well.
+	cd e2e && $(ALONE) go test -timeout 60m -skip $(REST) $(E2E_ARGS) -args $(SHIPPED)
+
+.PHONY: e2e-rest
+e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
+	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench ./storm/model $(E2E_ARGS)
+	cd e2e && $(ALONE) go test -timeout 60m -run $(REST) $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
@@ -102,6 +117,10 @@ e2e: build kubectl bin/helm bin/kube-score bin/promtool ## End-to-end tests on a
 
 # What runs is the image, so a kubelet is built besides: some minutes, the first time. Debian has the rest.
 NODE_PROGRAMS := containerd runc /usr/lib/cni/bridge buildah ip nsenter
+# Prints what this machine lacks for it.
+NODE_LACKS = if test "$$(uname -s)" != Linux || test "$$(id -u)" != 0; then echo "Linux and root"; else \
+  missing=; for p in $(NODE_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; test -z "$$missing" || \
+  echo "$${missing\# }, from the packages containerd runc containernetworking-plugins buildah iproute2 util-linux"; fi
 .PHONY: e2e-node
 e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment on a real node in namespaces of its own; needs Linux and root
 	cd e2e && $(ALONE) go run ./cluster/build etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
@@ -109,9 +128,7 @@ e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment 
 
 .PHONY: node-programs
 node-programs:
-	@test "$$(uname -s)" = Linux && test "$$(id -u)" = 0 || { echo "make e2e-node needs Linux, and root" >&2; exit 1; }
-	@missing=; for p in $(NODE_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; test -z "$$missing" || { echo \
-	  "make e2e-node lacks$$missing: install containerd runc containernetworking-plugins buildah iproute2" >&2; exit 1; }
+	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
 	cd e2e/tools/helm && go build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
@@ -246,6 +263,7 @@ vuln: ## Find known vulnerabilities in the code that the programs call
 
 .PHONY: lint
 lint: vet ## gofmt, vet, staticcheck, tidy modules
+	cd e2e/tools && go vet ./...
 	@files=$$(gofmt -l cmd mirror e2e); test -z "$$files" || { echo "not formatted: $$files" >&2; exit 1; }
 	go mod tidy -diff
 	cd e2e && go mod tidy -diff
