@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,6 +198,7 @@ func TestC25LargeSources(t *testing.T) {
 	const key = "example.com/long"
 	w.waitInSync(w.createSource(w.home, "long", withAnnotation(key, "not yet")), a, b)
 	copies := w.copies("long", a, b)
+	began := time.Now()
 	w.edit(w.home, "long", withAnnotation(key, strings.Repeat("x", allAnnotations-len(key))))
 	note := w.waitEvent(w.home, "long", "WriteFailed")
 	if !strings.Contains(note, "annotations") || !strings.Contains(note, a) {
@@ -205,14 +208,12 @@ func TestC25LargeSources(t *testing.T) {
 		return e.Object.Name == "long" && e.Response.Code == http.StatusUnprocessableEntity
 	}
 	w.waitRequests("it is tried again", 2*3, refused)
-	for range 5 { // time in which what is tried without patience would be tried often
-		w.settle(a, b)
-	}
+	w.settle(a, b)
 	w.allUntouched(copies)
 	large = w.edit(w.home, "large", withBinaryData(nil))
 	w.waitInSync(large, a, b)
 	for _, namespace := range []string{a, b} {
-		w.expectFew(15, w.requests(), namespace, "long")
+		w.expectPaced(began, 1, 1, slices.DeleteFunc(requestsFor(w.requests(), namespace, "long"), func(e cluster.Event) bool { return !refused(e) }))
 	}
 	long := w.edit(w.home, "long", withAnnotation(key, "short"))
 	w.eventually("the copies follow", func() error {

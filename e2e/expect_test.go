@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Expectations about copies, events and requests.
@@ -217,13 +218,13 @@ func (w *world) noted(name, reason string, namespaces ...string) func() error {
 	}
 }
 
-// settle waits until the controller has handled all earlier changes. It creates a source, waits for the copy in each of the
-// namespaces, which the controller reconciles in the order of events, and deletes the source again. No other source of the
+// settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for the copy
+// in each of them, which the controller reconciles in the order of events, and deletes the source again. No other source of the
 // world may be waiting for its copies.
 func (w *world) settle(namespaces ...string) {
 	w.Helper()
 	name := fmt.Sprintf("settle-%d", worlds.Add(1))
-	source := w.createSource(w.home, name)
+	source := w.createSource(w.home, name, withAnnotation(plan.PrefixAnnotation, strings.Join(namespaces, ",")))
 	w.waitInSync(source, namespaces...)
 	w.edit(w.home, name, withoutLabel(w.label))
 	w.waitGone(name, namespaces...)

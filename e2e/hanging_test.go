@@ -4,20 +4,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hangs is how long the webhook takes for an answer: the API server waits for a second more.
-const hangs = 29 * time.Second
-
-// TestC45HangingTargets has a webhook hang for 29 seconds at each write to a hundred new namespaces. The others have their
-// copies within 3 seconds: at first contact, when the source is edited, and in a namespace that is new. The hanging
-// namespaces get theirs when the webhook answers. A busy machine may take several times as long.
+// TestC45HangingTargets has a webhook hang at each write to a hundred new namespaces, until the API server gives up after 30
+// seconds. The others have their copies meanwhile: at first contact, when the source is edited, and in a namespace that is new.
+// One after the other, the hanging calls would take half an hour. The hanging namespaces get their copies when the webhook answers.
+// `make bench` measures how long the others wait.
 func TestC45HangingTargets(t *testing.T) {
 	t.Parallel()
 	s, err := newSite(t.Context()) // its API server has few places for requests that hang
@@ -29,48 +26,34 @@ func TestC45HangingTargets(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	const most = 15 * time.Second
 	w := newWorldAt(t, s)
 	healthy := w.createMany(100)
 	label := map[string]string{"hangs": "yes"}
 	bad := []string{w.createNamespace(w.ns("bad-0"), label).Name}
 	answering := make(chan struct{})
 	w.startWebhookBy(&metav1.LabelSelector{MatchLabels: label}, bad[0], func(*admissionv1.AdmissionRequest) error {
-		select {
-		case <-answering:
-		case <-time.After(hangs):
-		}
+		<-answering
 		return nil
 	})
-	w.start()
+	answer := sync.OnceFunc(func() { close(answering) })
+	w.Cleanup(answer) // before the webhook is stopped, which waits for its calls
+	w.start("--concurrent-writes=2")
 	w.settle(healthy...)
 	for len(bad) < 100 {
 		bad = append(bad, w.createNamespace(w.ns(fmt.Sprintf("bad-%d", len(bad))), label).Name)
 	}
-	within := func(what string, began time.Time, source *corev1.ConfigMap, namespaces ...string) {
-		t.Helper()
-		w.waitInSync(source, namespaces...)
-		took := time.Since(began)
-		w.figure("%s: healthy copies are there after %.2fs, beside %d namespaces that hang, %d of which have a copy; 3s are promised",
-			what, took.Seconds(), len(bad), w.count(bad, source.Name))
-		if took > most {
-			t.Errorf("%s: %v is too late", what, took)
-		}
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, healthy...)
+	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
+	w.waitInSync(source, healthy...)
+	fresh := w.createNamespace(w.ns("fresh"), nil).Name
+	w.waitInSync(source, fresh)
+	w.waitInSync(w.createSource(w.home, "second"), append(healthy, fresh)...)
+	if n := w.count(bad, "settings"); n > 0 {
+		t.Errorf("%d namespaces did not hang", n)
 	}
 
-	began := time.Now()
-	source := w.createSource(w.home, "settings")
-	within("a new source", began, source, healthy...)
-	began = time.Now()
-	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
-	within("an edited source", began, source, healthy...)
-	began = time.Now()
-	fresh := w.createNamespace(w.ns("fresh"), nil).Name
-	within("a new namespace", began, source, fresh)
-	began = time.Now()
-	within("another source", began, w.createSource(w.home, "second"), append(healthy, fresh)...)
-
-	close(answering)
+	answer()
 	w.waitInSync(source, slices.Concat(healthy, bad, []string{fresh})...)
 	made := map[string]int{}
 	for _, e := range writesTo(w.requests(), "settings") {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,24 +14,13 @@ func TestC22ImmutableSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
-	w.start()
-	replace := func(options ...option) *corev1.ConfigMap {
-		source, _ := w.replaceSource("settings", options...)
-		return source
-	}
+	p := w.start()
+	replace := func(options ...option) *corev1.ConfigMap { return w.replaceAtOnce(p, "settings", options...) }
 	w.waitInSync(w.createSource(w.home, "settings", setImmutable), a, b)
 	copies := w.copies("settings", a, b)
-	w.inTime(func() bool {
-		source, inTime := w.replaceSource("settings", setImmutable)
-		w.settle(a, b)
-		if !inTime {
-			w.waitInSync(source, a, b)
-			copies = w.copies("settings", a, b)
-			return false
-		}
-		w.allUntouched(copies)
-		return true
-	})
+	replace(setImmutable)
+	w.settle(a, b)
+	w.allUntouched(copies)
 	two := withData(map[string]string{"key": "two"})
 	w.waitInSync(replace(setImmutable, two), a, b)
 	w.waitInSync(replace(two), a, b)
@@ -82,18 +70,11 @@ func TestC27RecreatedWithoutOthersLabels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
 	a := w.ns("a")
-	w.start()
-	source := w.createSource(w.home, "settings", setImmutable)
-	w.waitInSync(source, a)
-	try := 0
-	w.inTime(func() bool {
-		try++
-		w.edit(a, "settings", withLabel("team", "red"), withAnnotation("note", "ours"))
-		source, inTime := w.replaceSource("settings", setImmutable, withData(map[string]string{"key": fmt.Sprint(try)}))
-		w.waitInSync(source, a)
-		if cm := w.live(a, "settings"); inTime && (cm.Labels["team"] != "" || cm.Annotations["note"] != "") {
-			t.Errorf("got labels %v, annotations %v of others on a new object", cm.Labels, cm.Annotations)
-		}
-		return inTime
-	})
+	p := w.start()
+	w.waitInSync(w.createSource(w.home, "settings", setImmutable), a)
+	w.edit(a, "settings", withLabel("team", "red"), withAnnotation("note", "ours"))
+	w.waitInSync(w.replaceAtOnce(p, "settings", setImmutable, withData(map[string]string{"key": "other"})), a)
+	if cm := w.live(a, "settings"); cm.Labels["team"] != "" || cm.Annotations["note"] != "" {
+		t.Errorf("got labels %v, annotations %v of others on a new object", cm.Labels, cm.Annotations)
+	}
 }

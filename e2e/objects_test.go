@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -171,7 +172,7 @@ func (w *world) delete(namespace, name string) {
 }
 
 // replaceSource deletes a source, and creates it anew at once. inTime is set if that was before its copies may go: on a
-// machine that stands still it need not be.
+// slow machine it need not be.
 func (w *world) replaceSource(name string, options ...option) (source *corev1.ConfigMap, inTime bool) {
 	w.Helper()
 	began := time.Now()
@@ -183,15 +184,13 @@ func (w *world) replaceSource(name string, options ...option) (source *corev1.Co
 // recreationGrace is the least time for which the controller keeps the copies of a deleted source.
 const recreationGrace = time.Second
 
-// inTime calls try until it returns true: the source came back in time. It fails the test after five calls.
-func (w *world) inTime(try func() bool) {
+// replaceAtOnce is replaceSource while the controller stands still: for the controller no time passes without a source.
+func (w *world) replaceAtOnce(p *shipped.Process, name string, options ...option) *corev1.ConfigMap {
 	w.Helper()
-	for range 5 {
-		if try() {
-			return
-		}
-	}
-	w.Error("this machine is too slow to tell")
+	w.pause(p)
+	defer w.resume(p)
+	source, _ := w.replaceSource(name, options...)
+	return source
 }
 
 // replaceBy deletes a ConfigMap and creates this one in its place, unless somebody else is faster: then anew.

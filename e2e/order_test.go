@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,83 +20,83 @@ import (
 func TestC32DuringFanOut(t *testing.T) {
 	t.Parallel()
 	w := newProxied(t, newWorld(t))
-	targets := w.createMany(300)
-	w.proxy.Inject(faultproxy.Rule{ // so that the fan-out takes some ten seconds
-		Verbs: []string{"create"}, Resources: []string{"configmaps"},
-		Fault: faultproxy.Fault{Kind: faultproxy.Delay, For: 30 * time.Millisecond},
-	})
+	targets, late := w.createMany(200), w.ns("z")
+	// The fan-out takes minutes until the new namespace has its turn: calls that take long count as usual, and from then on none
+	// is answered, so that it is seconds before the controller cuts one and makes the next one.
+	const usual = 20
+	creates := faultproxy.Rule{Verbs: []string{"create"}, Resources: []string{"configmaps"}}
+	long, never, turn := creates, creates, creates
+	long.Count, long.Fault = usual, faultproxy.Fault{Kind: faultproxy.Delay, For: 250 * time.Millisecond}
+	never.Skip, never.Fault = usual, faultproxy.Fault{Kind: faultproxy.Hold}
+	never.When = func(q faultproxy.Request) bool { return q.Namespace != late }
+	turn.Fault = faultproxy.Fault{Kind: faultproxy.Pass}
+	turn.When = func(q faultproxy.Request) bool { return q.Namespace == late }
+	w.proxy.Inject(long)
+	hold, itsTurn := w.proxy.Inject(never), w.proxy.Inject(turn)
 	p := w.run(nil, "--concurrent-writes=1", "--metrics-bind-address=127.0.0.1:0")
 	w.waitMetrics("it leads", p, map[string]float64{`mirror_sources`: 0, `workqueue_depth{name="mirror"}`: 0})
 	source := w.createSource(w.home, "settings")
-	w.eventually("the fan-out has begun", func() error {
-		if w.count(targets, "settings") == 0 {
-			return errors.New("no copy yet")
-		}
-		return nil
-	})
-	mark := w.auditMark()
-	late := w.createNamespace(w.ns("z"), nil).Name
+	w.await("the middle of the fan-out", func() bool { return hold.Held() > 0 })
 	got, err := w.scrape(p)
 	if depth := got[`workqueue_depth{name="mirror"}`]; err != nil || depth < 50 || depth > float64(len(targets)) {
 		t.Errorf("depth of the queue in the middle of the fan-out: %v, %v", depth, err)
 	}
-	w.waitInSync(source, append(targets, late)...)
-	w.waitWrites("settings", len(targets)+1)
-	order := writesTo(w.requestsSince(mark), "settings")
-	at := slices.IndexFunc(order, func(e cluster.Event) bool { return e.Object.Namespace == late })
-	if len(order) < 50 {
-		t.Errorf("only %d copies were left when the namespace came: this machine is too slow to tell", len(order))
-	} else if at < 0 || at > len(order)/2 {
-		t.Errorf("the new namespace came %dth of the %d that were left", at+1, len(order))
+	w.createNamespace(late, nil)
+	w.await("the new namespace has its turn", func() bool { return itsTurn.Fired() > 0 })
+	if n := usual + hold.Fired(); n > len(targets)/2 {
+		t.Errorf("the new namespace came after %d of %d others", n, len(targets))
 	}
+	hold.Stop()
+	w.waitInSync(source, append(targets, late)...)
 }
 
 // TestC46FanOutsShare has a controller take over with ten sources that have no copies yet: none of them waits for the end
-// of another.
+// of another. The proxy makes the writes slow, so that all fan-outs are planned while the first copies are written.
 func TestC46FanOutsShare(t *testing.T) {
 	t.Parallel()
 	const sources = 10
-	w := newWorld(t)
-	targets := w.createMany(150)
+	w := newProxied(t, newWorld(t))
+	targets := w.createMany(40)
 	var all []*corev1.ConfigMap
 	for i := range sources {
 		all = append(all, w.createSource(w.home, fmt.Sprintf("settings-%d", i)))
 	}
-	w.start()
+	w.proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"create"}, Resources: []string{"configmaps"},
+		Fault: faultproxy.Fault{Kind: faultproxy.Delay, For: 50 * time.Millisecond},
+	})
+	w.run(nil, "--concurrent-writes=4")
 	for _, source := range all {
 		w.waitInSync(source, targets...)
-		w.waitWrites(source.Name, len(targets))
 	}
-	// How many copies each source has when the first source has all of its copies.
-	made := map[string]int{}
+	// How many copies each source has when the first source has most of its copies.
+	most, made := len(targets)*9/10, map[string]int{}
 	for _, e := range writesTo(w.requests(), "") {
 		if e.Response.Code < 300 {
 			made[e.Object.Name]++
 		}
-		if made[e.Object.Name] == len(targets) {
+		if made[e.Object.Name] == most {
 			break
 		}
 	}
 	for _, source := range all {
-		if n := made[source.Name]; n < len(targets)/4 {
-			t.Errorf("%s has %d of %d copies when the first source has all", source.Name, n, len(targets))
+		if n := made[source.Name]; n < most/4 {
+			t.Errorf("%s has %d copies when the first source has %d", source.Name, n, most)
 		}
 	}
-	t.Logf("copies when the first source has all: %v", made)
+	t.Logf("copies when the first source has most: %v", made)
 }
 
-// TestC38UpdatesInARow changes a source a hundred times in a row: the last state is everywhere in the end, and the
-// controller has reconciled each target once for each update at most, and once for each write of its own that it saw.
+// TestC38UpdatesInARow changes a source a hundred times in a row: the last state is everywhere in the end, and no copy was
+// written twice for one update. TestC38EditsAllTheTime in package mirror counts the passes, in virtual time.
 func TestC38UpdatesInARow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const updates = 100
 	targets := w.createMany(20)
-	p := w.start("-v=4", "--resync-period=0")
+	w.start("--resync-period=0")
 	src := w.createSource(w.home, "busy")
 	w.waitInSync(src, targets...)
-	w.settle(targets...)
-	before := strings.Count(p.Log(), `/busy"`)
 	mark := w.auditMark()
 	for i := range updates {
 		src.Data = map[string]string{"version": fmt.Sprint(i)}
@@ -110,15 +107,18 @@ func TestC38UpdatesInARow(t *testing.T) {
 	}
 	w.waitInSync(src, targets...)
 	w.settle(targets...)
-	reconciles := strings.Count(p.Log(), `/busy"`) - before // each logs one line that names the copy
-	writes := len(writesTo(w.requestsSince(mark), "busy"))
-	if most := (updates+10)*len(targets) + writes; reconciles > most {
-		t.Errorf("%d reconciles of %d targets for %d updates and %d writes, want %d at most", reconciles, len(targets), updates, writes, most)
+	written := map[string]int{}
+	for _, e := range writesTo(w.requestsSince(mark), "busy") {
+		if e.Response.Code < 300 {
+			written[e.Object.Namespace]++
+		}
 	}
-	if most := updates * len(targets); writes > most {
-		t.Errorf("%d writes at %d targets for %d updates, want %d at most", writes, len(targets), updates, most)
+	for namespace, n := range written {
+		if n > updates {
+			t.Errorf("%d writes in %s for %d updates", n, namespace, updates)
+		}
 	}
-	t.Logf("%d reconciles, %d writes", reconciles, writes)
+	w.expectQuiet("busy", targets[0])
 }
 
 // TestC40Idle shows that without a change there is no request but the watches, and that a foreign object in
@@ -135,22 +135,20 @@ func TestC40Idle(t *testing.T) {
 	w.stop(first)
 
 	// A restart with everything in sync writes nothing. When it has dealt with a new source, it has done everything.
-	mark := w.auditMark()
+	began, mark := time.Now(), w.auditMark()
 	w.start("--resync-period=200ms")
 	w.settle(targets...)
 	w.settle(targets...)
-	retries := 0
+	var retries []cluster.Event
 	for _, e := range w.requestsSince(mark) {
 		ofTheBarrier := e.Object.Resource == "configmaps" && e.Object.Name != "" && e.Object.Name != "quiet"
 		switch {
-		case e.Verb == "watch", e.Object.Resource == "events", ofTheBarrier:
+		case e.Verb == "watch", e.Verb == "list", e.Object.Resource == "events", ofTheBarrier: // a list begins a watch
 		case e.Object.Namespace == taken && (e.Verb == "get" || e.Verb == "create" && e.Response.Code == http.StatusConflict):
-			retries++
+			retries = append(retries, e)
 		default:
 			t.Errorf("request without need: %v", e)
 		}
 	}
-	if retries > 20 { // two at each of the first tries, after 0, 1, 3, 7, 15 and 31 seconds
-		t.Errorf("%d requests for one object that is in the way", retries)
-	}
+	w.expectPaced(began, 1, 2, retries)
 }

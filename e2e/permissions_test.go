@@ -302,7 +302,7 @@ func TestC37RevokedLease(t *testing.T) {
 	everywhere, atHome := w.shippedRules()
 	account := w.newAccount("confined", everywhere)
 	w.setRules(account, slices.Concat(everywhere, atHome))
-	first := &candidate{w.startConfined(account, w.elects(shortLeaseArgs...)), account}
+	first := &candidate{w.startConfined(account, w.elects()), account}
 	w.leads(first)
 	w.setRules(account, slices.Concat(everywhere, without(atHome, "leases", "update")))
 	w.exits(first)
@@ -310,7 +310,7 @@ func TestC37RevokedLease(t *testing.T) {
 		t.Errorf("the log does not say %s", want)
 	}
 	src := w.createSource(w.home, "settings")
-	p := w.startConfined(account, w.elects(shortLeaseArgs...))
+	p := w.startConfined(account, w.elects())
 	w.waitReadiness(p, "update-leases")
 	w.setRules(account, slices.Concat(everywhere, atHome))
 	w.waitReadiness(p)

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -40,6 +42,7 @@ func TestC30Rejected(t *testing.T) {
 			run, lift := c.refuse(w, bad)
 			run.Args = append(run.Args, "--resync-period=0", "--metrics-bind-address=127.0.0.1:0")
 			p := w.startWith(run)
+			began := time.Now()
 			source := w.createSource(w.home, "settings")
 			w.waitInSync(source, good...)
 			if note := w.waitEvent(w.home, "settings", "WriteFailed"); !strings.Contains(note, bad) || !strings.Contains(note, c.reason) {
@@ -51,15 +54,18 @@ func TestC30Rejected(t *testing.T) {
 			source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}))
 			w.waitInSync(source, good...)
 			w.settle(good...)
-			if got, err := w.scrape(p); err != nil || got[`mirror_writes_total{operation="create",result="rejected"}`] < 3 ||
-				got[`mirror_copies{state="failed"}`] != 1 {
-				t.Errorf("%v, metrics: %v", err, got)
-			}
+			w.until("the metrics say so", func() error {
+				got, err := w.scrape(p)
+				if err == nil && (got[`mirror_writes_total{operation="create",result="rejected"}`] < 3 || got[`mirror_copies{state="failed"}`] != 1) {
+					err = fmt.Errorf("they are %v", got)
+				}
+				return err
+			})
 			w.absent("settings", bad)
+			w.expectPaced(began, 2, 2, requestsFor(w.requests(), bad, "settings")) // new content is tried at once
 
 			lift()
 			w.waitInSync(source, append(good, bad)...)
-			w.expectFew(20, w.requests(), bad, "settings")
 			w.eventually("the event that all is well", w.noted("settings", "Mirrored", "Synced to 3 namespaces"))
 			if n := w.reasons(w.home, "settings")["WriteFailed"]; n != 1 {
 				t.Errorf("%d events about one rejection, want 1", n)

@@ -27,8 +27,8 @@ type faulty struct {
 }
 
 // TestC34FaultyAPI fans out, edits and takes back a source in 200 namespaces, under every fault that a request can
-// meet. Whatever the fault, each copy is written once for each state, by the API server's own account. A
-// controller for each fault has the namespaces in common with the others.
+// meet. Whatever the fault, each copy is written once for each state, by the API server's own account, nothing foreign is
+// written to, and all is quiet in the end. A controller for each fault has the namespaces in common with the others.
 func TestC34FaultyAPI(t *testing.T) {
 	t.Parallel()
 	fault := func(k faultproxy.Kind, probability float64, d time.Duration) faultproxy.Rule {
@@ -122,10 +122,9 @@ func (w *faulty) check() {
 			w.Errorf("there was no fault of kind %s", r.Fault.Kind)
 		}
 	}
-	// What may have been done without the controller's knowing: all that was in flight when a connection broke. It
-	// is tried again, in vain, once or, if the watch is as late as the second try, twice.
-	unknown := counts[faultproxy.ResetAfter] + (32+slowPlaces)*(counts[faultproxy.BreakAfter]+counts[faultproxy.BreakBefore])
-	w.wroteOnce(w.foreign.Name, w.taken, 2*unknown)
+	w.wroteOnce(w.foreign.Name, w.taken)
+	w.expectQuiet(w.foreign.Name, w.targets[0])
+	w.absent(w.foreign.Name, w.targets...)
 	w.Logf("faults: %v", counts)
 }
 
@@ -152,7 +151,8 @@ func TestC34NoAnswer(t *testing.T) {
 	})
 	w.waitInSync(src, targets...)
 	w.settle(targets...)
-	w.wroteOnce("settings", "", 5)
+	w.wroteOnce("settings", "")
+	w.expectQuiet("settings", targets[0])
 }
 
 // TestC34HangingLiveRead has the live read hang on which the deletion of many copies depends. That holds up nobody else.
@@ -173,10 +173,7 @@ func TestC34HangingLiveRead(t *testing.T) {
 	w.await("the live read", func() bool { return hold.Fired() > 0 })
 	other = w.edit(w.home, "other", withData(map[string]string{"key": "new"}))
 	w.waitInSync(other, targets...)
-	if n := hold.Held(); n > 1 {
-		t.Errorf("%d live reads hang when the copies of the other source are in sync, want 1", n)
-	}
-	w.await("a live read hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
+	w.await("one live read hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
 	hold.Stop()
 	w.waitGone("gone", targets...)
 }
@@ -219,18 +216,22 @@ func TestC34Partition(t *testing.T) {
 			w.delete(made[0], "settings")
 			w.waitInSync(src, targets...)
 			w.settle(targets...)
-			again := 0
+			created := map[string]int{}
 			for _, e := range writesTo(w.requests(), "settings") {
 				switch {
-				case e.Verb == "create" && e.Object.Namespace == made[0] && e.Response.Code < 300:
-					again++
 				case e.Verb != "create":
 					t.Errorf("a write without need: %v", e)
+				case e.Response.Code < 300:
+					created[e.Object.Namespace]++
 				}
 			}
-			if again != 2 {
-				t.Errorf("the copy that was deleted meanwhile was created %d times, want 2", again)
+			created[made[0]]-- // the one that was deleted meanwhile
+			for namespace, n := range created {
+				if n > 1 {
+					t.Errorf("the copy in %s was created %d times", namespace, n)
+				}
 			}
+			w.expectQuiet("settings", targets[0])
 		})
 	}
 }
@@ -284,7 +285,7 @@ func TestC34Restart(t *testing.T) {
 			updates = append(updates, e)
 		}
 	}
-	if len(updates) != 1 {
+	if len(updates) > 1 {
 		t.Errorf("%d updates, want that of the edited copy: %v", len(updates), updates)
 	}
 	select {

@@ -36,14 +36,14 @@ func TestC41Standby(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	a, b := w.ns("a"), w.ns("b")
 	first, second := w.newCandidate("first"), w.newCandidate("second")
-	w.stand(first, first.kubeconfig, shortLeaseArgs...)
+	w.stand(first, first.kubeconfig)
 	src := w.createSource(w.home, "settings")
 	w.waitInSync(src, a, b)
 	w.labelNamespace(a, w.label, plan.OptOutValue)
 	w.waitGone("settings", a)
 
 	between := newProxiedAs(t, w, second.kubeconfig)
-	w.stand(second, between.proxy.Kubeconfig(), shortLeaseArgs...)
+	w.stand(second, between.proxy.Kubeconfig())
 	w.Cleanup(between.proxy.Heal)
 	hold := between.proxy.Inject(faultproxy.Rule{
 		Verbs: []string{"watch", "list"}, Resources: []string{"namespaces"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},

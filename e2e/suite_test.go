@@ -20,7 +20,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/e2e/stalls"
 )
 
 var (
@@ -36,9 +35,6 @@ type site struct {
 	seen      *outside.Observer
 }
 
-// standstills are the moments in which this machine ran neither the tests nor any other process.
-var standstills stalls.Log
-
 // shared is the site of all tests that do no harm to the control plane; TestMain sets it.
 var shared *site
 
@@ -50,7 +46,6 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
 	defer cancel()
-	go standstills.Follow(ctx)
 	var err error
 	if shared, err = newSite(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
