@@ -14,6 +14,9 @@ func TestKubectlWait(t *testing.T) {
 	a, b := w.ns("a"), w.ns("b")
 	w.createSource(w.home, "settings")
 	got := w.mirror("wait", "settings", "--timeout=3s")
+	for strings.Contains(got.err, "over before the cluster was read") { // on a slow machine
+		got = w.mirror("wait", "settings", "--timeout=3s")
+	}
 	w.expect(got, 1, shown(t, "wait settings --timeout=3s"))
 	if !strings.Contains(got.err, "platform/settings: 0 of 2 in sync\nTimed out after 3s") {
 		t.Errorf("stderr is %q", got.err)

@@ -18,8 +18,8 @@ import (
 // startTimeout and stopTimeout bound what one program of the control plane takes to start and to stop. On
 // an idle machine with two cores they take 3 s and 1 s; the rest is for machines that are busy.
 const (
-	startTimeout = time.Minute
-	stopTimeout  = time.Minute
+	startTimeout = 5 * time.Minute
+	stopTimeout  = 5 * time.Minute
 )
 
 // stopGrace is what another program has to stop when it is told to.

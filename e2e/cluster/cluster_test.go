@@ -32,7 +32,7 @@ import (
 const victim = "CLUSTER_TEST_VICTIM"
 
 // patience is how long a test waits for what takes a second on an idle machine.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // auditedUser is a user whose requests are logged beside those of ServiceAccounts.
 const auditedUser = "carol"

@@ -20,7 +20,7 @@ import (
 
 const (
 	// patience is how long a step may take before it counts as not happened. It takes milliseconds.
-	patience = 2 * time.Minute
+	patience = 10 * time.Minute
 	// teams is how many target namespaces the story begins with.
 	teams = 36
 	home  = "platform"

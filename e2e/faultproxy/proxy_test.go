@@ -34,7 +34,7 @@ import (
 )
 
 // patience tells slow from never.
-const patience = 20 * time.Second
+const patience = 5 * time.Minute
 
 var encodings = []string{kruntime.ContentTypeProtobuf, kruntime.ContentTypeJSON}
 

@@ -168,9 +168,13 @@ func restarts(pod corev1.Pod) int32 {
 }
 
 // expectHealthy fails the test if a Pod was restarted, or if the kubelet complained about it. Complaints about deleted Pods do
-// not count: the kubelet probes them even after their end.
+// not count: the kubelet probes them even after their end. On a slow machine probes and renewals come too late, so this holds only
+// where times are held to their bars.
 func (w *world) expectHealthy() {
 	w.Helper()
+	if *patience == 0 {
+		return
+	}
 	events, err := w.admin.CoreV1().Events(system).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=Unhealthy"})
 	if err != nil {
 		w.Fatal(err)

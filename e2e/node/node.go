@@ -24,7 +24,7 @@ import (
 
 const (
 	pollPeriod   = 50 * time.Millisecond
-	startTimeout = 2 * time.Minute
+	startTimeout = 10 * time.Minute
 )
 
 // Node is a cluster of one node.

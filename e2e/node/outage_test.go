@@ -10,13 +10,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// TestServerAway kills the API server for 25 seconds, and lets it hang for 20: longer than a term. Nothing is lost.
+// TestServerAway kills the API server, and lets it hang, each time until the leader has given up its term. Nothing is lost.
 func TestServerAway(t *testing.T) {
 	w := newWorld(t)
 	w.installTwo()
 	w.expectMirrors("before")
+	leader := w.process(w.leader())
 	w.signalServer(syscall.SIGKILL)
-	time.Sleep(25 * time.Second) // for so long it is away
+	w.waitEnded(leader)
 	if err := w.node.Run(cluster.APIServer); err != nil {
 		t.Fatal(err)
 	}
@@ -25,18 +26,30 @@ func TestServerAway(t *testing.T) {
 	}
 	back := time.Now()
 	w.expectMirrors("killed")
-	w.figure("API server back after 25 s, to mirrored", time.Since(back), 30*time.Second) // client-go's longest pause
+	w.figure("API server back, to mirrored", time.Since(back), 30*time.Second) // client-go's longest pause
 
+	leader = w.process(w.leader())
 	w.signalServer(syscall.SIGSTOP)
-	time.Sleep(20 * time.Second) // for so long it hangs
+	w.waitEnded(leader)
 	w.signalServer(syscall.SIGCONT)
 	back = time.Now()
 	if err := w.observe(); err != nil {
 		t.Fatal(err)
 	}
 	w.expectMirrors("hung")
-	w.figure("API server hung for 20 s, to mirrored", time.Since(back), 20*time.Second)
+	w.figure("API server hung, to mirrored", time.Since(back), 20*time.Second)
 	w.expectTerms()
+}
+
+// waitEnded waits until a process of the node has ended.
+func (w *world) waitEnded(pid int) {
+	w.Helper()
+	w.until("the end of the leader", func() error {
+		if err := syscall.Kill(pid, 0); err == nil {
+			return fmt.Errorf("process %d runs", pid)
+		}
+		return nil
+	})
 }
 
 func (w *world) signalServer(sig syscall.Signal) {

@@ -19,7 +19,7 @@ import (
 
 const (
 	// patient is how long a test waits before it fails.
-	patient = 3 * time.Minute
+	patient = 10 * time.Minute
 	// home is the namespace of all sources.
 	home = "platform"
 	// system is that of the controller.

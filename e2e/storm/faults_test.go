@@ -21,7 +21,7 @@ import (
 )
 
 // hitPatience tells slow from never.
-const hitPatience = 20 * time.Second
+const hitPatience = 5 * time.Minute
 
 // newProxied returns a replica without a process, whose proxy stands in front of a server that agrees to everything.
 func newProxied(t *testing.T) *replica {
