@@ -314,11 +314,12 @@ func TestNamespaceOfTheLease(t *testing.T) {
 // TestLeaseClient shows that the lease has a connection of its own, and another after a request that was not answered.
 func TestLeaseClient(t *testing.T) {
 	asked := make(chan *http.Request, 10)
-	hang := make(chan struct{}, 1)
+	hang, hanging := make(chan struct{}, 1), make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r
 		select {
 		case <-hang:
+			hanging <- struct{}{}
 			<-r.Context().Done()
 		default:
 			http.NotFound(w, r)
@@ -331,9 +332,9 @@ func TestLeaseClient(t *testing.T) {
 	config := &rest.Config{Host: server.URL, UserAgent: "us", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1, Burst: 1}
 
 	o := newElectionOptions()
-	o.renewDeadline = 6 * time.Second // half of which is how long this test waits for an answer that does not come
-	if c := o.leaseConfig(config); c.QPS != -1 || c.RateLimiter != nil {
-		t.Errorf("the lease is throttled to %v requests a second", c.QPS)
+	o.renewDeadline = time.Hour // on a slow machine no answer comes too late
+	if c := o.leaseConfig(config); c.QPS != -1 || c.RateLimiter != nil || c.Timeout != o.renewDeadline/2 {
+		t.Errorf("the lease is throttled to %v requests a second, and a request may take %v", c.QPS, c.Timeout)
 	}
 	lock, err := o.lock(config)
 	noError(t, err)
@@ -350,7 +351,18 @@ func TestLeaseClient(t *testing.T) {
 			}
 		}
 	}
-	askLease := func() { _, _, _ = lock.Get(t.Context()) }
+	askLease := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-hanging:
+				cancel() // as the timeout would
+			case <-ctx.Done():
+			}
+		}()
+		_, _, _ = lock.Get(ctx)
+	}
 	write := request(func() { _, _ = client.CoreV1().ConfigMaps("a").Get(t.Context(), "a", metav1.GetOptions{}) })
 	renewal := request(askLease)
 	if write.RemoteAddr == renewal.RemoteAddr {
