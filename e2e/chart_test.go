@@ -52,23 +52,36 @@ func TestChartIsAccepted(t *testing.T) {
 	}
 }
 
-// charted is a world in which the chart is installed.
-type charted struct {
+// installed is a world with an installation of its own.
+type installed struct {
 	*policed
-	helm      shipped.Helm
-	release   string
 	namespace string
 	// name is that of all that is installed, account the user as which the controller runs.
 	name, account string
 }
 
+// newInstalled names an installation, which the caller makes.
+func newInstalled(t *testing.T, kind string, targets ...string) *installed {
+	t.Helper()
+	w := &installed{policed: &policed{newWorld(t, targets...), map[string]kubernetes.Interface{}}}
+	w.namespace = kind + "-" + w.instance
+	w.name = w.namespace + "-mirror-controller"
+	w.account = cluster.ServiceAccountUser(w.namespace, w.name)
+	return w
+}
+
+// charted is a world in which the chart is installed.
+type charted struct {
+	*installed
+	helm    shipped.Helm
+	release string
+}
+
 // installChart installs the chart with values, and with the label and the instance of a world of its own.
 func installChart(t *testing.T, values []string, targets ...string) *charted {
 	t.Helper()
-	w := &charted{policed: &policed{newWorld(t, targets...), map[string]kubernetes.Interface{}}, helm: newHelm(t)}
-	w.release, w.namespace = "chart-"+w.instance, "chart-"+w.instance
-	w.name = w.release + "-mirror-controller"
-	w.account = cluster.ServiceAccountUser(w.namespace, w.name)
+	w := &charted{installed: newInstalled(t, "chart", targets...), helm: newHelm(t)}
+	w.release = w.namespace
 	w.run(append([]string{"install", w.release, deployed("chart"), "--create-namespace",
 		"--set=mirrorLabel=" + w.label, "--set=instance=" + w.instance}, values...)...)
 	return w
@@ -84,8 +97,8 @@ func (w *charted) run(args ...string) string {
 	return string(out)
 }
 
-// start runs the controller as the Deployment of the release does.
-func (w *charted) start() *shipped.Process {
+// start runs the controller as the Deployment does.
+func (w *installed) start() *shipped.Process {
 	w.Helper()
 	as, err := shipped.Deployed(w.ctx, w.cluster, w.namespace, w.name, *binary)
 	if err != nil {

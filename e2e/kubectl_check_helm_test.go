@@ -21,7 +21,10 @@ import (
 // impersonation, each permission is used, and none is missing. A dry run is no failure.
 func TestChartSelfTest(t *testing.T) {
 	t.Parallel()
-	w, _ := installChecked(t, "--set=admissionPolicy.protectCopies=true")
+	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a")
+	w.run("upgrade", w.release, deployed("chart"), "--reuse-values", "--set=namespacePrefixes={"+w.prefix+",dev-}", "--set=admissionPolicy.protectCopies=true")
+	w.waitConfined()
+	w.startChecked()
 	hooks, err := shipped.Parse(strings.NewReader(w.run("get", "hooks", w.release)))
 	if err != nil {
 		t.Fatal(err)

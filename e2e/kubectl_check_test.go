@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
@@ -18,13 +20,47 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// installChecked installs the chart, runs its controller, and has the Deployment report its Pod ready.
-func installChecked(t *testing.T, values ...string) (w *charted, p *shipped.Process) {
+// installChecked installs a kustomization above the shipped one, and runs its controller.
+func installChecked(t *testing.T) (*installed, *shipped.Process) {
 	t.Helper()
-	w = installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a")
-	w.run(append([]string{"upgrade", w.release, deployed("chart"), "--reuse-values", "--set=namespacePrefixes={" + w.prefix + ",dev-}"}, values...)...)
-	w.waitConfined()
-	p = w.start()
+	w := newInstalled(t, "checked", "a")
+	var patches strings.Builder
+	for flag, value := range map[string]string{"mirror-label": w.label, "instance": w.instance} {
+		patches.WriteString(addFlag("-", "--"+flag+"="+value) + setting(flag, value))
+	}
+	prefixes := w.prefix + ",dev-"
+	m, err := renderExample(t, "resources: [deploy/default]\nnamespace: "+w.namespace+"\nnamePrefix: "+w.namespace+"-\npatches:\n"+
+		setFlag("--namespace-prefix="+prefixes)+setting("namespace-prefix", prefixes)+patches.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A label of its own, so that its policies judge nobody else.
+	for _, o := range m {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			o.SetNamespace("") // kustomize does not know that they have none; kubectl takes it off
+		}
+		switch o.GetKind() {
+		case "ClusterRoleBinding":
+			o.SetLabels(map[string]string{installationLabel: w.name})
+		case "ValidatingAdmissionPolicyBinding":
+			if _, found, _ := unstructured.NestedMap(o.Object, "spec", "paramRef"); found {
+				err = errors.Join(err, unstructured.SetNestedField(o.Object, w.name, "spec", "paramRef", "selector", "matchLabels", installationLabel))
+			}
+		}
+	}
+	if err := errors.Join(err, m.Apply(w.ctx, w.cluster.Admin())); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the controller is confined", func() error {
+		return inForce(w.name+"-confined", w.probe(w.account, metav1.NamespaceDefault))
+	})
+	return w, w.startChecked()
+}
+
+// startChecked runs the controller, and has the Deployment report its Pod ready.
+func (w *installed) startChecked() *shipped.Process {
+	w.Helper()
+	p := w.start()
 	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
 	w.until("somebody leads", func() error {
 		if got := w.checked(w.cluster.AdminKubeconfig()); !strings.Contains(got.out, "leader  ok") {
@@ -32,11 +68,11 @@ func installChecked(t *testing.T, values ...string) (w *charted, p *shipped.Proc
 		}
 		return nil
 	})
-	return w, p
+	return p
 }
 
 // report changes the status of the Deployment, in place of the controllers that this cluster does without.
-func (w *charted) report(change func(*appsv1.DeploymentStatus)) {
+func (w *installed) report(change func(*appsv1.DeploymentStatus)) {
 	w.Helper()
 	deployments := w.admin.AppsV1().Deployments(w.namespace)
 	d, err := deployments.Get(w.ctx, w.name, metav1.GetOptions{})
@@ -51,7 +87,7 @@ func (w *charted) report(change func(*appsv1.DeploymentStatus)) {
 }
 
 // checked runs kubectl mirror check on the installation.
-func (w *charted) checked(kubeconfig string, args ...string) answer {
+func (w *installed) checked(kubeconfig string, args ...string) answer {
 	w.Helper()
 	got := w.mirrorAs(kubeconfig, append([]string{"check", "--controller=" + w.namespace + "/" + w.name}, args...)...)
 	host, err := os.Hostname()
@@ -84,7 +120,7 @@ func (a answer) lacks(want ...string) (missing []string) {
 
 // expectLines fails the test if the answer does not have a line for each of these, which have a name, a result and the
 // beginning of a text.
-func (w *charted) expectLines(got answer, code int, want ...string) {
+func (w *installed) expectLines(got answer, code int, want ...string) {
 	w.Helper()
 	if missing := got.lacks(want...); got.code != code || len(missing) > 0 {
 		w.Errorf("got exit code %d and\n%s\nwant %d and\n%s\nstderr: %s", got.code, got.out, code, strings.Join(missing, "\n"), got.err)
@@ -93,7 +129,7 @@ func (w *charted) expectLines(got answer, code int, want ...string) {
 
 // untilLines waits for an answer that has these lines: other tests install policies and take them out meanwhile, and the API
 // server does not notice at once.
-func (w *charted) untilLines(want ...string) {
+func (w *installed) untilLines(want ...string) {
 	w.Helper()
 	w.until("check has "+want[0], func() error {
 		got := w.checked(w.cluster.AdminKubeconfig())
@@ -105,7 +141,7 @@ func (w *charted) untilLines(want ...string) {
 }
 
 // patchBinding changes the ClusterRoleBinding of the controller.
-func (w *charted) patchBinding(patch string) {
+func (w *installed) patchBinding(patch string) {
 	w.Helper()
 	_, err := w.admin.RbacV1().ClusterRoleBindings().Patch(w.ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
