@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -31,9 +32,9 @@ func TestC11Foreign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
 				time.Sleep(2 * time.Hour)
-				before := s.countAll("team-000", "create", "get")
+				before := s.CountAll("team-000", "create", "get")
 				time.Sleep(time.Hour)
-				n, visible := s.countAll("team-000", "create", "get")-before, foreign.Labels["mirror"] != ""
+				n, visible := s.CountAll("team-000", "create", "get")-before, foreign.Labels["mirror"] != ""
 				if visible && n > 0 || !visible && n != 2*60 {
 					t.Errorf("got %d creates and reads in an hour, want one of each a minute, none if the watch shows the object", n)
 				}
@@ -90,8 +91,8 @@ func TestC12PremiseOfAnAdoptionGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), theirs(adopt)), func(t *testing.T, s scene) {
 				var once sync.Once
-				s.afterCall(func(c call) {
-					if c == (call{"get", "configmaps", "team-000"}) {
+				s.afterCall(func(c apitest.Call) {
+					if c == request("get", "configmaps", "team-000") {
 						once.Do(func() { goes(s) })
 						time.Sleep(50 * time.Millisecond) // the cache moves
 					}
@@ -101,7 +102,7 @@ func TestC12PremiseOfAnAdoptionGoes(t *testing.T) {
 				if cm := s.get("team-000"); cm == nil || cm.Data["theirs"] == "" {
 					t.Errorf("got %v, want it untouched", cm)
 				}
-				if n := s.count("get", "configmaps", "team-000"); n == 0 {
+				if n := s.Count("get", "configmaps", "team-000"); n == 0 {
 					t.Error("got no read of the object")
 				}
 			})
@@ -115,8 +116,8 @@ func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
 		t.Run(verb, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
-				s.delay(func(c call) time.Duration {
-					if c == (call{verb, "configmaps", "team-000"}) {
+				s.delay(func(c apitest.Call) time.Duration {
+					if c == request(verb, "configmaps", "team-000") {
 						return 1500 * time.Millisecond
 					}
 					return 0
@@ -126,7 +127,7 @@ func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 					time.Sleep(time.Second)
 					s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
 				}
-				if n := s.count("create", "configmaps", "team-000"); n < 10 || n > 18 {
+				if n := s.Count("create", "configmaps", "team-000"); n < 10 || n > 18 {
 					t.Errorf("got %d creates in ten minutes, want 1, 2, 4 seconds between them, up to a minute", n)
 				}
 			})
@@ -137,8 +138,8 @@ func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 // TestC11ForeignObjectGoesBeforeItIsRead: the next try makes the copy.
 func TestC11ForeignObjectGoesBeforeItIsRead(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
-		s.beforeCall(func(c call) {
-			if c == (call{"get", "configmaps", "team-000"}) {
+		s.beforeCall(func(c apitest.Call) {
+			if c == request("get", "configmaps", "team-000") {
 				s.remove("team-000")
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -188,14 +189,14 @@ func TestRequestsEnd(t *testing.T) {
 func TestADeletionNeedsAllAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := plantest.Namespace("team-a")
-		client, answer := newAPIServer(ns), make(chan struct{})
-		hooks := *client.hooks.Load()
-		hooks.before = func(c call) {
-			if c.resource == "configmaps" {
-				<-answer
+		client, answer := apitest.NewServer(ns), make(chan struct{})
+		client.Hook(func(h *apitest.Hooks) {
+			h.Before = func(c apitest.Call) {
+				if c.Resource == "configmaps" {
+					<-answer
+				}
 			}
-		}
-		client.hooks.Store(&hooks)
+		})
 		woken := 0
 		c := newConfirmer(client, teamRules(), func(key) *corev1.ConfigMap { return nil }, func(key) { woken++ })
 		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), CopyOf: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -46,11 +47,11 @@ func TestSelfCheck(t *testing.T) {
 		"the API server is away later": {[]runtime.Object{own, elsewhere}, policy, errAway, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := func() *apiServer {
-				s := newAPIServer(tc.namespaces...)
-				s.hook(func(h *hooks) {
-					h.refuses = func(c call) error {
-						return map[call]error{{"create", "configmaps", own.Name}: tc.unmarked, {"create", "configmaps", elsewhere.Name}: tc.copy}[c]
+			server := func() *apitest.Server {
+				s := apitest.NewServer(tc.namespaces...)
+				s.Hook(func(h *apitest.Hooks) {
+					h.Refuses = func(c apitest.Call) error {
+						return map[apitest.Call]error{request("create", "configmaps", own.Name): tc.unmarked, request("create", "configmaps", elsewhere.Name): tc.copy}[c]
 					}
 				})
 				return s
@@ -64,18 +65,18 @@ func TestSelfCheck(t *testing.T) {
 				if got := s.confined(); got != tc.want {
 					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
 				}
-				once := s.countAll("", "create")
+				once := s.CountAll("", "create")
 				next := selfCheckRetry
 				if tc.want == "1" {
 					next = selfCheckPeriod
 				}
 				time.Sleep(next - 2*time.Second)
-				if n := s.countAll("", "create"); n != once {
+				if n := s.CountAll("", "create"); n != once {
 					t.Errorf("got %d probes within %v, want %d", n, next, once)
 				}
-				s.refuse(func(call) error { return policy })
+				s.refuse(func(apitest.Call) error { return policy })
 				time.Sleep(2 * time.Second)
-				if n := s.countAll("", "create"); n == once {
+				if n := s.CountAll("", "create"); n == once {
 					t.Errorf("got no more probes after %v", next)
 				}
 				if got := s.confined(); got != "1" {
@@ -89,13 +90,13 @@ func TestSelfCheck(t *testing.T) {
 // TestSelfCheckLogsOnceAnHour while it asks once a minute.
 func TestSelfCheckLogsOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, newAPIServer(), func(o *Options) { o.Namespace = "mirror-system" })
+		s := newScene(t, apitest.NewServer(), func(o *Options) { o.Namespace = "mirror-system" })
 		var out logBuffer
 		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
 		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 3*time.Hour)
 		defer stop()
 		s.noted(s.controller.Run(ctx, Alone(ctx)))
-		if lines, probes := strings.Count(out.String(), "No admission policy"), s.countAll("", "create"); lines != 3 || probes < 179 {
+		if lines, probes := strings.Count(out.String(), "No admission policy"), s.CountAll("", "create"); lines != 3 || probes < 179 {
 			t.Errorf("got %d lines in the log and %d probes in three hours, want 3 and one a minute", lines, probes)
 		}
 	})
@@ -105,7 +106,7 @@ func TestSelfCheckLogsOnceAnHour(t *testing.T) {
 func TestNoSelfCheck(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		time.Sleep(2 * selfCheckPeriod)
-		if n := s.countAll("", "create"); n != 0 || s.confined() != "" {
+		if n := s.CountAll("", "create"); n != 0 || s.confined() != "" {
 			t.Errorf("got %d probes and mirror_confined %q, want none", n, s.confined())
 		}
 	})

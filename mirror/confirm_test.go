@@ -14,10 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-var readSource = call{"get", "configmaps", "platform"}
+var readSource = request("get", "configmaps", "platform")
 
 // TestOneLiveReadForAll deletions that depend on it.
 func TestOneLiveReadForAll(t *testing.T) {
@@ -32,10 +33,10 @@ func TestOneLiveReadForAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(n, "team-"), source()), func(t *testing.T, s scene) {
-				s.delay(func(call) time.Duration { return 20 * time.Millisecond })
+				s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
 				tc.happens(s)
 				time.Sleep(3 * time.Second)
-				if reads, left := s.count("get", "configmaps", "platform"), s.copied("team-", "value"); reads != tc.reads || left > 0 {
+				if reads, left := s.Count("get", "configmaps", "platform"), s.copied("team-", "value"); reads != tc.reads || left > 0 {
 					t.Errorf("got %d reads and %d copies left, want %d and none", reads, left, tc.reads)
 				}
 			})
@@ -47,12 +48,12 @@ func TestOneLiveReadForAll(t *testing.T) {
 			objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
 		}
 		cluster(t, objects, func(t *testing.T, s scene) {
-			s.delay(func(call) time.Duration { return 20 * time.Millisecond })
+			s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
 			s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 			time.Sleep(3 * time.Second)
 			list, err := s.configMaps("team-000").List(t.Context(), metav1.ListOptions{})
 			s.noted(err)
-			if reads := s.count("get", "namespaces", "team-000"); reads != 1 || len(list.Items) > 0 {
+			if reads := s.Count("get", "namespaces", "team-000"); reads != 1 || len(list.Items) > 0 {
 				t.Errorf("got %d reads and %d copies left, want 1 and none", reads, len(list.Items))
 			}
 		})
@@ -73,21 +74,21 @@ func TestLiveReadFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
-				s.refuse(func(c call) error {
+				s.refuse(func(c apitest.Call) error {
 					if c == readSource {
 						return tc.err
 					}
 					return nil
 				})
-				s.hang(func(c call) bool { return c == readSource && tc.err == nil })
+				s.hang(func(c apitest.Call) bool { return c == readSource && tc.err == nil })
 				s.edit("platform", plantest.Without("mirror"))
 				time.Sleep(time.Hour)
-				before := s.count("get", "configmaps", "platform")
+				before := s.Count("get", "configmaps", "platform")
 				time.Sleep(time.Hour)
-				if n := s.count("get", "configmaps", "platform") - before; n > tc.most || n < tc.most/2 {
+				if n := s.Count("get", "configmaps", "platform") - before; n > tc.most || n < tc.most/2 {
 					t.Errorf("got %d reads in an hour, want up to %d", n, tc.most)
 				}
-				if n := s.countAll("team-", "delete"); n > 0 {
+				if n := s.CountAll("team-", "delete"); n > 0 {
 					t.Errorf("got %d deletions without an answer", n)
 				}
 				s.write(plantest.Source("platform", "other"))
@@ -95,8 +96,8 @@ func TestLiveReadFails(t *testing.T) {
 				if n := s.value("mirror_copies", "synced"); n != 3 {
 					t.Errorf("got %v copies of another source, want 3", n)
 				}
-				s.refuse(func(call) error { return nil })
-				s.hang(func(call) bool { return false })
+				s.refuse(func(apitest.Call) error { return nil })
+				s.hang(func(apitest.Call) bool { return false })
 				time.Sleep(time.Minute)
 				s.wantNone("team-000")
 			})
@@ -121,18 +122,18 @@ func TestLiveReadIsVoid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(3, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 				time.Sleep(time.Second)
-				s.afterCall(func(c call) {
-					if c == readSource && s.count("get", "configmaps", "platform") == tc.read {
+				s.afterCall(func(c apitest.Call) {
+					if c == readSource && s.Count("get", "configmaps", "platform") == tc.read {
 						tc.undo(s)
 						time.Sleep(50 * time.Millisecond) // the cache moves before the answer comes
 					}
 				})
 				tc.happens(s)
 				time.Sleep(time.Minute)
-				if n, copies := s.countAll("team-", "delete"), s.copied("team-", tc.data); n > 0 || copies != 3 {
+				if n, copies := s.CountAll("team-", "delete"), s.copied("team-", tc.data); n > 0 || copies != 3 {
 					t.Errorf("got %d deletions and %d copies with %q, want none and 3", n, copies, tc.data)
 				}
-				if n := s.count("get", "configmaps", "platform"); n < tc.read {
+				if n := s.Count("get", "configmaps", "platform"); n < tc.read {
 					t.Errorf("got %d live reads, want %d", n, tc.read)
 				}
 			})
@@ -143,7 +144,7 @@ func TestLiveReadIsVoid(t *testing.T) {
 // silently does something in platform that the watch does not show before a relist.
 func (s scene) silently(f func()) {
 	s.t.Helper()
-	s.stalled.Store(new("platform"))
+	s.Stall("platform")
 	f()
 }
 
@@ -152,21 +153,21 @@ func (s scene) silently(f func()) {
 func TestC41CacheIsBehind(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		var once sync.Once
-		s.beforeCall(func(c call) {
+		s.beforeCall(func(c apitest.Call) {
 			if c == readSource {
 				once.Do(func() { s.silently(func() { s.edit("platform", plantest.Label("mirror", "true")) }) })
 			}
 		})
 		s.edit("platform", plantest.Without("mirror"))
 		time.Sleep(time.Hour)
-		before := s.count("get", "configmaps", "platform")
+		before := s.Count("get", "configmaps", "platform")
 		time.Sleep(time.Hour)
-		if n := s.count("get", "configmaps", "platform") - before; n > 60 || n < 50 {
+		if n := s.Count("get", "configmaps", "platform") - before; n > 60 || n < 50 {
 			t.Errorf("got %d reads in an hour, want one a minute", n)
 		}
-		s.relist()
+		s.Relist()
 		time.Sleep(time.Minute)
-		if n, copies := s.countAll("team-", "delete", "update"), s.copied("team-", "value"); n > 0 || copies != 3 {
+		if n, copies := s.CountAll("team-", "delete", "update"), s.copied("team-", "value"); n > 0 || copies != 3 {
 			t.Errorf("got %d writes and %d copies, want none and 3", n, copies)
 		}
 	})
@@ -177,7 +178,7 @@ func TestC41CacheCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, woken := source(), false
 		var cached atomic.Pointer[corev1.ConfigMap]
-		c := newConfirmer(newAPIServer(live), teamRules(), func(key) *corev1.ConfigMap { return cached.Load() }, func(key) { woken = true })
+		c := newConfirmer(apitest.NewServer(live), teamRules(), func(key) *corev1.ConfigMap { return cached.Load() }, func(key) { woken = true })
 		if _, ok := c.source(t.Context(), settings("platform"), settings("team-a")); ok {
 			t.Fatal("got an answer without a read")
 		}
@@ -185,7 +186,7 @@ func TestC41CacheCatchesUp(t *testing.T) {
 		if woken {
 			t.Fatal("got an answer although the cache does not show the source")
 		}
-		got, err := newAPIServer(live).CoreV1().ConfigMaps("platform").Get(t.Context(), "settings", metav1.GetOptions{})
+		got, err := apitest.NewServer(live).CoreV1().ConfigMaps("platform").Get(t.Context(), "settings", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestC15DeletedTwice(t *testing.T) {
 				s.remove("platform")
 				time.Sleep(500 * time.Millisecond)
 				if silent {
-					s.stalled.Store(new("platform"))
+					s.Stall("platform")
 				}
 				s.write(source())
 				time.Sleep(time.Second)
@@ -226,15 +227,15 @@ func TestC15DeletedTwice(t *testing.T) {
 func TestC41AnswerGrowsOld(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		began := time.Now()
-		s.refuse(func(c call) error {
-			if c.verb == "delete" && time.Since(began) < 9*time.Second {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" && time.Since(began) < 9*time.Second {
 				return apierrors.NewInternalError(errors.New("etcd"))
 			}
 			return nil
 		})
 		s.remove("platform")
 		time.Sleep(3 * time.Second)
-		if s.countAll("team-", "delete") == 0 {
+		if s.CountAll("team-", "delete") == 0 {
 			t.Error("got no deletion tried within 3 s")
 		}
 		s.silently(func() { s.write(source()) })
@@ -252,7 +253,7 @@ func TestC41AnswersAreForOneStateOfANamespace(t *testing.T) {
 			s.wantNone("team-000")
 			s.setNamespace(plantest.Namespace("team-000"))
 			s.wantCopy("team-000", "value")
-			if n := s.count("get", "namespaces", "team-000"); n != i+1 {
+			if n := s.Count("get", "namespaces", "team-000"); n != i+1 {
 				t.Errorf("got %d reads, want %d", n, i+1)
 			}
 		}

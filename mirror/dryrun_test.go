@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -29,7 +30,7 @@ func dry(t *testing.T, edit func(*Options), objects []runtime.Object, f func(*te
 	t.Helper()
 	alone(t, having(objects...), func(o *Options) { o.DryRun, o.Namespace = true, "platform"; edit(o) }, func(t *testing.T, s scene) {
 		f(t, s)
-		if n := s.countAll("", writeVerbs...); n != 0 {
+		if n := s.CountAll("", writeVerbs...); n != 0 {
 			t.Errorf("got %d writes, want none", n)
 		}
 		if events := s.all(); events != "" {
@@ -105,12 +106,12 @@ func TestDryRun(t *testing.T) {
 		if n := s.value("mirror_copies", "pending"); n != 6 {
 			t.Errorf("got %v pending copies, want 6", n)
 		}
-		reconciles, reads := s.reconciles(), s.countAll("", "get")
+		reconciles, reads := s.reconciles(), s.CountAll("", "get")
 		time.Sleep(30 * time.Minute) // a foreign object is read once a minute
 		if n := s.reconciles() - reconciles; n > 40 {
 			t.Errorf("got %v reconciles in half an hour, want those of the foreign object", n)
 		}
-		if n := s.countAll("", "get") - reads; n > 80 {
+		if n := s.CountAll("", "get") - reads; n > 80 {
 			t.Errorf("got %d reads in half an hour, want those of the foreign object", n)
 		}
 		s.wantOutcome(wouldDoEach, "")
@@ -213,8 +214,8 @@ func TestDryRunLogsLast(t *testing.T) {
 func TestDryRunLogsWhenAllIsCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := logOfDryRun(t, 2, func(s scene) {
-			s.delay(func(c call) time.Duration {
-				if c.verb != "get" {
+			s.delay(func(c apitest.Call) time.Duration {
+				if c.Verb != "get" {
 					return 0
 				}
 				return 20 * time.Second
@@ -253,8 +254,8 @@ func TestDryRunPrune(t *testing.T) {
 func TestDryRunWithoutPermission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, having(plantest.Namespace("team-a"), source())(), func(o *Options) { o.DryRun = true })
-		s.refuse(func(c call) error {
-			if c.verb == "get" {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "get" {
 				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", nil)
 			}
 			return nil

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -51,7 +52,7 @@ func TestEventsOfASource(t *testing.T) {
 		s.remove("team-000")
 		time.Sleep(time.Second)
 		s.wantEvents("a repair")
-		s.relist()
+		s.Relist()
 		time.Sleep(time.Hour)
 		s.wantEvents("a relist")
 	})
@@ -78,8 +79,8 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		s.write(source(plantest.Data("key", "old")))
 		time.Sleep(time.Minute)
 		s.wantEvents("at first", ReasonMirrored)
-		s.delay(func(c call) time.Duration {
-			if c.namespace == "team-007" {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Namespace == "team-007" {
 				return 20 * time.Second
 			}
 			return 5 * time.Millisecond
@@ -118,7 +119,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.wantEvents("two foreign objects", ReasonForeign, ReasonMirrored)
 		var away atomic.Bool
-		s.refuse(func(c call) error {
+		s.refuse(func(c apitest.Call) error {
 			if away.Load() {
 				return apierrors.NewServiceUnavailable("etcd")
 			}
@@ -148,8 +149,8 @@ func TestProblemBecomesAnother(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
-		s.refuse(func(c call) error {
-			if c.verb == "create" {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "create" {
 				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
 			}
 			return nil
@@ -157,7 +158,7 @@ func TestProblemBecomesAnother(t *testing.T) {
 		s.remove("team-000")
 		time.Sleep(5 * time.Minute)
 		s.wantEvents("rejected", ReasonWriteFailed)
-		s.refuse(func(call) error { return nil })
+		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(time.Minute)
 		s.wantEvents("solved", ReasonMirrored)
 	})
@@ -168,8 +169,8 @@ func TestSolvedWhilePending(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source(), theirs()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
-		s.refuse(func(c call) error {
-			if c.namespace == "team-001" {
+		s.refuse(func(c apitest.Call) error {
+			if c.Namespace == "team-001" {
 				return apierrors.NewServiceUnavailable("etcd")
 			}
 			return nil
@@ -179,7 +180,7 @@ func TestSolvedWhilePending(t *testing.T) {
 		s.remove("team-000")
 		time.Sleep(2 * time.Minute)
 		s.wantEvents("solved, and one is pending")
-		s.refuse(func(call) error { return nil })
+		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(time.Minute)
 		s.wantEvents("solved", ReasonMirrored)
 	})
@@ -210,7 +211,7 @@ func TestC05ReservedName(t *testing.T) {
 	alone(t, having(append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))...), func(o *Options) { o.ResyncPeriod = time.Minute }, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
 		s.wantEvents("reserved", ReasonReservedName)
-		if n := s.countAll("", "create", "update", "delete"); n > 0 {
+		if n := s.CountAll("", "create", "update", "delete"); n > 0 {
 			t.Errorf("got %d writes, want none", n)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -120,8 +121,8 @@ func TestHandlers(t *testing.T) {
 
 // TestADeletedNamespaceIsForgotten, also if it was never seen terminating.
 func TestADeletedNamespaceIsForgotten(t *testing.T) {
-	server := func() *apiServer {
-		return newAPIServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), sourceIn("platform"), plantest.ConfigMap("team-a", "settings"))
+	server := func() *apitest.Server {
+		return apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), sourceIn("platform"), plantest.ConfigMap("team-a", "settings"))
 	}
 	alone(t, server, noEdit, func(t *testing.T, s scene) {
 		time.Sleep(time.Millisecond)

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -20,14 +21,14 @@ var webhookDown = apierrors.NewInternalError(errors.New("failed calling webhook:
 
 // hangAt has the writes in namespaces with the prefix team-bad- take 30 s, and fail then if err is set.
 func (s scene) hangAt(err error) {
-	bad := func(c call) bool { return c.verb != "get" && strings.HasPrefix(c.namespace, "team-bad-") }
-	s.delay(func(c call) time.Duration {
+	bad := func(c apitest.Call) bool { return c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-bad-") }
+	s.delay(func(c apitest.Call) time.Duration {
 		if bad(c) {
 			return 30 * time.Second
 		}
 		return 5 * time.Millisecond
 	})
-	s.refuse(func(c call) error {
+	s.refuse(func(c apitest.Call) error {
 		if bad(c) {
 			return err
 		}
@@ -37,8 +38,8 @@ func (s scene) hangAt(err error) {
 
 // hangEnds has every write answered in 5 ms.
 func (s scene) hangEnds() {
-	s.delay(func(call) time.Duration { return 5 * time.Millisecond })
-	s.refuse(func(call) error { return nil })
+	s.delay(func(apitest.Call) time.Duration { return 5 * time.Millisecond })
+	s.refuse(func(apitest.Call) error { return nil })
 }
 
 // TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon. So do
@@ -110,9 +111,9 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 		if s.reported(ReasonWriteFailed) != 1 {
 			t.Errorf("got events %q in five minutes, want one about the target that hangs", s.all())
 		}
-		before := s.countAll("team-bad-", "create")
+		before := s.CountAll("team-bad-", "create")
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-bad-", "create") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
+		if n := s.CountAll("team-bad-", "create") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
 			t.Errorf("got %d tries in an hour and events %q, want one a minute at most, and no other event", n, s.all())
 		}
 	})
@@ -134,13 +135,13 @@ func TestC30ManyHangingTargetsAreReported(t *testing.T) {
 // TestC34ServerHangs: where nothing is answered, no target is to blame. A minute after the end all copies are there.
 func TestC34ServerHangs(t *testing.T) {
 	cluster(t, teams(100, "team-"), func(t *testing.T, s scene) {
-		s.hang(func(call) bool { return true })
+		s.hang(func(apitest.Call) bool { return true })
 		s.write(source())
 		time.Sleep(time.Hour)
-		if s.hung.Load() < 50 || s.reported(ReasonWriteFailed) > 0 {
-			t.Errorf("got %d tries and events %q, want many, and none about a target", s.hung.Load(), s.all())
+		if s.Hung.Load() < 50 || s.reported(ReasonWriteFailed) > 0 {
+			t.Errorf("got %d tries and events %q, want many, and none about a target", s.Hung.Load(), s.all())
 		}
-		s.hang(func(call) bool { return false })
+		s.hang(func(apitest.Call) bool { return false })
 		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-", "value") == 100 })
 	})
 }
@@ -153,7 +154,7 @@ func TestC34ServerIsSlow(t *testing.T) {
 	} {
 		t.Run(tc.takes.String(), func(t *testing.T) {
 			cluster(t, teams(300, "team-"), func(t *testing.T, s scene) {
-				s.delay(func(call) time.Duration { return tc.takes })
+				s.delay(func(apitest.Call) time.Duration { return tc.takes })
 				s.write(source())
 				s.within(tc.limit, "copy in every namespace", func() bool { return s.copied("team-", "value") == 300 })
 				if s.reported(ReasonWriteFailed) > 0 {
@@ -171,13 +172,13 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
 	}
 	cluster(t, objects, func(t *testing.T, s scene) {
-		s.hang(func(c call) bool { return c.verb == "get" && c.resource == "namespaces" })
+		s.hang(func(c apitest.Call) bool { return c.Verb == "get" && c.Resource == "namespaces" })
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		synctest.Wait()
-		if n := s.hung.Load(); n != 1 {
+		if n := s.Hung.Load(); n != 1 {
 			t.Errorf("got %d reads, want one that hangs", n)
 		}
 		s.addNamespace("team-new")
-		s.within(time.Second, "fill of a new namespace", func() bool { return s.countAll("team-new", "create") == 40 })
+		s.within(time.Second, "fill of a new namespace", func() bool { return s.CountAll("team-new", "create") == 40 })
 	})
 }

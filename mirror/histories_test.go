@@ -1,198 +1,304 @@
 package mirror
 
-// Short random histories in virtual time, on an API server that refuses what a real one refuses: after each, all copies
-// are what they should be, and two quiet hours are quiet. The storm under e2e does the same with real parts and more of
-// everything; this does thousands while it does one.
+// Random histories in virtual time, on an API server that refuses what a real one refuses. They are the main tool against races:
+// run with an overlay of package delay, time may pass between any two statements of the controller. The storm under e2e does the
+// same with real parts; this does thousands while it does one.
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/delay"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// history is what happens to one source and its copies in two namespaces.
+// The world of a history. The first two source namespaces are no targets.
+var (
+	historyNames      = []string{"settings", "config"}
+	historySources    = []string{"platform", "base", "team-a", "team-b"}
+	historyTargets    = []string{"team-a", "team-b", "team-c"}
+	historyNamespaces = []string{"platform", "base", "team-a", "team-b", "team-c"}
+)
+
+// history is what happens to the sources of two names and their copies in three namespaces.
 type history struct {
-	scene
 	*rand.Rand
-	failing atomic.Pointer[error] // of what the controller creates
-	stall   bool
-	log     []string
+	t       *testing.T
+	server  *apitest.Server
+	options *Options
+	rules   *plan.Rules
+	leader  *leader
+	faults  atomic.Pointer[faults]
+	began   time.Time
+	weights []int         // of the acts before and at each
+	names   []string      // of sources
+	targets []string      // where something happens
+	latest  time.Duration // the longest time by which a decision of the controller may have been late
+
+	removals sync.WaitGroup
+	mu       sync.Mutex
+	removing map[string]bool // namespaces
+	findings []finding
+	log      []string
 }
 
-// act does one random thing.
-func (h *history) act() {
-	at := []string{"team-a", "team-b"}[h.IntN(2)]
-	acts := []struct {
-		name string
-		do   func()
-	}{
-		{"write the source", func() { h.write(source(h.content())) }},
-		{"write the source", func() { h.write(source(h.content())) }},
-		{"unlabel the source", func() { h.write(plantest.ConfigMap("platform", "settings", h.content())) }},
-		{"delete the source", func() { h.remove("platform") }},
-		{"edit in " + at, func() { h.edit(at, plantest.Data("key", "spoilt")) }},
-		{"strip in " + at, func() { h.edit(at, plantest.Without(plan.DefaultLabel)) }},
-		{"strip in " + at, func() { h.edit(at, plantest.Without(plan.DefaultLabel)) }},
-		{"delete in " + at, func() { h.remove(at) }},
-		{"recreate " + at, func() {
-			h.removeNamespace(at)
-			time.Sleep(h.pause(4))
-			h.addNamespace(at)
-		}},
-		{"fail or not", func() {
-			err := []error{nil, apierrors.NewInternalError(errors.New("etcd")), apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("quota"))}[h.IntN(3)]
-			h.failing.Store(&err)
-		}},
-		{"slow or not", h.slow},
-		{"slow or not", h.slow},
-		{"stall " + at + ", or relist", func() {
-			if h.stall = !h.stall; h.stall {
-				h.stalled.Store(&at)
-			} else {
-				h.relist()
-			}
-		}},
+// finding is something that a history must not show.
+type finding struct{ kind, detail string }
+
+const (
+	outOfSync     = "a target is not as the sources ask"
+	wrongStatus   = "the status differs from a plan from scratch"
+	leftOver      = "something is left over"
+	notQuiet      = "a quiet hour has requests"
+	wrongWrite    = "a write was wrong"
+	wrongDeletion = "a wanted copy was deleted"
+)
+
+func (h *history) found(kind, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.findings = append(h.findings, finding{kind, fmt.Sprintf(format, args...)})
+}
+
+// play plays the history of a seed.
+func play(t *testing.T, seed uint64) *history {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{}}
+	synctest.Test(t, func(t *testing.T) {
+		h.t, h.began = t, time.Now()
+		h.mix()
+		h.begin(seed)
+		h.writeSource()
+		for range 8 + h.IntN(10) {
+			h.act()
+		}
+		h.end()
+		h.leave()
+		h.leader.stop()
+		h.audit()
+	})
+	return h
+}
+
+// begin starts a controller with flags drawn by chance.
+func (h *history) begin(seed uint64) {
+	h.options = NewOptions()
+	h.options.NamespacePrefixes, h.options.ResyncPeriod = []string{"team-"}, 0
+	h.options.ConcurrentWrites, h.options.ConcurrentSources = 1+h.IntN(4), 1+h.IntN(2)
+	h.options.CopyLabels = []string{"app"}
+	switch h.IntN(8) {
+	case 0:
+		h.options.NamespaceSelector, h.options.PruneLimit = "tier!=none", 100
+	case 1:
+		h.options.SourceNamespaces = []string{"platform", "team-a"}
 	}
-	act := acts[h.IntN(len(acts))]
-	act.do()
-	pause := h.pause(8)
-	h.log = append(h.log, fmt.Sprintf("%s +%v", act.name, pause))
-	time.Sleep(pause)
+	h.rules = plan.NewRules(&h.options.Options)
+	h.server = apitest.NewServer()
+	for _, name := range historyNamespaces {
+		h.server.Namespaces.Put(plantest.Namespace(name))
+	}
+	h.faults.Store(&faults{})
+	h.hook()
+	delay.At = h.delays(seed)
+	h.leader = h.lead(h.options, nil)
 }
 
-// slow sets how long each answer and each watch takes, from now on.
-func (h *history) slow() {
-	lags := map[string]time.Duration{"requests": h.lag(), "answers": h.lag(), "configmaps": h.lag(), "namespaces": h.lag()}
-	h.delay(func(c call) time.Duration { return lags["requests"] })
-	h.afterCall(func(c call) { time.Sleep(lags["answers"]) })
-	h.hook(func(o *hooks) { o.lags = func(resource string) time.Duration { return lags[resource] } })
+// delays returns what happens at a delay point: now and then time passes. It depends on the seed, the point, and how often that
+// was reached, and not on what other goroutines do.
+func (h *history) delays(seed uint64) func(string) {
+	rarity := []uint64{0, 0, 400, 100, 30}[h.IntN(5)]
+	longest := []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[h.IntN(4)]
+	if rarity == 0 {
+		return func(string) {}
+	}
+	h.latest += 10 * longest
+	var mu sync.Mutex
+	reached := map[string]uint64{}
+	return func(point string) {
+		mu.Lock()
+		reached[point]++
+		r := rand.New(rand.NewPCG(seed, reached[point]<<32|hashOfPoint(point)))
+		mu.Unlock()
+		if r.Uint64N(rarity) == 0 && !h.faults.Load().over {
+			time.Sleep(time.Duration(1 + r.Int64N(int64(longest))))
+		}
+	}
 }
 
-// lag returns one of some times by which something is late.
-func (h *history) lag() time.Duration {
-	return []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}[h.IntN(6)]
+func hashOfPoint(point string) (sum uint64) {
+	for _, b := range []byte(point) {
+		sum = sum*31 + uint64(b)
+	}
+	return sum & (1<<32 - 1)
 }
 
-func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
+// leader is a controller that runs, and leads or will.
+type leader struct {
+	*Controller
+	valid  atomic.Bool
+	begun  chan context.Context
+	cancel context.CancelFunc // asks it to stop
+	lose   context.CancelFunc // takes the leadership away
+	ended  chan error
+}
 
-// pause returns one of the first of some times between two acts.
+// lead starts a controller. It leads once before, which may be nil, has ended.
+func (h *history) lead(o *Options, before *leader) *leader {
+	c, err := New(h.server, &diary{}, o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l := &leader{Controller: c, begun: make(chan context.Context, 1), ended: make(chan error, 1)}
+	l.valid.Store(true)
+	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.Discard()))
+	term, lose := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel, l.lose = cancel, func() { l.valid.Store(false); lose() }
+	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun, Valid: l.valid.Load}) }()
+	if before != nil {
+		time.Sleep(h.pause(4)) // the new one is a standby
+		if h.IntN(2) == 0 {
+			before.lose()
+		}
+		before.stop()
+		time.Sleep(h.pause(4))
+	}
+	l.begun <- term
+	return l
+}
+
+// stop stops a controller, and waits for its end.
+func (l *leader) stop() {
+	l.cancel()
+	<-l.ended
+	l.lose()
+}
+
+// pause returns one of the first of some times.
 func (h *history) pause(of int) time.Duration {
-	return []time.Duration{time.Millisecond, 20 * time.Millisecond, 25 * time.Millisecond, 300 * time.Millisecond,
-		1500 * time.Millisecond, 8 * time.Second, 31 * time.Second, 70 * time.Second}[h.IntN(of)]
+	pauses := []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 70 * time.Millisecond, 110 * time.Millisecond, 300 * time.Millisecond,
+		1200 * time.Millisecond, 8 * time.Second, 31 * time.Second, 70 * time.Second}
+	d := pauses[h.IntN(of)]
+	if d > 0 {
+		d += time.Duration(h.Int64N(int64(d)/4 + 1))
+	}
+	return d
 }
 
-// end ends all faults, and compares what is there two hours later.
+// act does one random thing, and waits for some time.
+func (h *history) act() {
+	n := h.IntN(h.weights[len(h.weights)-1])
+	a := acts[slices.IndexFunc(h.weights, func(sum int) bool { return n < sum })]
+	at := time.Since(h.began)
+	h.log = append(h.log, fmt.Sprintf("%v: %s %s", at, a.name, a.do(h)))
+	time.Sleep(h.pause(10))
+	if h.IntN(8) == 0 {
+		time.Sleep(5 * time.Minute)
+		h.compare(false)
+	}
+}
+
+// mix draws how likely each act is. A history with few kinds of acts gets further with them than one with all.
+func (h *history) mix() {
+	sum := 0
+	for _, a := range acts {
+		sum += a.weight * one(h, 0, 1, 1, 4)
+		h.weights = append(h.weights, sum)
+	}
+	if sum == 0 {
+		h.weights[0] = 1
+	}
+	h.names, h.targets = historyNames[:1+h.IntN(2)], historyTargets[:1+h.IntN(3)]
+}
+
+// end ends all faults, and compares what is there some hours later.
 func (h *history) end() {
-	h.failing.Store(new(error(nil)))
-	h.relist()
+	h.removals.Wait()
+	h.faults.Store(&faults{over: true})
 	time.Sleep(time.Hour)
-	asked := func() map[call]int {
-		h.apiServer.mu.Lock()
-		defer h.apiServer.mu.Unlock()
-		return maps.Clone(h.calls)
-	}
-	before := asked()
-	time.Sleep(2 * time.Hour)
-	if after := asked(); !maps.Equal(before, after) {
-		h.t.Errorf("got requests in two quiet hours: %v, then %v", before, after)
-	}
-	src, err := h.configMaps("platform").Get(h.t.Context(), "settings", metav1.GetOptions{})
-	wanted := err == nil && src.Labels[plan.DefaultLabel] == plan.SourceValue
-	for _, at := range []string{"team-a", "team-b"} {
-		cm, err := h.configMaps(at).Get(h.t.Context(), "settings", metav1.GetOptions{})
-		switch {
-		case !wanted && err == nil && cm.Labels[plan.DefaultLabel] != "": // without the label it counts as released
-			h.t.Errorf("%s: got %v, want nothing there", at, cm)
-		case wanted && (err != nil || cm.Data["key"] != src.Data["key"] || cm.Labels[plan.DefaultLabel] != plan.CopyValue):
-			h.t.Errorf("%s: got %v, %v, want a copy with %v", at, cm, err, src.Data)
+	h.compare(true)
+	before, version := h.server.Calls(), len(h.server.ConfigMaps.Changes())
+	time.Sleep(time.Hour)
+	for c, n := range h.server.Calls() {
+		if n -= before[c]; n > 0 && !h.blockedAt(c.Namespace) {
+			h.found(notQuiet, "%d × %v", n, c)
 		}
 	}
-	synctest.Wait() // what is read below is no longer written
-	c := h.controller
-	for _, n := range c.status.names {
-		for at, r := range n.targets {
-			if !r.notBefore.IsZero() || r.waits {
-				h.t.Errorf("got the record %+v left at %s", *r, at)
-			}
-		}
+	if n := len(h.server.ConfigMaps.Changes()) - version; n > 0 {
+		h.found(notQuiet, "%d changes", n)
 	}
-	if len(c.reconciler.confirmer.subjects)+c.copies.Len()+c.sources.Len() > 0 {
-		h.t.Errorf("got left over: %d live reads, %d keys, %d names", len(c.reconciler.confirmer.subjects), c.copies.Len(), c.sources.Len())
+	h.compare(true)
+	for what, n := range h.leader.leftOver() {
+		if n > 0 {
+			h.found(leftOver, "%d %s", n, what)
+		}
 	}
 }
 
 // leave deletes everything. A process that remembered what is gone would grow over the weeks.
 func (h *history) leave() {
-	h.remove("platform")
-	for _, at := range []string{"team-a", "team-b"} {
-		h.removeNamespace(at)
+	for _, cm := range h.server.ConfigMaps.All() {
+		h.change(cm.Namespace, cm.Name, withoutFinalizers)
+		h.remove(cm.Namespace, cm.Name)
 	}
-	time.Sleep(time.Hour)
+	for _, name := range historyTargets {
+		h.server.Terminate(name)
+		h.server.Finalize(name)
+	}
+	time.Sleep(2 * time.Hour)
 	synctest.Wait()
-	c := h.controller
-	for what, kept := range map[string]int{
-		"status": len(c.status.names), "live reads": len(c.reconciler.confirmer.subjects), "sources": len(c.caches.views),
-		"slow namespaces": len(c.reconciler.lanes.slowed), "keys in work": len(c.copies.order.open), "events": len(c.copies.order.named),
-	} {
-		if kept > 0 {
-			h.t.Errorf("%s: got %d things kept, want none", what, kept)
+	for what, n := range h.leader.remembered() {
+		if n > 0 {
+			h.found(leftOver, "%d %s after everything was deleted", n, what)
 		}
 	}
 }
 
-// histories is how many histories a test plays: $HISTORIES, or 100.
-func histories() int {
-	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
-		return n
+// TestHistories plays $HISTORIES histories, or 100, from $HISTORIES_SEED on.
+func TestHistories(t *testing.T) {
+	count, seed := uint64(100), uint64(1)
+	for name, value := range map[string]*uint64{"HISTORIES": &count, "HISTORIES_SEED": &seed} {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*value = n
+		}
 	}
-	return 100
-}
-
-// TestRandomHistories plays many. The seed of one that fails is in its name.
-func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(histories()) {
+	for ; count > 0; count, seed = count-1, seed+1 {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			h := &history{Rand: rand.New(rand.NewPCG(seed, 1))}
-			h.failing.Store(new(error(nil)))
-			alone(t, h.server, func(*Options) {}, func(t *testing.T, s scene) {
-				h.scene = s
-				h.slow()
-				for range 14 {
-					h.act()
-				}
-				h.end()
-				if h.leave(); t.Failed() {
-					t.Logf("what happened: %q", h.log)
-				}
-			})
+			if h := play(t, seed); len(h.findings) > 0 {
+				t.Error(h)
+			}
 		})
 	}
 }
 
-// server returns one whose creates of copies fail when the history says so.
-func (h *history) server() *apiServer {
-	s := newAPIServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), plantest.Namespace("team-b"))
-	s.hook(func(o *hooks) {
-		o.refuses = func(c call) error {
-			if c.verb != "create" {
-				return nil
-			}
-			return *h.failing.Load()
-		}
-	})
-	return s
+// String returns what happened and what was found.
+func (h *history) String() string {
+	var b strings.Builder
+	for _, f := range h.findings {
+		fmt.Fprintf(&b, "%s: %s\n", f.kind, f.detail)
+	}
+	for _, line := range h.log {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	return b.String()
 }
+
+var errLost = errors.New("the connection was reset")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -73,7 +74,7 @@ func TestC35Ends(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
-				if n := r.countAll("", "get", "create", "update", "delete"); n > 0 {
+				if n := r.CountAll("", "get", "create", "update", "delete"); n > 0 {
 					t.Errorf("got %d requests before it leads", n)
 				}
 				if tc.leads {
@@ -91,10 +92,10 @@ func TestC35Ends(t *testing.T) {
 				if resigned := len(r.resigned) == 1; resigned != (tc.leads && !tc.loses) {
 					t.Errorf("got resignations %v", r.resigned)
 				}
-				before := r.countAll("", "create", "update", "delete")
+				before := r.CountAll("", "create", "update", "delete")
 				r.edit("platform", plantest.Data("key", "other"))
 				time.Sleep(time.Hour)
-				if n := r.countAll("", "create", "update", "delete") - before; n > 0 {
+				if n := r.CountAll("", "create", "update", "delete") - before; n > 0 {
 					t.Errorf("got %d writes after the end", n)
 				}
 			})
@@ -106,7 +107,7 @@ func TestC35Ends(t *testing.T) {
 func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, having(source())(), func(*Options) {})
-		s.hang(func(c call) bool { return c.verb == "watch" || c.verb == "list" })
+		s.hang(func(c apitest.Call) bool { return c.Verb == "watch" || c.Verb == "list" })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
@@ -119,11 +120,11 @@ func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 // TestC35LossEndsWritesInFlight at once, and not when they time out.
 func TestC35LossEndsWritesInFlight(t *testing.T) {
 	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
-		r.hang(func(c call) bool { return c.verb == "create" })
+		r.hang(func(c apitest.Call) bool { return c.Verb == "create" })
 		r.lead()
 		time.Sleep(time.Second) // some are in slow places
-		if r.hung.Load() < 64 {
-			t.Errorf("got %d writes in flight, want many", r.hung.Load())
+		if r.Hung.Load() < 64 {
+			t.Errorf("got %d writes in flight, want many", r.Hung.Load())
 		}
 		r.lose()
 		if took := r.ends(ErrLeadershipLost); took > 0 {
@@ -138,20 +139,20 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
-				r.delay(func(c call) time.Duration {
-					if c.verb == "create" {
+				r.delay(func(c apitest.Call) time.Duration {
+					if c.Verb == "create" {
 						return takes
 					}
 					return 0
 				})
 				r.lead()
-				begun := r.countAll("team-", "create")
+				begun := r.CountAll("team-", "create")
 				r.stop()
 				took := r.ends(nil)
 				if want := min(takes, requestTimeout); took != want {
 					t.Errorf("the end took %v, want %v", took, want)
 				}
-				if n := r.countAll("team-", "create"); n != begun || n == 0 {
+				if n := r.CountAll("team-", "create"); n != begun || n == 0 {
 					t.Errorf("got %d writes, want no more than the %d before the stop", n, begun)
 				}
 				if takes < requestTimeout && r.copied("team-", "value") != begun {
@@ -168,20 +169,20 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 // TestC35StopWaitsForNoRead: nobody needs its answer any more, and another process is to take over.
 func TestC35StopWaitsForNoRead(t *testing.T) {
 	for name, tc := range map[string]struct {
-		read   call
+		read   apitest.Call
 		happen func(scene)
 	}{
 		"of a source":           {readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) }},
-		"of a namespace":        {call{"get", "namespaces", "team-001"}, func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
-		"of what is in the way": {call{"get", "configmaps", "team-000"}, func(s scene) {}},
+		"of a namespace":        {request("get", "namespaces", "team-001"), func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
+		"of what is in the way": {request("get", "configmaps", "team-000"), func(s scene) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
-				r.hang(func(c call) bool { return c == tc.read })
+				r.hang(func(c apitest.Call) bool { return c == tc.read })
 				r.lead()
 				tc.happen(r.scene)
 				time.Sleep(time.Second)
-				if n := r.hung.Load(); n != 1 {
+				if n := r.Hung.Load(); n != 1 {
 					t.Errorf("got %d reads in flight, want 1", n)
 				}
 				r.stop()
@@ -199,12 +200,12 @@ func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
 				r.lead()
-				r.beforeCall(func(c call) {
-					if c.verb == "watch" {
+				r.beforeCall(func(c apitest.Call) {
+					if c.Verb == "watch" {
 						time.Sleep(time.Minute) // it does not hear that its context ends
 					}
 				})
-				r.relist()
+				r.Relist()
 				time.Sleep(5 * time.Second)
 				stopped := time.Now()
 				if loses {
@@ -237,11 +238,11 @@ func TestC35AsksRightBeforeEachWrite(t *testing.T) {
 		r.valid = func() bool { asked.Add(1); return leads.Load() }
 		r.lead()
 		time.Sleep(time.Minute)
-		if n := r.countAll("", "create", "update", "delete"); n > 0 || asked.Load() < 4 {
+		if n := r.CountAll("", "create", "update", "delete"); n > 0 || asked.Load() < 4 {
 			t.Errorf("got %d writes, and asked %d times, want no write, and asked before each", n, asked.Load())
 		}
-		r.beforeCall(func(c call) {
-			if c == (call{"delete", "configmaps", "team-000"}) {
+		r.beforeCall(func(c apitest.Call) {
+			if c == request("delete", "configmaps", "team-000") {
 				leads.Store(false) // between the two halves
 			}
 		})
@@ -269,7 +270,7 @@ func TestC41TakeOverWithAnOldCache(t *testing.T) {
 		r.lead()
 		time.Sleep(time.Hour)
 		r.wantCopy("team-000", "value")
-		if n := r.countAll("team-", "delete"); n > 0 {
+		if n := r.CountAll("team-", "delete"); n > 0 {
 			t.Errorf("got %d deletions, want none", n)
 		}
 		r.stop()

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -35,7 +36,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 					s.setNamespace(tc.in.DeepCopy())
 					s.wantCopy("team-a", "value")
 				}
-				if reads, deletions := s.count("get", "namespaces", "team-a"), s.count("delete", "configmaps", "team-a"); reads != 3 || deletions != 3 {
+				if reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a"); reads != 3 || deletions != 3 {
 					t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
 				}
 			})
@@ -53,15 +54,15 @@ func labelsOf(ns *corev1.Namespace) (out []string) {
 // TestC41NamespaceThatQualifiesAgain: the cache still shows the opt-out, and the live read does not.
 func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.beforeCall(func(c call) {
-			if c == (call{"get", "namespaces", "team-000"}) {
+		s.beforeCall(func(c apitest.Call) {
+			if c == request("get", "namespaces", "team-000") {
 				s.setNamespace(plantest.Namespace("team-000", "theirs", "x"))
 			}
 		})
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if n := s.countAll("team-", "delete"); n > 0 {
+		if n := s.CountAll("team-", "delete"); n > 0 {
 			t.Errorf("got %d deletions, want none", n)
 		}
 	})
@@ -71,8 +72,8 @@ func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
 func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
 	gold := plantest.Annotation(plan.SelectorAnnotation, "tier=gold")
 	cluster(t, []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source(gold)}, func(t *testing.T, s scene) {
-		s.afterCall(func(c call) {
-			if c == (call{"get", "namespaces", "team-a"}) {
+		s.afterCall(func(c apitest.Call) {
+			if c == request("get", "namespaces", "team-a") {
 				s.edit("platform", gold)
 				time.Sleep(50 * time.Millisecond)
 			}
@@ -81,7 +82,7 @@ func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
 		s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=silver"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-a", "value")
-		if reads, deletions := s.count("get", "namespaces", "team-a"), s.countAll("team-", "delete"); reads == 0 || deletions > 0 {
+		if reads, deletions := s.Count("get", "namespaces", "team-a"), s.CountAll("team-", "delete"); reads == 0 || deletions > 0 {
 			t.Errorf("got %d reads of the namespace and %d deletions, want one read and no deletion", reads, deletions)
 		}
 	})
@@ -91,21 +92,21 @@ func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
 func TestC28Terminating(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
-		s.terminate("team-000")
+		s.Terminate("team-000")
 		s.edit("platform", plantest.Data("key", "other"))
 		s.remove("team-000") // by the namespace controller
 		time.Sleep(time.Hour)
 		s.wantCopy("team-001", "other")
 		s.wantNone("team-000")
-		if n := s.countAll("team-000", "create", "update", "delete"); n > 2 {
+		if n := s.CountAll("team-000", "create", "update", "delete"); n > 2 {
 			t.Errorf("got %d writes, want the first copy, and at most one try that was refused", n)
 		}
 		s.slowly(100 * time.Millisecond)
 		s.addNamespace("team-new")
 		time.Sleep(50 * time.Millisecond)
-		s.terminate("team-new") // while the create is in flight
+		s.Terminate("team-new") // while the create is in flight
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-new", "create", "get"); n != 1 {
+		if n := s.CountAll("team-new", "create", "get"); n != 1 {
 			t.Errorf("got %d requests there, want the one create that is refused", n)
 		}
 		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.reported(ReasonWriteFailed) > 0 {
@@ -143,13 +144,13 @@ func TestC29Recreated(t *testing.T) {
 func TestC29SourceGoneMeanwhile(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		s.hook(func(h *hooks) {
-			h.lags = func(resource string) time.Duration {
+		s.Hook(func(h *apitest.Hooks) {
+			h.Lags = func(resource string) time.Duration {
 				return map[string]time.Duration{"configmaps": 100 * time.Millisecond, "namespaces": 300 * time.Millisecond}[resource]
 			}
 		})
-		s.delay(func(c call) time.Duration {
-			if c.verb == "create" { // from 100 to 360 ms
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "create" { // from 100 to 360 ms
 				return 260 * time.Millisecond
 			}
 			return 0
@@ -159,7 +160,7 @@ func TestC29SourceGoneMeanwhile(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		s.remove("platform") // the watch shows it after the new namespace
 		time.Sleep(time.Minute)
-		if s.wantNone("team-000"); s.count("create", "configmaps", "team-000") != 2 {
+		if s.wantNone("team-000"); s.Count("create", "configmaps", "team-000") != 2 {
 			t.Error("got no write that ended after its source had gone")
 		}
 	})
@@ -178,8 +179,8 @@ func (s scene) spoil(namespace string, n int, pause time.Duration) {
 func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 	cluster(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
 		began := time.Now()
-		s.refuse(func(c call) error {
-			if c.verb != "create" || time.Since(began) > 2*time.Second {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb != "create" || time.Since(began) > 2*time.Second {
 				return nil
 			}
 			err := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("terminating"))
@@ -196,8 +197,8 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 // TestC29GoneDuringAFanOut: no copy counts as pending a day later.
 func TestC29GoneDuringAFanOut(t *testing.T) {
 	alone(t, having(teams(70, "team-")...), func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
-		s.delay(func(c call) time.Duration {
-			if c.verb == "create" {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "create" {
 				return 10 * time.Second
 			}
 			return 0
@@ -208,7 +209,7 @@ func TestC29GoneDuringAFanOut(t *testing.T) {
 		time.Sleep(time.Second)
 		s.removeNamespace("team-069")
 		time.Sleep(time.Second)
-		s.delay(func(call) time.Duration { return 0 })
+		s.delay(func(apitest.Call) time.Duration { return 0 })
 		s.write(source())
 		time.Sleep(24 * time.Hour)
 		if synced, pending := s.value("mirror_copies", "synced"), s.value("mirror_copies", "pending"); synced != 69 || pending != 0 {
@@ -222,7 +223,7 @@ func TestC29GoneDuringAFanOut(t *testing.T) {
 func TestC41AbsentNamespace(t *testing.T) {
 	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), copyOf(plantest.Source("platform", "gone"), "team-a")}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		if n := s.countAll("", "delete"); n > 0 {
+		if n := s.CountAll("", "delete"); n > 0 {
 			t.Errorf("got %d deletions in namespaces that the cache does not have", n)
 		}
 		s.addNamespace("other")
@@ -240,8 +241,8 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 	cluster(t, append(teams(20, "team-"), plantest.Namespace("team-bad")), func(t *testing.T, s scene) {
 		var refuses atomic.Bool
 		refuses.Store(true)
-		s.refuse(func(c call) error {
-			if c == (call{"create", "configmaps", "team-bad"}) && refuses.Load() {
+		s.refuse(func(c apitest.Call) error {
+			if c == request("create", "configmaps", "team-bad") && refuses.Load() {
 				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
 			}
 			return nil
@@ -252,9 +253,9 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 			t.Errorf("got %d copies at once, want 20", n)
 		}
 		time.Sleep(time.Hour)
-		before := s.count("create", "configmaps", "team-bad")
+		before := s.Count("create", "configmaps", "team-bad")
 		time.Sleep(time.Hour)
-		if n := s.count("create", "configmaps", "team-bad") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
+		if n := s.Count("create", "configmaps", "team-bad") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
 			t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
 		}
 		refuses.Store(false)

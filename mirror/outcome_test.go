@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -97,11 +98,11 @@ func TestWaitIdle(t *testing.T) {
 		"a quota": {full, time.Hour, "platform/settings: 3 failed\n  team-000: failed: ", "not in sync: 3 failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := func() *apiServer {
+			server := func() *apitest.Server {
 				s, began := having(append(teams(3, "team-"), source())...)(), time.Now()
-				s.hook(func(h *hooks) {
-					h.refuses = func(c call) error {
-						if c.verb == "create" && time.Since(began) < tc.lasts {
+				s.Hook(func(h *apitest.Hooks) {
+					h.Refuses = func(c apitest.Call) error {
+						if c.Verb == "create" && time.Since(began) < tc.lasts {
 							return tc.err
 						}
 						return nil
@@ -150,9 +151,9 @@ func TestWaitIdleComparesEverything(t *testing.T) {
 	for _, name := range numbered("name-", 50) {
 		objects = append(objects, plantest.Source("platform", name))
 	}
-	server := func() *apiServer {
+	server := func() *apitest.Server {
 		s := having(objects...)()
-		s.hook(func(h *hooks) { h.takes = func(call) time.Duration { return 30 * time.Millisecond } })
+		s.Hook(func(h *apitest.Hooks) { h.Takes = func(apitest.Call) time.Duration { return 30 * time.Millisecond } })
 		return s
 	}
 	alone(t, server, func(o *Options) { o.ConcurrentSources, o.ConcurrentWrites = 1, 2 }, func(t *testing.T, s scene) {
@@ -166,7 +167,7 @@ func TestWaitIdleComparesEverything(t *testing.T) {
 func TestWaitIdleForEvents(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		s.outcome(time.Minute)
-		s.delay(func(call) time.Duration { return time.Second })
+		s.delay(func(apitest.Call) time.Duration { return time.Second })
 		s.remove("team-000")
 		synctest.Wait()
 		if o := s.outcome(time.Minute); o.Changes != (tally{plan.OpCreate: 4}) {

@@ -10,11 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // slowly has each write take this long, so that a fan-out to n targets takes n/32 times that.
-func (s scene) slowly(takes time.Duration) { s.delay(func(call) time.Duration { return takes }) }
+func (s scene) slowly(takes time.Duration) {
+	s.delay(func(apitest.Call) time.Duration { return takes })
+}
 
 // TestC32EventsGoAhead: a new namespace and a repair do not wait for the end of a fan-out to thousands, which takes 3 s here.
 func TestC32EventsGoAhead(t *testing.T) {
@@ -48,10 +51,8 @@ func TestC46FanOutsShareTheWrites(t *testing.T) {
 			s.write(plantest.Source("platform", names[i+1]))
 		}
 		made := func(name string) (n int) {
-			s.cms.mu.Lock()
-			defer s.cms.mu.Unlock()
-			for k := range s.cms.objects {
-				if k.Name == name && k.Namespace != "platform" {
+			for _, cm := range s.ConfigMaps.All() {
+				if cm.Name == name && cm.Namespace != "platform" {
 					n++
 				}
 			}
@@ -80,7 +81,7 @@ func TestC38EditsAllTheTime(t *testing.T) {
 	cluster(t, append(teams(targets, "team-"), source(plantest.Data("key", "0"))), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
 		s.slowly(5 * time.Millisecond)
-		before := s.countAll("team-", "update")
+		before := s.CountAll("team-", "update")
 		for i := range edits {
 			s.edit("platform", plantest.Data("key", strconv.Itoa(i+1)))
 			time.Sleep(10 * time.Millisecond)
@@ -96,7 +97,7 @@ func TestC38EditsAllTheTime(t *testing.T) {
 		}
 		last := strconv.Itoa(edits)
 		s.within(500*time.Millisecond, "last state everywhere", func() bool { return s.copied("team-", last) == targets })
-		if n := (s.countAll("team-", "update") - before) / targets; n > edits/10+11 {
+		if n := (s.CountAll("team-", "update") - before) / targets; n > edits/10+11 {
 			t.Errorf("got %d updates of each target for %d edits in 5 s, want ten a second", n, edits)
 		}
 	})
@@ -115,7 +116,7 @@ func TestC38HundredEditsWithinASecond(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s.wantCopy("team-000", "99")
-		if n := s.countAll("team-000", "update"); n != 10 {
+		if n := s.CountAll("team-000", "update"); n != 10 {
 			t.Errorf("got %d updates for 100 edits within 0.9 seconds, want 10", n)
 		}
 	})
@@ -127,8 +128,8 @@ func TestOutdatedWrite(t *testing.T) {
 	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
 		s.write(source(plantest.Data("key", "old")))
 		time.Sleep(time.Second)
-		s.delay(func(c call) time.Duration {
-			if c.namespace == "team-001" {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Namespace == "team-001" {
 				return 2 * time.Second
 			}
 			return 0

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -61,9 +62,9 @@ func TestRepair(t *testing.T) {
 				if n := s.value("mirror_repairs_total", tc.cause); n != 1 {
 					t.Errorf("got %v repairs of this cause, want 1", n)
 				}
-				before := s.countAll("", "get", "create", "update", "delete")
+				before := s.CountAll("", "get", "create", "update", "delete")
 				time.Sleep(time.Hour)
-				if n := s.countAll("", "get", "create", "update", "delete") - before; n > 0 {
+				if n := s.CountAll("", "get", "create", "update", "delete") - before; n > 0 {
 					t.Errorf("got %d requests more in an hour, want none", n)
 				}
 			})
@@ -94,16 +95,16 @@ func TestC43LabelAndSourceGo(t *testing.T) {
 		"together":         func(s scene) { s.remove("platform"); strip(s) },
 		"during the grace": func(s scene) { s.remove("platform"); time.Sleep(500 * time.Millisecond); strip(s) },
 		"unseen": func(s scene) {
-			s.stalled.Store(new("team-000"))
+			s.Stall("team-000")
 			strip(s)
 			s.remove("platform")
 			synctest.Wait()
-			s.relist()
+			s.Relist()
 		},
 		"at the last moment": func(s scene) {
 			var once sync.Once
-			s.beforeCall(func(c call) {
-				if c.verb == "delete" {
+			s.beforeCall(func(c apitest.Call) {
+				if c.Verb == "delete" {
 					once.Do(func() { strip(s) })
 				}
 			})
@@ -136,14 +137,14 @@ func TestC13ReplacedBeforeTheCall(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 				var once sync.Once
-				s.beforeCall(func(c call) {
-					if c.verb == verb {
+				s.beforeCall(func(c apitest.Call) {
+					if c.Verb == verb {
 						once.Do(func() { s.remove("team-000"); s.write(theirs) })
 					}
 				})
 				happens(s)
 				time.Sleep(time.Hour)
-				if n := s.countAll("team-", verb); n != 1 {
+				if n := s.CountAll("team-", verb); n != 1 {
 					t.Errorf("got %d calls to %s, want 1 that is refused", n, verb)
 				}
 				if cm := s.get("team-000"); cm == nil || cm.Data["key"] != "theirs" {
@@ -159,9 +160,9 @@ func TestC24HeldByFinalizers(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		s.edit("team-000", plantest.Finalizer)
 		s.remove("team-000")
-		before := s.countAll("team-", "get", "create", "update", "delete")
+		before := s.CountAll("team-", "get", "create", "update", "delete")
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-", "get", "create", "update", "delete") - before; n > 0 {
+		if n := s.CountAll("team-", "get", "create", "update", "delete") - before; n > 0 {
 			t.Errorf("got %d requests in an hour, want none", n)
 		}
 		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
@@ -215,20 +216,20 @@ func TestCopyThatGoesUnseen(t *testing.T) {
 			s.write(source())
 		}, never},
 		"our copy, before a restore of etcd": {func(s scene) {
-			s.cms.rewind(1000000)
+			s.ConfigMaps.Rewind(1000000)
 			s.write(source())
 			synctest.Wait()
-			s.cms.rewind(5000)
+			s.ConfigMaps.Rewind(5000)
 		}, often},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alone(t, having(teams(1, "team-")...), func(o *Options) { o.ResyncPeriod = tc.resync }, func(t *testing.T, s scene) {
-				s.stalled.Store(new("team-000"))
+				s.Stall("team-000")
 				tc.do(s)
 				time.Sleep(100 * time.Millisecond)
 				s.remove("team-000")
 				time.Sleep(100 * time.Millisecond)
-				s.relist()
+				s.Relist()
 				time.Sleep(time.Hour)
 				s.wantCopy("team-000", "value")
 			})
@@ -250,7 +251,7 @@ func TestUnlabelledWhileNoControllerRan(t *testing.T) {
 	alone(t, having(objects...), func(o *Options) { o.SourceNamespaces = []string{"platform"} }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		for _, verb := range []string{"create", "get", "update"} {
-			if got := s.countAll("team-", verb); got != n {
+			if got := s.CountAll("team-", verb); got != n {
 				t.Errorf("got %d requests to %s, want one for each of %d copies", got, verb, n)
 			}
 		}
@@ -273,7 +274,7 @@ func TestC36Fight(t *testing.T) {
 					tc.spoil(s)
 					time.Sleep(time.Second)
 				}
-				if n := s.countAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
+				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
 					t.Errorf("got %d writes in an hour, want about one a minute", n)
 				}
 				if s.reported(ReasonFight) != 1 || s.value("mirror_fights") != 1 {
@@ -292,9 +293,9 @@ func TestC36Fight(t *testing.T) {
 
 // TestC36AlteredByAWebhook: the API server accepts each write and stores something else.
 func TestC36AlteredByAWebhook(t *testing.T) {
-	server := func() *apiServer {
-		s := newAPIServer(append(teams(1, "team-"), plantest.Namespace("platform"), source())...)
-		s.cms.admit = func(op string, old, cm *corev1.ConfigMap) error {
+	server := func() *apitest.Server {
+		s := apitest.NewServer(append(teams(1, "team-"), plantest.Namespace("platform"), source())...)
+		s.ConfigMaps.Admit = func(op string, old, cm *corev1.ConfigMap) error {
 			if cm.Namespace == "team-000" {
 				cm.Data = map[string]string{"key": "altered"}
 			}
@@ -304,7 +305,7 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 	}
 	alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		if n := s.countAll("team-", "create", "update", "delete"); n > 90 || s.reported(ReasonFight) != 1 {
+		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(ReasonFight) != 1 {
 			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
 		}
 	})
@@ -319,8 +320,8 @@ func quota() error {
 func TestRepairBehindAQuota(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		var refused atomic.Bool
-		s.refuse(func(c call) error {
-			if c.verb == "create" && refused.CompareAndSwap(false, true) {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "create" && refused.CompareAndSwap(false, true) {
 				return quota()
 			}
 			return nil
@@ -338,8 +339,8 @@ func TestRepairBehindAQuota(t *testing.T) {
 func TestC36FightBehindAQuota(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		var creates atomic.Int32
-		s.refuse(func(c call) error {
-			if c.verb == "create" && creates.Add(1)%2 == 1 {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "create" && creates.Add(1)%2 == 1 {
 				return quota()
 			}
 			return nil

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -243,9 +244,9 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 // TestRejectedDeletionIsReportedOnce although each try waits for a live read.
 func TestRejectedDeletionIsReportedOnce(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.delay(func(call) time.Duration { return 5 * time.Millisecond })
-		s.refuse(func(c call) error {
-			if c.verb == "delete" {
+		s.delay(func(apitest.Call) time.Duration { return 5 * time.Millisecond })
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" {
 				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no"))
 			}
 			return nil

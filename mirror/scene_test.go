@@ -15,9 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -60,7 +62,7 @@ func (d *diary) all() string {
 // scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
 // somebody else: they have no hooks.
 type scene struct {
-	*apiServer
+	*apitest.Server
 	*diary
 	t          *testing.T
 	controller *Controller
@@ -69,7 +71,7 @@ type scene struct {
 
 // alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes. A bubble does
 // not end while one of its goroutines waits.
-func alone(t *testing.T, server func() *apiServer, edit func(*Options), f func(*testing.T, scene)) {
+func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f func(*testing.T, scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, server(), edit)
@@ -80,7 +82,7 @@ func alone(t *testing.T, server func() *apiServer, edit func(*Options), f func(*
 }
 
 // newScene returns a scene whose controller does not run yet.
-func newScene(t *testing.T, server *apiServer, edit func(*Options)) scene {
+func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	t.Helper()
 	o := NewOptions()
 	o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
@@ -98,9 +100,7 @@ func newScene(t *testing.T, server *apiServer, edit func(*Options)) scene {
 // isSafe fails the test if the controller sent a request that could do harm.
 func (s scene) isSafe() {
 	s.t.Helper()
-	s.apiServer.mu.Lock()
-	defer s.apiServer.mu.Unlock()
-	for _, what := range s.unsafe {
+	for _, what := range s.Unsafe() {
 		s.t.Error(what)
 	}
 }
@@ -128,9 +128,9 @@ func cluster(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) 
 }
 
 // having returns what makes an API server with the namespace platform, and with these objects.
-func having(objects ...runtime.Object) func() *apiServer {
-	return func() *apiServer {
-		return newAPIServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
+func having(objects ...runtime.Object) func() *apitest.Server {
+	return func() *apitest.Server {
+		return apitest.NewServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
 	}
 }
 
@@ -212,26 +212,18 @@ func (s scene) setNamespace(ns *corev1.Namespace) {
 	s.noted(err)
 }
 
-// terminate begins to delete a namespace.
-func (s scene) terminate(name string) {
-	s.t.Helper()
-	s.apiServer.namespaces.mu.Lock()
-	defer s.apiServer.namespaces.mu.Unlock()
-	ns, now := s.apiServer.namespaces.objects[key{Name: name}].DeepCopy(), metav1.Now()
-	ns.DeletionTimestamp, ns.Status.Phase = &now, corev1.NamespaceTerminating
-	s.apiServer.namespaces.put(ns)
-}
-
 // removeNamespace deletes a namespace and what is in it.
 func (s scene) removeNamespace(name string) {
 	s.t.Helper()
-	s.terminate(name)
-	list, err := s.configMaps(name).List(s.t.Context(), metav1.ListOptions{})
-	s.noted(err)
-	for _, cm := range list.Items {
-		_ = s.configMaps(name).Delete(s.t.Context(), cm.Name, metav1.DeleteOptions{}) // the controller may be faster
+	s.Terminate(name)
+	if !s.Finalize(name) {
+		s.t.Errorf("%s: something holds up the deletion", name)
 	}
-	s.noted(s.Interface.CoreV1().Namespaces().Delete(s.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// configMaps of a namespace, for the test itself.
+func (s scene) configMaps(namespace string) typedcorev1.ConfigMapInterface {
+	return s.Interface.CoreV1().ConfigMaps(namespace)
 }
 
 func (s scene) noted(err error) {
@@ -297,27 +289,32 @@ func (s scene) within(limit time.Duration, what string, holds func() bool) time.
 
 // copied returns how many ConfigMaps settings with this value are in the namespaces with this prefix.
 func (s scene) copied(prefix, value string) (n int) {
-	s.cms.mu.Lock()
-	defer s.cms.mu.Unlock()
-	for k, cm := range s.cms.objects {
-		if k.Name == "settings" && strings.HasPrefix(k.Namespace, prefix) && cm.Data["key"] == value {
+	for _, cm := range s.ConfigMaps.All() {
+		if cm.Name == "settings" && strings.HasPrefix(cm.Namespace, prefix) && cm.Data["key"] == value {
 			n++
 		}
 	}
 	return n
 }
 
+// request returns a request of the controller.
+func request(verb, resource, namespace string) apitest.Call {
+	return apitest.Call{Verb: verb, Resource: resource, Namespace: namespace}
+}
+
 // beforeCall has f called before each request of the controller, from now on.
-func (s scene) beforeCall(f func(call)) { s.hook(func(h *hooks) { h.before = f }) }
+func (s scene) beforeCall(f func(apitest.Call)) { s.Hook(func(h *apitest.Hooks) { h.Before = f }) }
 
 // afterCall has f called after each request of the controller, while the answer is on its way.
-func (s scene) afterCall(f func(call)) { s.hook(func(h *hooks) { h.after = f }) }
+func (s scene) afterCall(f func(apitest.Call)) { s.Hook(func(h *apitest.Hooks) { h.After = f }) }
 
 // refuse has requests answered with the error that f has for them.
-func (s scene) refuse(f func(call) error) { s.hook(func(h *hooks) { h.refuses = f }) }
+func (s scene) refuse(f func(apitest.Call) error) { s.Hook(func(h *apitest.Hooks) { h.Refuses = f }) }
 
 // hang has requests hang until the caller gives up.
-func (s scene) hang(f func(call) bool) { s.hook(func(h *hooks) { h.hangs = f }) }
+func (s scene) hang(f func(apitest.Call) bool) { s.Hook(func(h *apitest.Hooks) { h.Hangs = f }) }
 
 // delay has requests take a time before they are carried out.
-func (s scene) delay(f func(call) time.Duration) { s.hook(func(h *hooks) { h.takes = f }) }
+func (s scene) delay(f func(apitest.Call) time.Duration) {
+	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
+}

@@ -88,7 +88,7 @@ func TestWhileNoControllerRan(t *testing.T) {
 					return
 				}
 				s.wantCopy("team-000", tc.want)
-				if n := s.countAll("team-", "update"); tc.want == "value" && n > 0 {
+				if n := s.CountAll("team-", "update"); tc.want == "value" && n > 0 {
 					t.Error("got a copy written that was in sync")
 				}
 			})
@@ -110,7 +110,7 @@ func TestC15RecreatedWithinASecond(t *testing.T) {
 			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond)
 		}
 		s.wantCopy("team-000", "other")
-		if n := s.countAll("team-", "delete"); n > 0 || s.get("team-000").UID != uid {
+		if n := s.CountAll("team-", "delete"); n > 0 || s.get("team-000").UID != uid {
 			t.Errorf("got %d deletions, want none", n)
 		}
 		if n := s.value("mirror_writes_total", "update", "success"); n != targets {
@@ -148,7 +148,7 @@ func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 			s.remove(goes)
 			s.write(src(goes))
 			time.Sleep(time.Second)
-			if n := s.countAll("team-", "delete"); n > 0 || s.get("team-000").Data["key"] != stays {
+			if n := s.CountAll("team-", "delete"); n > 0 || s.get("team-000").Data["key"] != stays {
 				t.Fatalf("round %d: got %d deletions and %v, want the older source to keep the copy", i, n, s.get("team-000"))
 			}
 		}
@@ -211,7 +211,7 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 		if cm := s.get("team-001"); cm.Data["key"] != "value" {
 			t.Errorf("got %v, want the copy of the frozen source untouched", cm.Data)
 		}
-		if n := s.count("create", "configmaps", "team-001"); n > 70 {
+		if n := s.Count("create", "configmaps", "team-001"); n > 70 {
 			t.Errorf("got %d creates in an hour, want one a minute at most", n)
 		}
 		wantCounted := func(after string) {
@@ -236,14 +236,9 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 func TestC40NothingHappens(t *testing.T) {
 	objects := append(teams(20, "team-"), source(), plantest.Source("platform", "other"))
 	alone(t, having(objects...), func(o *Options) { o.ResyncPeriod = time.Minute }, func(t *testing.T, s scene) {
-		asked := func() map[call]int {
-			s.apiServer.mu.Lock()
-			defer s.apiServer.mu.Unlock()
-			return maps.Clone(s.calls)
-		}
-		before := asked()
+		before := s.Calls()
 		time.Sleep(24 * time.Hour)
-		if after := asked(); !maps.Equal(before, after) {
+		if after := s.Calls(); !maps.Equal(before, after) {
 			t.Errorf("got requests in a quiet day: %v, then %v", before, after)
 		}
 	})
@@ -254,12 +249,12 @@ func TestC42Relist(t *testing.T) {
 	forged := plantest.Annotation("mirror-controller.github.io/checksum", "sha256:forged")
 	objects := append(teams(3, "team-"), source(), runtime.Object(copyOf(source(), "team-001", forged)))
 	cluster(t, objects, func(t *testing.T, s scene) {
-		before := s.countAll("", "create", "update", "delete")
+		before := s.CountAll("", "create", "update", "delete")
 		for range 10 {
-			s.relist()
+			s.Relist()
 			time.Sleep(time.Minute)
 		}
-		if n := s.countAll("", "create", "update", "delete") - before; n > 0 {
+		if n := s.CountAll("", "create", "update", "delete") - before; n > 0 {
 			t.Errorf("got %d writes after a relist, want none", n)
 		}
 		s.wantCopy("team-001", "value")

@@ -1,0 +1,202 @@
+package apitest
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// clientset is a client without hooks.
+type clientset struct {
+	kubernetes.Interface
+	server *Server
+}
+
+func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return core{server: c.server} }
+
+type core struct {
+	typedcorev1.CoreV1Interface
+	server *Server
+	hooked bool
+}
+
+func (c core) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
+	return configMapClient{client: client[*corev1.ConfigMap]{c.server, c.server.ConfigMaps, namespace, c.hooked}}
+}
+
+func (c core) Namespaces() typedcorev1.NamespaceInterface {
+	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked}}
+}
+
+type configMapClient struct {
+	client[*corev1.ConfigMap]
+	noConfigMaps
+}
+
+type noConfigMaps struct{ typedcorev1.ConfigMapInterface }
+
+func (c configMapClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	found, version, err := c.list(ctx, o)
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, cm := range found {
+		if c.namespace == "" || cm.Namespace == c.namespace {
+			list.Items = append(list.Items, *cm)
+		}
+	}
+	return list, err
+}
+
+type namespaceClient struct {
+	client[*corev1.Namespace]
+	noNamespaces
+}
+
+type noNamespaces struct{ typedcorev1.NamespaceInterface }
+
+func (c namespaceClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
+	found, version, err := c.list(ctx, o)
+	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	for _, ns := range found {
+		list.Items = append(list.Items, *ns)
+	}
+	return list, err
+}
+
+// client is a client for one resource.
+type client[T Object[T]] struct {
+	server    *Server
+	store     *Store[T]
+	namespace string
+	hooked    bool
+}
+
+// do sends a request, with its hooks if it has any.
+func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T, error)) (none T, err error) {
+	s, this := c.server, Call{verb, c.store.resource.Resource, c.namespace}
+	if this.Resource == "namespaces" {
+		this.Namespace = name
+	}
+	if !c.hooked {
+		return send(this)
+	}
+	s.called(this)
+	if this.IsWrite() {
+		defer s.write(Key{Namespace: c.namespace, Name: name})()
+	}
+	h := s.hooks.Load()
+	h.Before(this)
+	defer func() { s.hooks.Load().After(this) }()
+	if h.Hangs(this) {
+		s.Hung.Add(1)
+		<-ctx.Done()
+		return none, ctx.Err()
+	}
+	if d := h.Takes(this); !wait(ctx, d) {
+		if h.Arrives(this) {
+			time.AfterFunc(d, func() { _, _ = send(this) })
+		}
+		return none, ctx.Err()
+	}
+	if err := h.Refuses(this); err != nil {
+		return none, err
+	}
+	answer, err := send(this)
+	if lost := h.Loses(this); lost != nil {
+		return none, lost
+	}
+	if !wait(ctx, h.Answers(this)) {
+		return none, ctx.Err()
+	}
+	return answer, err
+}
+
+// wait returns false if ctx ends before the time is over.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// altered returns what a webhook makes of an object that the controller sends.
+func (c client[T]) altered(this Call, sent T) (T, Origin) {
+	cm, ok := any(sent.DeepCopy()).(*corev1.ConfigMap)
+	if !ok || !c.hooked {
+		return sent, Origin{Controller: c.hooked}
+	}
+	c.server.hooks.Load().Alters(this, cm)
+	return any(cm).(T), Origin{Controller: true, Altered: !equality.Semantic.DeepEqual(any(cm), any(sent))}
+}
+
+func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions) (T, error) {
+	return c.do(ctx, "create", o.GetName(), func(this Call) (T, error) {
+		if len(options.DryRun) > 0 {
+			return o, nil
+		}
+		o, by := c.altered(this, o)
+		return c.store.create(o, by)
+	})
+}
+
+func (c client[T]) Update(ctx context.Context, o T, _ metav1.UpdateOptions) (T, error) {
+	if c.hooked && (o.GetResourceVersion() == "" || o.GetUID() == "") {
+		c.server.isUnsafe("update without resourceVersion or UID: %s", KeyOf(o))
+	}
+	return c.do(ctx, "update", o.GetName(), func(this Call) (T, error) {
+		o, by := c.altered(this, o)
+		return c.store.update(o, by)
+	})
+}
+
+func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	k, p := Key{Namespace: c.namespace, Name: name}, o.Preconditions
+	if c.hooked && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
+		c.server.isUnsafe("delete without preconditions: %s", k)
+	}
+	_, err := c.do(ctx, "delete", name, func(Call) (none T, err error) { return none, c.store.delete(k, p, Origin{Controller: c.hooked}) })
+	return err
+}
+
+func (c client[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T, error) {
+	return c.do(ctx, "get", name, func(Call) (T, error) { return c.store.Get(Key{Namespace: c.namespace, Name: name}) })
+}
+
+func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, version string, err error) {
+	selector, err := labels.Parse(o.LabelSelector)
+	if err != nil {
+		return nil, "", err
+	}
+	_, err = c.do(ctx, "list", "", func(Call) (none T, err error) {
+		found, version = c.store.list(selector)
+		return none, nil
+	})
+	return found, version, err
+}
+
+func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+	_, err = c.do(ctx, "watch", "", func(Call) (none T, err error) {
+		w, err = c.store.watch(ctx, o, c.lost, c.lag)
+		return none, err
+	})
+	return w, err
+}
+
+// lag returns how long after a change a watch shows it.
+func (c client[T]) lag() time.Duration { return c.server.hooks.Load().Lags(c.store.resource.Resource) }
+
+// lost reports whether a watch does not show this object.
+func (c client[T]) lost(o T) bool {
+	return c.server.hooks.Load().Lost(c.store.resource.Resource, o.GetNamespace())
+}

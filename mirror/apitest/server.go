@@ -1,0 +1,230 @@
+// Package apitest is the API server of the tests that drive a whole controller in virtual time. It keeps ConfigMaps and
+// namespaces by the rules of a real one, which e2e compares with it, and tests can hook every request of the controller.
+package apitest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Call is a request. A namespace has its own name for Namespace.
+type Call struct{ Verb, Resource, Namespace string }
+
+// IsWrite reports whether the request changes something.
+func (c Call) IsWrite() bool { return c.Verb == "create" || c.Verb == "update" || c.Verb == "delete" }
+
+// Hooks act on the requests of the controller.
+type Hooks struct {
+	Before  func(Call)
+	Hangs   func(Call) bool          // there is no answer until the caller gives up
+	Takes   func(Call) time.Duration // the request is on its way
+	Arrives func(Call) bool          // also if the caller gives up meanwhile, as late again
+	Refuses func(Call) error
+	Alters  func(Call, *corev1.ConfigMap) // what is stored
+	Loses   func(Call) error              // instead of the answer
+	Answers func(Call) time.Duration      // the answer is on its way
+	After   func(Call)
+	Lags    func(resource string) time.Duration   // how late the watch is
+	Lost    func(resource, namespace string) bool // what the watch does not show, as a half-open connection does
+}
+
+// Server is an API server with hooks. Calls of the embedded client have none.
+type Server struct {
+	kubernetes.Interface
+	ConfigMaps *Store[*corev1.ConfigMap]
+	Namespaces *Store[*corev1.Namespace]
+	// Hung counts the requests that were left without an answer.
+	Hung atomic.Int32
+
+	hooks    atomic.Pointer[Hooks]
+	mu       sync.Mutex
+	calls    map[Call]int
+	inFlight map[Key]bool // writes
+	unsafe   []string     // requests that could do harm
+}
+
+// NewServer returns an API server that holds these ConfigMaps and namespaces.
+func NewServer(objects ...runtime.Object) *Server {
+	s := &Server{calls: map[Call]int{}, inFlight: map[Key]bool{}}
+	s.hooks.Store(&Hooks{
+		Before: func(Call) {}, Hangs: func(Call) bool { return false }, Takes: func(Call) time.Duration { return 0 },
+		Arrives: func(Call) bool { return false }, Refuses: func(Call) error { return nil }, Alters: func(Call, *corev1.ConfigMap) {}, Loses: func(Call) error { return nil },
+		Answers: func(Call) time.Duration { return 0 }, After: func(Call) {}, Lags: func(string) time.Duration { return 0 }, Lost: func(string, string) bool { return false },
+	})
+	s.Interface = clientset{server: s}
+	clock := &atomic.Int64{}
+	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{}, func(string, *corev1.Namespace, *corev1.Namespace) error { return nil })
+	s.ConfigMaps = newStore(clock, "configmaps", &corev1.ConfigMap{}, s.Admit)
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Namespace:
+			s.Namespaces.objects[KeyOf(o)] = o.DeepCopy()
+		case *corev1.ConfigMap:
+			s.ConfigMaps.objects[KeyOf(o)] = o.DeepCopy()
+		}
+	}
+	return s
+}
+
+// Admit refuses ConfigMaps in namespaces that are absent or terminating, and changes of what is immutable.
+func (s *Server) Admit(op string, old, cm *corev1.ConfigMap) error {
+	if op == "update" {
+		return validateUpdate(old, cm)
+	}
+	ns, err := s.Namespaces.Get(Key{Name: cm.Namespace})
+	if err == nil && ns.Status.Phase == corev1.NamespaceTerminating {
+		err := apierrors.NewForbidden(corev1.Resource("configmaps"), cm.Name, errors.New("the namespace is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	return err
+}
+
+func validateUpdate(old, cm *corev1.ConfigMap) error {
+	var problems field.ErrorList
+	if old.Immutable != nil && *old.Immutable &&
+		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data, cm.BinaryData)) {
+		problems = append(problems, field.Forbidden(field.NewPath("data"), "is immutable"))
+	}
+	if old.DeletionTimestamp != nil {
+		for _, finalizer := range cm.Finalizers {
+			if !contains(old.Finalizers, finalizer) {
+				problems = append(problems, field.Forbidden(field.NewPath("metadata", "finalizers"), "the object is being deleted"))
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm.Name, problems)
+	}
+	return nil
+}
+
+func contains(all []string, one string) bool {
+	for _, s := range all {
+		if s == one {
+			return true
+		}
+	}
+	return false
+}
+
+// CoreV1 returns the client of the controller, whose requests have hooks.
+func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooked: true} }
+
+// Terminate begins to delete a namespace.
+func (s *Server) Terminate(namespace string) {
+	ns, err := s.Namespaces.Get(Key{Name: namespace})
+	if err != nil || ns.DeletionTimestamp != nil {
+		return
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	ns.DeletionTimestamp, ns.Status.Phase = &now, corev1.NamespaceTerminating
+	s.Namespaces.Put(ns)
+}
+
+// Finalize deletes what is in a namespace that is being deleted, and then the namespace. It reports whether that is gone: what
+// has finalizers holds it up.
+func (s *Server) Finalize(namespace string) (gone bool) {
+	left := 0
+	for _, cm := range s.ConfigMaps.All() {
+		if cm.Namespace == namespace {
+			_ = s.ConfigMaps.delete(KeyOf(cm), nil, Origin{}) // the controller may be faster
+			if _, err := s.ConfigMaps.Get(KeyOf(cm)); err == nil {
+				left++
+			}
+		}
+	}
+	if left > 0 {
+		return false
+	}
+	return s.Namespaces.delete(Key{Name: namespace}, nil, Origin{}) == nil
+}
+
+// Count returns how many such requests came.
+func (s *Server) Count(verb, resource, namespace string) int {
+	return s.Calls()[Call{verb, resource, namespace}]
+}
+
+// CountAll returns how many such requests for ConfigMaps came, of any of these verbs, in all namespaces with this prefix.
+func (s *Server) CountAll(prefix string, verbs ...string) (n int) {
+	for c, count := range s.Calls() {
+		if c.Resource == "configmaps" && strings.HasPrefix(c.Namespace, prefix) && contains(verbs, c.Verb) {
+			n += count
+		}
+	}
+	return n
+}
+
+// Calls returns how often each request came.
+func (s *Server) Calls() map[Call]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.calls)
+}
+
+// Hook changes the hooks, from now on.
+func (s *Server) Hook(change func(*Hooks)) {
+	h := *s.hooks.Load()
+	change(&h)
+	s.hooks.Store(&h)
+}
+
+// Stall has the watch of ConfigMaps lose everything in a namespace, from now on.
+func (s *Server) Stall(namespace string) {
+	s.Hook(func(h *Hooks) {
+		h.Lost = func(resource, of string) bool { return resource == "configmaps" && of == namespace }
+	})
+}
+
+// Relist lets the watch of ConfigMaps go on, and ends it with 410.
+func (s *Server) Relist() {
+	s.Hook(func(h *Hooks) { h.Lost = func(string, string) bool { return false } })
+	s.ConfigMaps.Expire()
+}
+
+// Unsafe returns the requests that could have done harm: writes without preconditions, and two writes to one object at a time.
+func (s *Server) Unsafe() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsafe
+}
+
+func (s *Server) isUnsafe(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsafe = append(s.unsafe, fmt.Sprintf(format, args...))
+}
+
+func (s *Server) called(c Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[c]++
+}
+
+// write begins a write that has hooks, and notices two writes to one object at the same time.
+func (s *Server) write(k Key) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[k] {
+		s.unsafe = append(s.unsafe, "two writes in flight to "+k.String())
+	}
+	s.inFlight[k] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.inFlight, k)
+	}
+}

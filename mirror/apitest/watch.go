@@ -1,0 +1,139 @@
+package apitest
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// stream is one watch.
+type stream[T Object[T]] struct {
+	store    *Store[T]
+	selector labels.Selector
+	lost     func(T) bool         // which changes it does not show
+	lag      func() time.Duration // how long after a change it shows it
+	broken   chan struct{}
+
+	events chan watch.Event
+	ctx    context.Context
+	stop   context.CancelFunc
+}
+
+func (w *stream[T]) ResultChan() <-chan watch.Event { return w.events }
+func (w *stream[T]) Stop()                          { w.stop() }
+
+// watch streams changes as a watch with a selector shows them: an object that it no longer matches is deleted there, and
+// shown as it was before. lost says which changes it loses, as a half-open connection does.
+func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool, lag func() time.Duration) (watch.Interface, error) {
+	selector, err := labels.Parse(o.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &stream[T]{store: s, selector: selector, lost: lost, lag: lag, broken: s.broken, events: make(chan watch.Event)}
+	w.ctx, w.stop = context.WithCancel(ctx)
+	next := len(s.changes)
+	var initial []watch.Event
+	switch {
+	case o.SendInitialEvents != nil && *o.SendInitialEvents:
+		for _, obj := range s.objects {
+			if selector.Matches(labels.Set(obj.GetLabels())) {
+				initial = append(initial, watch.Event{Type: watch.Added, Object: obj.DeepCopy()})
+			}
+		}
+		bookmark := s.empty.DeepCopy()
+		bookmark.SetResourceVersion(strconv.FormatInt(s.version, 10))
+		bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		initial = append(initial, watch.Event{Type: watch.Bookmark, Object: bookmark})
+	default:
+		for next > 0 && s.changes[next-1].version > number(o.ResourceVersion) {
+			next--
+		}
+	}
+	go w.run(initial, next)
+	return w, nil
+}
+
+func number(version string) int64 {
+	n, _ := strconv.ParseInt(version, 10, 64)
+	return n
+}
+
+func (w *stream[T]) run(initial []watch.Event, next int) {
+	defer close(w.events)
+	for _, e := range initial {
+		w.send(e)
+	}
+	for {
+		w.store.mu.Lock()
+		changes, grown := w.store.changes[next:], w.store.grown
+		w.store.mu.Unlock()
+		for _, c := range changes {
+			if e, shows := shown(w.selector, c); shows && !w.lost(e.Object.(T)) && w.wait(c) {
+				w.send(e)
+			}
+		}
+		next += len(changes)
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.broken:
+			w.end()
+			return
+		case <-grown:
+		}
+	}
+}
+
+// wait waits until a change is to be shown, and reports whether the watch still goes on then.
+func (w *stream[T]) wait(c Change[T]) bool {
+	select {
+	case <-time.After(time.Until(c.At.Add(w.lag()))):
+	case <-w.ctx.Done():
+	case <-w.broken:
+	}
+	select {
+	case <-w.broken:
+		return false
+	default:
+		return w.ctx.Err() == nil
+	}
+}
+
+func (w *stream[T]) send(e watch.Event) {
+	select {
+	case w.events <- e:
+	case <-w.ctx.Done():
+	}
+}
+
+// end tells the client why the watch ends. A connection that breaks says nothing.
+func (w *stream[T]) end() {
+	w.store.mu.Lock()
+	expired := w.store.expired
+	w.store.mu.Unlock()
+	if expired {
+		w.send(watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}})
+	}
+}
+
+// shown returns the event by which a watch with this selector shows a change, if it does.
+func shown[T Object[T]](selector labels.Selector, c Change[T]) (e watch.Event, shows bool) {
+	matches := func(o *T) bool { return o != nil && selector.Matches(labels.Set((*o).GetLabels())) }
+	switch {
+	case matches(c.New) && matches(c.Old):
+		return watch.Event{Type: watch.Modified, Object: (*c.New).DeepCopy()}, true
+	case matches(c.New):
+		return watch.Event{Type: watch.Added, Object: (*c.New).DeepCopy()}, true
+	case matches(c.Old):
+		gone := (*c.Old).DeepCopy()
+		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		return watch.Event{Type: watch.Deleted, Object: gone}, true
+	}
+	return e, false
+}

@@ -1,0 +1,454 @@
+package mirror
+
+// What happens in a history: what people, other tools and the network do.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// acts are what may happen, and how often each does compared with the others. do says what it did.
+var acts = []struct {
+	weight int
+	name   string
+	do     func(*history) string
+}{
+	{12, "write source", (*history).writeSource},
+	{5, "flip label", (*history).flipLabel},
+	{5, "delete source", (*history).deleteSource},
+	{3, "move source", (*history).moveSource},
+	{6, "narrow source", (*history).narrowSource},
+	{6, "relabel namespace", (*history).relabelNamespace},
+	{5, "recreate namespace", (*history).recreateNamespace},
+	{14, "touch copy", (*history).touchCopy},
+	{6, "write foreign object", (*history).writeForeign},
+	{5, "fail", (*history).fail},
+	{4, "alter", (*history).alter},
+	{4, "end faults", (*history).endFaults},
+	{6, "be late", (*history).beLate},
+	{3, "end watch", (*history).endWatch},
+	{3, "change leader", (*history).changeLeader},
+	{1, "dry run", (*history).dryRun},
+}
+
+func one[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
+
+func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
+
+// write creates a ConfigMap, or overwrites the one that is there: as kubectl replace --force does if it is immutable.
+func (h *history) write(cm *corev1.ConfigMap) {
+	cm.ResourceVersion, cm.UID = "", ""
+	client := h.server.Interface.CoreV1().ConfigMaps(cm.Namespace)
+	_, err := client.Update(h.t.Context(), cm, metav1.UpdateOptions{})
+	if apierrors.IsInvalid(err) {
+		h.remove(cm.Namespace, cm.Name)
+		time.Sleep(h.pause(4))
+	}
+	if err != nil {
+		_, _ = client.Create(h.t.Context(), cm, metav1.CreateOptions{}) // the namespace may be gone
+	}
+}
+
+// change edits a ConfigMap if it is there. The API server may refuse that.
+func (h *history) change(namespace, name string, edits ...plantest.Option) {
+	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
+	if err != nil {
+		return
+	}
+	for of, m := range map[*map[string]string]map[string]string{&cm.Labels: cm.Labels, &cm.Annotations: cm.Annotations} {
+		if m == nil {
+			*of = map[string]string{}
+		}
+	}
+	for _, edit := range edits {
+		edit(cm)
+	}
+	_, _ = h.server.Interface.CoreV1().ConfigMaps(namespace).Update(h.t.Context(), cm, metav1.UpdateOptions{})
+}
+
+func (h *history) remove(namespace, name string) {
+	_ = h.server.Interface.CoreV1().ConfigMaps(namespace).Delete(h.t.Context(), name, metav1.DeleteOptions{})
+}
+
+// isOther reports whether a ConfigMap is there that is no source: a copy, or a foreign object.
+func (h *history) isOther(namespace, name string) bool {
+	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
+	return err == nil && (cm.Labels["mirror"] != "true" || cm.Annotations[plan.CopyAnnotation] != "")
+}
+
+// aSource returns a place for a source at which there is nothing else.
+func (h *history) aSource() (namespace, name string) {
+	for range 9 {
+		namespace, name = one(h, historySources...), one(h, h.names...)
+		if !h.isOther(namespace, name) {
+			return namespace, name
+		}
+	}
+	return "platform", name
+}
+
+func (h *history) writeSource() string {
+	namespace, name := h.aSource()
+	options := []plantest.Option{h.content()}
+	if h.IntN(5) == 0 {
+		options = append(options, plantest.Immutable)
+	}
+	if h.IntN(4) == 0 {
+		options = append(options, plantest.Label("app", strconv.Itoa(h.IntN(2))))
+	}
+	if h.IntN(6) == 0 {
+		options = append(options, h.narrowing())
+	}
+	cm := plantest.Source(namespace, name, options...)
+	h.write(cm)
+	return fmt.Sprint(namespace, "/", name, " ", cm.Data, cm.Annotations, cm.Immutable != nil)
+}
+
+// narrowing returns an annotation that narrows a source, or freezes it.
+func (h *history) narrowing() plantest.Option {
+	return one(h,
+		plantest.Annotation(plan.PrefixAnnotation, "team-a,team-c"), plantest.Annotation(plan.PrefixAnnotation, "team-b"),
+		plantest.Annotation(plan.PrefixAnnotation, "Team-"), plantest.Annotation(plan.SelectorAnnotation, "tier=gold"),
+		plantest.Annotation(plan.SelectorAnnotation, "tier in ("))
+}
+
+func (h *history) flipLabel() string {
+	namespace, name := h.aSource()
+	h.change(namespace, name, func(cm *corev1.ConfigMap) {
+		if cm.Labels["mirror"] == "true" {
+			cm.Labels["mirror"] = one(h, "", "copy", "false")
+		} else {
+			cm.Labels["mirror"] = "true"
+		}
+	})
+	return namespace + "/" + name
+}
+
+func (h *history) deleteSource() string {
+	namespace, name := h.aSource()
+	before, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
+	h.remove(namespace, name)
+	if err == nil && h.IntN(2) == 0 {
+		time.Sleep(h.pause(6))
+		before.DeletionTimestamp, before.Finalizers = nil, nil
+		h.write(before)
+		return namespace + "/" + name + ", which comes back"
+	}
+	return namespace + "/" + name
+}
+
+func (h *history) moveSource() string {
+	from, name := h.aSource()
+	to := one(h, historySources...)
+	cm, err := h.server.ConfigMaps.Get(key{Namespace: from, Name: name})
+	if err != nil || h.isOther(to, name) {
+		return "nothing"
+	}
+	h.remove(from, name)
+	cm.Namespace, cm.DeletionTimestamp, cm.Finalizers = to, nil, nil
+	h.write(cm)
+	return name + " from " + from + " to " + to
+}
+
+func (h *history) narrowSource() string {
+	namespace, name := h.aSource()
+	edits := []plantest.Option{plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation)}
+	if h.IntN(2) == 0 {
+		edits = append(edits, h.narrowing())
+	}
+	h.change(namespace, name, edits...)
+	return fmt.Sprint(namespace, "/", name, " ", len(edits) > 2)
+}
+
+func (h *history) relabelNamespace() string {
+	name := one(h, h.targets...)
+	ns, err := h.server.Namespaces.Get(key{Name: name})
+	if err != nil {
+		return "nothing"
+	}
+	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"}, map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
+	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
+	return fmt.Sprint(name, " ", ns.Labels)
+}
+
+// recreateNamespace has a namespace deleted, as slowly as what is in it allows, and created again.
+func (h *history) recreateNamespace() string {
+	name := one(h, h.targets...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.removing[name] {
+		return "nothing"
+	}
+	h.removing[name] = true
+	holds, away := h.pause(9), h.pause(7)
+	h.removals.Go(func() {
+		h.server.Terminate(name)
+		time.Sleep(holds)
+		for !h.server.Finalize(name) {
+			time.Sleep(10 * time.Second)
+			for _, of := range historyNames {
+				h.change(name, of, withoutFinalizers)
+			}
+		}
+		time.Sleep(away)
+		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), plantest.Namespace(name), metav1.CreateOptions{})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.removing[name] = false
+	})
+	return fmt.Sprint(name, " ", holds, away)
+}
+
+func withoutFinalizers(cm *corev1.ConfigMap) { cm.Finalizers = nil }
+
+// touchCopy changes a copy, or what is in the way of one.
+func (h *history) touchCopy() string {
+	namespace, name := one(h, h.targets...), one(h, h.names...)
+	for range 9 {
+		if !h.isOther(namespace, name) {
+			namespace, name = one(h, h.targets...), one(h, h.names...)
+		}
+	}
+	if !h.isOther(namespace, name) {
+		return "nothing"
+	}
+	disown := []plantest.Option{plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation)}
+	touches := []struct {
+		name  string
+		edits []plantest.Option
+	}{
+		{"edit", []plantest.Option{plantest.Data("key", "spoilt")}},
+		{"edit", []plantest.Option{plantest.Data("more", "spoilt")}},
+		{"unlabel", []plantest.Option{plantest.Without("mirror")}},
+		{"unlabel", []plantest.Option{plantest.Without("mirror")}},
+		{"label as a source", []plantest.Option{plantest.Label("mirror", "true")}},
+		{"disown", disown},
+		{"disown and unlabel", append(disown, plantest.Without("mirror"))},
+		{"forge source", []plantest.Option{plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
+		{"forge checksum", []plantest.Option{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}},
+		{"make immutable", []plantest.Option{plantest.Immutable}},
+		{"edit and make immutable", []plantest.Option{plantest.Immutable, plantest.Data("key", "spoilt")}},
+		{"add finalizer", []plantest.Option{plantest.Finalizer}},
+		{"add finalizer and unlabel", []plantest.Option{plantest.Finalizer, plantest.Without("mirror")}},
+		{"remove finalizers", []plantest.Option{withoutFinalizers}},
+		{"hand over", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true")}},
+		{"hand over with label", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy")}},
+	}
+	if h.IntN(4) == 0 {
+		h.remove(namespace, name)
+		return "delete " + namespace + "/" + name
+	}
+	touch := one(h, touches...)
+	h.change(namespace, name, touch.edits...)
+	return touch.name + " " + namespace + "/" + name
+}
+
+// writeForeign creates an object that is not ours, if nothing is there.
+func (h *history) writeForeign() string {
+	namespace, name := one(h, h.targets...), one(h, h.names...)
+	options := []plantest.Option{plantest.Data("key", "foreign")}
+	for _, o := range []plantest.Option{
+		plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy"), plantest.Finalizer, plantest.Immutable,
+		plantest.Annotation(plan.SourceAnnotation, "platform/"+name), plantest.Annotation(plan.InstanceAnnotation, "default"),
+		plantest.Annotation(plan.CopyAnnotation, "elsewhere/"+name),
+	} {
+		if h.IntN(4) == 0 {
+			options = append(options, o)
+		}
+	}
+	cm := plantest.ConfigMap(namespace, name, options...)
+	cm.ResourceVersion = ""
+	if h.IntN(2) == 0 {
+		h.remove(namespace, name)
+	}
+	_, err := h.server.Interface.CoreV1().ConfigMaps(namespace).Create(h.t.Context(), cm, metav1.CreateOptions{})
+	return fmt.Sprint(namespace, "/", name, " ", cm.Labels, cm.Annotations, err)
+}
+
+// faults are what goes wrong with the requests of the controller now.
+type faults struct {
+	over    bool // and there will be none
+	failing map[string]failure
+	altered map[string]plantest.Option // by namespace
+	lags    map[string]time.Duration   // of requests, answers, reads, and the watch of each resource
+}
+
+// failure is how requests about a namespace fail.
+type failure struct {
+	verbs []string
+	err   error
+	lost  bool // the API server has carried them out
+	hangs bool
+}
+
+// with changes a copy of the faults.
+func (h *history) with(change func(*faults)) {
+	f := *h.faults.Load()
+	f.failing, f.altered, f.lags = maps.Clone(f.failing), maps.Clone(f.altered), maps.Clone(f.lags)
+	if f.failing == nil {
+		f.failing, f.altered, f.lags = map[string]failure{}, map[string]plantest.Option{}, map[string]time.Duration{}
+	}
+	change(&f)
+	h.faults.Store(&f)
+}
+
+// hook has the faults act on the requests of the controller.
+func (h *history) hook() {
+	fails := func(c apitest.Call) (failure, bool) {
+		f, ok := h.faults.Load().failing[c.Namespace]
+		return f, ok && slices.Contains(f.verbs, c.Verb)
+	}
+	h.server.Hook(func(o *apitest.Hooks) {
+		o.Hangs = func(c apitest.Call) bool { f, ok := fails(c); return ok && f.hangs }
+		o.Refuses = func(c apitest.Call) error {
+			if f, ok := fails(c); ok && !f.lost {
+				return f.err
+			}
+			return nil
+		}
+		o.Loses = func(c apitest.Call) error {
+			if f, ok := fails(c); ok && f.lost {
+				return f.err
+			}
+			return nil
+		}
+		o.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
+			if alter := h.faults.Load().altered[c.Namespace]; alter != nil {
+				alter(cm)
+			}
+		}
+		o.Takes = func(c apitest.Call) time.Duration {
+			lags := h.faults.Load().lags
+			if c.Verb == "get" {
+				return lags["requests"] + lags["reads"]
+			}
+			return lags["requests"]
+		}
+		o.Arrives = apitest.Call.IsWrite
+		o.Answers = func(apitest.Call) time.Duration { return h.faults.Load().lags["answers"] }
+		o.Lags = func(resource string) time.Duration { return h.faults.Load().lags[resource] }
+	})
+}
+
+func (h *history) fail() string {
+	resource := corev1.Resource(configMapsResource)
+	failures := []struct {
+		name string
+		err  error
+	}{
+		{"403", apierrors.NewForbidden(resource, "settings", errors.New("quota"))},
+		{"409", apierrors.NewConflict(resource, "settings", errors.New("quota"))},
+		{"422", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "settings", nil)},
+		{"429", apierrors.NewTooManyRequestsError("later")},
+		{"500", apierrors.NewInternalError(errors.New("etcd"))},
+		{"503", apierrors.NewServiceUnavailable("no webhook")},
+		{"reset", errLost},
+	}
+	what := one(h, failures...)
+	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"}, []string{"create", "update", "delete"},
+		[]string{"create", "update", "delete", "get"})}
+	at := one(h, append(slices.Clone(historyNamespaces), h.targets...)...)
+	switch h.IntN(6) {
+	case 0, 1:
+		f.lost = true
+	case 2:
+		f.hangs = true
+	}
+	h.with(func(now *faults) { now.failing[at] = f })
+	return fmt.Sprintf("%s %v at %s, lost %v, hangs %v", what.name, f.verbs, at, f.lost, f.hangs)
+}
+
+// alter has a webhook change what the controller writes into a namespace.
+func (h *history) alter() string {
+	at := one(h, h.targets...)
+	alterations := []struct {
+		name  string
+		alter plantest.Option
+	}{
+		{"data", plantest.Data("key", "altered")},
+		{"label", plantest.Without("mirror")},
+		{"annotation", plantest.Without(plan.SourceAnnotation)},
+		{"label and annotation", func(cm *corev1.ConfigMap) {
+			delete(cm.Labels, "mirror")
+			delete(cm.Annotations, plan.ChecksumAnnotation)
+		}},
+	}
+	a := one(h, alterations...)
+	h.with(func(now *faults) { now.altered[at] = a.alter })
+	return a.name + " at " + at
+}
+
+func (h *history) endFaults() string {
+	h.with(func(now *faults) {
+		clear(now.failing)
+		clear(now.altered)
+		if h.IntN(2) == 0 {
+			clear(now.lags)
+		}
+	})
+	return ""
+}
+
+// beLate has requests, answers, reads or a watch take longer from now on.
+func (h *history) beLate() string {
+	what := one(h, "requests", "answers", "reads", "configmaps", "configmaps", "namespaces")
+	lags := []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
+	if what == "reads" {
+		lags = []time.Duration{0, time.Second, 6 * time.Second, 20 * time.Second}
+	}
+	lag := one(h, lags...)
+	h.with(func(now *faults) { now.lags[what] = lag })
+	h.latest += lag
+	return what + " " + lag.String()
+}
+
+func (h *history) endWatch() string {
+	switch h.IntN(4) {
+	case 0:
+		h.server.ConfigMaps.Expire()
+		return "of ConfigMaps with 410"
+	case 1:
+		h.server.Namespaces.Expire()
+		return "of namespaces with 410"
+	case 2:
+		h.server.ConfigMaps.Break()
+		return "of ConfigMaps"
+	}
+	h.server.Namespaces.Break()
+	return "of namespaces"
+}
+
+func (h *history) changeLeader() string {
+	h.leader = h.lead(h.options, h.leader)
+	return ""
+}
+
+// dryRun runs a controller that writes nothing, while no other does.
+func (h *history) dryRun() string {
+	h.leader.stop()
+	time.Sleep(time.Minute) // what is on its way arrives
+	before := len(h.server.ConfigMaps.Changes())
+	o := *h.options
+	o.DryRun = true
+	dry := h.lead(&o, nil)
+	time.Sleep(h.pause(9))
+	for _, c := range h.server.ConfigMaps.Changes()[before:] {
+		if c.By.Controller {
+			h.found(wrongWrite, "in a dry run")
+		}
+	}
+	h.leader = h.lead(h.options, dry)
+	return ""
+}
