@@ -1,6 +1,6 @@
 // Package e2e shows what the controller does, from outside: the binary that is built from this checkout, under
 // the permissions and with the arguments of the shipped manifests, on a real etcd, kube-apiserver and
-// kube-controller-manager. doc of package cluster says what these need; `make e2e` runs the suite.
+// kube-controller-manager. doc of package cluster says what these need; `make e2e` and `make e2e-rest` run the suite.
 //
 // The cases by which controllers of this kind break are found by their number: TestC07….
 package e2e
