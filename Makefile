@@ -102,8 +102,8 @@ benchmarks: # that they run; how fast things are is what make bench says
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
-	@# Without a package it prints figures also if all is well.
-	cd e2e && $(ALONE) go test -timeout 60m -skip $(REST) $(E2E_ARGS) -args $(SHIPPED)
+	@# Without a package it prints figures also if all is well. Tests mostly wait, so more run at a time than there are cores.
+	cd e2e && $(ALONE) go test -timeout 60m -parallel 4 -skip $(REST) $(E2E_ARGS) -args $(SHIPPED)
 
 .PHONY: e2e-rest
 e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
