@@ -113,7 +113,7 @@ func TestC47RepairsOfLargeCopies(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	p := w.startAsShipped()
 	w.expectMirroring()
-	const edited = 100
+	const edited = 60
 	name := func(i int) string { return fmt.Sprint("edited-", i) }
 	w.Cleanup(func() {
 		w.cleanUp(inParallel(edited, func(i int) error {
