@@ -29,7 +29,8 @@ const (
 	// maxMemory, in MiB, is far below the memory limit of the Deployment, and far above what the controller takes in a small cluster.
 	maxMemory = 150
 	// maxMemoryOfLists, in MiB, is for an API server that cannot stream: a page of a list is in memory whole before it is stripped.
-	maxMemoryOfLists = 300
+	// It is below GOMEMLIMIT of the Deployment. How much of a page is garbage at a moment depends on the machine.
+	maxMemoryOfLists = 450
 	// spacing is the least time between two events, or two log lines, of one reason about one source.
 	spacing = 10 * time.Second
 )
