@@ -20,6 +20,9 @@ import (
 // The server writes the line of a request before it ends its answer. Whoever has read the answer of its own
 // request finds the line in the log, without waiting. For requests of another process that does not hold: their
 // effect can be seen a moment before their line. WaitFor is for those.
+//
+// A client may cut a write while etcd carries it out. Then the line has code 504, though the write took effect. So the number of
+// accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its line.
 type AuditLog struct{ path string }
 
 // OpenAuditLog returns the audit log in a file, which need not be there yet. Its policy is that of WriteAuditPolicy.
