@@ -94,11 +94,11 @@ vet: ## go vet in the modules of the controller and of its tests
 unit: ## Unit tests, with -race if there is a C compiler
 	@if echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1; then race=-race; export CGO_ENABLED=1; else race=; echo \
 	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
-	  set -x; KUBE_CACHE_MUTATION_DETECTOR=true go test $$race ./...
+	  set -x; KUBE_CACHE_MUTATION_DETECTOR=true go test -timeout 60m $$race ./...
 
 .PHONY: benchmarks
 benchmarks: # that they run; how fast things are is what make bench says
-	go test -run '^$$' -bench . -benchtime 1x ./mirror
+	go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./mirror
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
@@ -252,7 +252,7 @@ release: ## Leave programs, archives, krew manifest, bill of materials, chart, i
 
 .PHONY: release-test
 release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of materials, image (needs buildah, else it is left out)
-	cd e2e/tools && go test ./...
+	cd e2e/tools && go test -timeout 60m ./...
 	@test "$$(id -u)" = 0 && command -v buildah >/dev/null || echo "The image is not tested: that takes buildah, and root" >&2
 	cd e2e && $(ALONE) go test -timeout 60m ./release -args $(RELEASE_TEST_ARGS)
 
