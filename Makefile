@@ -20,6 +20,9 @@ SOAK_ARGS ?=
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
 STORM_ARGS ?=
+# How many histories `make histories` plays, and from which seed.
+HISTORIES ?= 1000
+HISTORIES_SEED ?= $(shell date -u +%Y%m%d0000)
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
 IMAGE ?= mirror-controller:dev
@@ -74,7 +77,7 @@ kubectl: cluster ## Build a kubectl of the same version, for tests and make run
 REST := '^Test(Chart|Docs|Upgrade)'
 
 .PHONY: test
-test: vet unit e2e ## What to run before a commit: vet, unit tests, the contract on a real API server
+test: vet unit histories e2e ## What to run before a commit: vet, unit tests, histories, the contract on a real API server
 
 .PHONY: test-all
 test-all: test test-rest ## All tests
@@ -95,6 +98,12 @@ unit: ## Unit tests, with -race if there is a C compiler
 	@if echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1; then race=-race; export CGO_ENABLED=1; else race=; echo \
 	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
 	  set -x; KUBE_CACHE_MUTATION_DETECTOR=true go test -timeout 60m $$race ./...
+
+# A seed of the day finds more in a year than the same seeds every day, and the line that prints it tells how to see a failure again.
+.PHONY: histories
+histories: ## Random histories of the controller in virtual time, with delays between any two statements
+	go run ./mirror/internal/delay/instrument mirror bin/delays
+	HISTORIES=$(HISTORIES) HISTORIES_SEED=$(HISTORIES_SEED) go test -overlay bin/delays/overlay.json -timeout 60m -cpu 1 -run '^Test(Histories|KnownFaults)$$' ./mirror
 
 .PHONY: benchmarks
 benchmarks: # that they run; how fast things are is what make bench says

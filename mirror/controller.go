@@ -243,8 +243,8 @@ func (c *Controller) lead(ctx, term context.Context) error {
 
 // takeOver applies the prune limit and plans everything.
 func (c *Controller) takeOver(ctx context.Context) {
+	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
 	c.blocked.Store(c.pruner.judge(ctx))
-	c.handlers.active.Store(true)
 	for _, obj := range c.caches.configMaps.GetIndexer().List() {
 		if cm := obj.(*corev1.ConfigMap); c.caches.rules.IsSource(cm) {
 			c.status.sourceChanged(plan.KeyOf(cm)) // perhaps while no process led

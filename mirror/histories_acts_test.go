@@ -332,9 +332,9 @@ func (h *history) hook() {
 		o.Takes = func(c apitest.Call) time.Duration {
 			lags := h.faults.Load().lags
 			if c.Verb == "get" {
-				return lags["requests"] + lags["reads"]
+				return time.Millisecond + lags["requests"] + lags["reads"]
 			}
-			return lags["requests"]
+			return time.Millisecond + lags["requests"] // a loop without a pause goes on for ever without that
 		}
 		o.Arrives = apitest.Call.IsWrite
 		o.Answers = func(apitest.Call) time.Duration { return h.faults.Load().lags["answers"] }
@@ -360,6 +360,9 @@ func (h *history) fail() string {
 	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"}, []string{"create", "update", "delete"},
 		[]string{"create", "update", "delete", "get"})}
 	at := one(h, append(slices.Clone(historyNamespaces), h.targets...)...)
+	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {
+		at = one(h, failing...)
+	}
 	switch h.IntN(6) {
 	case 0, 1:
 		f.lost = true
@@ -386,6 +389,7 @@ func (h *history) alter() string {
 		}},
 	}
 	a := one(h, alterations...)
+	h.altered = true
 	h.with(func(now *faults) { now.altered[at] = a.alter })
 	return a.name + " at " + at
 }
@@ -403,7 +407,7 @@ func (h *history) endFaults() string {
 
 // beLate has requests, answers, reads or a watch take longer from now on.
 func (h *history) beLate() string {
-	what := one(h, "requests", "answers", "reads", "configmaps", "configmaps", "namespaces")
+	what := one(h, "requests", "answers", "reads", "reads", "configmaps", "configmaps", "namespaces")
 	lags := []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
 	if what == "reads" {
 		lags = []time.Duration{0, time.Second, 6 * time.Second, 20 * time.Second}

@@ -3,7 +3,6 @@ package mirror
 // What a history is held against: a plan from scratch of what the API server has, and every write of the controller.
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -120,35 +119,42 @@ func (h *history) compare(atRest bool) {
 		return
 	}
 	h.mu.Lock()
-	removing := maps.Clone(h.removing)
+	removing, before := maps.Clone(h.removing), len(h.findings)
 	h.mu.Unlock()
 	totals, owned := map[plan.State]int{}, map[key]map[plan.State]int{}
 	for _, name := range historyNames {
+		v := w.view(name)
 		for _, namespace := range historyNamespaces {
-			k := key{Namespace: namespace, Name: name}
-			t := w.target(k)
-			c := h.rules.Decide(w.view(name), t)
-			want := wanted(h.rules, w.view(name), t, c)
+			t := w.target(key{Namespace: namespace, Name: name})
+			c := h.rules.Decide(v, t)
+			want := wanted(h.rules, v, t, c)
 			count(totals, owned, want.state, want.owner)
-			for _, loser := range h.rules.Superseded(w.view(name), t, c) {
+			for _, loser := range h.rules.Superseded(v, t, c) {
 				count(totals, owned, plan.StateSuperseded, loser.Key)
 			}
 			_, fails := faults.failing[namespace]
 			_, alters := faults.altered[namespace]
-			if !atRest && (fails || alters || removing[namespace]) {
-				h.compareOwner(k, known[k], want)
-				continue
-			}
-			if c.Op != plan.OpNone {
-				h.found(outOfSync, "%v: %v is due, and there is %v", k, c.Op, t.Have)
-			}
-			if got := known[k]; got != want && !(got.state == plan.StateFight && !atRest) {
-				h.found(wrongStatus, "%v: got %v, want %v", k, got, want)
-			}
+			h.compareTarget(t, c, known[t.Key], want, !atRest && (fails || alters || removing[namespace]), atRest)
 		}
 	}
-	if atRest {
+	if atRest && len(h.findings) == before {
 		h.compareTotals(totals, owned)
+	}
+}
+
+// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right source, unless
+// only a request could show what is there.
+func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
+	hidden := t.Have != nil && !h.rules.Visible(t.Have)
+	switch {
+	case fails && hidden:
+	case c.Op != plan.OpNone && !fails:
+		h.found(outOfSync, "%v: %v is due, and there is %v", t.Key, c.Op, t.Have)
+	case got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner:
+		h.found(wrongStatus, "%v: %v counts for %v, want %v", t.Key, got.state, got.owner, want.owner)
+	case fails, got.state == plan.StateFight && !atRest:
+	case got != want:
+		h.found(wrongStatus, "%v: got %+v, want %+v", t.Key, got, want)
 	}
 }
 
@@ -182,13 +188,6 @@ func count(totals map[plan.State]int, owned map[key]map[plan.State]int, state pl
 		owned[owner] = map[plan.State]int{}
 	}
 	owned[owner][state]++
-}
-
-// compareOwner compares only for which source a target counts: a fault may keep it in any state.
-func (h *history) compareOwner(k key, got, want known) {
-	if got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner {
-		h.found(wrongStatus, "%v: counts for %v, want %v", k, got, want)
-	}
 }
 
 func (h *history) compareTotals(totals map[plan.State]int, owned map[key]map[plan.State]int) {
@@ -229,25 +228,54 @@ func (h *history) audit() {
 	for _, unsafe := range h.server.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
-	w := newWorldState(h.rules)
-	unwanted := map[key]time.Time{}  // when a copy was last not wanted, or was to be re-created
-	wanted := map[string]time.Time{} // when a copy of this content was last wanted
+	w, last := newWorldState(h.rules), lastSeen{map[key]time.Time{}, map[sourceContent]time.Time{}}
+	writes := map[key][]time.Time{}
 	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
-			h.note(w, nss[0].At, unwanted, wanted)
+			last.note(w, nss[0].At)
 			w.applyNamespace(nss[0])
 			nss = nss[1:]
-			h.note(w, time.Time{}, unwanted, wanted)
 			continue
 		}
-		c := cms[0]
-		h.note(w, c.At, unwanted, wanted)
-		if c.By.Controller {
-			h.judge(w, c, unwanted, wanted)
+		last.note(w, cms[0].At)
+		if cms[0].By.Controller {
+			h.judge(last, cms[0])
+			h.countWrite(writes, cms[0])
 		}
-		w.applyConfigMap(c)
+		w.applyConfigMap(cms[0])
 		cms = cms[1:]
+	}
+}
+
+// lastSeen says when a copy was last to be deleted or re-created, and when a source last had a content.
+type lastSeen struct {
+	unwanted map[key]time.Time
+	sources  map[sourceContent]time.Time
+}
+
+type sourceContent struct {
+	source   key
+	checksum string
+}
+
+// note takes note of what w has been until now.
+func (l lastSeen) note(w *worldState, now time.Time) {
+	for _, name := range historyNames {
+		v := w.view(name)
+		for _, s := range v.Sources {
+			l.sources[sourceContent{s.Key, s.Checksum}] = now
+		}
+		for _, namespace := range historyTargets {
+			t := w.target(key{Namespace: namespace, Name: name})
+			t.Prunable = true
+			if t.Namespace == nil {
+				continue
+			}
+			if op := w.rules.Decide(v, t).Op; op == plan.OpDelete || op == plan.OpRecreate || plan.Terminating(t.Namespace) {
+				l.unwanted[t.Key] = now
+			}
+		}
 	}
 }
 
@@ -276,50 +304,37 @@ func keyOfChange(c apitest.Change[*corev1.ConfigMap]) key {
 	return plan.KeyOf(*c.Old)
 }
 
-// note takes note, right before the next change, of which copies are wanted.
-func (h *history) note(w *worldState, at time.Time, unwanted map[key]time.Time, wanted map[string]time.Time) {
-	if at.IsZero() {
-		return
-	}
-	for _, name := range historyNames {
-		v := w.view(name)
-		for _, namespace := range historyTargets {
-			t := w.target(key{Namespace: namespace, Name: name})
-			if t.Namespace == nil {
-				continue
-			}
-			t.Prunable = true
-			if c := h.rules.Decide(v, t); c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
-				unwanted[t.Key] = at
-			}
-			if s := h.rules.Winner(v, t.Namespace); s != nil {
-				wanted[contentKey(t.Key, s.Key, s.Checksum)] = at
-			}
-		}
-	}
-}
-
-func contentKey(k, source key, checksum string) string { return fmt.Sprint(k, source, checksum) }
-
 // lateWrite bounds how long a watch or a request may keep the controller from knowing better.
 const lateWrite = 3 * time.Minute
 
 // judge judges one write.
-func (h *history) judge(w *worldState, c apitest.Change[*corev1.ConfigMap], unwanted map[key]time.Time, wanted map[string]time.Time) {
+func (h *history) judge(last lastSeen, c apitest.Change[*corev1.ConfigMap]) {
 	k := keyOfChange(c)
 	if c.Old != nil && !isOurs(*c.Old) && !isHandedOver(*c.Old) {
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
-		if since := c.At.Sub(unwanted[k]); since > answerLifetime+h.latest+time.Second {
+		if since := c.At.Sub(last.unwanted[k]); since > answerLifetime+h.latest+time.Second {
 			h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 		}
 		return
 	}
-	cm := *c.New
-	source, ok := h.rules.SourceOf(cm)
-	if since := c.At.Sub(wanted[contentKey(k, source, cm.Annotations[plan.ChecksumAnnotation])]); !c.By.Altered && (!ok || since > lateWrite+h.latest) {
-		h.found(wrongWrite, "%v: not wanted for %v: %v", k, since, cm)
+	source, ok := h.rules.SourceOf(*c.New)
+	seen := last.sources[sourceContent{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
+	if !c.By.Altered && (!ok || c.At.Sub(seen) > lateWrite+h.latest) {
+		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen, *c.New)
+	}
+}
+
+// countWrite finds a target that is written again and again without a pause.
+func (h *history) countWrite(writes map[key][]time.Time, c apitest.Change[*corev1.ConfigMap]) {
+	const many = 60
+	k := keyOfChange(c)
+	writes[k] = append(writes[k], c.At)
+	if n := len(writes[k]); n == many || n > many && n%many == 0 {
+		if took := c.At.Sub(writes[k][n-many]); took < 5*time.Second {
+			h.found(hotLoop, "%v: %d writes within %v", k, many, took)
+		}
 	}
 }
 

@@ -99,6 +99,9 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data, cm.BinaryData)) {
 		problems = append(problems, field.Forbidden(field.NewPath("data"), "is immutable"))
 	}
+	if cm.DeletionTimestamp != nil && !cm.DeletionTimestamp.Equal(old.DeletionTimestamp) {
+		problems = append(problems, field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "is immutable"))
+	}
 	if old.DeletionTimestamp != nil {
 		for _, finalizer := range cm.Finalizers {
 			if !contains(old.Finalizers, finalizer) {

@@ -117,9 +117,9 @@ func (s *Store[T]) update(o T, by Origin) (none T, err error) {
 	defer s.mu.Unlock()
 	old, ok := s.objects[KeyOf(o)]
 	switch rv := o.GetResourceVersion(); {
-	case !ok && o.GetUID() == "":
+	case !ok:
 		return none, apierrors.NewNotFound(s.resource, o.GetName())
-	case !ok, o.GetUID() != "" && o.GetUID() != old.GetUID(), rv != "" && rv != old.GetResourceVersion():
+	case o.GetUID() != "" && o.GetUID() != old.GetUID(), rv != "" && rv != old.GetResourceVersion():
 		return none, apierrors.NewConflict(s.resource, o.GetName(), fmt.Errorf("the object is another one"))
 	}
 	o = o.DeepCopy()

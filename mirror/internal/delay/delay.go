@@ -2,10 +2,27 @@
 // statement, and the histories of package mirror decide where time passes. The product imports nothing of it.
 package delay
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// At is called before each statement. point is its file and line. A test sets it before the controller runs.
-var At = func(point string) {}
+var (
+	reached int64
+	atPoint = func(string) {}
+)
+
+// At is called before each statement. point is its file and line.
+func At(point string) {
+	atomic.AddInt64(&reached, 1)
+	atPoint(point)
+}
+
+// Set has f decide what happens at each point. Call it before the controller runs.
+func Set(f func(point string)) { atPoint = f }
+
+// Reached returns how often a point was reached: never, if the code is not instrumented.
+func Reached() int64 { return atomic.LoadInt64(&reached) }
 
 // Mutex replaces sync.Mutex. A goroutine that waits for it lets the virtual time of testing/synctest go on, so that a delay may
 // come while it is held.
