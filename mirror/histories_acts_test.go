@@ -405,17 +405,24 @@ func (h *history) endFaults() string {
 	return ""
 }
 
-// beLate has requests, answers, reads or a watch take longer from now on.
+// beLate has requests, answers, reads and the watches take other times from now on: all of them, or one.
 func (h *history) beLate() string {
-	what := one(h, "requests", "answers", "reads", "reads", "configmaps", "configmaps", "namespaces")
-	lags := []time.Duration{0, 0, 2 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
-	if what == "reads" {
-		lags = []time.Duration{0, time.Second, 6 * time.Second, 20 * time.Second}
+	lags := maps.Clone(h.faults.Load().lags)
+	if lags == nil || h.IntN(2) == 0 {
+		lags = map[string]time.Duration{}
+		for _, what := range []string{"requests", "answers", "configmaps", "namespaces"} {
+			lags[what] = one(h, 0, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+		}
+	} else {
+		what := one(h, "requests", "answers", "configmaps", "namespaces")
+		lags[what] = one(h, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
 	}
-	lag := one(h, lags...)
-	h.with(func(now *faults) { now.lags[what] = lag })
-	h.latest += lag
-	return what + " " + lag.String()
+	lags["reads"] = one(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
+	for _, lag := range lags {
+		h.latest += lag
+	}
+	h.with(func(now *faults) { now.lags = lags })
+	return fmt.Sprint(lags)
 }
 
 func (h *history) endWatch() string {

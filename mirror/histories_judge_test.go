@@ -3,6 +3,7 @@ package mirror
 // What a history is held against: a plan from scratch of what the API server has, and every write of the controller.
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -64,6 +65,10 @@ type known struct {
 	losers string
 }
 
+func (k known) String() string {
+	return fmt.Sprintf("%v of %v, superseded: %q", k.state, k.owner, k.losers)
+}
+
 // knows returns what the controller knows of each target.
 func (c *Controller) knows() map[key]known {
 	c.status.mu.Lock()
@@ -121,6 +126,7 @@ func (h *history) compare(atRest bool) {
 	h.mu.Lock()
 	removing, before := maps.Clone(h.removing), len(h.findings)
 	h.mu.Unlock()
+	changed := h.changedLately()
 	totals, owned := map[plan.State]int{}, map[key]map[plan.State]int{}
 	for _, name := range historyNames {
 		v := w.view(name)
@@ -134,12 +140,25 @@ func (h *history) compare(atRest bool) {
 			}
 			_, fails := faults.failing[namespace]
 			_, alters := faults.altered[namespace]
-			h.compareTarget(t, c, known[t.Key], want, !atRest && (fails || alters || removing[namespace]), atRest)
+			excused := !atRest && (fails || alters || removing[namespace] || changed[t.Key])
+			h.compareTarget(t, c, known[t.Key], want, excused, atRest)
 		}
 	}
 	if atRest && len(h.findings) == before {
 		h.compareTotals(totals, owned)
 	}
+}
+
+// changedLately returns the ConfigMaps whose answers or events may still be on their way.
+func (h *history) changedLately() map[key]bool {
+	lately := map[key]bool{}
+	for _, c := range slices.Backward(h.server.ConfigMaps.Changes()) {
+		if time.Since(c.At) > time.Minute {
+			break
+		}
+		lately[keyOfChange(c)] = true
+	}
+	return lately
 }
 
 // compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right source, unless
@@ -154,7 +173,7 @@ func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, f
 		h.found(wrongStatus, "%v: %v counts for %v, want %v", t.Key, got.state, got.owner, want.owner)
 	case fails, got.state == plan.StateFight && !atRest:
 	case got != want:
-		h.found(wrongStatus, "%v: got %+v, want %+v", t.Key, got, want)
+		h.found(wrongStatus, "%v: got %v, want %v", t.Key, got, want)
 	}
 }
 

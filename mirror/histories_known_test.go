@@ -34,7 +34,7 @@ var knownFaults = []struct {
 		seeds: nil,
 	}, {
 		name: "a problem that is over stays counted while a copy is terminating",
-		kind: wrongStatus, shows: regexp.MustCompile(`got {state:(foreign|failed|fight) .*want {state:pending `),
+		kind: wrongStatus, shows: regexp.MustCompile(`got (foreign|failed|fight) of .*, want pending of `),
 		when:  func(*history) bool { return true },
 		seeds: nil,
 	}, {

@@ -117,6 +117,9 @@ func (h *history) begin(seed uint64) {
 	h.faults.Store(&faults{})
 	h.hook()
 	delay.Set(h.delays(seed))
+	if h.IntN(2) == 0 {
+		h.beLate()
+	}
 	h.leader = h.lead(h.options, nil)
 }
 
