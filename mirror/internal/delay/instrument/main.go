@@ -88,8 +88,7 @@ func withDelays(name string, src []byte) ([]byte, error) {
 	inserts := map[int]string{} // by offset
 	at := func(pos token.Pos) int { return files.Position(pos).Offset }
 	points := false
-	var visit func(ast.Node) bool
-	visit = func(n ast.Node) bool {
+	visit := func(n ast.Node) bool {
 		var statements []ast.Stmt
 		switch n := n.(type) {
 		case *ast.FuncDecl:
