@@ -133,7 +133,7 @@ NODE_LACKS = if test "$$(uname -s)" != Linux || test "$$(id -u)" != 0; then echo
 .PHONY: e2e-node
 e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment on a real node in namespaces of its own; needs Linux and root
 	cd e2e && $(ALONE) go run ./cluster/build etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
-	cd e2e/node && $(ALONE) go test -timeout 30m -count=1 -v $(E2E_ARGS) # without a package it prints while it runs
+	cd e2e/node && $(ALONE) go test -timeout 120m -count=1 -v $(E2E_ARGS) # without a package it prints while it runs
 
 .PHONY: node-programs
 node-programs:

@@ -100,7 +100,7 @@ func (w *world) cleanUp() {
 // waitRolledOut waits until the Pods of the Deployment are ready, and those before them are gone.
 func (w *world) waitRolledOut() {
 	w.Helper()
-	w.sh(manual.Commands(w, "deploy/docs/install.md", "rollout status"))
+	w.waitCommand(manual.Commands(w, "deploy/docs/install.md", "rollout status")) // again, if its own timeout is over
 	w.until("old Pods gone", func() error {
 		deployment, err := w.admin.AppsV1().Deployments(system).Get(w.ctx, "mirror-controller", metav1.GetOptions{})
 		if err != nil {
