@@ -25,7 +25,7 @@ var acts = []struct {
 	name   string
 	do     func(*history) string
 }{
-	{12, "write source", (*history).writeSource},
+	{16, "write source", (*history).writeSource},
 	{5, "flip label", (*history).flipLabel},
 	{5, "delete source", (*history).deleteSource},
 	{3, "move source", (*history).moveSource},
@@ -36,9 +36,9 @@ var acts = []struct {
 	{6, "write foreign object", (*history).writeForeign},
 	{5, "fail", (*history).fail},
 	{4, "alter", (*history).alter},
-	{4, "end faults", (*history).endFaults},
+	{2, "end faults", (*history).endFaults},
 	{6, "be late", (*history).beLate},
-	{3, "end watch", (*history).endWatch},
+	{2, "end watch", (*history).endWatch},
 	{3, "change leader", (*history).changeLeader},
 	{1, "dry run", (*history).dryRun},
 }
@@ -91,12 +91,12 @@ func (h *history) isOther(namespace, name string) bool {
 // aSource returns a place for a source at which there is nothing else.
 func (h *history) aSource() (namespace, name string) {
 	for range 9 {
-		namespace, name = one(h, historySources...), one(h, h.names...)
+		namespace, name = one(h, h.sources...), one(h, h.names...)
 		if !h.isOther(namespace, name) {
-			return namespace, name
+			break
 		}
 	}
-	return "platform", name
+	return namespace, name
 }
 
 func (h *history) writeSource() string {
@@ -151,7 +151,7 @@ func (h *history) deleteSource() string {
 
 func (h *history) moveSource() string {
 	from, name := h.aSource()
-	to := one(h, historySources...)
+	to := one(h, h.sources...)
 	cm, err := h.server.ConfigMaps.Get(key{Namespace: from, Name: name})
 	if err != nil || h.isOther(to, name) {
 		return "nothing"

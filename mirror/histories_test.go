@@ -49,6 +49,7 @@ type history struct {
 	weights []int         // of the acts before and at each
 	names   []string      // of sources
 	targets []string      // where something happens
+	sources []string      // namespaces of sources
 	latest  time.Duration // the longest time by which a decision of the controller may have been late
 
 	removals sync.WaitGroup
@@ -86,7 +87,7 @@ func play(t *testing.T, seed uint64) *history {
 		h.mix()
 		h.begin(seed)
 		h.writeSource()
-		for range 10 + h.IntN(20) {
+		for range 10 + h.IntN(30) {
 			h.act()
 		}
 		h.end()
@@ -156,6 +157,7 @@ func hashOfPoint(point string) (sum uint64) {
 type leader struct {
 	*Controller
 	valid  atomic.Bool
+	lostAt time.Time // when valid became false
 	begun  chan context.Context
 	cancel context.CancelFunc // asks it to stop
 	lose   context.CancelFunc // takes the leadership away
@@ -164,15 +166,20 @@ type leader struct {
 
 // lead starts a controller. It leads once before, which may be nil, has ended.
 func (h *history) lead(o *Options, before *leader) *leader {
-	c, err := New(h.server, &diary{}, o)
+	l := &leader{begun: make(chan context.Context, 1), ended: make(chan error, 1)}
+	c, err := New(h.server.For(func() bool { return l.valid.Load() || time.Since(l.lostAt) <= h.latest }), &diary{}, o)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	l := &leader{Controller: c, begun: make(chan context.Context, 1), ended: make(chan error, 1)}
+	l.Controller = c
 	l.valid.Store(true)
 	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.Discard()))
 	term, lose := context.WithCancel(context.WithoutCancel(ctx))
-	l.cancel, l.lose = cancel, func() { l.valid.Store(false); lose() }
+	l.cancel, l.lose = cancel, func() {
+		l.lostAt = time.Now()
+		l.valid.Store(false)
+		lose()
+	}
 	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun, Valid: l.valid.Load}) }()
 	if before != nil {
 		time.Sleep(h.pause(4)) // the new one is a standby
@@ -210,8 +217,8 @@ func (h *history) act() {
 	a := acts[slices.IndexFunc(h.weights, func(sum int) bool { return n < sum })]
 	at := time.Since(h.began)
 	h.log = append(h.log, fmt.Sprintf("%v: %s %s", at, a.name, a.do(h)))
-	time.Sleep(h.pause(10))
-	if h.IntN(5) == 0 {
+	time.Sleep(h.pause(one(h, 4, 7, 10)))
+	if h.IntN(6) == 0 {
 		time.Sleep(5 * time.Minute)
 		h.compare(false)
 	}
@@ -227,7 +234,7 @@ func (h *history) mix() {
 	if sum == 0 {
 		h.weights[0] = 1
 	}
-	h.names, h.targets = historyNames[:1+h.IntN(2)], historyTargets[:1+h.IntN(3)]
+	h.names, h.targets, h.sources = historyNames[:1+h.IntN(2)], historyTargets[:1+h.IntN(3)], historySources[:1+h.IntN(4)]
 }
 
 // end ends all faults, and compares what is there some hours later.

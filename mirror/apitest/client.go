@@ -21,18 +21,29 @@ type clientset struct {
 
 func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return core{server: c.server} }
 
+// candidate is the client of a controller that may lead.
+type candidate struct {
+	clientset
+	leads func() bool
+}
+
+func (c candidate) CoreV1() typedcorev1.CoreV1Interface {
+	return core{server: c.server, hooked: true, leads: c.leads}
+}
+
 type core struct {
 	typedcorev1.CoreV1Interface
 	server *Server
 	hooked bool
+	leads  func() bool // nil: always
 }
 
 func (c core) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
-	return configMapClient{client: client[*corev1.ConfigMap]{c.server, c.server.ConfigMaps, namespace, c.hooked}}
+	return configMapClient{client: client[*corev1.ConfigMap]{c.server, c.server.ConfigMaps, namespace, c.hooked, c.leads}}
 }
 
 func (c core) Namespaces() typedcorev1.NamespaceInterface {
-	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked}}
+	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked, c.leads}}
 }
 
 type configMapClient struct {
@@ -75,6 +86,7 @@ type client[T Object[T]] struct {
 	store     *Store[T]
 	namespace string
 	hooked    bool
+	leads     func() bool
 }
 
 // do sends a request, with its hooks if it has any.
@@ -88,6 +100,9 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 	}
 	s.called(this)
 	if this.IsWrite() {
+		if c.leads != nil && !c.leads() {
+			s.isUnsafe("%s of %s/%s without leadership", verb, c.namespace, name)
+		}
 		defer s.write(Key{Namespace: c.namespace, Name: name})()
 	}
 	h := s.hooks.Load()

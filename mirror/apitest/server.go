@@ -127,6 +127,11 @@ func contains(all []string, one string) bool {
 // CoreV1 returns the client of the controller, whose requests have hooks.
 func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooked: true} }
 
+// For returns a client with hooks. A write that it sends while leads returns false counts as unsafe.
+func (s *Server) For(leads func() bool) kubernetes.Interface {
+	return candidate{clientset{server: s}, leads}
+}
+
 // Terminate begins to delete a namespace.
 func (s *Server) Terminate(namespace string) {
 	ns, err := s.Namespaces.Get(Key{Name: namespace})
