@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -167,12 +168,23 @@ func inParallel(n int, f func(i int) error) error {
 	for i := range n {
 		places <- struct{}{}
 		running.Go(func() {
-			errs[i] = f(i)
+			errs[i] = insist(func() error { return f(i) })
 			<-places
 		})
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// insist repeats a request that the API server gave up, which it does after 34 seconds. Such a request may have taken effect.
+func insist(request func() error) error {
+	err := request()
+	for apierrors.IsTimeout(err) {
+		if err = request(); apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+	}
+	return err
 }
 
 // TestC47EventsAndLogOfFlips changes forged copies as fast as the API server accepts it: one out of scope, one in the way. The

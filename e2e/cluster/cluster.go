@@ -18,7 +18,7 @@ import (
 // startTimeout and stopTimeout bound what one program of the control plane takes to start and to stop. On
 // an idle machine with two cores they take 3 s and 1 s; the rest is for machines that are busy.
 const (
-	startTimeout = 5 * time.Minute
+	startTimeout = 15 * time.Minute
 	stopTimeout  = 5 * time.Minute
 )
 
