@@ -175,15 +175,14 @@ func (h *history) lead(o *Options, before *leader) *leader {
 	l.valid.Store(true)
 	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.Discard()))
 	term, lose := context.WithCancel(context.WithoutCancel(ctx))
-	l.cancel, l.lose = cancel, func() {
-		l.lostAt = time.Now()
-		l.valid.Store(false)
-		lose()
-	}
+	l.cancel, l.lose = cancel, lose
 	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun, Valid: l.valid.Load}) }()
 	if before != nil {
 		time.Sleep(h.pause(4)) // the new one is a standby
 		if h.IntN(2) == 0 {
+			before.lostAt = time.Now()
+			before.valid.Store(false)
+			time.Sleep(h.pause(8)) // until it notices
 			before.lose()
 		}
 		before.stop()
