@@ -32,7 +32,10 @@ func TestModelOfTheAPIServer(t *testing.T) {
 	}
 	held := configMap(namespaces[2], "held", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} })
 	w.create(held.Namespace, held.Name, func(cm *corev1.ConfigMap) { cm.Finalizers = held.Finalizers })
-	w.Cleanup(func() { w.edit(held.Namespace, held.Name, func(cm *corev1.ConfigMap) { cm.Finalizers = nil }) })
+	w.Cleanup(func() {
+		_, err := w.admin.CoreV1().ConfigMaps(held.Namespace).Update(w.background(), configMap(held.Namespace, held.Name), metav1.UpdateOptions{})
+		w.cleanUp(err)
+	})
 	w.deleteNamespace(namespaces[2])
 	model.Terminate(namespaces[2])
 	w.eventually("the end of the namespace begins", func() error {
@@ -137,7 +140,7 @@ func (a *asked) send(w *world, q requestTo) string {
 	if base.UID == "" {
 		uid, version = "none", "1"
 	}
-	base.UID, base.ResourceVersion = "", ""
+	base.UID, base.ResourceVersion, base.ManagedFields = "", "", nil
 	if q.verb == "update" && q.withUID {
 		base.UID = uid
 	}

@@ -334,14 +334,14 @@ func (h *history) judge(last lastSeen, changes []apitest.Change[*corev1.ConfigMa
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
-		if since := c.At.Sub(last.unwanted[k]); !isRecreation(changes) && since > answerLifetime+h.latest+time.Second {
+		if since := c.At.Sub(last.unwanted[k]); !isRecreation(changes) && since > answerLifetime+2*h.latest+10*h.latestDelay {
 			h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 		}
 		return
 	}
 	source, ok := h.rules.SourceOf(*c.New)
 	seen := last.sources[sourceContent{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
-	if !c.By.Altered && (!ok || c.At.Sub(seen) > lateWrite+h.latest) {
+	if !c.By.Altered && (!ok || c.At.Sub(seen) > lateWrite+h.latestWatch+h.latest) {
 		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen, *c.New)
 	}
 }

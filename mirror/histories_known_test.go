@@ -20,28 +20,28 @@ var knownFaults = []struct {
 	{
 		name: "a copy is not deleted while live reads take more than 5 s",
 		kind: outOfSync, shows: regexp.MustCompile(`: delete is due`),
-		when:  func(h *history) bool { return h.latest > answerLifetime/2 },
-		seeds: []uint64{100021, 100031, 100038},
+		when:  func(h *history) bool { return h.latest+10*h.latestDelay >= answerLifetime },
+		seeds: []uint64{130028, 130183, 130186},
 	}, {
 		name: "a problem counts for a source that no longer has the target",
 		kind: wrongStatus, shows: regexp.MustCompile(`: (foreign|failed|fight|superseded) counts for `),
 		when:  func(*history) bool { return true },
-		seeds: []uint64{101102, 107526, 100488},
+		seeds: []uint64{131249, 137475},
 	}, {
 		name: "a write that a webhook altered counts as done if the watch is late",
 		kind: outOfSync, shows: regexp.MustCompile(`: (create|update|recreate) is due`),
 		when:  func(h *history) bool { return h.altered },
-		seeds: []uint64{107794, 20361},
+		seeds: []uint64{134452, 128084, 202611231531},
 	}, {
 		name: "a problem that is over stays counted while a copy is terminating",
 		kind: wrongStatus, shows: regexp.MustCompile(`got (foreign|failed|fight) of .*, want pending of `),
 		when:  func(*history) bool { return true },
-		seeds: []uint64{103821, 100440, 100711, 102618},
+		seeds: []uint64{130668, 131019, 131516},
 	}, {
 		name: "a re-creation that a webhook alters, and whose answer is lost, repeats at once",
 		kind: hotLoop, shows: regexp.MustCompile(``),
 		when:  func(h *history) bool { return h.altered },
-		seeds: []uint64{100836, 100483, 101883},
+		seeds: []uint64{122752, 124003, 124591},
 	},
 }
 

@@ -39,18 +39,20 @@ var (
 // history is what happens to the sources of two names and their copies in three namespaces.
 type history struct {
 	*rand.Rand
-	t       *testing.T
-	server  *apitest.Server
-	options *Options
-	rules   *plan.Rules
-	leader  *leader
-	faults  atomic.Pointer[faults]
-	began   time.Time
-	weights []int         // of the acts before and at each
-	names   []string      // of sources
-	targets []string      // where something happens
-	sources []string      // namespaces of sources
-	latest  time.Duration // the longest time by which a decision of the controller may have been late
+	t           *testing.T
+	server      *apitest.Server
+	options     *Options
+	rules       *plan.Rules
+	leader      *leader
+	faults      atomic.Pointer[faults]
+	began       time.Time
+	weights     []int         // of the acts before and at each
+	names       []string      // of sources
+	targets     []string      // where something happens
+	sources     []string      // namespaces of sources
+	latest      time.Duration // the longest time that a request and its answer took
+	latestWatch time.Duration // the longest time by which a watch was late
+	latestDelay time.Duration // the longest time that passed between two statements
 
 	removals sync.WaitGroup
 	mu       sync.Mutex
@@ -132,7 +134,7 @@ func (h *history) delays(seed uint64) func(string) {
 	if rarity == 0 {
 		return func(string) {}
 	}
-	h.latest += 10 * longest
+	h.latestDelay = longest
 	var mu sync.Mutex
 	reached := map[string]uint64{}
 	return func(point string) {
@@ -167,7 +169,7 @@ type leader struct {
 // lead starts a controller. It leads once before, which may be nil, has ended.
 func (h *history) lead(o *Options, before *leader) *leader {
 	l := &leader{begun: make(chan context.Context, 1), ended: make(chan error, 1)}
-	c, err := New(h.server.For(func() bool { return l.valid.Load() || time.Since(l.lostAt) <= h.latest }), &diary{}, o)
+	c, err := New(h.server.For(func() bool { return l.valid.Load() || time.Since(l.lostAt) <= h.latestDelay }), &diary{}, o)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (s *Store[T]) update(o T, by Origin) (none T, err error) {
 		return o, nil
 	}
 	if o.GetDeletionTimestamp() != nil && len(old.GetFinalizers()) > 0 && len(o.GetFinalizers()) == 0 {
-		s.remove(o, by)
+		s.remove(old, by) // watches show it as it was before the last finalizer went
 		return o, nil
 	}
 	return s.put(o, by), nil
