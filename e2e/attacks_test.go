@@ -123,7 +123,9 @@ func newAttacked(t *testing.T) *attacked {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := installed.Start(shipped.RunOptions{})
+	// Nobody starts it again if it loses its lease because the machine is slow.
+	patient := []string{"--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"}
+	p, err := installed.Start(shipped.RunOptions{Args: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
