@@ -66,7 +66,7 @@ func instrument(folder, out string) error {
 		if src, err = withDelays(filepath.Base(file), src); err != nil {
 			return err
 		}
-		overlay[file] = filepath.Join(out, filepath.Base(file))
+		overlay[file] = filepath.Join(out, filepath.Base(file)+".delayed") // no Go file, or go would take the folder for a package
 		if err := os.WriteFile(overlay[file], src, 0o644); err != nil {
 			return err
 		}
