@@ -158,9 +158,18 @@ func (n *Node) Run(name string) error {
 	return n.run(n.programs()[i])
 }
 
-// WaitServer waits until the API server is ready.
+// WaitServer waits until the API server is ready. It ends by itself if it does not serve within a minute, as on a slow machine:
+// then it is started again.
 func (n *Node) WaitServer(ctx context.Context) error {
-	return n.until(ctx, func() error { return n.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
+	runs := false
+	return n.until(ctx, func() error {
+		err := n.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		ran := runs
+		if runs = len(n.Processes(cluster.APIServer, "")) > 0; ran && !runs && err != nil {
+			return errors.Join(err, n.Run(cluster.APIServer))
+		}
+		return err
+	})
 }
 
 // waitReady waits until Pods can run.

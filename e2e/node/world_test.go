@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -85,10 +86,18 @@ func (w *world) parallel(n int, f func(i int) error) {
 	}
 }
 
-// sh runs a command of the shell in the folder of the repository, as a user would, and returns what it prints.
+// sh runs a command of the shell in the folder of the repository, as a user would, and returns what it prints. Where kubectl gets
+// no answer in time, as on a slow machine, it runs the command again.
 func (w *world) sh(command string) string {
 	w.Helper()
-	out, err := w.try(w.ctx, repository, command)
+	var out string
+	var err error
+	w.until("an answer to "+command, func() error {
+		if out, err = w.try(w.ctx, repository, command); strings.Contains(out, "Unable to connect to the server") {
+			return errors.New(out)
+		}
+		return nil
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
