@@ -274,9 +274,6 @@ func (h *history) leave() {
 	}
 	time.Sleep(2 * time.Hour)
 	synctest.Wait()
-	for name, v := range h.leader.caches.views {
-		fmt.Println("VIEW", name, len(v.All()), "index", h.leader.caches.sourceNames(), "server", len(h.server.ConfigMaps.All()), time.Since(h.began))
-	}
 	for what, n := range h.leader.remembered() {
 		if n > 0 {
 			h.found(leftOver, "%d %s after everything was deleted", n, what)
@@ -297,10 +294,10 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestHistories plays $HISTORIES histories, or 100, from $HISTORIES_SEED on. A seed that fails fails again. With `make histories`
+// TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make histories`
 // time passes also between the statements of the controller.
 func TestHistories(t *testing.T) {
-	count, first := number(t, "HISTORIES", 100), number(t, "HISTORIES_SEED", 1)
+	count, first := number(t, "HISTORIES", 25), number(t, "HISTORIES_SEED", 1)
 	before := delay.Reached()
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

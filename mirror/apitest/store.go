@@ -2,6 +2,8 @@ package apitest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -177,10 +179,11 @@ func (s *Store[T]) Get(k Key) (T, error) {
 	return o.DeepCopy(), nil
 }
 
-// All returns all objects.
+// All returns all objects as they are stored. Nobody may modify them.
 func (s *Store[T]) All() []T {
-	found, _ := s.list(labels.Everything())
-	return found
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.objects))
 }
 
 // list returns the objects that the selector matches, and the resourceVersion of the list.
