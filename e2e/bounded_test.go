@@ -80,7 +80,7 @@ func TestC47MetadataOfForgedCopies(t *testing.T) {
 	tenant := w.elsewhere("tenant")
 	p := w.startAsShipped()
 	w.expectMirroring()
-	const annotated, labelled = 500, 100
+	const annotated, labelled = 300, 80
 	forge := func(i int) *corev1.ConfigMap {
 		name := fmt.Sprint("forged-", i)
 		cm := configMap(tenant, name, w.marksOfCopy(tenant, tenant, name)...) // not ours, or the controller would delete it

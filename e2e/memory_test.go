@@ -77,7 +77,7 @@ func TestC47SourcesOfForgedCopies(t *testing.T) {
 	sources, copies := w.elsewhere("sources"), w.elsewhere("copies")
 	p := w.startAsShipped()
 	w.expectMirroring()
-	const forged = 150
+	const forged = 80
 	name := func(i int) string { return fmt.Sprint("forged-", i) }
 	w.Cleanup(func() {
 		w.cleanUp(inParallel(forged, func(i int) error {
@@ -113,7 +113,7 @@ func TestC47RepairsOfLargeCopies(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	p := w.startAsShipped()
 	w.expectMirroring()
-	const edited = 60
+	const edited = 40
 	name := func(i int) string { return fmt.Sprint("edited-", i) }
 	w.Cleanup(func() {
 		w.cleanUp(inParallel(edited, func(i int) error {
