@@ -57,12 +57,12 @@ func TestC11TriedAgain(t *testing.T) {
 	began := time.Now()
 	source := w.createSource(w.home, "settings")
 	w.waitEvent(w.home, "settings", "Foreign")
-	refused := func(e cluster.Event) bool {
-		return e.Verb == "create" && e.Object.Namespace == a && e.Object.Name == "settings" && e.Response.Code == http.StatusConflict
+	read := func(e cluster.Event) bool {
+		return e.Verb == "get" && e.Object.Namespace == a && e.Object.Name == "settings" && e.Response.Code == http.StatusOK
 	}
-	w.waitRequests("it is tried again", 2, refused)
+	w.waitRequests("it is read again", 2, read)
 	w.settle(b)
-	w.expectPaced(began, 1, 2, requestsFor(w.requests(), a, "settings"))
+	w.expectPaced(began, 2, 1, requestsFor(w.requests(), a, "settings"))
 	w.untouched(mine)
 	w.delete(a, "settings")
 	w.waitInSync(source, a, b)
@@ -83,7 +83,7 @@ func TestC11EditsKeepThePace(t *testing.T) {
 		source = w.edit(w.home, "settings", withData(map[string]string{"key": fmt.Sprint(i)}))
 		w.waitInSync(source, b)
 	}
-	w.expectPaced(began, 1, 2, requestsFor(w.requests(), a, "settings"))
+	w.expectPaced(began, 2, 1, requestsFor(w.requests(), a, "settings"))
 	w.untouched(mine)
 	w.delete(a, "settings")
 	w.waitInSync(source, a)

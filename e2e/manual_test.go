@@ -84,26 +84,6 @@ func expectSettings(t *testing.T, m shipped.Manifests, flags ...string) {
 	t.Error("there is no ClusterRoleBinding")
 }
 
-// TestDocsPreview compares what a dry run prints with what the manual shows.
-func TestDocsPreview(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "a", "b", "c", "d", "e", "f")
-	w.create(w.ns("f"), "settings")
-	source := w.createSource(w.home, "settings")
-	p := w.start()
-	w.waitInSync(source, w.ns("a"), w.ns("b"), w.ns("c"), w.ns("d"), w.ns("e"))
-	w.stop(p)
-	w.edit(w.ns("d"), "settings", withKey("more", "x"))
-	w.delete(w.ns("e"), "settings")
-	command, want, _ := strings.Cut(manual.Commands(t, "deploy/docs/operate.md", "$ mirror-controller"), "\n")
-	if !strings.HasSuffix(command, " --dry-run --once 2>/dev/null") {
-		t.Fatalf("the manual shows the output of %s", command)
-	}
-	if code, printed := w.once(flags("--dry-run")); code != 0 || !strings.Contains("\n"+w.anonymous(printed)+"\n", "\n"+runsOfBlanks.ReplaceAllString(want, "  ")) {
-		t.Errorf("exit code %d, and no lines\n%s\nin\n%s", code, want, w.anonymous(printed))
-	}
-}
-
 // TestDocsRelease counts copies, and turns them into ordinary ConfigMaps, by the commands of the manual.
 func TestDocsRelease(t *testing.T) {
 	t.Parallel()

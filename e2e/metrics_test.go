@@ -74,7 +74,6 @@ func TestMetrics(t *testing.T) {
 		`mirror_repairs_total{cause="edited"}`:                                     0,
 		`mirror_namespace_fill_seconds_count`:                                      0,
 		`mirror_writes_total{operation="delete",result="conflict"}`:                0,
-		`controller_runtime_reconcile_panics_total{controller="mirror"}`:           0,
 		`controller_runtime_active_workers{controller="mirror"}`:                   0,
 	})
 	source := w.createSource(w.home, "settings")

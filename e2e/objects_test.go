@@ -178,11 +178,11 @@ func (w *world) replaceSource(name string, options ...option) (source *corev1.Co
 	began := time.Now()
 	w.delete(w.home, name)
 	source = w.createSource(w.home, name, options...)
-	return source, time.Since(began) < recreationGrace
+	return source, time.Since(began) < deletionGrace
 }
 
-// recreationGrace is the least time for which the controller keeps the copies of a deleted source.
-const recreationGrace = time.Second
+// deletionGrace is how long the controller keeps the copies of a deleted source.
+const deletionGrace = time.Second
 
 // replaceAtOnce is replaceSource while the controller stands still: for the controller no time passes without a source.
 func (w *world) replaceAtOnce(p *shipped.Process, name string, options ...option) *corev1.ConfigMap {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -183,42 +181,4 @@ func TestRequestsEnd(t *testing.T) {
 	if requestTimeout <= 30*time.Second || requestTimeout > time.Minute {
 		t.Errorf("got %v for a request, want more than 30s and at most a minute", requestTimeout)
 	}
-}
-
-// TestADeletionNeedsAllAnswers: the answer about the namespace does not stand for the one about the source.
-func TestADeletionNeedsAllAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ns := plantest.Namespace("team-a")
-		client, answer := apitest.NewServer(ns), make(chan struct{})
-		client.Hook(func(h *apitest.Hooks) {
-			h.Before = func(c apitest.Call) {
-				if c.Resource == "configmaps" {
-					<-answer
-				}
-			}
-		})
-		woken := 0
-		c := newConfirmer(client, teamRules(), func(key) *corev1.ConfigMap { return nil }, func(key) { woken++ })
-		change := plan.Change{Op: plan.OpDelete, Key: settings("team-a"), CopyOf: settings("platform"), Premise: plan.Premise{Source: true, Namespace: true}}
-		ask := func() bool {
-			_, ok := c.confirm(t.Context(), noSources, plan.Target{Key: change.Key, Namespace: ns}, change)
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-			return ok
-		}
-		for range 2 {
-			if ask() {
-				t.Error("got a deletion confirmed before the source was read")
-			}
-		}
-		close(answer)
-		time.Sleep(recreationGrace + time.Second)
-		if ask() {
-			t.Error("got a deletion confirmed before the namespace was read")
-		}
-		if !ask() || woken != 2 {
-			t.Errorf("got it not confirmed after both answers, or woken %d times, want 2", woken)
-		}
-		time.Sleep(time.Minute)
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -44,8 +45,8 @@ func (c *Controller) drain(b *testing.B, n int) {
 		b.Fatalf("got %d keys, want %d", got, n)
 	}
 	for range n {
-		k, _, _ := c.copies.next()
-		c.copies.finish(k)
+		k, _ := c.copies.Get()
+		c.copies.Done(k)
 	}
 }
 
@@ -102,7 +103,9 @@ func BenchmarkFanOut(b *testing.B) {
 	c, _ := loaded(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.status.nameStatus("settings-000").began = c.status.nameStatus("settings-000").began.Add(-runGap)
+		n := c.status.lock("settings-000")
+		n.fanout = time.Time{}
+		n.unlock()
 		c.sources.Add("settings-000")
 		c.fanout.run(b.Context(), "settings-000")
 		c.drain(b, 0)

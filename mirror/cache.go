@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,10 +161,8 @@ func (c *caches) namespace(name string) *corev1.Namespace {
 
 // target returns what the caches show of one target. Read the view of its name after it: a cache that holds a copy has
 // already held its source.
-func (c *caches) target(k key) plan.Target { return c.targetWith(k, c.configMap(k)) }
-
-func (c *caches) targetWith(k key, have *corev1.ConfigMap) plan.Target {
-	t := plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: have}
+func (c *caches) target(k key) plan.Target {
+	t := plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: c.configMap(k)}
 	t.Prunable = t.Have != nil && c.prunable[t.Have.UID]
 	if t.Namespace != nil {
 		uid, spared := c.spared.Load(k.Namespace)
@@ -245,28 +245,26 @@ func (c *caches) copiesIn(namespace string) []*corev1.ConfigMap {
 // version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.
 func (c *caches) version() string { return c.configMaps.GetIndexer().LastStoreSyncResourceVersion() }
 
-// targets returns what target would for each namespace that a fan-out of a name has to visit, in random order: the namespaces
-// that the flags allow if the name has a source, those with a ConfigMap of the name, and those in also.
-func (c *caches) targets(name string, also []string) (targets []plan.Target) {
-	have := map[string]*corev1.ConfigMap{} // by namespace
+// targets returns the keys that a fan-out of a name has to visit, in random order: the namespaces that the flags allow if the name
+// has a source, those with a ConfigMap of the name, and those in also.
+func (c *caches) targets(name string, also []string) []key {
+	found := map[key]bool{} // the order of a map is random
+	add := func(namespace string) { found[key{Namespace: namespace, Name: name}] = true }
 	for _, namespace := range also {
-		have[namespace] = nil
+		add(namespace)
 	}
 	if len(c.view(name).Sources) > 0 {
 		for _, namespace := range c.namespaces.GetIndexer().ListKeys() {
 			if c.rules.AllowsTarget(namespace) {
-				have[namespace] = nil
+				add(namespace)
 			}
 		}
 	}
-	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
-	for _, cm := range found {
-		have[cm.Namespace] = cm
+	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
+	for _, cm := range have {
+		add(cm.Namespace)
 	}
-	for namespace, cm := range have { // the order of a map is random
-		targets = append(targets, c.targetWith(key{Namespace: namespace, Name: name}, cm))
-	}
-	return targets
+	return slices.Collect(maps.Keys(found))
 }
 
 // watchErrorHandler returns a handler that logs, at most once a minute, why a watch fails: for each resource the answer

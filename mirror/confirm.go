@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -17,30 +16,25 @@ import (
 )
 
 const (
-	// recreationGrace is how long copies outlive their deleted source: tools that replace an object by deleting and
-	// creating it do so within a second.
-	recreationGrace = time.Second
-	// answerLifetime is how long a live read serves the deletions that depend on it: a fan-out of deletions to thousands of
-	// namespaces takes a second or two. No event ends it earlier while our watch is silent.
+	// answerLifetime is how long a live read serves the deletions that depend on it, and as long again as it took, so that it
+	// outlives the slowest read that it is combined with. Deletions in thousands of namespaces take some seconds.
 	answerLifetime = 5 * time.Second
 	// concurrentReads bounds the live reads in flight of a kind: each object has up to 1.5 MiB, and its owner decides about that.
 	concurrentReads = 4
+	// soonest and latest bound the wait for a live read that another reconcile makes: as long as it has taken up to now.
+	soonest, latest = 10 * time.Millisecond, time.Second
 )
 
-// confirmer reads live what a deletion depends on and no precondition can guard. It reads each source or namespace once for
-// all deletions, in the background, and queues their keys again when it has the answer.
+// confirmer reads live what a deletion depends on and no precondition can guard. One reconcile reads, and the answer serves all.
 type confirmer struct {
-	client kubernetes.Interface
-	rules  *plan.Rules
-	cached func(key) *corev1.ConfigMap
-	wake   func(key)
-
-	running sync.WaitGroup
-	reads   slots
+	client  kubernetes.Interface
+	rules   *plan.Rules
+	cached  func(key) *corev1.ConfigMap
+	reads   slots          // for sources
 	refused rate.Sometimes // limits the log about reads that are refused
 
-	mu       sync.Mutex
-	subjects map[subject]*inquiry
+	mu      sync.Mutex
+	answers map[subject]*answer
 }
 
 // subject is what is read: a ConfigMap, or a namespace.
@@ -49,133 +43,189 @@ type subject struct {
 	namespace string
 }
 
-// inquiry is one live read and its repetitions. The mutex of confirmer guards it. An inquiry ends answerLifetime after its
-// answer, or with an event about its source.
-type inquiry struct {
-	version  string // of the namespace in the cache; the answer serves no later one
-	cancel   context.CancelFunc
-	waiting  map[key]bool // until there is an answer
-	answered bool
+func (s subject) String() string {
+	if s.namespace != "" {
+		return "/" + s.namespace
+	}
+	return s.configMap.String()
+}
+
+// answer is one live read. The mutex of confirmer guards it.
+type answer struct {
+	began    time.Time
+	until    time.Time         // it serves until then; zero: the read is on its way
 	source   *corev1.ConfigMap // without payload; nil: gone
 	ns       *corev1.Namespace // nil: gone
-	goneAt   time.Time         // when the source was first read to be gone
+	err      error
+	failures int // in a row
 }
 
-// errStale is the error of a live read that finds a source which the cache does not show.
-var errStale = errors.New("the cache is behind the API server")
-
-// read is one live read. It returns how long to wait for the next one, 0 if there is an answer.
-type read func(context.Context, *inquiry) (requeueAfter time.Duration, err error)
-
-func newConfirmer(client kubernetes.Interface, rules *plan.Rules, cached func(key) *corev1.ConfigMap, wake func(key)) *confirmer {
-	return &confirmer{client: client, rules: rules, cached: cached, wake: wake, subjects: map[subject]*inquiry{}, reads: make(slots, concurrentReads), refused: rate.Sometimes{Interval: time.Minute}}
+func newConfirmer(client kubernetes.Interface, rules *plan.Rules, cached func(key) *corev1.ConfigMap) *confirmer {
+	return &confirmer{client: client, rules: rules, cached: cached, answers: map[subject]*answer{}, reads: make(slots, concurrentReads),
+		refused: rate.Sometimes{Interval: time.Minute}}
 }
 
-// confirm reports whether the premise of a change holds, by live reads. If an answer is not known yet, the key is queued when
-// it is.
-func (c *confirmer) confirm(ctx context.Context, v *plan.View, t plan.Target, change plan.Change) (holds, known bool) {
-	if change.Premise == (plan.Premise{}) {
-		return true, true
+// confirm reports whether the premise of a deletion holds, by live reads that began at the time after or later. If it does not, a source
+// claimed the copy when they began, at claimed. If another reconcile reads, requeueAfter is the time after which to ask again.
+func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after time.Time) (holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
+	var subjects []subject
+	if x.change.Premise.Source {
+		subjects = append(subjects, subject{configMap: x.change.CopyOf})
+	}
+	if x.change.Premise.Namespace {
+		subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
+	}
+	for try := range 4 {
+		found, missing, wait, err := c.look(subjects, after)
+		switch {
+		case err != nil || wait > 0:
+			return false, claimed, wait, err
+		case len(missing) == 0:
+			holds, claimed = c.judge(x, found)
+			return holds, claimed, 0, nil
+		case try == 1: // one answer expired while the other was read
+			missing, after = subjects, time.Now()
+		}
+		err = p.call(ctx, missing[0].String(), func(ctx context.Context) error {
+			c.readAll(ctx, missing, after)
+			return context.Cause(ctx)
+		})
+		if err != nil {
+			return false, claimed, 0, err
+		}
+	}
+	return false, claimed, soonest, nil
+}
+
+// look returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long to wait
+// for those on their way.
+func (c *confirmer) look(subjects []subject, after time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found = map[subject]answer{}
+	for _, s := range subjects {
+		switch a := c.answers[s]; {
+		case a == nil || !a.until.IsZero() && !a.serves(after):
+			missing = append(missing, s)
+		case a.until.IsZero():
+			wait = max(wait, min(max(soonest, time.Since(a.began)), latest))
+		case a.err != nil:
+			err = a.err
+		default:
+			found[s] = *a
+		}
+	}
+	return found, missing, wait, err
+}
+
+func (a *answer) serves(after time.Time) bool {
+	return !a.began.Before(after) && time.Now().Before(a.until)
+}
+
+// judge reports whether a copy is still unwanted, by the answers, and when the last of their reads began.
+func (c *confirmer) judge(x *decision, found map[subject]answer) (unwanted bool, began time.Time) {
+	for _, a := range found {
+		if a.began.After(began) {
+			began = a.began
+		}
 	}
 	var source *corev1.ConfigMap // without a premise about it, only the namespace decides
-	if change.Premise.Source {
-		if source, known = c.source(ctx, change.CopyOf, change.Key); !known {
-			return false, false
+	if x.change.Premise.Source {
+		source = found[subject{configMap: x.change.CopyOf}].source
+	}
+	ns := x.target.Namespace
+	if x.change.Premise.Namespace {
+		ns = found[subject{namespace: ns.Name}].ns
+	}
+	if source != nil && c.rules.AsksToBeMirrored(source) {
+		// The cache as it is now: the decision may rest on an older state.
+		if cached := c.cached(plan.KeyOf(source)); cached == nil || cached.ResourceVersion != source.ResourceVersion {
+			return false, began
 		}
 	}
-	ns := t.Namespace
-	if change.Premise.Namespace {
-		if ns, known = c.namespace(ctx, t.Namespace, change.Key); !known {
-			return false, false
+	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(x.view, source, ns), began
+}
+
+// readAll reads these subjects at the same time, but for those that another reconcile reads by now.
+func (c *confirmer) readAll(ctx context.Context, subjects []subject, after time.Time) {
+	var reads sync.WaitGroup
+	for _, s := range subjects {
+		if a := c.claim(s, after); a != nil {
+			reads.Go(func() { c.read(ctx, s, a) })
 		}
 	}
-	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(v, source, ns), true
+	reads.Wait()
 }
 
-// source returns a source as the API server has it, nil if it is gone. If the answer is not known yet, ok is false, and k is
-// queued when it is.
-func (c *confirmer) source(ctx context.Context, source, k key) (live *corev1.ConfigMap, ok bool) {
-	q, ok := c.ask(ctx, subject{configMap: source}, "", k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
-		return c.readSource(ctx, source, q)
-	})
-	return q.source, ok
-}
-
-// namespace is like source, for a namespace. The answer serves all that doubt the same state of the cache.
-func (c *confirmer) namespace(ctx context.Context, cached *corev1.Namespace, k key) (live *corev1.Namespace, ok bool) {
-	q, ok := c.ask(ctx, subject{namespace: cached.Name}, cached.ResourceVersion, k, func(ctx context.Context, q *inquiry) (time.Duration, error) {
-		return 0, c.readNamespace(ctx, cached.Name, q)
-	})
-	return q.ns, ok
-}
-
-// sourceChanged makes the answer about a source void, because of an event about it.
-func (c *confirmer) sourceChanged(source key) {
+// claim begins a read, unless another one is on its way or has ended.
+func (c *confirmer) claim(s subject, after time.Time) *answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.end(subject{configMap: source})
-}
-
-// end forgets the inquiry about a subject, if there is one, and queues the keys that wait for it.
-func (c *confirmer) end(s subject) {
-	if q := c.subjects[s]; q != nil {
-		delete(c.subjects, s)
-		q.cancel()
-		c.wakeAll(q)
+	a, failures := c.answers[s], 0
+	if a != nil && (a.until.IsZero() || a.serves(after)) {
+		return nil
 	}
-}
-
-func (c *confirmer) wakeAll(q *inquiry) {
-	for k := range q.waiting {
-		c.wake(k)
+	if a != nil {
+		failures = a.failures
 	}
-	q.waiting = nil
+	a = &answer{began: time.Now(), failures: failures}
+	c.answers[s] = a
+	return a
 }
 
-// ask returns the inquiry about a subject in this version, and whether it is answered. It starts the inquiry if there is none.
-func (c *confirmer) ask(ctx context.Context, s subject, version string, k key, read read) (inquiry, bool) {
+// read reads a subject, and publishes the answer. A read that was cut has none.
+func (c *confirmer) read(ctx context.Context, s subject, a *answer) {
+	callCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	source, ns, err := c.get(callCtx, s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.subjects[s]
-	if q != nil && q.version != version {
-		c.end(s)
-		q = nil
+	if ctx.Err() != nil {
+		delete(c.answers, s)
+		return
 	}
-	if q == nil {
-		q = &inquiry{version: version, waiting: map[key]bool{}}
-		c.subjects[s] = q
-		ctx, q.cancel = context.WithCancel(ctx)
-		c.running.Go(func() { c.inquire(ctx, s, q, read) })
+	a.source, a.ns, a.err = source, ns, err
+	lives := answerLifetime + time.Since(a.began)
+	if a.failures = 0; err != nil {
+		a.failures++
+		lives = reasons[reasonOf(plan.OpDelete, err)].pace.backoff(a.failures)
+		c.log(ctx, s, err)
 	}
-	if q.answered {
-		return *q, true
-	}
-	q.waiting[k] = true
-	return inquiry{}, false
-}
-
-// inquire reads until there is an answer, keeps it for answerLifetime, and ends the inquiry.
-func (c *confirmer) inquire(ctx context.Context, s subject, q *inquiry, read read) {
-	for failures := 1; ; failures++ {
-		wait, err := c.readOnce(ctx, q, read)
-		if err != nil {
-			c.log(ctx, s, err)
-			wait = confirmBackoff(err, failures)
-		}
-		if wait == 0 {
-			break
-		}
-		if !sleep(ctx, wait) {
-			return
-		}
-	}
-	if sleep(ctx, answerLifetime) {
+	a.until = time.Now().Add(lives)
+	time.AfterFunc(lives+slow.longest, func() { // until then the failures count
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.subjects[s] == q {
-			c.end(s)
+		if c.answers[s] == a {
+			delete(c.answers, s)
 		}
+	})
+}
+
+func (c *confirmer) get(ctx context.Context, s subject) (source *corev1.ConfigMap, ns *corev1.Namespace, err error) {
+	if s.namespace == "" {
+		source, err = c.getSource(ctx, s.configMap)
+	} else if ns, err = c.client.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{}); err == nil {
+		plan.StripNamespace(ns)
 	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	return source, ns, err
+}
+
+// getSource returns a source; nil if it is being deleted.
+func (c *confirmer) getSource(ctx context.Context, k key) (*corev1.ConfigMap, error) {
+	if !c.reads.acquire(ctx) {
+		return nil, ctx.Err()
+	}
+	defer c.reads.release()
+	live, err := c.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
+	if err != nil || live.DeletionTimestamp != nil {
+		return nil, err
+	}
+	live.Data, live.BinaryData = nil, nil
+	c.rules.Strip(live)
+	return live, nil
 }
 
 // log logs why a deletion has to wait. A missing permission is an error, at most once a minute.
@@ -190,32 +240,6 @@ func (c *confirmer) log(ctx context.Context, s subject, err error) {
 	logger.V(2).Info("Cannot confirm a deletion yet, retrying", "err", clipError(err))
 }
 
-// readOnce reads once, and queues the waiting keys if there is an answer.
-func (c *confirmer) readOnce(ctx context.Context, q *inquiry, read read) (requeueAfter time.Duration, err error) {
-	if !c.reads.acquire(ctx) {
-		return 0, ctx.Err()
-	}
-	defer c.reads.release()
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	requeueAfter, err = read(ctx, q)
-	if err != nil || requeueAfter > 0 {
-		return requeueAfter, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q.answered = true
-	c.wakeAll(q)
-	return 0, nil
-}
-
-func confirmBackoff(err error, failures int) time.Duration {
-	if errors.Is(err, errStale) {
-		return slow.backoff(failures)
-	}
-	return reasons[reasonOf(plan.OpDelete, err)].pace.backoff(failures)
-}
-
 // sleep returns false if ctx ends before the time is over.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
@@ -224,48 +248,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// readSource reads a source. A source that is gone may come back within recreationGrace, and is read again then.
-func (c *confirmer) readSource(ctx context.Context, source key, q *inquiry) (requeueAfter time.Duration, err error) {
-	live, err := c.client.CoreV1().ConfigMaps(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
-	gone := apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp != nil
-	if err != nil && !gone {
-		return 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if gone {
-		if q.goneAt.IsZero() {
-			q.goneAt = time.Now()
-		}
-		q.source = nil
-		return max(0, time.Until(q.goneAt.Add(recreationGrace))), nil
-	}
-	q.goneAt = time.Time{}
-	// The cache as it is now: the decision may rest on an older state.
-	if cached := c.cached(source); c.rules.AsksToBeMirrored(live) && (cached == nil || cached.ResourceVersion != live.ResourceVersion) {
-		return 0, errStale
-	}
-	live.Data, live.BinaryData = nil, nil
-	c.rules.Strip(live)
-	q.source = live
-	return 0, nil
-}
-
-func (c *confirmer) readNamespace(ctx context.Context, name string, q *inquiry) error {
-	live, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		live, err = nil, nil
-	}
-	if err != nil {
-		return err
-	}
-	if live != nil {
-		plan.StripNamespace(live)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q.ns = live
-	return nil
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +36,6 @@ type Controller struct {
 	selfCheck  *selfCheck
 
 	synced  atomic.Bool
-	led     atomic.Bool // everything has been planned once
 	blocked atomic.Bool // by the prune limit
 }
 
@@ -58,15 +54,14 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
 	sources, copies, status := newSourceQueue(), newCopyQueue(), newStatus()
-	confirmer := newConfirmer(client, rules, caches.configMap, func(k key) { copies.Add(k) })
-	lanes := newLanes(opts.ConcurrentWrites, copies.contended)
+	d := &decider{rules: rules, caches: caches, status: status, grace: opts.DeletionGrace}
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes, sources: sources, copies: copies},
-		fanout: &fanout{rules: rules, caches: caches, status: status, confirmer: confirmer, sources: sources, copies: copies,
+		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies},
+		fanout: &fanout{decider: d, sources: sources, copies: copies,
 			reporter: &reporter{recorder: recorder, status: status, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
-			rules: rules, caches: caches, status: status, confirmer: confirmer, lanes: lanes,
+			decider: d, confirmer: newConfirmer(client, rules, caches.configMap), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
 			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
 			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
@@ -233,7 +228,6 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	c.sources.ShutDown()
 	c.copies.ShutDown()
 	workers.Wait()
-	c.reconciler.confirmer.running.Wait()
 	if term.Err() != nil {
 		return ErrLeadershipLost
 	}
@@ -251,7 +245,6 @@ func (c *Controller) takeOver(ctx context.Context) {
 		}
 	}
 	c.planAll()
-	c.led.Store(true)
 }
 
 // planAll starts a fan-out for every name of a source or a copy.
@@ -276,50 +269,4 @@ func (c *Controller) resync(ctx context.Context) {
 			c.planAll()
 		}
 	}
-}
-
-// idlePeriod is the time between two checks whether the work is done.
-const idlePeriod = 50 * time.Millisecond
-
-// WaitIdle waits until no more change is due soon: every copy is in sync, or its problem stays until somebody solves it. It
-// returns false if ctx ends before. It does not wait for what only a change of the cluster asks for.
-func (c *Controller) WaitIdle(ctx context.Context) bool {
-	// The sources twice: a reconcile may ask for a fan-out as it ends.
-	for !c.led.Load() || !c.sources.idle() || !c.copies.idle() || !c.sources.idle() || !c.status.idle() {
-		if !sleep(ctx, idlePeriod) {
-			return false
-		}
-	}
-	return true
-}
-
-// Outcome returns what is known now. Call it when Run has returned: then nothing changes it any more.
-func (c *Controller) Outcome() Outcome {
-	o := Outcome{DryRun: c.opts.DryRun, Led: c.led.Load()}
-	if !o.Led {
-		return o
-	}
-	bySource := map[key]*SourceOutcome{}
-	o.Changes = c.status.outcome(bySource)
-	if c.blocked.Load() {
-		o.PruneBlocked = c.status.total(plan.StateOutOfScope)
-	}
-	for _, name := range c.caches.sourceNames() {
-		for _, s := range c.caches.view(name).Sources {
-			src := outcomeOf(bySource, s.Key)
-			sum := &summary{source: s}
-			src.Frozen, src.Note = s.Frozen != nil, frozenText(sum, nil)+reservedText(sum, nil)
-		}
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(bySource), compareKeys) {
-		src := bySource[k]
-		slices.SortFunc(src.Targets, func(a, b TargetOutcome) int {
-			if a.State != b.State {
-				return int(a.State - b.State)
-			}
-			return strings.Compare(a.Namespace, b.Namespace)
-		})
-		o.Sources = append(o.Sources, *src)
-	}
-	return o
 }

@@ -9,6 +9,13 @@ import (
 	"time"
 )
 
+// pauseOf returns the time until the next try, as a call that was put off has it; 0 if it was not put off.
+func pauseOf(err error) time.Duration {
+	off := putOff{}
+	errors.As(err, &off)
+	return off.until
+}
+
 // TestFullSlowPool: with all slow places taken, a call that is slow is cut, and the healthy ones go on.
 func TestFullSlowPool(t *testing.T) {
 	const normal = 4
@@ -18,33 +25,23 @@ func TestFullSlowPool(t *testing.T) {
 			hang = append(hang, l.worker(fmt.Sprintf("team-%d", i), time.Minute, nil))
 			time.Sleep(minSlow / 2)
 		}
-		last := fmt.Sprintf("team-%d", len(hang)-1)
-		time.Sleep(minSlow)
-		if synctest.Wait(); !l.isSlow(last) {
-			t.Error("got a namespace as usual right after its call was cut")
-		}
-		if time.Sleep(firstSlow); l.isSlow(last) {
-			t.Error("got a namespace slow for ever after its call was cut: nobody knows how long it would have taken")
-		}
+		time.Sleep(hanging + minSlow) // until then nobody knows whether the API server answers anybody
+		synctest.Wait()
 		if len(l.slow) != slowPlaces || l.inFlight != slowPlaces || l.free() != normal {
 			t.Errorf("got %d slow places taken, %d calls in flight, %d normal places free, want %d, %d, %d",
 				len(l.slow), l.inFlight, l.free(), slowPlaces, slowPlaces, normal)
 		}
+		began, late := time.Now(), l.worker("late", time.Minute, nil)
 		if err := <-l.worker("healthy", minSlow/2, nil); err != nil {
 			t.Errorf("a healthy namespace: got error %v, want none", err)
 		}
+		if err := <-late; pauseOf(err) == 0 || time.Since(began) > 2*minSlow {
+			t.Errorf("got error %v after %v, want a slow call cut at once: the API server answers another one", err, time.Since(began))
+		}
 		for i, result := range hang {
-			if err := <-result; errors.Is(err, errNoPlace) != (i >= slowPlaces) {
+			if err := <-result; (pauseOf(err) > 0) != (i >= slowPlaces) {
 				t.Errorf("call %d: got error %v", i, err)
 			}
-		}
-		for i := range hang[:slowPlaces] {
-			if !l.isSlow(fmt.Sprintf("team-%d", i)) {
-				t.Errorf("team-%d: got it as usual after a slow call, want it slow until an answer comes quickly", i)
-			}
-		}
-		if l.isSlow("healthy") {
-			t.Error("got the healthy namespace slow")
 		}
 		if l.most > normal+slowPlaces {
 			t.Errorf("got %d calls in flight, want %d at most", l.most, normal+slowPlaces)
@@ -65,16 +62,16 @@ func TestNobodyWaits(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Errorf("got error %v, want none", err)
 		}
-		if !l.isSlow("team-a") {
-			t.Error("got a namespace as usual after a call that hung in a normal place")
+		if err := <-l.worker("team-a", 0, nil); pauseOf(err) == 0 {
+			t.Errorf("got error %v, want a namespace put off after a call that hung in a normal place", err)
 		}
 		l.alone.Store(false)
 		time.Sleep(2 * minSlow)
 		synctest.Wait()
 		select {
 		case err := <-second:
-			if !errors.Is(err, errNoPlace) {
-				t.Errorf("got error %v, want %v", err, errNoPlace)
+			if pauseOf(err) == 0 {
+				t.Errorf("got error %v, want it put off", err)
 			}
 		default:
 			t.Error("got a slow call that goes on although others wait")
@@ -85,32 +82,36 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// TestCutAgainAndAgain: each cut makes the next try of its namespace later.
+// TestCutAgainAndAgain: a namespace that was cut is tried again when a slow place is free. Meanwhile its pauses grow.
 func TestCutAgainAndAgain(t *testing.T) {
 	inLanes(t, 2, func(t *testing.T, l *calls) {
 		for range slowPlaces {
 			l.slow <- struct{}{}
 		}
-		for _, seconds := range []time.Duration{5, 10, 20, 40, 60, 60} {
-			if err := <-l.worker("team-a", time.Minute, nil); !errors.Is(err, errNoPlace) {
-				t.Errorf("got error %v, want %v", err, errNoPlace)
+		last, err := time.Duration(0), <-l.worker("team-a", time.Minute, nil)
+		for range 6 {
+			pause := pauseOf(err)
+			if pause < last || pause < firstPause || pause > longestPause*3/2 {
+				t.Errorf("got a pause of %v after one of %v", pause, last)
 			}
-			time.Sleep(seconds*time.Second - 1)
-			began := time.Now()
-			if <-l.worker("team-a", 0, nil); time.Since(began) > 0 || !l.isSlow("team-a") {
-				t.Errorf("got a call before %d seconds are over", int(seconds))
+			time.Sleep(pause / 2)
+			if rest := pauseOf(<-l.worker("team-a", 0, nil)); rest == 0 || rest > pause {
+				t.Errorf("got a pause of %v within one of %v", rest, pause)
 			}
-			time.Sleep(time.Nanosecond)
-			probe := l.worker("team-a", 50*time.Millisecond, errAway)
-			if err := <-l.worker("team-a", 0, nil); !errors.Is(err, errNoPlace) {
-				t.Errorf("beside the first try: got error %v, want %v", err, errNoPlace)
-			}
-			if err := <-probe; err != errAway {
-				t.Errorf("after %d seconds: got error %v, want that the namespace is tried", int(seconds), err)
-			}
+			time.Sleep(pause - pause/2)
+			last, err = pause, <-l.worker("team-a", 0, nil)
+		}
+		if last < longestPause {
+			t.Errorf("got a pause of %v in the end, want %v at least", last, longestPause)
 		}
 		for range slowPlaces {
 			<-l.slow
+		}
+		time.Sleep(pauseOf(err))
+		for range 2 { // an answer ends the slowness
+			if err := <-l.worker("team-a", 0, nil); err != nil {
+				t.Errorf("got error %v, want none", err)
+			}
 		}
 	})
 }
@@ -124,8 +125,8 @@ func TestCutCalls(t *testing.T) {
 		p := l.enter(t.Context())
 		called := false
 		err := p.call(t.Context(), "team-a", func(context.Context) error { called = true; return nil })
-		if !errors.Is(err, errNoPlace) || called {
-			t.Errorf("got error %v and a call %v, want %v before the call", err, called, errNoPlace)
+		if pauseOf(err) == 0 || called {
+			t.Errorf("got error %v and a call %v, want it put off before the call", err, called)
 		}
 		for range slowPlaces - 1 {
 			l.slow <- struct{}{}

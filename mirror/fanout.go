@@ -3,24 +3,19 @@ package mirror
 import (
 	"context"
 	"time"
-
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// runGap is the shortest time between two fan-outs or reports of a name. A source that changes all the time is compared with all
-// its targets that often; each target still gets the newest content when its turn comes.
+// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the time is
+// compared with all its targets that often; each target still gets the newest content when its turn comes.
 const runGap = 100 * time.Millisecond
 
 // fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is queued any
 // more, or targets keep the queue busy for long, it reports the sources.
 type fanout struct {
-	rules     *plan.Rules
-	caches    *caches
-	status    *status
-	confirmer *confirmer
-	reporter  *reporter
-	sources   *sourceQueue
-	copies    copyQueue
+	*decider
+	reporter *reporter
+	sources  *sourceQueue
+	copies   copyQueue
 }
 
 // work runs fan-outs until ctx ends.
@@ -37,39 +32,41 @@ func (f *fanout) work(ctx context.Context) {
 	}
 }
 
+// run compares the targets of a name if that was asked for, and reports its sources.
 func (f *fanout) run(ctx context.Context, name string) {
-	if wait := f.status.beginRun(name, runGap); wait > 0 {
-		f.sources.AddAfter(name, wait)
-		return
-	}
-	v := f.caches.view(name)
-	if f.sources.takeFanout(name) || !f.status.compared(name, v) {
-		v = f.compare(ctx, name)
-	}
-	if f.copies.reportable(name) {
-		f.copies.reported(name)
-		if f.reporter.report(ctx, name, v) {
-			f.sources.AddAfter(name, logSpacing)
+	if f.sources.wantsFanout(name) {
+		n := f.status.lock(name)
+		wait := n.beginFanout()
+		n.unlock()
+		if wait == 0 {
+			f.sources.beginFanout(name)
+			f.compare(name)
+		} else {
+			f.sources.addReport(name, wait)
 		}
+	}
+	if wait := f.reporter.report(ctx, name, f.caches.view(name)); wait > 0 {
+		f.sources.addReport(name, wait)
 	}
 }
 
-// compare compares all targets of a name with its sources, and returns the view of them.
-func (f *fanout) compare(ctx context.Context, name string) *plan.View {
-	f.status.beginFanout(name)    // before the targets
-	version := f.caches.version() // before the targets
-	targets := f.caches.targets(name, f.status.namespaces(name))
-	v := f.caches.view(name) // after the targets
-	for i, c := range f.rules.Plan(v, targets) {
-		losers := func(c plan.Change) []key { return losers(f.rules, v, targets[i], c) }
-		if !f.status.planned(targets[i], c, losers, version) {
-			continue
+// compare compares all targets of a name with its sources. A target with a call on its way is left to its reconcile.
+func (f *fanout) compare(name string) {
+	v := f.caches.view(name)
+	now := time.Now() // one for all, so that one live read serves all copies that expire
+	for _, k := range f.caches.targets(name, f.status.namespaces(name)) {
+		n := f.status.lock(name)
+		if n.calling(k.Namespace) {
+			n.calls[k.Namespace] = true
+			f.copies.Add(k)
+		} else {
+			x := f.decide(n, k, now)
+			f.settle(n, &x, now)
+			f.copies.take(k, &x)
 		}
-		// The confirmer queues a deletion when its live read is answered.
-		if _, known := f.confirmer.confirm(ctx, v, targets[i], c); known {
-			f.copies.Add(c.Key)
-		}
+		n.unlock()
 	}
-	f.status.endFanout(name, v)
-	return v
+	n := f.status.lock(name)
+	defer n.unlock()
+	n.view = v
 }

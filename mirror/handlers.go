@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -13,13 +14,11 @@ import (
 
 // handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
 type handlers struct {
-	rules     *plan.Rules
-	caches    *caches
-	status    *status
-	confirmer *confirmer
-	lanes     *lanes
-	sources   *sourceQueue
-	copies    copyQueue
+	rules   *plan.Rules
+	caches  *caches
+	status  *status
+	sources *sourceQueue
+	copies  copyQueue
 
 	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
 	active atomic.Bool
@@ -39,7 +38,6 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
-			h.lanes.forget(d.GetName())
 			h.caches.spared.Delete(d.GetName())
 			h.namespaceChanged(d.GetName(), nil)
 		},
@@ -72,11 +70,10 @@ func (h *handlers) configMapUpdated(old, new *corev1.ConfigMap) {
 	case source:
 		h.sourceChanged(new)
 	case h.rules.AsksToBeMirrored(old):
-		h.confirmer.sourceChanged(plan.KeyOf(old))
 		h.sources.Add(old.Name)
 	}
 	if old.UID != new.UID { // a deletion without an event of its own
-		h.status.observe(plan.KeyOf(old), old, true)
+		h.observe(plan.KeyOf(old), old, true)
 	}
 	h.targetChanged(plan.KeyOf(new), new, false)
 }
@@ -88,7 +85,6 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 	name, cm := d.GetObjectName(), d.OptionalObj
 	k := key{Namespace: name.Namespace, Name: name.Name}
 	if cm == nil || h.rules.AsksToBeMirrored(cm) {
-		h.confirmer.sourceChanged(k)
 		h.sources.Add(k.Name)
 	}
 	h.targetChanged(k, cm, true)
@@ -96,7 +92,6 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 
 // sourceChanged handles a new state of a source.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
-	h.confirmer.sourceChanged(plan.KeyOf(cm))
 	if h.rules.IsSource(cm) {
 		h.status.sourceChanged(plan.KeyOf(cm))
 	}
@@ -105,9 +100,15 @@ func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 
 // targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.
 func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
-	if h.status.observe(k, cm, deleted) {
+	if h.observe(k, cm, deleted) {
 		h.copies.addEvent(k)
 	}
+}
+
+func (h *handlers) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
+	n := h.status.lock(k.Name)
+	defer n.unlock()
+	return n.observe(k.Namespace, cm, deleted)
 }
 
 func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns) }
@@ -134,7 +135,7 @@ func (h *handlers) namespaceChanged(namespace string, added *corev1.Namespace) {
 		for _, name := range h.caches.sourceNames() {
 			k := key{Namespace: namespace, Name: name}
 			if added != nil {
-				h.status.appear(k, added.UID)
+				h.appear(k, added.UID)
 			}
 			h.copies.addEvent(k)
 		}
@@ -142,4 +143,10 @@ func (h *handlers) namespaceChanged(namespace string, added *corev1.Namespace) {
 	for _, cm := range h.caches.copiesIn(namespace) {
 		h.copies.addEvent(plan.KeyOf(cm))
 	}
+}
+
+func (h *handlers) appear(k key, uid types.UID) {
+	n := h.status.lock(k.Name)
+	defer n.unlock()
+	n.appear(k.Namespace, uid)
 }

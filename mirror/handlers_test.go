@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,12 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -35,17 +32,26 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 		names = append(names, name)
 		c.sources.Done(name)
 	}
-	for c.copies.Len() > 0 {
-		k, event, _ := c.copies.next()
-		if !event {
+	for k, ofFanout := range c.copies.order.waiting {
+		if ofFanout {
 			t.Errorf("got %v as the key of a fan-out, want it as that of an event", k)
 		}
+	}
+	for c.copies.Len() > 0 {
+		k, _ := c.copies.Get()
 		keys = append(keys, k.String())
-		c.copies.finish(k)
+		c.copies.Done(k)
 	}
 	slices.Sort(names)
 	slices.Sort(keys)
 	return names, keys
+}
+
+// records calls f with the locked status of the name settings.
+func (c *Controller) records(f func(*nameStatus)) {
+	n := c.status.lock("settings")
+	defer n.unlock()
+	f(n)
 }
 
 // TestHandlers is the table of events, and the keys that they add. The caches hold the sources platform/settings and
@@ -145,10 +151,10 @@ func TestEventsOfOurOwnWrites(t *testing.T) {
 	rules := teamRules()
 	have := plantest.Copy(rules, sourceIn("platform"), "team-a")
 	replaced := plantest.Copy(rules, sourceIn("platform"), "team-a", withVersion("41"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	wrote, deleted := echo{version: "41", at: time.Now()}, echo{deleted: have.UID, at: time.Now()}
-	both := echo{version: "41", deleted: have.UID, at: time.Now()}
+	wrote, deleted := ownWrite{version: "41", at: time.Now()}, ownWrite{deleted: have.UID, at: time.Now()}
+	both := ownWrite{version: "41", deleted: have.UID, at: time.Now()}
 	for name, tc := range map[string]struct {
-		echo  echo
+		own   ownWrite
 		event func(*handlers)
 	}{
 		"created": {wrote, func(h *handlers) { h.configMapAdded(replaced) }},
@@ -162,50 +168,42 @@ func TestEventsOfOurOwnWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _ := stillController(t, noEdit)
 			c.handlers.active.Store(true)
-			c.status.set(settings("team-a"), "team-a", record{echo: tc.echo})
+			c.records(func(n *nameStatus) { n.set("team-a", "team-a", record{own: tc.own}) })
 			tc.event(c.handlers)
 			if names, keys := c.added(t); len(names)+len(keys) > 0 {
 				t.Errorf("got %v and %v, want nothing", names, keys)
 			}
-			if got := c.status.stored(settings("team-a")).echo; got != (echo{}) {
-				t.Errorf("got %+v still awaited", got)
-			}
+			c.records(func(n *nameStatus) {
+				if got := n.record("team-a", "team-a").own; got != (ownWrite{}) {
+					t.Errorf("got %+v still awaited", got)
+				}
+			})
 		})
 	}
 }
 
-// TestEchoDuringReconcile: a reconcile that read the caches before the event of our own last write repeats.
-func TestEchoDuringReconcile(t *testing.T) {
-	for name, uid := range map[string]types.UID{"in this namespace": "team-a", "in a former namespace": "other"} {
-		c, _ := stillController(t, noEdit)
-		c.handlers.active.Store(true)
-		c.showNamespace(t, plantest.Namespace("team-a"))
-		have := plantest.Copy(teamRules(), sourceIn("platform"), "team-a", withVersion("41"))
-		c.status.set(settings("team-a"), uid, record{echo: echo{version: "41", at: time.Now()}})
-		event := during{t.Context(), func() { c.handlers.configMapAdded(have) }}
-		c.reconciler.reconcile(event, t.Context(), nil, settings("team-a"), false)
-		if _, keys := c.added(t); len(keys) != 1 {
-			t.Errorf("%s: got the keys %v, want that of the copy", name, keys)
-		}
+// TestEventsDuringACall repeat the reconcile, also those of our own last write: the call rests on an older state.
+func TestEventsDuringACall(t *testing.T) {
+	c, _ := stillController(t, noEdit)
+	c.handlers.active.Store(true)
+	c.records(func(n *nameStatus) {
+		n.set("team-a", "team-a", record{own: ownWrite{version: "41", at: time.Now()}})
+		n.calls["team-a"] = true
+	})
+	c.handlers.configMapAdded(plantest.Copy(teamRules(), sourceIn("platform"), "team-a", withVersion("41")))
+	if _, keys := c.added(t); len(keys) != 1 {
+		t.Errorf("got the keys %v, want that of the copy", keys)
 	}
-}
-
-// during is a context that calls a function when a reconcile has decided and asks whether to go on.
-type during struct {
-	context.Context
-	call func()
-}
-
-func (d during) Err() error {
-	d.call()
-	return nil
 }
 
 // TestFactsOfEvents: the handlers note two times that no cache holds: of a change, and of the first sight of a namespace.
 func TestFactsOfEvents(t *testing.T) {
 	c, _ := stillController(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} }, sourceIn("platform"))
 	c.handlers.active.Store(true)
-	changed := func(k key) bool { return !c.status.nameStatus("settings").source(k).changed.IsZero() }
+	changed := func(k key) (set bool) {
+		c.records(func(n *nameStatus) { set = !n.source(k).changed.IsZero() })
+		return set
+	}
 	c.handlers.configMapAdded(sourceIn("platform"))
 	c.handlers.configMapAdded(sourceIn("elsewhere")) // the flags rule it out
 	c.handlers.configMapUpdated(sourceIn("base"), plantest.ConfigMap("base", "settings", withVersion("8")))
@@ -214,8 +212,9 @@ func TestFactsOfEvents(t *testing.T) {
 			t.Errorf("%s: got a change to follow %v, want %v", namespace, got, want)
 		}
 	}
-	appeared := func(namespace string) bool {
-		return !c.status.stored(settings(namespace)).appeared.IsZero()
+	appeared := func(namespace string) (set bool) {
+		c.records(func(n *nameStatus) { set = n.targets[namespace] != nil && !n.targets[namespace].appeared.IsZero() })
+		return set
 	}
 	c.handlers.namespaceAdded(plantest.Namespace("team-a"))
 	c.handlers.namespaceAdded(plantest.Namespace("elsewhere"))
@@ -223,29 +222,6 @@ func TestFactsOfEvents(t *testing.T) {
 	for namespace, want := range map[string]bool{"team-a": true, "elsewhere": false, "team-b": false} {
 		if got := appeared(namespace); got != want {
 			t.Errorf("%s: got a namespace to fill %v, want %v", namespace, got, want)
-		}
-	}
-}
-
-// TestEventsEndLiveReads: an event about a source makes the answer about it void.
-func TestEventsEndLiveReads(t *testing.T) {
-	source := sourceIn("platform")
-	for name, event := range map[string]func(*handlers){
-		"it appears": func(h *handlers) { h.configMapAdded(source) },
-		"it changes": func(h *handlers) { h.configMapUpdated(source, sourceIn("platform", withVersion("8"))) },
-		"it is unlabelled": func(h *handlers) {
-			h.configMapUpdated(source, plantest.ConfigMap("platform", "settings", withVersion("8")))
-		},
-		"it is deleted": func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", source)) },
-		"its key is":    func(h *handlers) { h.configMapDeleted(deletedConfigMap("platform", nil)) },
-	} {
-		c, _ := stillController(t, noEdit)
-		c.handlers.active.Store(true)
-		ended := false
-		c.handlers.confirmer.subjects[subject{configMap: plan.KeyOf(source)}] = &inquiry{cancel: func() { ended = true }, waiting: map[key]bool{settings("team-a"): true}}
-		event(c.handlers)
-		if !ended || len(c.handlers.confirmer.subjects) > 0 || c.copies.Len() != 2 {
-			t.Errorf("%s: got it ended %v, and %d keys queued, want those of the source and of who waits", name, ended, c.copies.Len())
 		}
 	}
 }

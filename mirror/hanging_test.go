@@ -172,6 +172,7 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 	cluster(t, objects, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.Verb == "get" && c.Resource == "namespaces" })
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(time.Second) // the grace
 		synctest.Wait()
 		if n := s.Hung.Load(); n != 1 {
 			t.Errorf("got %d reads, want one that hangs", n)

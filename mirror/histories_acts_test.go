@@ -125,7 +125,10 @@ func (h *history) narrowing() plantest.Option {
 }
 
 func (h *history) flipLabel() string {
-	namespace, name := h.aSource()
+	namespace, name := one(h, h.sources...), one(h, h.names...)
+	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil || cm.Annotations[plan.CopyAnnotation] != "" {
+		return "nothing"
+	}
 	h.change(namespace, name, func(cm *corev1.ConfigMap) {
 		if cm.Labels["mirror"] == "true" {
 			cm.Labels["mirror"] = one(h, "", "copy", "false")
@@ -311,6 +314,7 @@ func (h *history) hook() {
 		return f, ok && slices.Contains(f.verbs, c.Verb)
 	}
 	h.server.Hook(func(o *apitest.Hooks) {
+		o.Before = h.countRequest
 		o.Hangs = func(c apitest.Call) bool { f, ok := fails(c); return ok && f.hangs }
 		o.Refuses = func(c apitest.Call) error {
 			if f, ok := fails(c); ok && !f.lost {
@@ -414,7 +418,7 @@ func (h *history) beLate() string {
 			lags[what] = one(h, 0, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
 		}
 		if h.IntN(4) == 0 {
-			lags[one(h, "configmaps", "namespaces")] = 20 * time.Second // a silent watch
+			lags[one(h, "configmaps", "namespaces")] = one(h, 20*time.Second, 90*time.Second) // a silent watch
 		}
 	} else {
 		what := one(h, "requests", "answers", "configmaps", "namespaces")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -71,15 +72,25 @@ func (k known) String() string {
 
 // knows returns what the controller knows of each target.
 func (c *Controller) knows() map[key]known {
-	c.status.mu.Lock()
-	defer c.status.mu.Unlock()
 	all := map[key]known{}
-	for name, n := range c.status.names {
+	c.status.each(func(n *nameStatus) {
 		for namespace, r := range n.targets {
-			all[key{Namespace: namespace, Name: name}] = known{r.state, r.countsFor, sorted(r.losers)}
+			all[key{Namespace: namespace, Name: n.name}] = known{r.state, r.countsFor, sorted(r.losers)}
 		}
-	}
+	})
 	return all
+}
+
+// each calls f with the status of each name, locked.
+func (s *status) each(f func(*nameStatus)) {
+	s.mu.Lock()
+	names := slices.Collect(maps.Values(s.names))
+	s.mu.Unlock()
+	for _, n := range names {
+		n.mu.Lock()
+		f(n)
+		n.mu.Unlock()
+	}
 }
 
 func sorted(keys []key) string {
@@ -94,24 +105,26 @@ func sorted(keys []key) string {
 // leftOver returns what a controller at rest has left of its work.
 func (c *Controller) leftOver() map[string]int {
 	left := map[string]int{
-		"live reads": len(c.reconciler.confirmer.subjects), "keys": c.copies.Len(), "names": c.sources.Len(),
-		"keys in work": len(c.copies.order.open), "events": len(c.copies.order.named), "slow places": len(c.reconciler.lanes.slow),
+		"live reads": len(c.reconciler.confirmer.answers), "keys": c.copies.Len(), "names": c.sources.Len(),
+		"events": len(c.copies.order.named), "slow places": len(c.reconciler.lanes.slow), "fan-outs": len(c.sources.fanouts),
 	}
-	for _, n := range c.status.names {
+	c.status.each(func(n *nameStatus) {
+		left["calls"] += len(n.calls)
+		left["queued targets"] += n.queued
 		for _, r := range n.targets {
 			// What the watch does not show is retried.
-			if r.reason != foreign && (!r.notBefore.IsZero() || r.reason != noRetry) || r.waits || r.echo != (echo{}) || r.note != "" {
-				left["retries"]++
+			if r.reason != foreign && (!r.notBefore.IsZero() || r.reason != noRetry) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.note != "" {
+				left[fmt.Sprintf("retries (%v, %+v)", r.reason, r.own)]++
 			}
 		}
-	}
+	})
 	return left
 }
 
 // remembered returns what a controller knows of a cluster in which nothing is left.
 func (c *Controller) remembered() map[string]int {
 	left := c.leftOver()
-	left["names with a status"], left["views"], left["slow namespaces"] = len(c.status.names), len(c.caches.views), len(c.reconciler.lanes.slowed)
+	left["names with a status"], left["views"] = len(c.status.names), len(c.caches.views)
 	return left
 }
 
@@ -153,7 +166,7 @@ func (h *history) compare(atRest bool) {
 func (h *history) changedLately() map[key]bool {
 	lately := map[key]bool{}
 	for _, c := range slices.Backward(h.server.ConfigMaps.Changes()) {
-		if time.Since(c.At) > time.Minute {
+		if time.Since(c.At) > time.Minute+2*h.latestWatch {
 			break
 		}
 		lately[keyOfChange(c)] = true
@@ -211,14 +224,12 @@ func count(totals map[plan.State]int, owned map[key]map[plan.State]int, state pl
 
 func (h *history) compareTotals(totals map[plan.State]int, owned map[key]map[plan.State]int) {
 	s := h.leader.status
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for state := range plan.States {
-		if s.totals[state] != totals[state] {
-			h.found(wrongStatus, "got %d %v in all, want %d", s.totals[state], state, totals[state])
+		if got := s.total(state); got != totals[state] {
+			h.found(wrongStatus, "got %d %v in all, want %d", got, state, totals[state])
 		}
 	}
-	for _, n := range s.names {
+	s.each(func(n *nameStatus) {
 		for source, src := range n.sources {
 			for state := range plan.States {
 				if got, want := src.counts[state], owned[source][state]; got != want {
@@ -226,7 +237,7 @@ func (h *history) compareTotals(totals map[plan.State]int, owned map[key]map[pla
 				}
 			}
 		}
-	}
+	})
 }
 
 // blockedAt reports whether a target in the namespace is retried for ever, because no event tells when what is in its way goes.
@@ -247,8 +258,7 @@ func (h *history) audit() {
 	for _, unsafe := range h.server.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
-	w, last := newWorldState(h.rules), lastSeen{map[key]time.Time{}, map[sourceContent]time.Time{}}
-	writes := map[key][]time.Time{}
+	w, last := newWorldState(h.rules), newLastSeen()
 	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
@@ -260,22 +270,27 @@ func (h *history) audit() {
 		last.note(w, cms[0].At)
 		if cms[0].By.Controller {
 			h.judge(last, cms)
-			h.countWrite(writes, cms[0])
 		}
 		w.applyConfigMap(cms[0])
 		cms = cms[1:]
 	}
 }
 
-// lastSeen says when a copy was last to be deleted or re-created, and when a source last had a content.
+// lastSeen says when a copy was last to be deleted or re-created, when a source last had a content, and when a namespace last accepted
+// copies.
 type lastSeen struct {
 	unwanted map[key]time.Time
-	sources  map[sourceContent]time.Time
+	contents map[content]seenContent
+	accepted map[string]time.Time
 }
 
-type sourceContent struct {
-	source   key
-	checksum string
+type seenContent struct {
+	at     time.Time
+	source *corev1.ConfigMap
+}
+
+func newLastSeen() lastSeen {
+	return lastSeen{map[key]time.Time{}, map[content]seenContent{}, map[string]time.Time{}}
 }
 
 // note takes note of what w has been until now.
@@ -283,7 +298,7 @@ func (l lastSeen) note(w *worldState, now time.Time) {
 	for _, name := range historyNames {
 		v := w.view(name)
 		for _, s := range v.Sources {
-			l.sources[sourceContent{s.Key, s.Checksum}] = now
+			l.contents[contentOf(s)] = seenContent{now, s.ConfigMap}
 		}
 		for _, namespace := range historyTargets {
 			t := w.target(key{Namespace: namespace, Name: name})
@@ -291,8 +306,13 @@ func (l lastSeen) note(w *worldState, now time.Time) {
 			if t.Namespace == nil {
 				continue
 			}
-			if op := w.rules.Decide(v, t).Op; op == plan.OpDelete || op == plan.OpRecreate || plan.Terminating(t.Namespace) {
+			// No live read shows that another source claims a copy.
+			c := w.rules.Decide(v, t)
+			if c.Op == plan.OpDelete || c.Op == plan.OpRecreate || plan.Terminating(t.Namespace) || c.Source != nil && c.Source.Key != c.CopyOf {
 				l.unwanted[t.Key] = now
+			}
+			if t.Namespace.Labels["mirror"] != "false" {
+				l.accepted[namespace] = now
 			}
 		}
 	}
@@ -339,34 +359,61 @@ func (h *history) judge(last lastSeen, changes []apitest.Change[*corev1.ConfigMa
 		}
 		return
 	}
+	if c.By.Altered {
+		return
+	}
 	source, ok := h.rules.SourceOf(*c.New)
-	seen := last.sources[sourceContent{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
-	if !c.By.Altered && (!ok || c.At.Sub(seen) > lateWrite+h.latestWatch+h.latest) {
-		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen, *c.New)
+	seen := last.contents[content{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
+	since := lateWrite + h.latestWatch + h.latest
+	switch {
+	case !ok || c.At.Sub(seen.at) > since:
+		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen.at, *c.New)
+	case c.At.Sub(last.accepted[k.Namespace]) > since:
+		h.found(wrongWrite, "%v: the namespace has opted out since %v", k, last.accepted[k.Namespace])
+	case !hasContent(*c.New, seen.source):
+		h.found(wrongWrite, "%v: has another content than its source: %v, %v", k, *c.New, seen.source)
 	}
 }
 
-// isRecreation reports whether the controller deletes an immutable copy and creates it again: that needs no live read, and an old view
-// of the source may ask for it.
+// hasContent reads the contract once more, without package plan: whether a copy holds what its source does.
+func hasContent(made, from *corev1.ConfigMap) bool {
+	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData, from.BinaryData) &&
+		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && made.Labels["app"] == from.Labels["app"]
+}
+
+// isRecreation reports whether the controller deletes an immutable copy and creates it again with other content: that needs no live
+// read, and an old view of the source may ask for it.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) bool {
+	old := **changes[0].Old
+	if old.Immutable == nil || !*old.Immutable {
+		return false
+	}
 	k := keyOfChange(changes[0])
 	for _, next := range changes[1:] {
 		if keyOfChange(next) == k {
-			return next.Old == nil && next.By.Controller
+			return next.Old == nil && next.By.Controller && !hasContent(*next.New, &old)
 		}
 	}
 	return false
 }
 
-// countWrite finds a target that is written again and again without a pause.
-func (h *history) countWrite(writes map[key][]time.Time, c apitest.Change[*corev1.ConfigMap]) {
-	const many = 60
-	k := keyOfChange(c)
-	writes[k] = append(writes[k], c.At)
-	if n := len(writes[k]); n == many || n > many && n%many == 0 {
-		if took := c.At.Sub(writes[k][n-many]); took < 5*time.Second {
-			h.found(hotLoop, "%v: %d writes within %v", k, many, took)
-		}
+// countRequest finds requests that come again and again without a pause.
+func (h *history) countRequest(c apitest.Call) {
+	const many, within = 60, 8 * time.Second
+	h.mu.Lock()
+	h.requests[c] = append(h.requests[c], time.Now())
+	all := h.requests[c]
+	if len(all) > many {
+		all = all[1:]
+	}
+	h.requests[c] = all
+	hot := len(all) == many && time.Since(all[0]) < within
+	if hot {
+		h.requests[c] = nil
+	}
+	h.mu.Unlock()
+	if hot {
+		h.found(hotLoop, "%v: %d requests within %v", c, many, time.Since(all[0]))
 	}
 }
 

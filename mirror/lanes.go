@@ -3,6 +3,8 @@ package mirror
 import (
 	"context"
 	"errors"
+	"hash/fnv"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,62 +21,60 @@ const (
 	slowPlaces = 16
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
-	// slowFactor is how many times the median a slow call takes.
+	// slowFactor is how many times the usual duration a slow call takes.
 	slowFactor = 8
-	// medianStep is the factor by which one call moves the estimate of the median: it follows a jump of latency to the
-	// tenfold within 13 calls.
-	medianStep = 1.2
-	// maxMedian is the highest estimate: targets that hang must not pass for usual ones.
-	maxMedian = 250 * time.Millisecond
+	// usualStep is the factor by which one call moves the estimate of the usual duration, the median: it follows a jump of
+	// latency to the tenfold within 13 calls.
+	usualStep = 1.2
+	// maxUsual is the highest estimate: targets that hang must not pass for usual ones.
+	maxUsual = 250 * time.Millisecond
 	// hanging is the time after which a call hangs.
-	hanging = slowFactor * maxMedian
-	// firstSlow and maxSlow are how long a namespace counts as slow: after a call was cut, doubling with each further one, for
-	// nobody knows how long the call would have taken; and after a call hung. Then one call tries a normal place again.
-	firstSlow, maxSlow = 5 * time.Second, time.Minute
+	hanging = slowFactor * maxUsual
+	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
+	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 )
 
-// errNoPlace is the error of a call that was slow, or was to be, while the places for such calls were taken. It is retried
-// later. The call is conditional, so it does not matter whether the API server has carried it out.
-var errNoPlace = errors.New("canceled: too many requests are slow")
-
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
-// slow places and frees its normal one, so that targets that hang never hold up the others. A namespace with a slow call
-// starts one call at a time, in a slow place, until one of its calls is answered before it hangs.
+// slow places and frees its normal one, so that targets that hang never hold up the others. What is slow is tried only now and
+// then, in a slow place, until a call is answered before it hangs.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
 	// needed reports whether other calls wait for a place.
 	needed func() bool
 
-	mu     sync.Mutex
-	median time.Duration       // an estimate, of calls in normal places that succeeded
-	slowed map[string]slowness // slow namespaces
-	places map[string]int      // slow places by namespace
+	mu      sync.Mutex
+	usual   time.Duration       // an estimate, of calls in normal places that succeeded
+	healthy time.Time           // when a call was last answered before it was slow
+	slowed  map[string]slowness // by namespace, or by what is read
 }
 
-// slowness says that a namespace counts as slow, until a call is answered before it hangs.
+// slowness says that calls for a namespace, or reads of an object, are slow.
 type slowness struct {
-	until   time.Time // at the latest
-	cuts    int       // in a row
-	probing bool      // until is over, and one call tries whether the namespace is still slow
+	since time.Time
+	next  time.Time // the next try
 }
+
+// putOff is the error of a call that was slow, or was to be, while the places for such calls were taken, or that came too early.
+// It is no failure. The call is conditional, so it does not matter whether the API server has carried it out.
+type putOff struct{ until time.Duration }
+
+func (putOff) Error() string { return "canceled: too many requests are slow" }
 
 func newLanes(places int, needed func() bool) *lanes {
 	return &lanes{
 		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces), needed: needed,
-		median: minSlow / slowFactor, slowed: map[string]slowness{}, places: map[string]int{},
+		usual: minSlow / slowFactor, slowed: map[string]slowness{},
 	}
 }
 
 // workers is the number of workers that use all places.
 func (l *lanes) workers() int { return cap(l.normal) + cap(l.slow) }
 
-// place is the place of a worker while it reconciles one copy. The mutex of lanes guards its fields.
+// place is the place of a worker while it reconciles one copy. The mutex of lanes guards it.
 type place struct {
 	lanes *lanes
-	// moved is the namespace for which the place is a slow one; empty: it is a normal one.
-	moved   string
-	calling bool
+	moved bool // to a slow place
 }
 
 // enter waits for a normal place. It returns nil if ctx ends before.
@@ -89,50 +89,141 @@ func (l *lanes) enter(ctx context.Context) *place {
 
 // leave gives the place back.
 func (p *place) leave() {
-	l := p.lanes
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p.moved == "" {
-		<-l.normal
-		return
-	}
-	<-l.slow
-	if l.places[p.moved]--; l.places[p.moved] == 0 {
-		delete(l.places, p.moved)
+	p.lanes.mu.Lock()
+	defer p.lanes.mu.Unlock()
+	if p.moved {
+		<-p.lanes.slow
+	} else {
+		<-p.lanes.normal
 	}
 }
 
-// call makes one call for a target namespace. It returns errNoPlace if the call needs a slow place and there is none.
-func (p *place) call(ctx context.Context, namespace string, f func(context.Context) error) error {
-	after, normal, ok := p.begin(namespace)
-	if !ok {
-		return errNoPlace
-	}
+// call is one call in a place. The mutex of lanes guards it.
+type call struct {
+	*place
+	subject string // a namespace, or what is read
+	began   time.Time
+	normal  bool // it began in a normal place
+	ended   bool
+	cancel  context.CancelCauseFunc
+}
+
+// call makes one call for a namespace, or reads an object. It returns a putOff error if the call needs a slow place and there is
+// none.
+func (p *place) call(ctx context.Context, subject string, f func(context.Context) error) error {
+	l := p.lanes
 	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
 	defer cancel(nil)
-	defer p.watch(namespace, after, cancel)()
-	began := time.Now()
-	err := f(ctx)
-	l := p.lanes
+	c := &call{place: p, subject: subject, began: time.Now(), cancel: cancel}
+	slowAfter, err := c.begin()
+	if err != nil {
+		return err
+	}
+	timer := time.AfterFunc(slowAfter, c.slow)
+	err = f(ctx)
+	timer.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.calling = false
-	if err != nil && errors.Is(context.Cause(ctx), errNoPlace) {
-		return errNoPlace
+	c.ended = true
+	if off := (putOff{}); err != nil && errors.As(context.Cause(ctx), &off) {
+		return off
 	}
-	took := time.Since(began)
+	c.note(err, slowAfter)
+	return err
+}
+
+// begin returns the time after which the call is slow, or a putOff error.
+func (c *call) begin() (slowAfter time.Duration, err error) {
+	l := c.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, slowed := l.slowed[c.subject]; slowed && !c.moved { // a reconcile that has a slow place goes on
+		if wait := s.next.Sub(c.began); wait > 0 {
+			return 0, putOff{c.jittered(wait)}
+		}
+		if !c.move() {
+			return 0, putOff{c.slowDown()}
+		}
+		c.slowDown()
+	}
+	c.normal = !c.moved
+	return slowFactor * l.usual, nil
+}
+
+// slow handles a call that is slow: it moves to a slow place. If there is none, the call is cut, if others wait for its place and
+// the API server answers them.
+func (c *call) slow() {
+	l := c.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := time.Since(c.began)
+	switch {
+	case c.ended:
+	case c.move():
+		c.slowDown()
+	case l.needed() && (l.healthy.After(c.began) || took >= hanging):
+		c.cancel(putOff{c.slowDown()})
+	default:
+		time.AfterFunc(minSlow, c.slow)
+	}
+}
+
+// move takes a slow place and gives the normal one back. It reports whether the call has a slow place.
+func (c *call) move() bool {
+	if c.moved {
+		return true
+	}
+	select {
+	case c.lanes.slow <- struct{}{}:
+		c.moved = true
+		<-c.lanes.normal
+	default:
+	}
+	return c.moved
+}
+
+// slowDown puts the next try off, and returns the time until then.
+func (c *call) slowDown() time.Duration {
+	l, now := c.lanes, time.Now()
+	s, slowed := l.slowed[c.subject]
+	if !slowed {
+		s.since = c.began
+		maps.DeleteFunc(l.slowed, func(_ string, s slowness) bool { return now.Sub(s.next) > longestPause })
+	}
+	pause := min(max(now.Sub(s.since), firstPause), longestPause)
+	s.next = now.Add(pause)
+	l.slowed[c.subject] = s
+	return c.jittered(pause)
+}
+
+// jittered returns up to half as long again, by the subject: calls that are put off together do not come back together.
+func (c *call) jittered(d time.Duration) time.Duration {
+	sum := fnv.New32a()
+	sum.Write([]byte(c.subject))
+	return d + d/2*time.Duration(sum.Sum32()%100)/100
+}
+
+// note takes note of a call that has ended.
+func (c *call) note(err error, slowAfter time.Duration) {
+	l, took := c.lanes, time.Since(c.began)
+	ok := err == nil || answered(err)
 	switch {
 	case took >= hanging:
-		l.slowDown(namespace)
-	case err == nil || answered(err):
-		delete(l.slowed, namespace)
-	default:
-		l.endProbe(namespace)
+		c.slowDown()
+	case ok:
+		delete(l.slowed, c.subject)
 	}
-	if normal && err == nil {
-		l.note(took)
+	if ok && took < slowAfter {
+		l.healthy = time.Now()
 	}
-	return err
+	if err != nil || !c.normal {
+		return
+	}
+	factor := usualStep
+	if took < l.usual {
+		factor = 1 / usualStep
+	}
+	l.usual = max(minSlow/slowFactor, min(time.Duration(float64(l.usual)*factor), maxUsual))
 }
 
 // withoutErrors returns a context whose logger logs no errors. client-go logs some that it also returns: one for each call
@@ -148,102 +239,3 @@ func withoutErrors(ctx context.Context) context.Context {
 type noErrors struct{ klog.LogSink }
 
 func (noErrors) Error(error, string, ...any) {}
-
-// begin reports whether a call may start, and whether it starts in a normal place. It returns the time after which the call
-// is slow.
-func (p *place) begin(namespace string) (after time.Duration, normal, ok bool) {
-	l := p.lanes
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, slowed := l.slowed[namespace]
-	slow := slowed && time.Now().Before(s.until)
-	switch {
-	case slow && p.moved == "" && (l.places[namespace] > 0 || !p.move(namespace)), slowed && s.probing:
-		return 0, false, false
-	case slowed && !slow:
-		s.probing = true
-		l.slowed[namespace] = s
-	}
-	p.calling = true
-	return slowFactor * l.median, !slow, true
-}
-
-// watch has moveOrCut decide about a call when it is slow, and from then on every minSlow, until stop is called.
-func (p *place) watch(namespace string, after time.Duration, cancel context.CancelCauseFunc) (stop func() bool) {
-	l := p.lanes
-	l.mu.Lock() // the timer may not fire before it is assigned
-	defer l.mu.Unlock()
-	var timer *time.Timer
-	timer = time.AfterFunc(after, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if p.moveOrCut(namespace) {
-			cancel(errNoPlace)
-		} else if p.calling && p.moved == "" {
-			timer.Reset(minSlow)
-		}
-	})
-	return timer.Stop
-}
-
-// moveOrCut moves the place of a call that is slow. It reports whether the call is to be cut, because others need its place.
-func (p *place) moveOrCut(namespace string) bool {
-	l := p.lanes
-	if !p.calling || p.move(namespace) || !l.needed() {
-		return false
-	}
-	cuts := l.slowed[namespace].cuts
-	l.slowed[namespace] = slowness{until: time.Now().Add(min(firstSlow<<min(cuts, 8), maxSlow)), cuts: cuts + 1}
-	return true
-}
-
-// move takes a slow place and gives the normal one back, and has the namespace count as slow. It reports whether there was one.
-// A namespace with a slow call gets another place only while most places are free: an API server that is slow for everybody
-// looks the same at first.
-func (p *place) move(namespace string) bool {
-	l := p.lanes
-	if p.moved != "" {
-		return true
-	}
-	if l.places[namespace] > 0 && len(l.slow) >= cap(l.slow)/2 {
-		return false
-	}
-	select {
-	case l.slow <- struct{}{}:
-	default:
-		return false
-	}
-	l.slowDown(namespace)
-	l.places[namespace]++
-	p.moved = namespace
-	<-l.normal
-	return true
-}
-
-// slowDown has a namespace count as slow for the longest time.
-func (l *lanes) slowDown(namespace string) {
-	l.slowed[namespace] = slowness{until: time.Now().Add(maxSlow), cuts: l.slowed[namespace].cuts}
-}
-
-func (l *lanes) endProbe(namespace string) {
-	if s, slowed := l.slowed[namespace]; slowed {
-		s.probing = false
-		l.slowed[namespace] = s
-	}
-}
-
-// note moves the estimate of the median.
-func (l *lanes) note(took time.Duration) {
-	factor := medianStep
-	if took < l.median {
-		factor = 1 / medianStep
-	}
-	l.median = max(minSlow/slowFactor, min(time.Duration(float64(l.median)*factor), maxMedian))
-}
-
-// forget forgets a namespace that is gone.
-func (l *lanes) forget(namespace string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.slowed, namespace)
-}

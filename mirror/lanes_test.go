@@ -55,12 +55,32 @@ func (c *calls) worker(namespace string, takes time.Duration, result error) <-ch
 // free returns how many normal places are free.
 func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
 
-// isSlow reports whether the namespace starts in a slow place.
-func (l *lanes) isSlow(namespace string) bool {
+// isSlow reports whether a call for the subject starts in a slow place, if it does.
+func (l *lanes) isSlow(subject string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m, slow := l.slowed[namespace]
-	return slow && time.Now().Before(m.until)
+	_, slow := l.slowed[subject]
+	return slow
+}
+
+// fillSlow takes the free slow places, until free is called.
+func (l *lanes) fillSlow() (free func()) {
+	n := cap(l.slow) - len(l.slow)
+	for range n {
+		l.slow <- struct{}{}
+	}
+	return func() {
+		for range n {
+			<-l.slow
+		}
+	}
+}
+
+// putOffFor returns how long a call was put off for; 0 if it was not.
+func putOffFor(err error) time.Duration {
+	off := putOff{}
+	errors.As(err, &off)
+	return off.until
 }
 
 // inLanes runs a test in virtual time, and checks that no place is lost.
@@ -74,9 +94,6 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 		synctest.Wait()
 		if len(c.normal)+len(c.slow) > 0 {
 			t.Errorf("got %d normal and %d slow places taken at the end, want none", len(c.normal), len(c.slow))
-		}
-		if len(c.places) > 0 {
-			t.Errorf("got slow places counted at the end: %v", c.places)
 		}
 	})
 }
@@ -122,9 +139,8 @@ func TestSlowCallFreesItsNormalPlace(t *testing.T) {
 	})
 }
 
-// TestSlowNamespace: a namespace with a slow call has one call at a time, and until one is answered before it
-// hangs it takes no normal place.
-func TestSlowNamespace(t *testing.T) {
+// TestSlowSubject: what is slow takes no normal place and has one call at a time, until a call is answered before it hangs.
+func TestSlowSubject(t *testing.T) {
 	internal := apierrors.NewInternalError(errAway)
 	for name, tc := range map[string]struct {
 		takes  time.Duration
@@ -146,8 +162,8 @@ func TestSlowNamespace(t *testing.T) {
 				if l.free() != 1 {
 					t.Error("got a normal place taken by a slow namespace")
 				}
-				if err := <-l.worker("team-a", time.Second, nil); !errors.Is(err, errNoPlace) {
-					t.Errorf("a second call at a time: got error %v, want %v", err, errNoPlace)
+				if err := <-l.worker("team-a", time.Second, nil); putOffFor(err) == 0 {
+					t.Errorf("a second call at a time: got error %v, want it put off", err)
 				}
 				if err := <-second; err != tc.result {
 					t.Errorf("got error %v, want %v", err, tc.result)
@@ -155,114 +171,124 @@ func TestSlowNamespace(t *testing.T) {
 				if slow := l.isSlow("team-a"); slow != tc.slow {
 					t.Errorf("got slow %v, want %v", slow, tc.slow)
 				}
-				if l.forget("team-a"); l.isSlow("team-a") {
-					t.Error("got a namespace slow that is gone")
+			})
+		})
+	}
+}
+
+// TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins before.
+func TestTriesOfWhatIsSlow(t *testing.T) {
+	const ms = time.Millisecond
+	for name, full := range map[string]bool{"in a slow place": false, "without a slow place": true} {
+		t.Run(name, func(t *testing.T) {
+			inLanes(t, 1, func(t *testing.T, l *calls) {
+				next := time.Now().Add(minSlow + firstPause)
+				<-l.worker("team-a", minSlow+1, errAway)
+				if full {
+					defer l.fillSlow()()
+				}
+				for _, pause := range []time.Duration{300 * ms, 600 * ms, 1200 * ms, 2400 * ms, 4800 * ms, 9600 * ms, 10000 * ms, 10000 * ms} {
+					time.Sleep(time.Until(next) - 10*ms)
+					if off := putOffFor(<-l.worker("team-a", 0, nil)); off < 10*ms || off >= 15*ms {
+						t.Errorf("10 ms before the try that %v follow: got a call put off for %v, want that and up to half of it", pause, off)
+					}
+					time.Sleep(10 * ms)
+					next = time.Now().Add(pause)
+					err := <-l.worker("team-a", 0, errAway)
+					if off := putOffFor(err); full != (off >= pause) || !full && err != errAway {
+						t.Errorf("before a pause of %v: got error %v, put off for %v", pause, err, off)
+					}
+				}
+				time.Sleep(3 * longestPause)
+				if <-l.worker("team-b", minSlow+1, errAway); len(l.slowed) > 1 {
+					t.Errorf("got %d subjects known as slow, want the one that was not tried for long forgotten", len(l.slowed))
 				}
 			})
 		})
 	}
 }
 
-// TestCallsThatBecomeSlowTogether: of several calls in one namespace that are slow, as many go on as half of the slow
-// places hold: the API server may be slow for everybody. The next one does not start.
-func TestCallsThatBecomeSlowTogether(t *testing.T) {
-	const normal = slowPlaces
-	inLanes(t, normal, func(t *testing.T, l *calls) {
-		var hang []<-chan error
-		for range normal {
-			hang = append(hang, l.worker("team-a", time.Minute, nil))
+// TestCut: when all slow places are taken, a slow call is cut if others wait and the API server has answered somebody since it
+// began. Nobody answers an API server that hangs, so a call that hangs is cut all the same.
+func TestCut(t *testing.T) {
+	const ms = time.Millisecond
+	refusal := apierrors.NewBadRequest("no")
+	for name, tc := range map[string]struct {
+		alone  bool
+		began  time.Duration // of another call, which takes 10 ms
+		result error
+		want   time.Duration
+	}{
+		"nobody waits":                {true, 20 * ms, nil, time.Minute},
+		"others are answered":         {false, 20 * ms, nil, minSlow},
+		"others are refused":          {false, 20 * ms, refusal, minSlow},
+		"others are answered later":   {false, time.Second - 20*ms, nil, time.Second},
+		"others have no answer":       {false, 20 * ms, errAway, hanging},
+		"others were answered before": {false, -20 * ms, nil, hanging},
+		"others are slow":             {false, hanging + time.Second, nil, hanging},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLanes(t, 2, func(t *testing.T, l *calls) {
+				defer l.fillSlow()()
+				l.alone.Store(tc.alone)
+				go func() {
+					time.Sleep(30*ms + tc.began)
+					l.worker("team-b", 10*ms, tc.result)
+				}()
+				time.Sleep(30 * ms)
+				began := time.Now()
+				err := <-l.worker("team-a", time.Minute, nil)
+				if took, off := time.Since(began), putOffFor(err); took != tc.want || (off >= firstPause) == tc.alone {
+					t.Errorf("got error %v, put off for %v, after %v, want an end after %v", err, off, took, tc.want)
+				}
+				if !l.isSlow("team-a") {
+					t.Error("got a namespace as usual after its call was cut, or hung")
+				}
+			})
+		})
+	}
+}
+
+// TestEndsThatAreNoCut: a call that was cut may have succeeded, and a stop is no cut.
+func TestEndsThatAreNoCut(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		defer l.fillSlow()()
+		p := l.enter(t.Context())
+		defer p.leave()
+		if err := p.call(t.Context(), "team-a", func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
+			t.Errorf("a call that succeeded: got error %v, want none", err)
 		}
-		time.Sleep(minSlow)
-		synctest.Wait()
-		if l.inFlight != slowPlaces/2 || l.free() != normal {
-			t.Errorf("got %d calls in flight and %d normal places free, want %d and %d", l.inFlight, l.free(), slowPlaces/2, normal)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := p.call(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
+			t.Errorf("a call that was stopped: got error %v, want %v", err, errAway)
 		}
-		if err := <-l.worker("team-a", 0, nil); !errors.Is(err, errNoPlace) {
-			t.Errorf("the next call: got error %v, want %v", err, errNoPlace)
-		}
-		other := l.worker("team-b", time.Minute, nil)
-		cut := 0
-		for _, result := range hang {
-			if err := <-result; errors.Is(err, errNoPlace) {
-				cut++
-			} else if err != nil {
-				t.Errorf("got error %v, want none or %v", err, errNoPlace)
+	})
+}
+
+// TestAReconcileInASlowPlaceGoesOn: a create and the read after it have one place. The pause is for other reconciles.
+func TestAReconcileInASlowPlaceGoesOn(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		p := l.enter(t.Context())
+		for range 2 {
+			if err := p.call(t.Context(), "team-a", func(context.Context) error { time.Sleep(minSlow + 1); return errAway }); err != errAway {
+				t.Errorf("got error %v, want %v", err, errAway)
 			}
 		}
-		if cut != normal-slowPlaces/2 {
-			t.Errorf("got %d calls cut, want %d", cut, normal-slowPlaces/2)
+		if len(l.slow) != 1 || l.free() != 1 {
+			t.Errorf("got %d slow places taken and %d normal ones free, want 1 and 1", len(l.slow), l.free())
 		}
-		if err := <-other; err != nil {
-			t.Errorf("the first slow call of another namespace: got error %v, want none", err)
-		}
+		p.leave()
 	})
 }
 
-// TestTheLastSlowCallFreesItsNamespace: the next call starts when all slow ones have ended, and not after the first.
-func TestTheLastSlowCallFreesItsNamespace(t *testing.T) {
-	inLanes(t, 4, func(t *testing.T, l *calls) {
-		first := l.worker("team-a", time.Minute, errAway)
-		<-l.worker("team-a", time.Second, errAway)
-		if err := <-l.worker("team-a", 0, nil); !errors.Is(err, errNoPlace) {
-			t.Errorf("beside the first: got error %v, want %v", err, errNoPlace)
-		}
-		<-first
-		if err := <-l.worker("team-a", 0, nil); err != nil {
-			t.Errorf("after both: got error %v, want none", err)
-		}
-	})
-}
-
-// TestHalfOfTheSlowPlaces: when they are taken, a namespace has one of the others.
-func TestHalfOfTheSlowPlaces(t *testing.T) {
-	inLanes(t, 2, func(t *testing.T, l *calls) {
-		for range slowPlaces/2 - 1 {
-			l.slow <- struct{}{}
-		}
-		first := l.worker("team-a", time.Minute, nil)
-		time.Sleep(minSlow / 2)
-		if err := <-l.worker("team-a", time.Minute, nil); !errors.Is(err, errNoPlace) {
-			t.Errorf("got error %v, want %v", err, errNoPlace)
-		}
-		if err := <-first; err != nil {
-			t.Errorf("the first one: got error %v, want none", err)
-		}
-		for range slowPlaces/2 - 1 {
-			<-l.slow
-		}
-	})
-}
-
-// TestHungNamespaceIsTriedAgain in a normal place: while others hang, a free slow place may never come its way.
-func TestHungNamespaceIsTriedAgain(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
-		if err := <-l.worker("team-a", 30*time.Second, errAway); err != errAway || !l.isSlow("team-a") {
-			t.Fatalf("got error %v, slow %v, want %v and a slow namespace", err, l.isSlow("team-a"), errAway)
-		}
-		for range slowPlaces {
-			l.slow <- struct{}{}
-		}
-		if err := <-l.worker("team-a", time.Millisecond, nil); !errors.Is(err, errNoPlace) {
-			t.Errorf("got error %v right after it hung, want %v", err, errNoPlace)
-		}
-		time.Sleep(maxSlow)
-		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.isSlow("team-a") {
-			t.Errorf("got error %v, slow %v a minute later, want a call that succeeds", err, l.isSlow("team-a"))
-		}
-		for range slowPlaces {
-			<-l.slow
-		}
-	})
-}
-
-// TestMedianAdapts: calls that succeed decide which calls count as slow, and those that fail do not.
-func TestMedianAdapts(t *testing.T) {
+// TestUsualAdapts: calls that succeed decide which calls count as slow, and those that fail do not.
+func TestUsualAdapts(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		check := func(when string, from, to time.Duration) {
 			t.Helper()
-			p := l.enter(t.Context())
-			defer p.leave()
-			if after, _, _ := p.begin("probe"); after < from || after > to {
+			c := &call{place: &place{lanes: l.lanes}, subject: "probe", began: time.Now()}
+			if after, _ := c.begin(); after < from || after > to {
 				t.Errorf("%s: got a call slow after %v, want %v to %v", when, after, from, to)
 			}
 		}
@@ -276,6 +302,8 @@ func TestMedianAdapts(t *testing.T) {
 		}
 		const usual = 10 * minSlow / slowFactor // ten times the first estimate
 		from, to := 8*minSlow, 12*minSlow
+		l.alone.Store(true)
+		free := l.fillSlow() // a call that moves does not count
 		call(usual, nil, 13)
 		check("after a jump to the tenfold", from, to)
 		call(usual, nil, 100)
@@ -283,12 +311,16 @@ func TestMedianAdapts(t *testing.T) {
 		call(time.Minute, errAway, 1)
 		call(time.Millisecond, apierrors.NewBadRequest("no"), 100)
 		check("after failures", from, to)
+		free()
 		for range 100 {
 			<-l.worker("hangs", time.Minute, nil)
+			time.Sleep(longestPause)
 		}
-		check("after a namespace that hangs", from*4/5, to*6/5) // its first call was as any other
+		check("after a namespace that hangs", from*4/5, to*6/5)
+		free = l.fillSlow()
 		call(to, nil, 100)
-		check("in a slow cluster", 2*time.Second, requestTimeout-1)
+		free()
+		check("in a slow cluster", hanging, hanging)
 		call(time.Millisecond, nil, 100)
 		check("in a quick cluster", minSlow, minSlow)
 	})

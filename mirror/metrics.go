@@ -37,9 +37,6 @@ var reconcileBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25,
 type controllerMetrics struct {
 	reconciles       *metrics.CounterVec
 	reconcileErrors  *metrics.CounterVec
-	terminalErrors   *metrics.CounterVec
-	panics           *metrics.CounterVec
-	timeouts         *metrics.CounterVec
 	reconcileSeconds *metrics.HistogramVec
 	maxWorkers       *metrics.GaugeVec
 	activeWorkers    *metrics.GaugeVec
@@ -64,11 +61,6 @@ func newControllerMetrics() *controllerMetrics {
 	return &controllerMetrics{
 		reconciles:      counter("controller_runtime_reconcile_total", "Reconciles. Each is for one copy.", "controller", "result"),
 		reconcileErrors: counter("controller_runtime_reconcile_errors_total", "Reconciles with a failed write.", "controller"),
-		terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total",
-			"Always 0: every failure is retried.", "controller"),
-		panics: counter("controller_runtime_reconcile_panics_total", "Always 0: a panic ends the process.", "controller"),
-		timeouts: counter("controller_runtime_reconcile_timeouts_total",
-			"Always 0: requests time out instead, see rest_client_requests_total.", "controller"),
 		reconcileSeconds: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "controller_runtime_reconcile_time_seconds",
 			Help:    "Duration of a reconcile of one copy.",
@@ -97,7 +89,7 @@ type Registry interface {
 
 // register registers the counters, and makes every label value exist.
 func (m *controllerMetrics) register(registry Registry, workers int) {
-	registry.MustRegister(m.reconciles, m.reconcileErrors, m.terminalErrors, m.panics, m.timeouts, m.reconcileSeconds,
+	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
 		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
 	for _, operation := range writeOperations {
 		for _, result := range writeResults {
@@ -113,9 +105,7 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	for _, result := range reconcileResults {
 		m.reconciles.WithLabelValues(queueName, result)
 	}
-	for _, v := range []*metrics.CounterVec{m.reconcileErrors, m.terminalErrors, m.panics, m.timeouts} {
-		v.WithLabelValues(queueName)
-	}
+	m.reconcileErrors.WithLabelValues(queueName)
 	m.activeWorkers.WithLabelValues(queueName).Set(0)
 	m.maxWorkers.WithLabelValues(queueName).Set(float64(workers))
 	m.reconcileSeconds.WithLabelValues(queueName)

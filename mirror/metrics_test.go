@@ -148,7 +148,7 @@ func TestMetricOf(t *testing.T) {
 	for want, results := range map[string][]result{
 		"success":       {{}, {sent: true}, {state: plan.StateFrozen}},
 		"error":         {{reason: rejected, err: errAway}, {reason: transient, err: errAway}},
-		"requeue_after": {{reason: conflict, err: errAway}, {reason: terminating, err: errAway}, {reason: foreign}, {reason: conflict}, {after: time.Second}, {waits: true}},
+		"requeue_after": {{reason: conflict, err: errAway}, {reason: terminating, err: errAway}, {reason: foreign}, {reason: conflict}, {after: time.Second}, {reason: later}},
 	} {
 		for _, res := range results {
 			if got := metricOf(res); got != want {
@@ -163,7 +163,9 @@ func TestCopiesAreCountedByState(t *testing.T) {
 	c, registry := metered(t, noEdit)
 	for state := plan.StateNone + 1; state < plan.States; state++ {
 		for i := range 1 << state {
-			c.status.set(settings(fmt.Sprint(state, i)), "", record{basics: basics{state: state, countsFor: settings("platform")}})
+			c.records(func(n *nameStatus) {
+				n.set(fmt.Sprint(state, i), "", record{basics: basics{state: state, countsFor: settings("platform")}})
+			})
 		}
 	}
 	wantMetrics(t, "with copies in all states", registry,
@@ -173,6 +175,7 @@ func TestCopiesAreCountedByState(t *testing.T) {
 		`mirror_copies{state="superseded"} 16`,
 		`mirror_copies{state="failed"} 96`, // with the frozen ones
 		`mirror_copies{state="out_of_scope"} 128`,
+		`mirror_copies{state="expiring"} 512`,
 		`mirror_fights 256`,
 		`mirror_prune_blocked 0`)
 	c.blocked.Store(true)

@@ -17,7 +17,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestNamespaceBecomesATarget: its copy appears at once, and goes when it is none any more, after one live read.
+// TestNamespaceBecomesATarget: its copy appears at once. It goes after the grace when the namespace is none any more, after one live read.
 func TestNamespaceBecomesATarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src     *corev1.ConfigMap
@@ -32,6 +32,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 				s.wantCopy("team-a", "value")
 				for range 3 {
 					s.setNamespace(tc.out.DeepCopy())
+					time.Sleep(time.Second) // the grace
 					s.wantNone("team-a")
 					s.setNamespace(tc.in.DeepCopy())
 					s.wantCopy("team-a", "value")

@@ -17,6 +17,8 @@ type Options struct {
 	Namespace string
 	// DryRun makes a controller that decides, logs and counts, and sends no request that writes.
 	DryRun bool
+	// DeletionGrace is how long a copy outlives the last claim of a source, up to 24 hours.
+	DeletionGrace time.Duration
 	// ResyncPeriod is the time between two comparisons of everything with the caches, at least 100 ms; 0 means never.
 	ResyncPeriod time.Duration
 	// ConcurrentSources is how many sources are compared with their copies at the same time.
@@ -28,10 +30,14 @@ type Options struct {
 // minResyncPeriod keeps a period of nanoseconds from becoming a hot loop.
 const minResyncPeriod = 100 * time.Millisecond
 
+// maxDeletionGrace is far below the time that a process usually lives: a restart begins a grace anew.
+const maxDeletionGrace = 24 * time.Hour
+
 // NewOptions returns the defaults. Without a prefix they are not valid.
 func NewOptions() *Options {
 	return &Options{
 		Options:           plan.NewOptions(),
+		DeletionGrace:     time.Second,
 		ResyncPeriod:      10 * time.Minute,
 		ConcurrentSources: 8,
 		ConcurrentWrites:  32,
@@ -64,6 +70,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.PruneLimit, "prune-limit",
 		"If at least this share of all copies, and more than 10, are out of scope of the flags at startup, none of them is deleted. "+
 			"100%: no limit. 0%: never delete a copy because of a flag.")
+	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
+		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
 		"Log what would be created, updated and deleted, and write nothing: no ConfigMap, Lease or Event. "+
 			"The log has a summary of each source and, with -v=2, each copy. --leader-elect has no effect.")
@@ -85,6 +93,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ResyncPeriod != 0 && o.ResyncPeriod < minResyncPeriod {
 		bad("resync-period", o.ResyncPeriod, fmt.Sprintf("must be 0 (never), or %v or more, such as 10m", minResyncPeriod))
+	}
+	if o.DeletionGrace < 0 || o.DeletionGrace > maxDeletionGrace {
+		bad("deletion-grace", o.DeletionGrace, "must be between 0s and 24h, such as 5m")
 	}
 	if o.ConcurrentSources < 1 {
 		bad("concurrent-sources", o.ConcurrentSources, "must be 1 or more")

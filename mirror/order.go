@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -21,7 +20,7 @@ type copyQueue struct {
 }
 
 func newCopyQueue() copyQueue {
-	o := &order{named: map[key]bool{}, open: map[string]*open{}, waiting: map[key]bool{}, perName: map[string][]key{}}
+	o := &order{named: map[key]bool{}, waiting: map[key]bool{}, perName: map[string][]key{}}
 	return copyQueue{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[key]{
 			Name:  queueName,
@@ -35,37 +34,18 @@ func (q copyQueue) addEvent(k key) {
 	q.Add(k)
 }
 
-// next waits for the next key, and reports whether an event named it. Every key must be passed to finish.
-func (q copyQueue) next() (k key, event, shutdown bool) {
-	k, shutdown = q.Get()
-	return k, q.order.takeNamed(k), shutdown
-}
-
-// finish ends the work on a key.
-func (q copyQueue) finish(k key) {
-	q.Done(k)
-	q.order.close(k.Name)
+// take queues a target by what is left to do there: at once, after a wait, or not at all.
+func (q copyQueue) take(k key, x *decision) {
+	switch {
+	case x.step == stepAct:
+		q.Add(k)
+	case x.wait > 0:
+		q.AddAfter(k, x.wait)
+	}
 }
 
 // contended reports whether keys wait that will be worked on.
 func (q copyQueue) contended() bool { return !q.ShuttingDown() && q.Len() > 0 }
-
-// reportable reports whether the sources of a name may be reported: no key is waiting or in work, or some have been for
-// reportAfter. Targets that hang may keep a name busy all the time.
-func (q copyQueue) reportable(name string) bool { return q.order.reportable(name) }
-
-// idle reports whether no key is waiting or in work.
-func (q copyQueue) idle() bool {
-	q.order.mu.Lock()
-	defer q.order.mu.Unlock()
-	return len(q.order.open) == 0
-}
-
-// reported takes note of a report about the sources of a name.
-func (q copyQueue) reported(name string) { q.order.reported(name) }
-
-// reportAfter is how long keys of a name wait or are in work before its sources are reported all the same.
-const reportAfter = 10 * time.Second
 
 // eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
 const eventsPerTurn = 4
@@ -75,8 +55,7 @@ const eventsPerTurn = 4
 // another one. The queue calls its methods one at a time.
 type order struct {
 	mu    sync.Mutex
-	named map[key]bool     // keys that an event has named, until their work begins
-	open  map[string]*open // by source name
+	named map[key]bool // keys that an event has named; mu guards it
 
 	waiting map[key]bool // every key that waits; false: in events
 	events  []key
@@ -85,22 +64,15 @@ type order struct {
 	streak  int              // how many of events were popped in a row
 }
 
-// open counts the keys of one name that are waiting or in work.
-type open struct {
-	keys  int
-	since time.Time // when there were none, or the last report
-}
-
 var _ workqueue.Queue[key] = &order{}
 
-// addNamed remembers that an event named the key.
+// addNamed remembers that an event named the key, until the key is pushed or touched.
 func (o *order) addNamed(k key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.named[k] = true
 }
 
-// takeNamed reports whether an event named the key since it was last asked.
 func (o *order) takeNamed(k key) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,39 +81,9 @@ func (o *order) takeNamed(k key) bool {
 	return named
 }
 
-// close takes a key of the name out of work.
-func (o *order) close(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.open[name].keys--; o.open[name].keys == 0 {
-		delete(o.open, name)
-	}
-}
-
-func (o *order) reportable(name string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	open := o.open[name]
-	return open == nil || time.Since(open.since) >= reportAfter
-}
-
-func (o *order) reported(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if open := o.open[name]; open != nil {
-		open.since = time.Now()
-	}
-}
-
 // Push adds a key that does not wait.
 func (o *order) Push(k key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.open[k.Name] == nil {
-		o.open[k.Name] = &open{since: time.Now()}
-	}
-	o.open[k.Name].keys++
-	if o.named[k] {
+	if o.takeNamed(k) {
 		o.pushEvent(k)
 		return
 	}
@@ -154,9 +96,7 @@ func (o *order) Push(k key) {
 
 // Touch moves a key that waits by its name, and that an event has named now, to the events.
 func (o *order) Touch(k key) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.named[k] && o.waiting[k] {
+	if o.takeNamed(k) && o.waiting[k] {
 		o.pushEvent(k)
 	}
 }

@@ -39,16 +39,12 @@ func (q copyQueue) add(words string) {
 	}
 }
 
-// take takes the next n keys into work. The word of a key that an event named ends with "!".
-func (q copyQueue) take(n int) (keys []key, words string) {
+// gets takes the next n keys into work.
+func (q copyQueue) gets(n int) (keys []key, words string) {
 	var all []string
 	for range n {
-		k, event, _ := q.next()
-		word := k.Name + k.Namespace
-		if event {
-			word += "!"
-		}
-		keys, all = append(keys, k), append(all, word)
+		k, _ := q.Get()
+		keys, all = append(keys, k), append(all, k.Name+k.Namespace)
 	}
 	return keys, strings.Join(all, " ")
 }
@@ -56,13 +52,13 @@ func (q copyQueue) take(n int) (keys []key, words string) {
 func TestOrder(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
 		"fan-outs take turns":               {"+a1 +a2 +a3 +b1 +b2 +c1", "a1 b1 c1 a2 b2 a3"},
-		"events come first, in their order": {"+a1 !b2 !b1", "b2! b1! a1"},
-		"a fan-out has every fifth turn":    {"+a1 +a2 +b1 !x1 !x2 !x3 !x4 !x5 !x6 !x7 !x8 !x9", "x1! x2! x3! x4! a1 x5! x6! x7! x8! b1 x9! a2"},
-		"events use all turns alone":        {"!x1 !x2 !x3 !x4 !x5 !x6", "x1! x2! x3! x4! x5! x6!"},
-		"an event moves a waiting key":      {"+a1 +a2 +a3 !a2", "a2! a1 a3"},
-		"also the only key of its lane":     {"+a1 +b1 !a1", "a1! b1"},
-		"a key waits once":                  {"+a1 +a1 !a1 !a1 +a1", "a1!"},
-		"a fan-out does not move it back":   {"!a1 +b1 +a1", "a1! b1"},
+		"events come first, in their order": {"+a1 !b2 !b1", "b2 b1 a1"},
+		"a fan-out has every fifth turn":    {"+a1 +a2 +b1 !x1 !x2 !x3 !x4 !x5 !x6 !x7 !x8 !x9", "x1 x2 x3 x4 a1 x5 x6 x7 x8 b1 x9 a2"},
+		"events use all turns alone":        {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
+		"an event moves a waiting key":      {"+a1 +a2 +a3 !a2", "a2 a1 a3"},
+		"also the only key of its lane":     {"+a1 +b1 !a1", "a1 b1"},
+		"a key waits once":                  {"+a1 +a1 !a1 !a1 +a1", "a1"},
+		"a fan-out does not move it back":   {"!a1 +b1 +a1", "a1 b1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testQueue(t)
@@ -71,7 +67,7 @@ func TestOrder(t *testing.T) {
 			if got := q.Len(); got != want {
 				t.Fatalf("got %d keys, want %d", got, want)
 			}
-			if _, got := q.take(want); got != tc.want {
+			if _, got := q.gets(want); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 			wantNoKeys(t, q)
@@ -101,12 +97,12 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 	for i := range 100 {
 		q.add(fmt.Sprintf("!a%d", i))
 	}
-	keys, _ := q.take(125) // of which 25 are turns of b
+	keys, _ := q.gets(125) // of which 25 are turns of b
 	for _, k := range keys {
-		q.finish(k)
+		q.Done(k)
 	}
 	q.add("+anew")
-	if _, got := q.take(2); !strings.Contains(got, "anew") {
+	if _, got := q.gets(2); !strings.Contains(got, "anew") {
 		t.Errorf("got %q, want that a and b take turns", got)
 	}
 	for range 1000 {
@@ -114,9 +110,9 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 		for _, name := range []string{"b", "c", "d"} {
 			q.add("+" + name + "0 +" + name + "1")
 		}
-		keys, _ := q.take(eventsPerTurn + 1)
+		keys, _ := q.gets(eventsPerTurn + 1)
 		for _, k := range keys {
-			q.finish(k)
+			q.Done(k)
 		}
 		if n := len(q.order.perName["a"]); n > 100 {
 			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
@@ -129,73 +125,45 @@ func TestOrderOfKeysInWork(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
 		"nothing":        {"", ""},
 		"a fan-out":      {"+a1 +a1", "a1"},
-		"an event":       {"!a1 !a1", "a1!"},
-		"both":           {"+a1 !a1 +a1", "a1!"},
-		"of another key": {"!a2", "a2!"},
+		"an event":       {"!a1 !a1", "a1"},
+		"both":           {"+a1 !a1 +a1", "a1"},
+		"of another key": {"!a2", "a2"},
+		"before others":  {"!a1 +b1", "a1 b1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testQueue(t)
 			q.add("!a1")
-			first, _ := q.take(1)
+			first, _ := q.gets(1)
 			q.add(tc.add)
 			want := len(strings.Fields(tc.want))
-			if q.finish(first[0]); q.reportable("a") != (want == 0) {
-				t.Errorf("got the name reportable %v, want %v", want != 0, want == 0)
-			}
+			q.Done(first[0])
 			if got := q.Len(); got != want {
 				t.Fatalf("got %d keys, want %d", got, want)
 			}
-			if _, got := q.take(want); got != tc.want {
+			if _, got := q.gets(want); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestReportable: the sources of a name are reported when no key is waiting or in work, or when some have been for long.
-func TestReportable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		check := func(when string, want bool) {
-			t.Helper()
-			if got := q.reportable("a"); got != want {
-				t.Errorf("%s: got reportable %v, want %v", when, got, want)
-			}
+func TestContended(t *testing.T) {
+	q := testQueue(t)
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := q.contended(); got != want {
+			t.Errorf("%s: got keys that wait %v, want %v", when, got, want)
 		}
-		check("at first", true)
-		if q.contended() {
-			t.Error("got keys that wait, want none")
-		}
-		q.add("+a1")
-		if !q.contended() {
-			t.Error("got no keys that wait, want one")
-		}
-		q.add("!a2 !b1")
-		check("with two keys that wait", false)
-		keys, _ := q.take(3)
-		check("with two keys in work", false)
-		time.Sleep(reportAfter)
-		check("with two keys in work for long", true)
-		q.reported("a")
-		check("after a report", false)
-		time.Sleep(reportAfter)
-		check("long after a report", true)
-		q.reported("a")
-		for _, k := range keys {
-			if k.Name == "a" {
-				check("with keys in work", false)
-				q.finish(k)
-			}
-		}
-		check("with a key of another name in work", true)
-		q.add("+a1")
-		if q.ShutDown(); q.contended() {
-			t.Error("got keys that wait to be worked on after a stop")
-		}
-		if len(q.order.open) != 2 {
-			t.Errorf("got the names %v with open keys, want both", q.order.open)
-		}
-	})
+	}
+	check("at first", false)
+	q.add("+a1")
+	check("with a key that waits", true)
+	keys, _ := q.gets(1)
+	check("with a key in work", false)
+	q.Done(keys[0])
+	q.add("+a1")
+	q.ShutDown()
+	check("after a stop", false)
 }
 
 // orderModel is what a queue of copies is to do, in a few lines: the keys that wait, in order of arrival, and those in work.
@@ -222,7 +190,8 @@ func (m *orderModel) add(k key, event bool) {
 }
 
 // take checks that k may be the next one. It does not know which fan-out has its turn.
-func (m *orderModel) take(k key, event bool) error {
+func (m *orderModel) take(k key) error {
+	event := slices.Contains(m.events, k)
 	switch turn := len(m.fans) > 0 && m.streak >= eventsPerTurn || len(m.events) == 0; {
 	case event && (turn || m.events[0] != k):
 		return fmt.Errorf("got event %v, with events %v, fan-outs %v, streak %d", k, m.events, m.fans, m.streak)
@@ -255,26 +224,18 @@ func TestRandomOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		q, m := testQueue(t), &orderModel{inWork: map[key]bool{}, again: map[key]bool{}}
 		takes := func() {
-			k, event, _ := q.next()
+			k, _ := q.Get()
 			if m.inWork[k] {
 				t.Fatalf("seed %d: got %v, which is in work", seed, k)
 			}
-			if err := m.take(k, event); err != nil {
+			if err := m.take(k); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
 		finishes := func() {
 			for k := range m.inWork {
-				q.finish(k)
+				q.Done(k)
 				m.finish(k)
-				of := func(other key) bool { return other.Name == k.Name }
-				want := !slices.ContainsFunc(slices.Concat(m.events, m.fans), of)
-				for other := range m.inWork {
-					want = want && !of(other)
-				}
-				if q.reportable(k.Name) != want {
-					t.Fatalf("seed %d: got no other key of %s: %v, want %v", seed, k.Name, !want, want)
-				}
 				return
 			}
 		}
@@ -304,9 +265,6 @@ func TestRandomOrder(t *testing.T) {
 			finishes()
 		}
 		wantNoKeys(t, q)
-		if len(q.order.open) > 0 {
-			t.Errorf("seed %d: got %v counted as open, want none", seed, q.order.open)
-		}
 	}
 }
 
@@ -327,7 +285,7 @@ func TestOrderUnderConcurrency(t *testing.T) {
 		for range 8 {
 			go func() {
 				for {
-					k, _, shutdown := q.next()
+					k, shutdown := q.Get()
 					if shutdown {
 						return
 					}
@@ -340,7 +298,7 @@ func TestOrderUnderConcurrency(t *testing.T) {
 					if at.inWork--; at.inWork != 0 {
 						t.Errorf("got %v in work twice", k)
 					}
-					q.finish(k)
+					q.Done(k)
 				}
 			}()
 		}
@@ -376,8 +334,6 @@ func TestOrderUnderConcurrency(t *testing.T) {
 				t.Errorf("%v: got it taken after %d additions, want %d", k, at.taken, at.added)
 			}
 		}
-		if wantNoKeys(t, q); len(q.order.open) > 0 {
-			t.Errorf("got %v counted as open, want none", q.order.open)
-		}
+		wantNoKeys(t, q)
 	})
 }

@@ -8,68 +8,48 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestPropagation is from the first change to the last copy.
+// TestPropagation is from the first change to the last copy, as the reports see it. Each step begins a second after the last one.
 func TestPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
-		d.has(sourceIn("platform"))
-		const none = -1
-		propagated := func() (took time.Duration) {
-			d.beginFanout("settings")
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
-				var ok bool
-				if took, ok = d.propagated(sum); !ok {
-					took = none
-				}
-			}
-			return took
+		s, source := newStatus(), parsed(sourceIn("platform"))
+		n := s.lock("settings")
+		n.source(source.Key) // a name with a source is kept
+		n.unlock()
+		changes := func() { s.sourceChanged(source.Key) }
+		writes := func() { n.source(source.Key).wrote = time.Now() }
+		b := func(state plan.State) {
+			n.set("b", "", record{basics: basics{state: state, countsFor: source.Key}})
 		}
-		changed := func() { d.sourceChanged(d.sources[0].Key) }
+		fansOut := func() { n.fanout = time.Now() }
+		const none = -1
 		for i, step := range []struct {
 			do   func()
 			want time.Duration
 		}{
-			{changed, none},                  // nothing was to be written
-			{func() { d.writes("a") }, none}, // a repair
-			{func() { changed(); d.at(plan.StatePending, "", "b"); time.Sleep(time.Second); d.writes("a") }, none},
-			{changed, none},
-			{func() { d.at(plan.StateSynced, "", "b") }, time.Second}, // without a write: as of the last one
-			{func() { changed(); d.at(plan.StatePending, "", "b"); d.writes("a") }, none},
-			{func() { d.writes("b") }, time.Second},
-			{func() { d.writes("b") }, none},
-			{func() { changed(); time.Sleep(time.Second); d.at(plan.StateForeign, "", "b"); d.writes("a") }, time.Second},
+			{func() { changes(); fansOut() }, none},        // nothing was to be written
+			{func() { fansOut(); writes() }, none},         // a repair
+			{func() { changes(); fansOut(); writes() }, 0}, // at once
+			{func() { changes(); b(plan.StatePending) }, none},
+			{func() { changes(); fansOut(); writes() }, none}, // b is still pending
+			{func() { b(plan.StateSynced) }, time.Second},     // from the first change to the last write
+			{func() { writes() }, none},
+			{func() { changes(); fansOut(); b(plan.StatePending) }, none},
+			{func() { writes(); b(plan.StateForeign) }, time.Second},            // what is blocked is not waited for
+			{func() { writes(); time.Sleep(time.Nanosecond); changes() }, none}, // the fan-out has not seen the change
+			{func() { fansOut(); writes() }, time.Second},
 		} {
-			step.do()
-			if got := propagated(); got != step.want {
-				t.Errorf("step %d: got %v, want %v", i, got, step.want)
-			}
 			time.Sleep(time.Second)
-		}
-	})
-}
-
-// TestPropagationOfAChangeDuringAReport: a fan-out reports what it saw, and the change that came after counts later.
-func TestPropagationOfAChangeDuringAReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
-		d.has(sourceIn("platform"))
-		report := func() (took time.Duration, ok bool) {
-			for _, sum := range d.summarize("settings", plan.NewView(d.sources)) {
-				took, ok = d.propagated(sum)
+			step.do()
+			n.mu.Lock()
+			sum := n.summarize(plan.NewView([]*plan.Source{source}))[source.Key]
+			took, ok := n.source(source.Key).propagated(sum, n.fanout)
+			n.mu.Unlock()
+			if !ok {
+				took = none
 			}
-			return took, ok
-		}
-		d.beginFanout("settings")
-		time.Sleep(time.Millisecond)
-		d.sourceChanged(d.sources[0].Key)
-		if _, ok := report(); ok {
-			t.Error("got a change through that the report has not seen")
-		}
-		time.Sleep(time.Second)
-		d.writes("a")
-		d.beginFanout("settings")
-		if took, ok := report(); !ok || took != time.Second {
-			t.Errorf("got %v, %v, want a second", took, ok)
+			if took != step.want {
+				t.Errorf("step %d: got %v, want %v", i, took, step.want)
+			}
 		}
 	})
 }

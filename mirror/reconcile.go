@@ -15,13 +15,11 @@ import (
 
 // reconciler brings one copy in sync at a time.
 type reconciler struct {
-	rules     *plan.Rules
-	caches    *caches
-	status    *status
+	*decider
 	confirmer *confirmer
 	lanes     *lanes
 	writer    *writer
-	reads     slots // for live reads
+	reads     slots // for live reads of objects that are in the way
 	large     slots // for writes over large objects
 	metrics   *controllerMetrics
 	copies    copyQueue
@@ -30,19 +28,18 @@ type reconciler struct {
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
-// result is what a reconcile made of a target.
+// result is what became of a change.
 type result struct {
-	change plan.Change
-	state  plan.State
-	waits  bool              // nothing was done: what is known of the target stays
-	sent   bool              // the API server carried out the change
-	made   *corev1.ConfigMap // the object as it was written; nil after a delete
-	repair bool              // the change restored what another client had changed
-	reason reason            // why it failed
-	err    error
-	tried  content       // what the calls were to write
-	began  time.Time     // when the calls began
-	after  time.Duration // when to reconcile again although nothing failed
+	change  plan.Change
+	state   plan.State
+	sent    bool              // the API server carried out the change
+	made    *corev1.ConfigMap // the object as it was written; nil after a delete
+	altered bool              // with other content than was sent
+	repair  bool              // the change restored what another client had changed
+	reason  reason            // why it failed
+	err     error
+	began   time.Time     // when the calls began
+	after   time.Duration // when to reconcile again although nothing failed
 }
 
 // work reconciles copies until ctx ends, at a stop. Calls that have begun end with term, the term as leader, at the latest.
@@ -52,121 +49,116 @@ func (r *reconciler) work(ctx, term context.Context) {
 		if p == nil {
 			return
 		}
-		k, event, shutdown := r.copies.next()
+		k, shutdown := r.copies.Get()
 		if !shutdown && ctx.Err() == nil {
-			r.reconcile(ctx, term, p, k, event)
+			r.reconcile(ctx, term, p, k)
 		}
 		p.leave()
 		if shutdown {
 			return
 		}
-		if r.copies.finish(k); r.copies.reportable(k.Name) && r.status.isDirty(k.Name) {
-			r.sources.addReport(k.Name)
-		}
+		r.copies.Done(k)
 	}
 }
 
-// reconcile brings the copy of one name in one namespace in sync: it reads the caches, decides, makes at most one change,
-// and records the result. event says that an event named the key.
-func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key, event bool) {
+// reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, and records the result.
+func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
 	done := r.metrics.reconciling()
-	known := r.status.stored(k) // before the caches: they show at least what the record rests on
-	version := r.caches.version()
-	t := r.caches.target(k)
-	v := r.caches.view(k.Name) // after the target
-	c := r.rules.Decide(v, t)
-	rec := known.in(uidOf(t.Namespace))
-	if rec.waits = false; !rec.echo.awaited(t.Have, version, time.Now()) {
-		rec.echo = echo{}
+	x := r.begin(k)
+	if x.step != stepAct {
+		done(metricOf(result{after: x.wait}))
+		return
 	}
-	res := result{change: c}
-	switch next, wait := rec.next(t, c, version, event, time.Now()); next {
-	case stepNone:
-		res.state = c.State
-	case stepDone:
-		res.state = stateOfWrite(c)
-	case stepEcho:
-		res.waits, res.state, res.after, rec.waits = true, plan.StatePending, wait, true
-	case stepWait:
-		res.waits, res.state, res.after, res.change = true, rec.state, wait, rec.whileWaiting(c)
-	case stepHold:
-		res.waits, res.state, res.after = true, plan.StateFight, wait
-	case stepAct:
-		rec.would = plan.OpNone
-		res = r.act(ctx, term, p, v, t, c, &rec)
-		res.tried = contentOf(c.Source) // also if a live read led to another change
-	}
-	if ctx.Err() != nil && !res.sent {
-		done("success")
-		return // the next leader begins anew
-	}
-	before := r.finish(ctx, v, t, &rec, res)
-	if r.caches.view(k.Name) != v { // a fan-out may have compared the target before this change
-		r.sources.Add(k.Name)
-	}
-	if before.echo != known.echo { // its event was suppressed, and t may be older
-		r.copies.addEvent(k)
-	}
+	res := r.act(ctx, term, p, &x)
+	r.finish(ctx, &x, &res)
 	done(metricOf(res))
 }
 
-// stateOfWrite returns the state after a change was carried out.
-func stateOfWrite(c plan.Change) plan.State {
-	if c.Source == nil {
-		return plan.StateNone
+// begin decides about a target. If something is to be done, nobody else writes its record until finish.
+func (r *reconciler) begin(k key) decision {
+	now := time.Now()
+	n := r.status.lock(k.Name)
+	defer n.unlock()
+	x := r.decide(n, k, now)
+	r.settle(n, &x, now)
+	if x.step == stepAct {
+		n.calls[k.Namespace] = false
+		return x
 	}
-	return plan.StateSynced
+	r.copies.take(k, &x)
+	r.reportIfDue(n)
+	return x
+}
+
+// reportIfDue queues the name for a report if there may be something to report. The status is locked.
+func (r *reconciler) reportIfDue(n *nameStatus) {
+	if n.reportable() {
+		r.sources.addReport(n.name, 0)
+	}
 }
 
 // act carries out a change, after the premise of a deletion is confirmed. If the cache shows only a part of the object, or if a
-// create finds an object that the cache does not show, or is rejected before it can find one, act reads the object and does
-// what that calls for.
-func (r *reconciler) act(ctx, term context.Context, p *place, v *plan.View, t plan.Target, c plan.Change, rec *record) result {
-	switch holds, known := r.confirmer.confirm(ctx, v, t, c); {
-	case !known: // the key is queued again when it is
-		return result{change: c, state: plan.StatePending, waits: true}
-	case !holds, // the watch will show why
-		c.Op == plan.OpDelete && r.caches.view(c.Key.Name) != v: // what was read live may be newer than the view
-		return result{change: c, state: plan.StatePending, reason: conflict}
+// foreign object was in the way, act reads the object first. If a create finds an object that the cache does not show, or is
+// rejected before it can find one, act reads the object afterwards. Then it does what the object calls for.
+func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) result {
+	c := x.change
+	outdated := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}
+	switch {
+	case c.Op == plan.OpDelete:
+		holds, claimed, wait, err := r.confirmer.confirm(ctx, p, x, x.record.unclaimed.since.Add(r.grace))
+		switch {
+		case err != nil:
+			return failed(c, err, outdated.began)
+		case wait > 0:
+			return result{change: c, state: plan.StatePending, reason: later, after: wait}
+		case !holds: // the watch will show why
+			x.record.unclaimed.since = claimed
+			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
+		case r.caches.view(c.Key.Name) != x.view: // what was read live may be newer than the view
+			return outdated
+		}
+	case c.Have != nil && plan.Truncated(c.Have):
+		return r.actOnLive(ctx, term, p, x, outdated)
+	case c.Op == plan.OpCreate && x.record.state == plan.StateForeign:
+		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.reason != noRetry {
+			return res
+		}
 	}
-	later := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}
-	if c.Have != nil && c.Op != plan.OpDelete && plan.Truncated(c.Have) {
-		return r.actOnLive(ctx, term, p, c, rec, later)
-	}
-	res := r.write(ctx, term, p, c, rec)
+	res := r.write(ctx, term, p, c, &x.record)
 	if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
 		return res
 	}
-	return r.actOnLive(ctx, term, p, c, rec, res)
+	return r.actOnLive(ctx, term, p, x, res)
 }
 
 // actOnLive reads an object that the cache does not show, or only a part of it, and does what it calls for. none is the result
 // if there is no object: a quota refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Change, rec *record, none result) result {
-	live, err := r.read(ctx, p, c.Key)
+func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision, none result) result {
+	k, began := x.change.Key, time.Now()
+	live, err := r.read(ctx, p, k)
 	switch {
 	case err != nil:
-		return failed(c, err, none.began)
+		return failed(x.change, err, began)
 	case live == nil:
 		return none
 	}
-	t := r.caches.target(c.Key)
+	t := r.caches.target(k)
 	t.Have = live
-	c = r.rules.Decide(r.caches.view(c.Key.Name), t)
-	later := result{change: c, state: plan.StatePending, reason: conflict}
+	c := r.rules.Decide(r.caches.view(k.Name), t)
+	unseen := result{change: c, state: plan.StatePending, reason: conflict, began: began}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
 		if live.Size() > largeObject {
 			if !r.large.tryAcquire() { // a write may take as long as a webhook does
-				return later
+				return unseen
 			}
 			defer r.large.release()
 		}
-		return r.write(ctx, term, p, c, rec)
+		return r.write(ctx, term, p, c, &x.record)
 	case c.Op == plan.OpNone && c.State == plan.StateForeign, c.Op == plan.OpNone && !r.rules.Visible(live):
-		return result{change: c, state: c.State, reason: foreign} // no event tells when that ends
+		return result{change: c, state: c.State, reason: foreign, began: began} // no event tells when that ends
 	}
-	return later // the watch will show it
+	return unseen // the watch will show it
 }
 
 // largeObject is the size in bytes from which on objects that are written at once are bounded in number, as those are that are
@@ -174,11 +166,11 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, c plan.Chang
 const largeObject = 64 << 10
 
 func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
-	if !r.reads.acquire(ctx) {
-		return nil, ctx.Err()
-	}
-	defer r.reads.release()
-	err = p.call(ctx, k.Namespace, func(ctx context.Context) (err error) {
+	err = p.call(ctx, k.String(), func(ctx context.Context) error {
+		if !r.reads.acquire(ctx) {
+			return ctx.Err()
+		}
+		defer r.reads.release()
 		live, err = r.writer.read(ctx, k)
 		return err
 	})
@@ -198,8 +190,8 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 		res.made, err = r.writer.apply(ctx, c)
 		return err
 	})
-	altered := errors.Is(err, errAltered)
-	if err != nil && !altered {
+	res.altered = errors.Is(err, errAltered)
+	if err != nil && !res.altered {
 		return failed(c, err, res.began)
 	}
 	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
@@ -207,8 +199,8 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
 	}
-	res.sent, res.repair, res.state = true, wasSynced || altered || cause != "", stateOfWrite(c)
-	if altered {
+	res.sent, res.repair, res.state = true, wasSynced || res.altered || cause != "", stateOfWrite(c)
+	if res.altered {
 		res.state, res.after = plan.StatePending, alteredRetry
 	}
 	return res
@@ -219,44 +211,70 @@ const alteredRetry = 100 * time.Millisecond
 
 // failed is the result of a change that the API server refused or did not answer.
 func failed(c plan.Change, err error, began time.Time) result {
+	if off := (putOff{}); errors.As(err, &off) {
+		return result{change: c, state: plan.StatePending, reason: later, after: off.until}
+	}
 	why := reasonOf(c.Op, err)
 	return result{change: c, state: reasons[why].state, reason: why, err: err, began: began}
 }
 
-// finish records the result of a reconcile and sets the timer for the next one. It returns the record that rec replaces.
-func (r *reconciler) finish(ctx context.Context, v *plan.View, t plan.Target, rec *record, res result) (before record) {
-	now, c := time.Now(), res.change
-	switch {
-	case res.reason == terminating && r.closed(t):
-		res = result{change: c} // an event tells if the namespace returns
-	case res.reason == transient && lasts(rec, res, now):
-		res.reason, res.state = rejected, plan.StateFailed
-	case res.sent:
-		r.recordWrite(rec, res, now)
+// finish records the result of a change, and sets the timer for the next try.
+func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
+	now, k := time.Now(), x.change.Key
+	n := r.status.lock(k.Name)
+	defer n.unlock()
+	again := n.calls[k.Namespace]
+	delete(n.calls, k.Namespace)
+	if ctx.Err() != nil && !res.sent {
+		return // the next leader begins anew
 	}
-	wait := res.after
-	switch {
-	case res.waits:
-		rec.await(res.state, countsFor(c))
-	case res.reason == withheld:
-		wait = rec.withhold(res, now)
-	case res.reason != noRetry:
-		wait = rec.fail(res, now)
-	default:
-		rec.conclude(res.state, countsFor(c), contentOf(c.Source), now)
-		switch calmIn := rec.fight(now); {
-		case calmIn > 0 && res.after > 0: // altered
-			rec.state, wait = plan.StateFight, hold(rec.repairs)
-		case calmIn > 0 && res.state == plan.StateSynced: // the other client may come again
-			rec.state, wait = plan.StateFight, calmIn
-		}
+	if res.sent {
+		r.recordWrite(n, x, *res, now)
 	}
-	rec.losers = losers(r.rules, v, t, c)
+	wait := r.conclude(x, res, now)
+	if x.record.queued = again; again { // what was written may be older than the source
+		x.record.await(countsFor(x.record.shown(res.change)))
+	}
+	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))
+	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
 	if wait > 0 {
-		r.copies.AddAfter(c.Key, wait)
+		r.copies.AddAfter(k, wait)
 	}
-	r.log(ctx, res, wait)
-	return r.status.set(c.Key, uidOf(t.Namespace), *rec)
+	r.reportIfDue(n)
+	r.log(ctx, *res, wait)
+}
+
+// conclude records the state after a change, and returns the time until the next try.
+func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Duration {
+	rec := &x.record
+	switch {
+	case res.reason == terminating && r.closed(x.target):
+		*res = result{change: res.change} // an event tells if the namespace returns
+	case res.reason == transient && lasts(rec, *res, now):
+		res.reason, res.state = rejected, plan.StateFailed
+	}
+	switch res.reason {
+	case noRetry:
+	case later:
+		rec.await(countsFor(rec.shown(res.change)))
+		return res.after
+	case withheld:
+		return rec.withhold(x, *res, now)
+	default:
+		return rec.fail(x, *res, now)
+	}
+	rec.conclude(res.state, countsFor(res.change), contentOf(res.change.Source), now)
+	switch calmIn := rec.fight(now); {
+	case calmIn > 0 && res.altered:
+		rec.state = plan.StateFight
+		return hold(rec.repairs)
+	case calmIn > 0 && res.state == plan.StateSynced: // the other client may come again
+		rec.state = plan.StateFight
+		return calmIn
+	case res.after > 0:
+		return res.after
+	}
+	return rec.own.left(r.caches.configMap(res.change.Key), r.caches.version(), now)
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.
@@ -279,16 +297,21 @@ func lasts(rec *record, res result, now time.Time) bool {
 }
 
 // fail records a failure, and returns the time until the next try.
-func (rec *record) fail(res result, now time.Time) time.Duration {
+func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
+	pace, owner := reasons[res.reason].pace, countsFor(rec.shown(res.change))
+	if reasons[rec.reason].pace != pace { // the reasons of one pace may take turns
+		rec.failures = 0
+	}
 	if rec.reason != res.reason {
-		rec.reason, rec.failures, rec.since = res.reason, 0, res.began
+		rec.reason, rec.since = res.reason, res.began
 	}
 	rec.failures++
-	wait := reasons[res.reason].pace.backoff(rec.failures)
-	rec.notBefore, rec.tried = now.Add(wait), res.tried
-	rec.await(res.state, countsFor(res.change))
-	if !res.state.IsPending() {
-		rec.note = ""
+	wait := pace.backoff(rec.failures)
+	rec.notBefore, rec.tried = now.Add(wait), triggerOf(x.target, x.change)
+	if res.reason == transient { // it says nothing about the target
+		rec.await(owner)
+	} else {
+		rec.state, rec.countsFor, rec.note = res.state, countsFor(res.change), ""
 	}
 	switch {
 	case res.state == plan.StateForeign:
@@ -300,9 +323,8 @@ func (rec *record) fail(res result, now time.Time) time.Duration {
 }
 
 // recordWrite records what the API server carried out.
-func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
-	c := res.change
-	r.status.carriedOut(c.Op)
+func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now time.Time) {
+	rec, c := &x.record, res.change
 	rec.calmDown(now)
 	if res.repair {
 		rec.repairs++
@@ -311,19 +333,21 @@ func (r *reconciler) recordWrite(rec *record, res result, now time.Time) {
 		rec.repairs = 0
 	}
 	rec.content = contentOf(c.Source)
-	rec.echo = echo{at: now}
+	rec.own = ownWrite{at: now, altered: res.altered}
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
-		rec.echo.deleted = c.Have.UID
+		rec.own.deleted = c.Have.UID
 	}
-	if res.made != nil && res.state == plan.StateSynced {
-		rec.echo.version = res.made.ResourceVersion
-		r.status.wrote(c.Source.Key)
+	if res.made != nil {
+		rec.own.version = res.made.ResourceVersion
+	}
+	if res.made != nil && !res.altered {
+		n.source(c.Source.Key).wrote = now
 		if c.Op == plan.OpCreate && !rec.appeared.IsZero() {
 			r.metrics.fill.Observe(now.Sub(rec.appeared).Seconds())
 		}
 	}
-	if have := r.caches.configMap(c.Key); !rec.echo.awaited(have, r.caches.version(), now) {
-		rec.echo = echo{} // the watch was faster than the answer
+	if rec.own.left(r.caches.configMap(c.Key), r.caches.version(), now) == 0 {
+		rec.own = ownWrite{} // the watch was faster than the answer
 	}
 }
 
@@ -331,7 +355,7 @@ func metricOf(res result) string {
 	switch {
 	case res.err != nil && reasons[res.reason].failed:
 		return "error"
-	case res.reason != noRetry || res.after > 0 || res.waits:
+	case res.reason != noRetry || res.after > 0:
 		return "requeue_after"
 	}
 	return "success"
@@ -357,15 +381,15 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
 		logger.V(2).Info("Copy is terminating, waiting for its finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
 	default:
-		logger.V(4).Info("Nothing to do", "copy", c.Key, "state", res.state)
+		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "reason", res.reason, "after", wait)
 	}
 }
 
 // withhold records a change that a dry run did not make, and returns the time until the target is compared again without an
 // event.
-func (rec *record) withhold(res result, now time.Time) time.Duration {
+func (rec *record) withhold(x *decision, res result, now time.Time) time.Duration {
 	wait := seldom.backoff(1)
 	rec.conclude(plan.StatePending, countsFor(res.change), content{}, now)
-	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), res.tried
+	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), triggerOf(x.target, x.change)
 	return wait
 }

@@ -28,6 +28,7 @@ type basics struct {
 	state     plan.State
 	countsFor key     // the source that state counts for
 	content   content // what the copy was in sync with, or was written with, last
+	queued    bool    // the key is in the queue or in work, because something is to be done
 }
 
 // countsFor returns the source that the state of a change counts for: the winner of the target, or else the source whose copy
@@ -39,22 +40,23 @@ func countsFor(c plan.Change) key {
 	return c.CopyOf
 }
 
-// record is the status of one target. No decision about what is wanted depends on it: it may be lost at any moment.
+// record is what is known of one target beside the caches. No decision about what is wanted depends on it: it may be lost at any
+// moment.
 type record struct {
 	basics
 	uid    types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
 	losers []key     // sources that claim the target and do not have it
 	note   string    // the last error, for people
 
-	reason    reason
-	failures  int       // in a row, for that reason
-	since     time.Time // the begin of the first of them
-	notBefore time.Time // the next try; a timer is set
-	tried     content   // what the last try was to write
-	would     plan.Op   // the change that a dry run withheld
+	own       ownWrite
+	unclaimed unclaimed
+	would     plan.Op // the change that a dry run withheld
 
-	echo  echo
-	waits bool // the next reconcile waits for the echo
+	reason    reason
+	failures  int       // in a row, for reasons of that pace
+	since     time.Time // the begin of the first one for that reason
+	notBefore time.Time // the next try
+	tried     trigger   // of the last try: a change of it ends the wait
 
 	repairs    int // of the same content
 	repairedAt time.Time
@@ -62,65 +64,111 @@ type record struct {
 	appeared time.Time // when the namespace appeared, until there is a copy
 }
 
-// echo is our own last write, until the watch has shown it.
-type echo struct {
+// trigger is what a try depends on: the wanted content, and the resourceVersions of the target and of its namespace.
+type trigger struct {
+	content         content
+	have, namespace string
+}
+
+func triggerOf(t plan.Target, c plan.Change) trigger {
+	on := trigger{content: contentOf(c.Source)}
+	if t.Have != nil {
+		on.have = t.Have.ResourceVersion
+	}
+	if t.Namespace != nil {
+		on.namespace = t.Namespace.ResourceVersion
+	}
+	return on
+}
+
+// ownWrite is our own last write, until the cache shows it.
+type ownWrite struct {
 	version string    // of what was created or updated
 	deleted types.UID // of what was deleted
+	altered bool      // it was stored with other content
 	at      time.Time
 }
 
-// maxEcho bounds the wait for an echo: after a restore of etcd, resourceVersions may not come to be for days.
-const maxEcho = time.Minute
+// maxOwn bounds the wait for an own write: after a restore of etcd its resourceVersion may not come to be for days.
+const maxOwn = time.Minute
 
-// awaited reports whether the cache is behind our own last write. It shows have at the target, and everything up to
-// version.
-func (e echo) awaited(have *corev1.ConfigMap, version string, now time.Time) bool {
-	if e.at.IsZero() || now.Sub(e.at) > maxEcho {
-		return false
+// left returns how long to wait at most until the cache shows our own last write; 0 if it does. It shows have at the target, and
+// everything up to version.
+func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) time.Duration {
+	if w.at.IsZero() {
+		return 0
 	}
-	if have != nil && e.deleted != "" && have.UID == e.deleted && have.DeletionTimestamp == nil {
-		return true
+	order, err := resourceversion.CompareResourceVersion(version, w.version)
+	behind := err == nil && order < 0 || have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil
+	if !behind {
+		return 0
 	}
-	order, err := resourceversion.CompareResourceVersion(version, e.version)
-	return err == nil && order < 0
+	return max(0, w.at.Add(maxOwn).Sub(now))
+}
+
+// unclaimed says since when no source claims a copy, by the UID of the copy. The deletion grace runs from then on.
+type unclaimed struct {
+	uid   types.UID
+	since time.Time
 }
 
 // step is what happens next at a target.
 type step int
 
 const (
-	stepNone step = iota // nothing, and the state of the change holds
-	stepDone             // nothing: our own last write did it, and the cache does not show it yet
-	stepEcho             // wait until the cache shows our own last write
-	stepWait             // wait for the time of the next try
-	stepHold             // wait, because another client keeps changing the copy
-	stepAct              // carry out the change
+	stepNone   step = iota // nothing, and the state of the change holds
+	stepDone               // nothing: our own last write did it, and the cache does not show it yet
+	stepBehind             // wait until the cache shows our own last write
+	stepExpire             // wait for the end of the deletion grace
+	stepWait               // wait for the time of the next try
+	stepHold               // wait, because another client keeps changing the copy
+	stepAct                // carry out the change
 )
 
-// next returns the next step at a target, and how long to wait before it. event says that an event named the target: it ends a
-// wait, unless the target has failed often. A tenant can cause events without end.
-func (r *record) next(t plan.Target, c plan.Change, version string, event bool, now time.Time) (step, time.Duration) {
-	want := contentOf(c.Source)
-	same := r.content == want
-	if r.failures >= freeRepairs && (r.reason.isLasting() || r.reason == foreign && t.Have == nil) {
-		event = false
-	}
+// next returns the next step at a target, and how long to wait before it; 0: there is nothing to wait for. It takes note of what
+// begins or ends with the target as it is now. version is up to which the cache shows everything.
+func (r *record) next(t plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (step, time.Duration) {
 	switch {
-	case r.echo.awaited(t.Have, version, now):
-		if same {
-			return stepDone, 0
-		}
-		return stepEcho, time.Second
-	case c.Op == plan.OpNone:
+	case c.Op != plan.OpDelete:
+		r.unclaimed = unclaimed{}
+	case r.unclaimed.uid != c.Have.UID:
+		r.unclaimed = unclaimed{c.Have.UID, now}
+	}
+	same := r.content == contentOf(c.Source)
+	wait := r.own.left(t.Have, version, now)
+	switch {
+	case wait > 0 && same && !r.own.altered:
+		return stepDone, wait
+	case wait > 0:
+		return stepBehind, wait
+	}
+	r.own = ownWrite{}
+	if c.Op == plan.OpNone {
 		return stepNone, 0
-	case !event && r.notBefore.After(now) && (r.tried == want || r.state == plan.StateForeign):
-		// New content ends a wait, too, unless a foreign object is in the way.
-		return stepWait, r.notBefore.Sub(now)
+	}
+	if wait := r.notBefore.Sub(now); wait > 0 && !r.isTriggered(triggerOf(t, c)) {
+		return stepWait, wait
+	}
+	if wait := r.unclaimed.since.Add(grace).Sub(now); c.Op == plan.OpDelete && wait > 0 {
+		return stepExpire, wait
 	}
 	if wait := r.repairedAt.Add(hold(r.repairs)).Sub(now); same && wait > 0 {
 		return stepHold, wait
 	}
 	return stepAct, 0
+}
+
+// isTriggered reports whether a wait for the next try ends early. Other wanted content ends it, unless a foreign object is in the
+// way. Another state of the target or of its namespace ends it, unless the target has failed often: a tenant can cause events
+// without end.
+func (r *record) isTriggered(now trigger) bool {
+	switch {
+	case now.content != r.tried.content && r.state != plan.StateForeign:
+		return true
+	case r.failures >= freeRepairs && (r.reason != foreign || now.have == ""):
+		return false
+	}
+	return now.have != r.tried.have || now.namespace != r.tried.namespace
 }
 
 // fight returns how long a target must be left alone until a fight over it ends; 0 if there is none.
@@ -139,15 +187,6 @@ func (r *record) calmDown(now time.Time) {
 	}
 }
 
-// whileWaiting returns what a target counts as until its next try: c, unless a live read has shown a copy without label of a
-// frozen source, which stays.
-func (r *record) whileWaiting(c plan.Change) plan.Change {
-	if r.state != plan.StateFrozen {
-		return c
-	}
-	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
-}
-
 // losers returns the sources that claim a target and do not have it. c was decided by v and t.
 func losers(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) (keys []key) {
 	for _, s := range rules.Superseded(v, t, c) {
@@ -163,25 +202,35 @@ func (r *record) conclude(state plan.State, source key, c content, now time.Time
 	r.basics = basics{state: state, countsFor: source}
 	switch state {
 	case plan.StateNone:
-		r.countsFor, r.repairs, r.repairedAt = key{}, 0, time.Time{}
+		r.countsFor, r.unclaimed, r.repairs, r.repairedAt = key{}, unclaimed{}, 0, time.Time{}
 	case plan.StateSynced:
 		r.content = c
 	case plan.StatePending:
 		r.content = before
 	}
-	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, content{}, ""
-	r.would = plan.OpNone
-	r.appeared = time.Time{}
+	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, trigger{}, ""
+	r.would, r.appeared = plan.OpNone, time.Time{}
 }
 
-// await records a state that the next try may change. A problem stays one until it is known to be over.
-func (r *record) await(state plan.State, source key) {
-	if !state.IsPending() || !r.state.IsProblem() {
-		r.state, r.countsFor = state, source
+// shown returns what a target counts for until its next try: c, unless a live read has shown a copy of a frozen source, which the
+// cache does not show.
+func (r *record) shown(c plan.Change) plan.Change {
+	if r.state != plan.StateFrozen || r.reason != foreign {
+		return c
+	}
+	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
+}
+
+// await records that a target is to change, or that it is not known how it is. A problem of the same source stays one until it is
+// known to be over.
+func (r *record) await(source key) {
+	if r.state != plan.StateFrozen && !r.state.IsProblem() || r.countsFor != source {
+		r.state, r.countsFor, r.note = plan.StatePending, source, ""
 	}
 }
 
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
-	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.echo == echo{} && !r.waits && r.repairs == 0 && r.appeared.IsZero()
+	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
+		r.repairs == 0 && r.appeared.IsZero()
 }

@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +52,11 @@ var problems = []struct {
 
 // summary is the status of one source at all its targets.
 type summary struct {
-	source *plan.Source
+	key    key
+	source *plan.Source // nil: it is gone
 	counts [plan.States]int
 	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
+	would  tally                   // the changes that a dry run withheld
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
 	notes  map[string]string       // by namespace: an error, or the source that has the target
 }
@@ -65,62 +69,92 @@ type reporter struct {
 	dryRun   bool
 }
 
-// report reports what is new about the sources of a name. due says that there is more to log, after logSpacing.
-func (r *reporter) report(ctx context.Context, name string, v *plan.View) (due bool) {
-	if r.dryRun {
-		var lines []withheldLine
-		lines, due = r.status.withheldNews(name)
-		for _, line := range lines {
-			klog.FromContext(ctx).V(line.level).Info(line.text, "source", line.source)
+// report reports what is new about the sources of a name, as they are in v. It returns when to report again, 0 if no more is known.
+func (r *reporter) report(ctx context.Context, name string, v *plan.View) (again time.Duration) {
+	n := r.status.lock(name)
+	all, again := n.news(v, r.dryRun)
+	n.unlock()
+	for _, s := range all {
+		logger := klog.FromContext(ctx).WithValues("source", s.key)
+		if s.line.text != "" {
+			logger.V(s.line.level).Info(s.line.text)
 		}
-	}
-	for _, s := range r.status.summarize(name, v) {
-		for _, e := range r.status.news(s) {
-			klog.FromContext(ctx).V(e.level).Info(e.note, "source", s.source.Key, "type", e.kind, "reason", e.reason)
+		for _, e := range s.events {
+			logger.V(e.level).Info(e.note, "type", e.kind, "reason", e.reason)
 			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
 		}
-		if took, ok := r.status.propagated(s); ok {
-			r.metrics.propagation.Observe(took.Seconds())
+		if s.arrived {
+			r.metrics.propagation.Observe(s.took.Seconds())
 		}
 	}
-	return due
+	return again
 }
 
-// summarize returns a summary of each source of the view; none if there is nothing new. It forgets sources that are gone.
-func (s *status) summarize(name string, v *plan.View) []*summary {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.names[name]
-	if n == nil || !n.dirty {
-		return nil
+// news is what is new about one source.
+type news struct {
+	*summary
+	events  []message
+	line    line
+	arrived bool          // a change of the source has reached every target
+	took    time.Duration // since it was seen
+}
+
+// news returns what is new about the sources of the name, and takes note that it is reported. While targets are queued, or the
+// targets are not compared with v, it returns nothing.
+func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, again time.Duration) {
+	now := time.Now()
+	if !n.reportable() || n.view != nil && n.view != v {
+		return nil, 0
 	}
-	n.dirty = false
-	var all []*summary
-	byKey := map[key]*summary{}
-	for _, source := range v.All() {
-		src := n.source(source.Key)
-		sum := &summary{source: source, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
-		src.wrote = time.Time{}
-		all, byKey[source.Key] = append(all, sum), sum
+	if wait := n.told.Add(runGap).Sub(now); wait > 0 {
+		return nil, wait
 	}
-	for k, src := range n.sources {
-		if byKey[k] == nil && src.counts == [plan.States]int{} {
-			delete(n.sources, k)
-			s.keepLogged(k, src.logged)
-		}
-	}
-	for namespace, r := range n.targets {
-		if r.state.IsProblem() && byKey[r.countsFor] != nil {
-			byKey[r.countsFor].add(r.state, namespace, r.note)
-		}
-		for _, loser := range r.losers {
-			if byKey[loser] != nil {
-				byKey[loser].add(plan.StateSuperseded, namespace, r.countsFor.String())
+	n.dirty, n.told, n.busy = false, now, now
+	for k, sum := range n.summarize(v) {
+		src, out := n.source(k), news{summary: sum}
+		if dryRun {
+			var due bool
+			if out.line, due = src.dryRunNews(sum); due {
+				n.dirty, again = true, logSpacing
 			}
 		}
+		if sum.source != nil {
+			out.events = src.reported.news(sum)
+			out.took, out.arrived = src.propagated(sum, n.fanout)
+		} else if now.Sub(src.lastLine()) < logSpacing { // it may come back, and its log lines keep their spacing
+			src.reported = reported{logged: src.logged}
+			n.dirty, again = true, logSpacing
+		} else if sum.counts == [plan.States]int{} {
+			delete(n.sources, k)
+		}
+		all = append(all, out)
 	}
-	if len(n.sources)+len(n.targets) == 0 {
-		delete(s.names, name)
+	return all, again
+}
+
+// summarize returns a summary of each source of the view, and of those that are gone.
+func (n *nameStatus) summarize(v *plan.View) map[key]*summary {
+	all := map[key]*summary{}
+	for _, source := range v.All() {
+		n.source(source.Key)
+	}
+	for k, src := range n.sources {
+		all[k] = &summary{key: k, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
+		src.wrote = time.Time{}
+	}
+	for _, source := range v.All() {
+		all[source.Key].source = source
+	}
+	for namespace, r := range n.targets {
+		if r.state.IsProblem() {
+			all[r.countsFor].add(r.state, namespace, r.note)
+		}
+		if r.would != plan.OpNone {
+			all[r.countsFor].would[r.would]++
+		}
+		for _, loser := range r.losers {
+			all[loser].add(plan.StateSuperseded, namespace, r.countsFor.String())
+		}
 	}
 	return all
 }
@@ -144,24 +178,6 @@ func (s *summary) add(state plan.State, namespace, note string) {
 // report many times a second. Events have the same spacing, and the last one is always written.
 const logSpacing = 10 * time.Second
 
-type keptLogged struct{ at map[string]time.Time }
-
-// keepLogged keeps when there were lines about a source that is gone, for as long as that matters: it may be created again.
-func (s *status) keepLogged(k key, logged map[string]time.Time) {
-	if logged == nil {
-		return
-	}
-	kept := &keptLogged{logged}
-	s.loggedOfGone[k] = kept
-	time.AfterFunc(logSpacing, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.loggedOfGone[k] == kept {
-			delete(s.loggedOfGone, k)
-		}
-	})
-}
-
 // level returns the level at which news are logged.
 func (r *reported) level(reason string) int {
 	now := time.Now()
@@ -175,23 +191,23 @@ func (r *reported) level(reason string) int {
 	return 0
 }
 
+// lastLine returns when the last line at level 0 was logged.
+func (r *reported) lastLine() (last time.Time) {
+	for _, at := range r.logged {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
 // message is one event about a source, and the level at which it is logged.
 type message struct {
 	kind, reason, action, note string
 	level                      int
 }
 
-// news returns what is new in a summary, and takes note that it is reported.
-func (s *status) news(sum *summary) []message {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	src := s.nameStatus(sum.source.Key.Name).source(sum.source.Key)
-	if kept := s.loggedOfGone[sum.source.Key]; kept != nil && src.logged == nil {
-		src.logged = kept.at
-	}
-	return src.reported.news(sum)
-}
-
+// news returns the events about what is new in a summary, and takes note that they are reported.
 func (r *reported) news(sum *summary) (out []message) {
 	if uid := sum.source.ConfigMap.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
 		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
@@ -230,12 +246,9 @@ func (r *reported) news(sum *summary) (out []message) {
 	return out
 }
 
-// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if
-// nothing was to be written.
-func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	src := s.nameStatus(sum.source.Key.Name).source(sum.source.Key)
+// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if nothing
+// was to be written. fanout is the begin of the last fan-out.
+func (src *sourceStatus) propagated(sum *summary, fanout time.Time) (took time.Duration, ok bool) {
 	if sum.pending() {
 		if src.wrote.IsZero() {
 			src.wrote = sum.wrote
@@ -243,7 +256,7 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 		return 0, false
 	}
 	changed := src.changed
-	if changed.After(s.nameStatus(sum.source.Key.Name).fanout) {
+	if changed.After(fanout) {
 		return 0, false // the summary is older
 	}
 	src.changed = time.Time{}
@@ -253,51 +266,48 @@ func (s *status) propagated(sum *summary) (took time.Duration, ok bool) {
 	return sum.wrote.Sub(changed), true
 }
 
-// withheldLine is a log line about the changes for one source that a dry run withheld.
-type withheldLine struct {
-	source key
-	level  int
-	text   string
+// tally is a number of changes for each operation.
+type tally [plan.OpDelete + 1]int
+
+// String lists the operations that are not zero; empty if all are.
+func (t tally) String() string {
+	var parts []string
+	for op, n := range t {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%v %d", plan.Op(op), n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// line is a log line about the changes for one source that a dry run withheld.
+type line struct {
+	text  string // empty: there is none
+	level int
 }
 
 // logWithheld is the reason by which lines about withheld changes keep their spacing.
 const logWithheld = "DryRun"
 
-// withheldNews returns a line for each source of a name, also for one that is gone, if a dry run would do something else
-// than the last line says. A source whose targets are not all compared has no line yet. due says that a line is to be said
-// again at level 0, after logSpacing.
-func (s *status) withheldNews(name string) (out []withheldLine, due bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.names[name]
-	if n == nil {
-		return nil, false
+// dryRunNews returns a line if a dry run would do something else than the last line says. A source whose targets are not all
+// compared has no line yet. due says that the line is to be said again at level 0, after logSpacing.
+func (src *sourceStatus) dryRunNews(sum *summary) (out line, due bool) {
+	text, withheld := sum.would.String(), 0
+	for _, n := range sum.would {
+		withheld += n
 	}
-	would, open := map[key]tally{}, map[key]int{}
-	for _, r := range n.targets {
-		if r.would != plan.OpNone {
-			t := would[r.countsFor]
-			t[r.would]++
-			would[r.countsFor] = t
-			open[r.countsFor]--
-		}
+	if text == src.would && !src.due || sum.counts[plan.StatePending] > withheld {
+		return line{}, false
 	}
-	for k, src := range n.sources {
-		text := would[k].String()
-		if text == src.would && !src.due || open[k]+src.counts[plan.StatePending] > 0 {
-			continue
-		}
-		level, said := src.level(logWithheld), text == src.would
-		src.would, src.due = text, level > 0
-		if due = due || src.due; src.due && said {
-			continue
-		}
-		if text == "" {
-			text = "change nothing"
-		}
-		out = append(out, withheldLine{k, level, "Would " + text})
+	level, said := src.level(logWithheld), text == src.would
+	src.would, src.due = text, level > 0
+	if src.due && said {
+		return line{}, true
 	}
-	return out, due
+	if text == "" {
+		text = "change nothing"
+	}
+	return line{"Would " + text, level}, src.due
 }
 
 // noEvents records no events.

@@ -17,10 +17,12 @@ const (
 	noRetry     reason = iota
 	conflict           // the cache is behind the API server, or another client wrote at the same time
 	terminating        // the API server says that the namespace is being deleted, and our cache does not show it yet
+	stale              // a live read shows a claim that the cache does not show
 	transient          // the API server or the connection to it failed
 	rejected           // quota, admission, authorization or validation reject the write
 	foreign            // a foreign object is in the way
 	withheld           // a dry run makes no write
+	later              // a slow namespace, or a live read that is on its way: no failure
 )
 
 // pace is how fast retries follow each other: after the first failure, doubling to the longest delay.
@@ -53,10 +55,12 @@ var reasons = [...]struct {
 	noRetry:     {name: "none", result: "success"},
 	conflict:    {"conflict", "conflict", false, plan.StatePending, quick},
 	terminating: {"terminating", "terminating", false, plan.StatePending, quick},
+	stale:       {"stale", "conflict", false, plan.StatePending, slow},
 	transient:   {"transient", "error", true, plan.StatePending, quick},
 	rejected:    {"rejected", "rejected", true, plan.StateFailed, slow},
 	foreign:     {"foreign", "conflict", false, plan.StateForeign, slow},
 	withheld:    {"withheld", "", false, plan.StatePending, seldom},
+	later:       {name: "later", state: plan.StatePending},
 }
 
 func (r reason) String() string { return reasons[r].name }

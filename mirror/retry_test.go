@@ -53,7 +53,6 @@ func TestReasonOf(t *testing.T) {
 		"connection broken":         {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, transient, transient, transient, false},
 		"out of time":               {context.DeadlineExceeded, transient, transient, transient, false},
 		"leadership lost":           {errNotLeading, transient, transient, transient, false},
-		"cut":                       {errNoPlace, transient, transient, transient, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []error{tc.err}
@@ -100,12 +99,13 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestFail goes through failures of one target: each reason has its own count. A problem stays one until it is known to be
+// TestFail goes through failures of one target: each pace has its own count. A problem stays one until it is known to be
 // over.
 func TestFail(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	c := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("platform"))}
 	synced := content{checksum: "before"}
+	x := &decision{target: plan.Target{Have: plantest.ConfigMap("team-a", "settings")}, change: c}
 	now, rec := time.Unix(5000, 0), record{basics: basics{content: synced}}
 	for i, tc := range []struct {
 		reason  reason
@@ -121,23 +121,25 @@ func TestFail(t *testing.T) {
 		{rejected, plan.StateFailed, 2 * s, plan.StateFailed, synced, "why"},
 		{transient, plan.StatePending, 50 * ms, plan.StateFailed, synced, "why"},
 		{foreign, plan.StateForeign, s, plan.StateForeign, content{}, ""},
-		{conflict, plan.StatePending, 50 * ms, plan.StateForeign, content{}, ""},
+		{rejected, plan.StateFailed, 2 * s, plan.StateFailed, content{}, "why"}, // reasons of one pace take turns
+		{foreign, plan.StateForeign, 4 * s, plan.StateForeign, content{}, ""},
+		{transient, plan.StatePending, 50 * ms, plan.StateForeign, content{}, ""},
 		{rejected, plan.StateFailed, s, plan.StateFailed, content{}, "why"},
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(result{change: c, tried: contentOf(c.Source), reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
-		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) || rec.tried != contentOf(c.Source) {
+		wait := rec.fail(x, result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) || rec.tried != triggerOf(x.target, c) {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.notBefore, tc.wait)
 		}
-		if want := (basics{tc.state, c.Source.Key, tc.content}); rec.basics != want || rec.note != tc.note {
+		if want := (basics{state: tc.state, countsFor: c.Source.Key, content: tc.content}); rec.basics != want || rec.note != tc.note {
 			t.Errorf("failure %d: got %+v, %q, want %+v, %q", i, rec.basics, rec.note, want, tc.note)
 		}
 		if began := before.reason != tc.reason; rec.since.Equal(now.Add(-time.Second)) != began {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.since)
 		}
 	}
-	if rec.fail(result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
+	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.note)
 	}
 }
@@ -147,16 +149,16 @@ func TestConclude(t *testing.T) {
 	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
 	for state, want := range map[plan.State]basics{
 		plan.StateNone:    {},
-		plan.StateSynced:  {plan.StateSynced, owner, blue},
-		plan.StatePending: {plan.StatePending, owner, green},
-		plan.StateFrozen:  {plan.StateFrozen, owner, content{}},
-		plan.StateForeign: {plan.StateForeign, owner, content{}},
+		plan.StateSynced:  {state: plan.StateSynced, countsFor: owner, content: blue},
+		plan.StatePending: {state: plan.StatePending, countsFor: owner, content: green},
+		plan.StateFrozen:  {state: plan.StateFrozen, countsFor: owner},
+		plan.StateForeign: {state: plan.StateForeign, countsFor: owner},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{plan.StateFailed, settings("base"), green}, reason: rejected, failures: 3, since: now,
-			notBefore: now, tried: blue, note: "no", appeared: now}
+		rec := record{basics: basics{plan.StateFailed, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
+			notBefore: now, tried: trigger{content: blue}, note: "no", appeared: now}
 		rec.conclude(state, owner, blue, now)
-		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (content{}) {
+		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (trigger{}) {
 			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
 		}
 	}
@@ -195,12 +197,14 @@ func TestLastingAnswersAreRejections(t *testing.T) {
 // TestRareRepairsAreNoFight, also if nothing happens in between.
 func TestRareRepairsAreNoFight(t *testing.T) {
 	c, _ := stillController(t, noEdit)
-	s, now, rec := parsed(sourceIn("platform")), time.Unix(5000, 0), record{}
+	s, now, x := parsed(sourceIn("platform")), time.Unix(5000, 0), decision{}
+	rec, n := &x.record, c.status.lock("settings")
+	defer n.unlock()
 	for range freeRepairs + 2 {
 		now = now.Add(24 * time.Hour)
-		c.reconciler.recordWrite(&rec, result{change: plan.Change{Op: plan.OpUpdate, Key: settings("team-a"), Source: s}, repair: true, sent: true}, now)
-		if rec.echo != (echo{}) {
-			t.Fatalf("got %+v awaited although the cache does not know its version, want nothing", rec.echo)
+		c.reconciler.recordWrite(n, &x, result{change: plan.Change{Op: plan.OpUpdate, Key: settings("team-a"), Source: s}, repair: true, sent: true}, now)
+		if rec.own != (ownWrite{}) {
+			t.Fatalf("got %+v awaited although the cache does not know its version, want nothing", rec.own)
 		}
 		if rec.conclude(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
 			t.Fatalf("got %d repairs known, after one a day", rec.repairs)
@@ -212,57 +216,115 @@ func TestRareRepairsAreNoFight(t *testing.T) {
 func TestNext(t *testing.T) {
 	now := time.Unix(5000, 0)
 	blue, green := parsed(sourceIn("platform")), parsed(sourceIn("platform", plantest.Data("key", "green")))
-	adoption := plan.Change{Op: plan.OpUpdate, Source: blue, Have: plantest.ConfigMap("team-a", "settings")}
-	create, nothing := plan.Change{Op: plan.OpCreate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
+	have := plantest.ConfigMap("team-a", "settings")
+	update, nothing := plan.Change{Op: plan.OpUpdate, Source: blue, Have: have}, plan.Change{Source: blue, Have: have, State: plan.StateSynced}
+	remove := plan.Change{Op: plan.OpDelete, Have: have}
 	of := func(s *plan.Source, r record) record {
 		r.content = contentOf(s)
-		if !r.notBefore.IsZero() {
-			r.tried = r.content
-		}
+		r.tried = trigger{content: r.content, have: have.ResourceVersion}
 		return r
 	}
-	awaited := echo{version: "41", at: now}
+	own, altered := ownWrite{version: "41", at: now}, ownWrite{version: "41", at: now, altered: true}
 	later := now.Add(7 * time.Second)
+	failed := record{reason: rejected, notBefore: later}
 	fighting := record{repairs: 13, repairedAt: now.Add(-time.Second)} // held for 8 seconds
 	for name, tc := range map[string]struct {
-		rec   record
+		rec  record
+		c    plan.Change
+		step step
+		wait time.Duration
+	}{
+		"nothing known":                      {record{}, update, stepAct, 0},
+		"nothing to do":                      {of(blue, record{}), nothing, stepNone, 0},
+		"nothing to do, whatever happened":   {of(blue, failed), nothing, stepNone, 0},
+		"our write is not there yet":         {of(blue, record{own: own}), update, stepDone, maxOwn},
+		"nor there to compare":               {of(blue, record{own: own}), nothing, stepDone, maxOwn},
+		"our write was altered":              {of(blue, record{own: altered}), update, stepBehind, maxOwn},
+		"our write has other content by now": {of(green, record{own: own}), update, stepBehind, maxOwn},
+		"a deletion is not there yet":        {of(nil, record{own: own}), remove, stepDone, maxOwn},
+		"our write does not come":            {of(green, record{own: ownWrite{version: "41", at: now.Add(-maxOwn)}}), update, stepAct, 0},
+		"failed":                             {of(blue, failed), update, stepWait, 7 * time.Second},
+		"failed with other content":          {of(green, failed), update, stepAct, 0},
+		"failed, and the time has come":      {of(blue, record{reason: rejected, notBefore: now}), update, stepAct, 0},
+		"a fight about this content":         {of(blue, fighting), update, stepHold, 7 * time.Second},
+		"a fight about other content":        {of(green, fighting), update, stepAct, 0},
+		"a fight, and the time has come":     {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), update, stepAct, 0},
+		"a fight, and a failure":             {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), update, stepWait, 7 * time.Second},
+		"free repairs":                       {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), update, stepAct, 0},
+		"a deletion that failed":             {of(nil, failed), remove, stepWait, 7 * time.Second},
+		"a deletion after another failure":   {of(blue, failed), remove, stepAct, 0},
+	} {
+		got, wait := tc.rec.next(plan.Target{Have: have}, tc.c, "9", 0, now)
+		if got != tc.step || wait != tc.wait {
+			t.Errorf("%s: got step %d after %v, want %d after %v", name, got, wait, tc.step, tc.wait)
+		}
+		if got != stepDone && got != stepBehind && tc.rec.own != (ownWrite{}) {
+			t.Errorf("%s: got %+v still awaited", name, tc.rec.own)
+		}
+	}
+}
+
+// TestDeletionGrace runs from when no source claims the copy. It begins anew for another copy, and after a claim.
+func TestDeletionGrace(t *testing.T) {
+	const grace = time.Minute
+	now, rec := time.Unix(5000, 0), record{}
+	blue := parsed(sourceIn("platform"))
+	copyA, copyB := plantest.ConfigMap("team-a", "settings"), plantest.ConfigMap("team-a", "settings", func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	unclaimed := func(cm *corev1.ConfigMap) plan.Change { return plan.Change{Op: plan.OpDelete, Have: cm} }
+	for i, tc := range []struct {
+		after time.Duration
 		c     plan.Change
-		event bool
 		step  step
 		wait  time.Duration
 	}{
-		"nothing known":                        {record{}, create, false, stepAct, 0},
-		"nothing to do":                        {of(blue, record{}), nothing, true, stepNone, 0},
-		"nothing to do, whatever happened":     {of(blue, record{reason: rejected, notBefore: later}), nothing, false, stepNone, 0},
-		"our write is not there yet":           {of(blue, record{echo: awaited}), create, true, stepDone, 0},
-		"nor there to compare":                 {of(blue, record{echo: awaited}), nothing, true, stepDone, 0},
-		"our write has other content by now":   {of(green, record{echo: awaited}), create, true, stepEcho, time.Second},
-		"a deletion is not there yet":          {of(nil, record{echo: awaited}), plan.Change{Op: plan.OpDelete}, true, stepDone, 0},
-		"failed with this content":             {of(blue, record{reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"failed, and an event came":            {of(blue, record{reason: transient, notBefore: later}), create, true, stepAct, 0},
-		"failed with other content":            {of(green, record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
-		"failed, and the time has come":        {of(blue, record{reason: rejected, notBefore: now}), create, false, stepAct, 0},
-		"foreign, whatever the content":        {of(green, record{basics: basics{state: plan.StateForeign}, reason: transient, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"foreign, and an event came":           {of(blue, record{basics: basics{state: plan.StateForeign}, reason: foreign, notBefore: later}), create, true, stepAct, 0},
-		"C47 failed often, and an event came":  {of(blue, record{reason: rejected, failures: freeRepairs, notBefore: later}), create, true, stepWait, 7 * time.Second},
-		"C47 foreign often, and an event came": {of(blue, record{reason: foreign, failures: freeRepairs, notBefore: later}), create, true, stepWait, 7 * time.Second},
-		"C12 foreign often, and adopted":       {of(blue, record{reason: foreign, failures: freeRepairs, notBefore: later}), adoption, true, stepAct, 0},
-		"an outage, and an event came":         {of(blue, record{reason: transient, failures: freeRepairs, notBefore: later}), create, true, stepAct, 0},
-		"a fight about this content":           {of(blue, fighting), create, false, stepHold, 7 * time.Second},
-		"a fight, and an event came":           {of(blue, fighting), create, true, stepHold, 7 * time.Second},
-		"a fight about other content":          {of(green, fighting), create, true, stepAct, 0},
-		"a fight, and the time has come":       {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), create, true, stepAct, 0},
-		"a fight, and a failure":               {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), create, false, stepWait, 7 * time.Second},
-		"free repairs":                         {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), create, true, stepAct, 0},
-		"a deletion that failed":               {of(nil, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepWait, 7 * time.Second},
-		"in sync with it once, tried another":  {record{basics: basics{content: contentOf(blue)}, tried: contentOf(green), reason: rejected, notBefore: later}, create, false, stepAct, 0},
-		"a deletion after another failure":     {of(blue, record{reason: rejected, notBefore: later}), plan.Change{Op: plan.OpDelete}, false, stepAct, 0},
-		"of another source of equal content":   {of(parsed(sourceIn("base")), record{reason: rejected, notBefore: later}), create, false, stepAct, 0},
-		"the echo of a write comes no longer":  {of(green, record{echo: echo{version: "41", at: now.Add(-time.Hour)}}), create, true, stepAct, 0},
+		{0, unclaimed(copyA), stepExpire, grace},
+		{grace - 1, unclaimed(copyA), stepExpire, 1},
+		{1, unclaimed(copyA), stepAct, 0},
+		{1, unclaimed(copyB), stepExpire, grace},
+		{grace - 1, plan.Change{Source: blue, Have: copyB, State: plan.StateSynced}, stepNone, 0},
+		{1, unclaimed(copyB), stepExpire, grace},
+		{grace - 1, plan.Change{Op: plan.OpUpdate, Source: blue, Have: copyB}, stepAct, 0},
+		{1, unclaimed(copyB), stepExpire, grace},
+		{grace, unclaimed(copyB), stepAct, 0},
 	} {
-		got, wait := tc.rec.next(plan.Target{Have: tc.c.Have}, tc.c, "9", tc.event, now)
-		if got != tc.step || wait != tc.wait {
-			t.Errorf("%s: got step %d after %v, want %d after %v", name, got, wait, tc.step, tc.wait)
+		now = now.Add(tc.after)
+		if got, wait := rec.next(plan.Target{Have: tc.c.Have}, tc.c, "9", grace, now); got != tc.step || wait != tc.wait {
+			t.Errorf("%d: got step %d after %v, want %d after %v", i, got, wait, tc.step, tc.wait)
+		}
+	}
+	if got, _ := (&record{}).next(plan.Target{Have: copyA}, unclaimed(copyA), "9", 0, now); got != stepAct {
+		t.Errorf("no grace: got step %d, want %d", got, stepAct)
+	}
+}
+
+// TestIsTriggered is the table of what ends a wait early.
+func TestIsTriggered(t *testing.T) {
+	tried := trigger{content{settings("platform"), "blue"}, "7", "1"}
+	content2, source2 := trigger{content{settings("platform"), "green"}, "7", "1"}, trigger{content{settings("base"), "blue"}, "7", "1"}
+	have2, gone, namespace2 := trigger{tried.content, "8", "1"}, trigger{tried.content, "", "1"}, trigger{tried.content, "7", "2"}
+	inTheWay := basics{state: plan.StateForeign}
+	for name, tc := range map[string]struct {
+		rec  record
+		now  trigger
+		want bool
+	}{
+		"nothing":                         {record{}, tried, false},
+		"other content":                   {record{}, content2, true},
+		"equal content of another source": {record{}, source2, true},
+		"another state":                   {record{}, have2, true},
+		"gone":                            {record{}, gone, true},
+		"the namespace":                   {record{}, namespace2, true},
+		"foreign: other content":          {record{basics: inTheWay, reason: foreign}, content2, false},
+		"foreign: another state":          {record{basics: inTheWay, reason: foreign}, have2, true},
+		"often: other content":            {record{reason: rejected, failures: freeRepairs}, content2, true},
+		"C47 often: another state":        {record{reason: rejected, failures: freeRepairs}, have2, false},
+		"C47 often: the namespace":        {record{reason: rejected, failures: freeRepairs}, namespace2, false},
+		"C12 often foreign: adopted":      {record{basics: inTheWay, reason: foreign, failures: freeRepairs}, have2, true},
+		"C47 often foreign: not there":    {record{basics: inTheWay, reason: foreign, failures: freeRepairs}, gone, false},
+	} {
+		tc.rec.tried = tried
+		if got := tc.rec.isTriggered(tc.now); got != tc.want {
+			t.Errorf("%s: got the end of the wait %v, want %v", name, got, tc.want)
 		}
 	}
 }

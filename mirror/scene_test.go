@@ -318,3 +318,28 @@ func (s scene) hang(f func(apitest.Call) bool) { s.Hook(func(h *apitest.Hooks) {
 func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
 }
+
+// teamRules are the rules of a controller that mirrors into team-*.
+func teamRules() *plan.Rules { return plan.NewRules(&teamOptions().Options) }
+
+// teamOptions mirror into team-*.
+func teamOptions() *Options {
+	o := NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	return o
+}
+
+// sourceIn returns a source of the name settings.
+func sourceIn(namespace string, options ...plantest.Option) *corev1.ConfigMap {
+	return plantest.Source(namespace, "settings", options...)
+}
+
+// parsed returns a source by teamRules.
+func parsed(cm *corev1.ConfigMap) *plan.Source { return teamRules().ParseSource(cm) }
+
+// settings returns the key of the name settings in a namespace.
+func settings(namespace string) key { return key{Namespace: namespace, Name: "settings"} }
+
+func withVersion(version string) plantest.Option {
+	return func(cm *corev1.ConfigMap) { cm.ResourceVersion = version }
+}

@@ -27,7 +27,7 @@ func TestSourceChanges(t *testing.T) {
 	}{
 		"changed":                    {source(), func(s scene) { s.edit("platform", other) }, "other", 0},
 		"written without a change":   {source(), func(s scene) { s.edit("platform", plantest.Label("theirs", "x")) }, "value", 0},
-		"unlabelled":                 {source(), func(s scene) { s.edit("platform", plantest.Without("mirror")) }, "", 0},
+		"unlabelled":                 {source(), func(s scene) { s.edit("platform", plantest.Without("mirror")) }, "", time.Second},
 		"labelled":                   {source(plantest.Without("mirror")), func(s scene) { s.edit("platform", plantest.Label("mirror", "true")) }, "value", 0},
 		"C15 deleted":                {source(), func(s scene) { s.remove("platform") }, "", time.Second},
 		"C16 held by a finalizer":    {source(plantest.Finalizer), func(s scene) { s.remove("platform") }, "", time.Second},
@@ -43,7 +43,7 @@ func TestSourceChanges(t *testing.T) {
 				if tc.at > 0 {
 					time.Sleep(tc.at - time.Millisecond)
 					s.wantCopy("team-000", "value")
-					time.Sleep(time.Millisecond)
+					time.Sleep(soonest + time.Millisecond) // one of the two reads for both
 				}
 				synctest.Wait()
 				for _, at := range []string{"team-000", "team-001"} {

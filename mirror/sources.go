@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 )
@@ -12,7 +13,7 @@ type sourceQueue struct {
 	workqueue.TypedDelayingInterface[string]
 
 	mu      sync.Mutex
-	fanouts map[string]bool // true: asked for; false: begun
+	fanouts map[string]bool // that were asked for
 }
 
 func newSourceQueue() *sourceQueue {
@@ -28,35 +29,22 @@ func (q *sourceQueue) Add(name string) {
 	q.mu.Lock()
 	q.fanouts[name] = true
 	q.mu.Unlock()
-	q.addReport(name)
+	q.TypedDelayingInterface.Add(name)
 }
 
-// addReport queues a name for a report.
-func (q *sourceQueue) addReport(name string) { q.TypedDelayingInterface.Add(name) }
+// addReport queues a name for a report, after a time.
+func (q *sourceQueue) addReport(name string, after time.Duration) { q.AddAfter(name, after) }
 
-// takeFanout begins the fan-out of a name, if one was asked for. It ends with Done.
-func (q *sourceQueue) takeFanout(name string) (begun bool) {
+// wantsFanout reports whether a fan-out of a name was asked for.
+func (q *sourceQueue) wantsFanout(name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if begun = q.fanouts[name]; begun {
-		q.fanouts[name] = false
-	}
-	return begun
+	return q.fanouts[name]
 }
 
-// Done ends the work on a name.
-func (q *sourceQueue) Done(name string) {
-	q.mu.Lock()
-	if !q.fanouts[name] {
-		delete(q.fanouts, name)
-	}
-	q.mu.Unlock()
-	q.TypedDelayingInterface.Done(name)
-}
-
-// idle reports whether every fan-out that was asked for has ended.
-func (q *sourceQueue) idle() bool {
+// beginFanout takes note that a fan-out begins: what is asked for from now on is another one.
+func (q *sourceQueue) beginFanout(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.fanouts) == 0
+	delete(q.fanouts, name)
 }

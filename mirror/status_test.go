@@ -16,289 +16,286 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// teamRules are the rules of a controller that mirrors into team-*.
-func teamRules() *plan.Rules { return plan.NewRules(&teamOptions().Options) }
-
-// teamOptions mirror into team-*.
-func teamOptions() *Options {
-	o := NewOptions()
-	o.NamespacePrefixes = []string{"team-"}
-	return o
-}
-
-// sourceIn returns a source of the name settings.
-func sourceIn(namespace string, options ...plantest.Option) *corev1.ConfigMap {
-	return plantest.Source(namespace, "settings", options...)
-}
-
-// parsed returns a source by teamRules.
-func parsed(cm *corev1.ConfigMap) *plan.Source { return teamRules().ParseSource(cm) }
-
-// settings returns the key of the name settings in a namespace.
-func settings(namespace string) key { return key{Namespace: namespace, Name: "settings"} }
-
-func withVersion(version string) plantest.Option {
-	return func(cm *corev1.ConfigMap) { cm.ResourceVersion = version }
-}
-
-func TestEchoAwaited(t *testing.T) {
+// TestOwnWriteLeft is the table of whether the cache shows our own last write.
+func TestOwnWriteLeft(t *testing.T) {
 	now := time.Unix(5000, 0)
 	have := plantest.ConfigMap("team-a", "settings")
 	other := plantest.ConfigMap("team-a", "settings", func(cm *corev1.ConfigMap) { cm.UID = "other" })
 	for name, tc := range map[string]struct {
-		echo    echo
+		own     ownWrite
 		have    *corev1.ConfigMap
 		version string
-		want    bool
+		want    time.Duration
 	}{
-		"no write":                            {echo{version: "41"}, nil, "9", false},
-		"the cache is behind":                 {echo{version: "41", at: now}, nil, "9", true}, // as numbers, not as words
-		"the cache is there":                  {echo{version: "41", at: now}, nil, "41", false},
-		"the cache is ahead":                  {echo{version: "41", at: now}, nil, "100", false},
-		"client-go does not know":             {echo{version: "41", at: now}, nil, "", false},
-		"a version that does not come":        {echo{version: "41", at: now.Add(-maxEcho - 1)}, nil, "9", false},
-		"at the last moment":                  {echo{version: "41", at: now.Add(-maxEcho)}, nil, "9", true},
-		"deleted, and there":                  {echo{deleted: have.UID, at: now}, have, "9", true},
-		"deleted, and gone":                   {echo{deleted: have.UID, at: now}, nil, "9", false},
-		"deleted, and another one there":      {echo{deleted: have.UID, at: now}, other, "9", false},
-		"deleted, and held by finalizers":     {echo{deleted: have.UID, at: now}, plantest.ConfigMap("team-a", "settings", plantest.Deleting), "9", false},
-		"re-created, and the old one there":   {echo{deleted: have.UID, version: "41", at: now}, have, "9", true},
-		"re-created, and the new one not yet": {echo{deleted: have.UID, version: "41", at: now}, nil, "9", true},
-		"an object without a UID":             {echo{version: "41", at: now}, &corev1.ConfigMap{}, "41", false},
+		"no write":                            {ownWrite{version: "41"}, nil, "9", 0},
+		"the cache is behind":                 {ownWrite{version: "41", at: now}, nil, "9", maxOwn}, // as numbers, not as words
+		"the cache is there":                  {ownWrite{version: "41", at: now}, nil, "41", 0},
+		"the cache is ahead":                  {ownWrite{version: "41", at: now}, nil, "100", 0},
+		"client-go does not know":             {ownWrite{version: "41", at: now}, nil, "", 0},
+		"a version that does not come":        {ownWrite{version: "41", at: now.Add(-maxOwn)}, nil, "9", 0},
+		"just before":                         {ownWrite{version: "41", at: now.Add(1 - maxOwn)}, nil, "9", 1},
+		"deleted, and there":                  {ownWrite{deleted: have.UID, at: now}, have, "9", maxOwn},
+		"deleted, and gone":                   {ownWrite{deleted: have.UID, at: now}, nil, "9", 0},
+		"deleted, and another one there":      {ownWrite{deleted: have.UID, at: now}, other, "9", 0},
+		"deleted, and held by finalizers":     {ownWrite{deleted: have.UID, at: now}, plantest.ConfigMap("team-a", "settings", plantest.Deleting), "9", 0},
+		"re-created, and the old one there":   {ownWrite{deleted: have.UID, version: "41", at: now}, have, "9", maxOwn},
+		"re-created, and the new one not yet": {ownWrite{deleted: have.UID, version: "41", at: now}, nil, "9", maxOwn},
+		"an object without a UID":             {ownWrite{version: "41", at: now}, &corev1.ConfigMap{}, "41", 0},
 	} {
-		if got := tc.echo.awaited(tc.have, tc.version, now); got != tc.want {
-			t.Errorf("%s: got awaited %v, want %v", name, got, tc.want)
+		if got := tc.own.left(tc.have, tc.version, now); got != tc.want {
+			t.Errorf("%s: got %v left, want %v", name, got, tc.want)
 		}
 	}
 }
 
-// losing are the losers of a target, whatever is planned there.
-func losing(losers ...key) func(plan.Change) []key {
-	return func(plan.Change) []key { return losers }
+// inLock locks the status of the name settings until f has returned.
+func inLock(s *status, f func(*nameStatus)) {
+	n := s.lock("settings")
+	defer n.unlock()
+	f(n)
 }
 
 // TestObserve: an event that only shows our own last write reconciles nothing, and ends the wait for it.
 func TestObserve(t *testing.T) {
 	ours := plantest.ConfigMap("team-a", "settings", withVersion("41"))
 	theirs := plantest.ConfigMap("team-a", "settings", withVersion("42"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	wrote, deleted := echo{version: "41", at: time.Unix(5000, 0)}, echo{deleted: ours.UID, at: time.Unix(5000, 0)}
-	both := echo{version: "41", deleted: theirs.UID, at: time.Unix(5000, 0)}
+	at, synced, pending := time.Unix(5000, 0), basics{state: plan.StateSynced}, basics{state: plan.StatePending}
+	wrote, deleted, both := ownWrite{version: "41", at: at}, ownWrite{deleted: ours.UID, at: at}, ownWrite{version: "41", deleted: theirs.UID, at: at}
 	for name, tc := range map[string]struct {
 		rec       *record
 		cm        *corev1.ConfigMap
 		deleted   bool
 		reconcile bool
-		left      echo
+		left      ownWrite
 	}{
-		"nothing known":                      {nil, ours, false, true, echo{}},
-		"no write":                           {&record{repairs: 1}, ours, false, true, echo{}},
-		"no write, of an object without UID": {&record{repairs: 1}, &corev1.ConfigMap{}, false, true, echo{}},
-		"its deletion":                       {&record{repairs: 1}, &corev1.ConfigMap{}, true, true, echo{}},
-		"our write":                          {&record{echo: wrote}, ours, false, false, echo{}},
-		"our write, and a key waits":         {&record{echo: wrote, waits: true}, ours, false, true, echo{}},
-		"their write":                        {&record{echo: wrote}, theirs, false, true, wrote},
-		"a deletion of what we wrote":        {&record{echo: wrote}, ours, true, true, wrote},
-		"our deletion":                       {&record{echo: deleted}, ours, true, false, echo{}},
-		"our deletion, and a key waits":      {&record{echo: deleted, waits: true}, ours, true, true, echo{}},
-		"a write of what we deleted":         {&record{echo: deleted}, ours, false, true, deleted},
-		"a deletion of theirs":               {&record{echo: deleted}, theirs, true, true, deleted},
-		"a deletion of what is not known":    {&record{echo: deleted}, nil, true, true, deleted},
-		"the first part of a re-creation":    {&record{echo: both}, theirs, true, false, echo{version: "41", at: both.at}},
-		"the second part of a re-creation":   {&record{echo: both}, ours, false, false, echo{}},
+		"nothing known":                      {nil, ours, false, true, ownWrite{}},
+		"no write":                           {&record{repairs: 1}, ours, false, true, ownWrite{}},
+		"no write, of an object without UID": {&record{repairs: 1}, &corev1.ConfigMap{}, false, true, ownWrite{}},
+		"its deletion":                       {&record{repairs: 1}, &corev1.ConfigMap{}, true, true, ownWrite{}},
+		"our write":                          {&record{basics: synced, own: wrote}, ours, false, false, ownWrite{}},
+		"our write, and more to do":          {&record{basics: pending, own: wrote}, ours, false, true, ownWrite{}},
+		"their write":                        {&record{own: wrote}, theirs, false, true, wrote},
+		"a deletion of what we wrote":        {&record{own: wrote}, ours, true, true, wrote},
+		"our deletion":                       {&record{own: deleted}, ours, true, false, ownWrite{}},
+		"our deletion, and more to do":       {&record{basics: pending, own: deleted}, ours, true, true, ownWrite{}},
+		"a write of what we deleted":         {&record{own: deleted}, ours, false, true, deleted},
+		"a deletion of theirs":               {&record{own: deleted}, theirs, true, true, deleted},
+		"a deletion of what is not known":    {&record{own: deleted}, nil, true, true, deleted},
+		"the first part of a re-creation":    {&record{own: both}, theirs, true, false, wrote},
+		"the second part of a re-creation":   {&record{own: both}, ours, false, false, ownWrite{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, k := newStatus(), settings("team-a")
-			if tc.rec != nil {
-				s.set(k, "uid", *tc.rec)
-			}
-			if got := s.observe(k, tc.cm, tc.deleted); got != tc.reconcile {
-				t.Errorf("got it to be reconciled %v, want %v", got, tc.reconcile)
-			}
-			if got := s.stored(k).in("uid").echo; got != tc.left {
-				t.Errorf("got %+v awaited, want %+v", got, tc.left)
-			}
+			inLock(newStatus(), func(n *nameStatus) {
+				if tc.rec != nil {
+					n.set("team-a", "uid", *tc.rec)
+				}
+				before := n.record("team-a", "uid").own
+				n.calls["team-a"] = true
+				if got := n.observe("team-a", tc.cm, tc.deleted); !got || n.record("team-a", "uid").own != before {
+					t.Errorf("with a call on its way: got it to be reconciled %v, with %+v, want true, and the record left alone", got, n.record("team-a", "uid").own)
+				}
+				delete(n.calls, "team-a")
+				if got := n.observe("team-a", tc.cm, tc.deleted); got != tc.reconcile {
+					t.Errorf("got it to be reconciled %v, want %v", got, tc.reconcile)
+				}
+				if got := n.record("team-a", "uid").own; got != tc.left {
+					t.Errorf("got %+v awaited, want %+v", got, tc.left)
+				}
+			})
 		})
 	}
 }
 
-// TestOutdatedPlanQueues: a target whose record changes while a fan-out works is compared again, and keeps its record.
-func TestOutdatedPlanQueues(t *testing.T) {
-	k, wrote := settings("team-a"), plantest.ConfigMap("team-a", "settings", withVersion("8"))
-	foreign := record{basics: basics{state: plan.StateForeign, countsFor: settings("platform")}}
-	for name, tc := range map[string]struct {
-		now   func(*status)
-		queue bool
-		state plan.State
-	}{
-		"nothing happens":        {func(*status) {}, false, plan.StateNone},
-		"our write has arrived":  {func(s *status) { s.observe(k, wrote, false) }, true, plan.StateSynced},
-		"a reconcile has ended":  {func(s *status) { s.set(k, "uid", foreign) }, true, plan.StateForeign},
-		"the namespace appeared": {func(s *status) { s.appear(k, "other") }, true, plan.StateNone},
-		"another target changed": {func(s *status) { s.set(settings("team-b"), "uid", foreign) }, false, plan.StateNone},
-		"the fan-out has ended":  {func(s *status) { s.endFanout("settings", nil); s.set(k, "uid", foreign) }, false, plan.StateNone},
-	} {
-		s := newStatus()
-		s.set(k, "uid", record{basics: basics{state: plan.StateSynced}, echo: echo{version: "8", at: time.Now()}})
-		s.beginFanout("settings")
-		tc.now(s)
-		if got := s.planned(plan.Target{Key: k}, plan.Change{}, losing(), "9"); got != tc.queue {
-			t.Errorf("%s: got it queued %v, want %v", name, got, tc.queue)
-		}
-		if got := s.stored(k).state; got != tc.state {
-			t.Errorf("%s: got %v, want %v", name, got, tc.state)
-		}
-	}
-}
-
-// TestPlanQueues is the table of what a fan-out queues, and of the state until the result is known.
-func TestPlanQueues(t *testing.T) {
-	now := time.Now()
+// TestSettle is the table of what a decision records, for a fan-out and for a reconcile.
+func TestSettle(t *testing.T) {
+	now := time.Unix(5000, 0)
 	blue, other := parsed(sourceIn("platform")), parsed(sourceIn("base"))
-	create := plan.Change{Op: plan.OpCreate, Source: blue}
-	unwanted := plan.Change{Op: plan.OpDelete, CopyOf: other.Key}
-	replaced := plan.Change{Op: plan.OpUpdate, Source: other}
-	of := func(state plan.State, r record) record {
-		r.basics = basics{state, other.Key, contentOf(blue)}
-		return r
+	update, nothing := plan.Change{Op: plan.OpUpdate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
+	remove, frozen := plan.Change{Op: plan.OpDelete, CopyOf: other.Key}, plan.Change{CopyOf: other.Key, State: plan.StateFrozen}
+	of := func(state plan.State) record {
+		return record{basics: basics{state, other.Key, contentOf(blue), true}, reason: rejected, notBefore: now, note: "no"}
 	}
+	fought := record{repairs: freeRepairs, repairedAt: now}
 	for name, tc := range map[string]struct {
 		rec   record
 		c     plan.Change
-		queue bool
+		step  step
 		state plan.State
 		owner key
+		wait  time.Duration
 	}{
-		"a new target":               {record{}, create, true, plan.StatePending, blue.Key},
-		"a drifted copy":             {of(plan.StateSynced, record{}), create, true, plan.StatePending, blue.Key},
-		"a copy to delete":           {record{}, unwanted, true, plan.StatePending, other.Key},
-		"a problem":                  {of(plan.StateForeign, record{}), create, true, plan.StateForeign, other.Key},
-		"in sync":                    {of(plan.StatePending, record{reason: transient, note: "no"}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
-		"in sync, and the echo came": {of(plan.StateSynced, record{echo: echo{version: "8", at: now}}), plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateSynced, blue.Key},
-		"in sync, and a fight":       {record{repairs: freeRepairs, repairedAt: now}, plan.Change{Source: blue, State: plan.StateSynced}, false, plan.StateFight, blue.Key},
-		"frozen, and a fight":        {record{repairs: freeRepairs, repairedAt: now}, plan.Change{CopyOf: other.Key, State: plan.StateFrozen}, false, plan.StateFrozen, other.Key},
-		"no longer a target":         {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), plan.Change{}, false, plan.StateNone, key{}},
-		"it waits for its echo":      {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), plan.Change{Op: plan.OpUpdate, Source: blue}, false, plan.StateSynced, other.Key},
-		"a fight":                    {of(plan.StateFight, record{repairs: 15, repairedAt: now}), create, false, plan.StateFight, other.Key},
-		"the echo of other content":  {of(plan.StateSynced, record{echo: echo{version: "41", at: now}}), replaced, true, plan.StatePending, other.Key},
-		"its timer is set":           {of(plan.StatePending, record{echo: echo{version: "41", at: now}, waits: true}), replaced, false, plan.StatePending, other.Key},
-		"it waits for the next try":  {of(plan.StateFailed, record{reason: rejected, notBefore: now.Add(time.Hour)}), create, false, plan.StateFailed, create.Source.Key},
+		"a new target":              {record{}, update, stepAct, plan.StatePending, blue.Key, 0},
+		"a drifted copy":            {of(plan.StateSynced), update, stepAct, plan.StatePending, blue.Key, 0},
+		"a copy to delete":          {record{}, remove, stepAct, plan.StatePending, other.Key, 0},
+		"a problem stays one":       {of(plan.StateForeign), remove, stepAct, plan.StateForeign, other.Key, 0},
+		"of another source":         {of(plan.StateForeign), update, stepAct, plan.StatePending, blue.Key, 0},
+		"in sync":                   {of(plan.StateFailed), nothing, stepNone, plan.StateSynced, blue.Key, 0},
+		"in sync, and a fight":      {fought, nothing, stepNone, plan.StateFight, blue.Key, firstHold + calm},
+		"frozen, and a fight":       {fought, frozen, stepNone, plan.StateFrozen, other.Key, 0},
+		"no longer a target":        {of(plan.StateFailed), plan.Change{}, stepNone, plan.StateNone, key{}, 0},
+		"our write did it":          {of(plan.StatePending), update, stepDone, plan.StateSynced, blue.Key, 0},
+		"our deletion did it":       {of(plan.StatePending), remove, stepDone, plan.StateNone, key{}, 0},
+		"our write is to be seen":   {of(plan.StateSynced), update, stepBehind, plan.StatePending, blue.Key, 0},
+		"a grace":                   {of(plan.StateSynced), remove, stepExpire, plan.StateExpiring, other.Key, 0},
+		"it waits for the next try": {of(plan.StateFailed), update, stepWait, plan.StateFailed, blue.Key, 0},
+		"a fight":                   {of(plan.StateSynced), update, stepHold, plan.StateFight, blue.Key, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.rec.content.checksum != "" && tc.c.Op == plan.OpCreate && !tc.queue {
-				tc.rec.tried = contentOf(tc.c.Source)
-			}
-			s, target := newStatus(), plan.Target{Key: settings("team-a"), Namespace: plantest.Namespace("team-a")}
-			s.set(target.Key, target.Namespace.UID, tc.rec)
-			if got := s.planned(target, tc.c, losing(settings("loser")), "9"); got != tc.queue {
-				t.Errorf("got it queued %v, want %v", got, tc.queue)
-			}
-			if got := s.total(plan.StateSuperseded); got != 1 {
-				t.Errorf("got %d superseded, want 1 in any case", got)
-			}
-			got := s.stored(target.Key).in(target.Namespace.UID)
-			if got.state != tc.state || got.countsFor != tc.owner {
-				t.Errorf("got %v of %v, want %v of %v", got.state, got.countsFor, tc.state, tc.owner)
-			}
-			if tc.c.Op == plan.OpNone && (got.echo != (echo{}) || got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
-				t.Errorf("got %+v, want no failure known", got)
-			}
+			d := &decider{rules: teamRules()}
+			tc.c.Key = settings("team-a")
+			x := &decision{view: plan.NewView([]*plan.Source{blue, other}), change: tc.c, record: tc.rec, step: tc.step,
+				target: plan.Target{Key: tc.c.Key, Namespace: plantest.Namespace("team-a")}}
+			inLock(newStatus(), func(n *nameStatus) {
+				d.settle(n, x, now)
+				got, queued := n.record("team-a", "team-a"), tc.step == stepAct
+				if got.state != tc.state || got.countsFor != tc.owner || x.wait != tc.wait {
+					t.Errorf("got %v of %v, after %v, want %v of %v, after %v", got.state, got.countsFor, x.wait, tc.state, tc.owner, tc.wait)
+				}
+				if got.queued != queued || (n.queued > 0) != queued {
+					t.Errorf("got it queued %v, and %d in all, want %v", got.queued, n.queued, queued)
+				}
+				if tc.step == stepNone && (got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
+					t.Errorf("got %+v, want no failure known", got)
+				}
+				if want := len(d.rules.Superseded(x.view, x.target, tc.c)); len(got.losers) != want {
+					t.Errorf("got losers %v, want %d", got.losers, want)
+				}
+			})
 		})
 	}
 }
 
-// TestRuns: a fan-out or a report of a name waits until a gap after the last one is over.
-func TestRuns(t *testing.T) {
+// TestFanoutsHaveAGap: a fan-out of a name waits until a gap after the begin of the last one is over.
+func TestFanoutsHaveAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStatus()
-		s.nameStatus("settings")
-		for _, step := range []struct{ after, want time.Duration }{
-			{0, 0}, {30 * time.Millisecond, 70 * time.Millisecond}, {69 * time.Millisecond, time.Millisecond}, {time.Millisecond, 0}, {time.Millisecond, 99 * time.Millisecond}, {time.Hour, 0},
-		} {
-			time.Sleep(step.after)
-			if got := s.beginRun("settings", runGap); got != step.want {
-				t.Errorf("got a wait of %v, want %v", got, step.want)
+		inLock(newStatus(), func(n *nameStatus) {
+			const ms = time.Millisecond
+			for _, step := range []struct{ after, want time.Duration }{
+				{0, 0}, {30 * ms, 70 * ms}, {69 * ms, ms}, {ms, 0}, {ms, 99 * ms}, {time.Hour, 0},
+			} {
+				time.Sleep(step.after)
+				if got := n.beginFanout(); got != step.want {
+					t.Errorf("got a wait of %v, want %v", got, step.want)
+				}
 			}
-		}
-		if got := s.beginRun("other", runGap); got != 0 {
-			t.Errorf("another name: got a wait of %v, want none", got)
-		}
+		})
+	})
+}
+
+// TestReportable: the sources of a name are reported when nothing is queued, or when targets have been queued for long.
+func TestReportable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inLock(newStatus(), func(n *nameStatus) {
+			queue := func(namespace string, queued bool) {
+				n.set(namespace, "uid", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: queued}})
+			}
+			changed, reported := func() { n.dirty = true }, func() { n.news(&plan.View{}, false) }
+			for i, step := range []struct {
+				do   func()
+				want bool
+			}{
+				{func() {}, false},
+				{changed, true},
+				{reported, false},
+				{func() { changed(); queue("team-a", true) }, false},
+				{func() { time.Sleep(reportAfter - 1); queue("team-b", true) }, false},
+				{func() { queue("team-a", true) }, false}, // it was queued before
+				{func() { time.Sleep(time.Nanosecond) }, true},
+				{func() { reported(); changed() }, false},
+				{func() { time.Sleep(reportAfter) }, true},
+				{func() { reported(); changed(); queue("team-a", false) }, false},
+				{func() { queue("team-b", false) }, true},
+				{func() { time.Sleep(time.Hour); queue("team-a", true) }, false},
+			} {
+				if step.do(); n.reportable() != step.want {
+					t.Errorf("step %d: got reportable %v, want %v", i, !step.want, step.want)
+				}
+			}
+		})
 	})
 }
 
 // TestANewNamespaceHasNoHistory: the record of its predecessor does not count, not even a shared one.
 func TestANewNamespaceHasNoHistory(t *testing.T) {
-	synced := basics{plan.StateSynced, settings("platform"), content{checksum: "blue"}}
+	synced := basics{state: plan.StateSynced, countsFor: settings("platform"), content: content{checksum: "blue"}}
 	for name, rec := range map[string]record{
 		"a failure": {basics: synced, reason: rejected, failures: 7, notBefore: time.Now().Add(time.Hour)},
 		"a fight":   {basics: synced, repairs: 12, repairedAt: time.Now()},
 		"in sync":   {basics: synced},
 		"nothing":   {},
 	} {
-		s, k := newStatus(), settings("team-a")
-		s.set(k, "old", rec)
-		s.appear(k, "new")
-		got := s.stored(k).in("new")
-		if got.appeared.IsZero() {
-			t.Errorf("%s: got no time at which the namespace appeared", name)
-		}
-		if got.basics != (basics{}) || got.reason != noRetry || got.repairs != 0 || !got.notBefore.IsZero() {
-			t.Errorf("%s: got %+v, want nothing but the namespace's time", name, got)
-		}
-		s.set(k, "new", record{basics: synced, repairs: 1})
-		if s.appear(k, "new"); s.stored(k).in("new").repairs != 1 {
-			t.Errorf("%s: got a record lost that is newer than the event", name)
-		}
-		if got := s.stored(k).in("old"); got.repairs != 0 {
-			t.Errorf("%s: got the record of another namespace", name)
-		}
+		inLock(newStatus(), func(n *nameStatus) {
+			n.set("team-a", "old", rec)
+			n.appear("team-a", "new")
+			got := n.record("team-a", "new")
+			if got.appeared.IsZero() {
+				t.Errorf("%s: got no time at which the namespace appeared", name)
+			}
+			if got.basics != (basics{}) || got.reason != noRetry || got.repairs != 0 || !got.notBefore.IsZero() {
+				t.Errorf("%s: got %+v, want nothing but the namespace's time", name, got)
+			}
+			n.set("team-a", "new", record{basics: synced, repairs: 1})
+			if n.appear("team-a", "new"); n.record("team-a", "new").repairs != 1 {
+				t.Errorf("%s: got a record lost that is newer than the event", name)
+			}
+			if got := n.record("team-a", "old"); got.repairs != 0 {
+				t.Errorf("%s: got the record of another namespace", name)
+			}
+		})
 	}
 }
 
 // TestStatusCounts compares the counts with the records under random operations.
 func TestStatusCounts(t *testing.T) {
+	d := &decider{rules: teamRules()}
+	sources := []*plan.Source{parsed(sourceIn("platform")), parsed(sourceIn("base")), parsed(sourceIn("workshop"))}
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		s := newStatus()
-		sources := []*plan.Source{parsed(sourceIn("platform")), parsed(sourceIn("base")), parsed(sourceIn("workshop"))}
 		some := func() *plan.Source { return sources[random.IntN(len(sources))] }
+		s, now := newStatus(), time.Unix(5000, 0)
 		for i := range 2000 {
-			k := settings(fmt.Sprintf("team-%d", random.IntN(6)))
-			uid := types.UID(fmt.Sprint("uid-", random.IntN(2)))
-			var losers []key
-			for range random.IntN(3) {
-				losers = append(losers, some().Key)
+			ns := plantest.Namespace(fmt.Sprintf("team-%d", random.IntN(6)))
+			ns.UID = types.UID(fmt.Sprint("uid-", random.IntN(2)))
+			k := settings(ns.Name)
+			x := &decision{
+				view:   plan.NewView(sources[random.IntN(len(sources)):]), // some are gone
+				target: plan.Target{Key: k, Namespace: ns},
+				change: plan.Change{Key: k, Op: plan.OpUpdate, Source: some()},
+				step:   step(random.IntN(int(stepAct) + 1)),
 			}
-			target := plan.Target{Key: k, Namespace: plantest.Namespace(k.Namespace)}
-			target.Namespace.UID = uid
-			switch random.IntN(6) {
-			case 0:
-				rec := s.stored(k).in(uid)
-				rec.conclude(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), time.Now())
-				rec.losers = losers
-				s.set(k, uid, rec)
-			case 1:
-				rec := s.stored(k).in(uid)
-				rec.fail(result{change: plan.Change{Source: some()}, state: plan.StateFailed, reason: rejected, err: errAway}, time.Now())
-				s.set(k, uid, rec)
-			case 2:
-				s.planned(target, plan.Change{Op: plan.OpCreate, Source: some()}, losing(losers...), "9")
-			case 3:
-				s.planned(target, plan.Change{Source: some(), State: plan.StateSynced}, losing(losers...), "9")
-			case 4:
-				s.appear(k, uid)
-				s.observe(k, nil, true)
-			case 5:
-				s.summarize("settings", plan.NewView(sources[random.IntN(len(sources)):])) // some are gone
-			}
+			inLock(s, func(n *nameStatus) {
+				x.record = n.record(ns.Name, ns.UID)
+				switch random.IntN(5) {
+				case 0:
+					x.record.conclude(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), now)
+					n.set(ns.Name, ns.UID, x.record)
+				case 1:
+					x.record.fail(x, result{change: x.change, state: plan.StateFailed, reason: rejected, err: errAway}, now)
+					n.set(ns.Name, ns.UID, x.record)
+				case 2:
+					d.settle(n, x, now)
+				case 3:
+					n.appear(ns.Name, ns.UID)
+				case 4:
+					n.dirty, n.told = true, time.Time{}
+					n.news(x.view, false)
+				}
+			})
 			if recount(t, s); t.Failed() {
 				t.Fatalf("seed %d, step %d", seed, i)
 			}
 		}
-		for _, namespace := range slices.Sorted(slices.Values(s.namespaces("settings"))) {
-			s.set(settings(namespace), "", record{})
+		for _, namespace := range s.namespaces("settings") {
+			inLock(s, func(n *nameStatus) { n.set(namespace, "", record{}) })
 		}
-		s.beginFanout("settings")
-		if s.summarize("settings", &plan.View{}); len(s.names) > 0 {
+		inLock(s, func(n *nameStatus) {
+			n.dirty, n.told = true, time.Time{}
+			for _, src := range n.sources {
+				src.logged = nil // long ago
+			}
+			n.news(&plan.View{}, false)
+		})
+		if len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
 		}
 	}
@@ -316,12 +313,16 @@ func recount(t *testing.T, s *status) {
 		totals[state]++
 	}
 	for _, n := range s.names {
+		queued := 0
 		for namespace, r := range n.targets {
 			if r.state != plan.StateNone {
 				one(r.countsFor, r.state)
 			}
 			for _, loser := range r.losers {
 				one(loser, plan.StateSuperseded)
+			}
+			if r.queued {
+				queued++
 			}
 			if r.isPlain() && r != n.shared[r.basics] && r.uid != "" {
 				t.Errorf("got a plain record of its own in %s: %+v", namespace, r)
@@ -333,12 +334,12 @@ func recount(t *testing.T, s *status) {
 				got[k] = src.counts
 			}
 		}
+		if n.queued != queued {
+			t.Errorf("got %d records counted as queued, want %d", n.queued, queued)
+		}
 		if !maps.Equal(got, counts) {
 			t.Errorf("got counts %v, want %v", got, counts)
 		}
-	}
-	if s.totals != totals {
-		t.Errorf("got totals %v, want %v", s.totals, totals)
 	}
 	for state := range plan.States {
 		if got := s.total(state); got != totals[state] {
@@ -350,24 +351,27 @@ func recount(t *testing.T, s *status) {
 // TestEqualRecordsAreShared: ten thousand targets in sync share one record, and a target without anything has none.
 func TestEqualRecordsAreShared(t *testing.T) {
 	s := newStatus()
-	synced := record{basics: basics{plan.StateSynced, settings("platform"), content{checksum: "blue"}}}
-	s.set(settings("team-a"), "a", synced)
-	s.set(settings("team-b"), "b", synced)
-	s.set(settings("team-c"), "c", record{basics: synced.basics, repairs: 1})
-	s.set(settings("team-d"), "d", record{})
-	s.set(settings("team-e"), "e", record{basics: synced.basics, waits: true})
-	n := s.names["settings"].targets
-	if n["team-a"] != n["team-b"] || n["team-a"] == n["team-c"] || n["team-a"] == n["team-e"] || len(n) != 4 {
-		t.Errorf("got %v, want a and b with one record, and c and e with their own", n)
-	}
+	synced := record{basics: basics{state: plan.StateSynced, countsFor: settings("platform"), content: content{checksum: "blue"}}}
+	inLock(s, func(n *nameStatus) {
+		n.set("team-a", "a", synced)
+		n.set("team-b", "b", synced)
+		n.set("team-c", "c", record{basics: synced.basics, repairs: 1})
+		n.set("team-d", "d", record{})
+		n.set("team-e", "e", record{basics: synced.basics, unclaimed: unclaimed{uid: "e"}})
+		if at := n.targets; at["team-a"] != at["team-b"] || at["team-a"] == at["team-c"] || at["team-a"] == at["team-e"] {
+			t.Errorf("got %v, want a and b with one record, and c and e with their own", at)
+		}
+	})
 	if got := slices.Sorted(slices.Values(s.namespaces("settings"))); !slices.Equal(got, []string{"team-a", "team-b", "team-c", "team-e"}) {
 		t.Errorf("got records for %v", got)
 	}
-	if s.beginFanout("settings"); len(s.names["settings"].shared) > 0 {
-		t.Error("got records kept to be shared by targets of former contents")
-	}
-	if got := s.namespaces("other"); len(got) > 0 {
-		t.Errorf("got records for %v of a name that is not known", got)
+	inLock(s, func(n *nameStatus) {
+		if n.beginFanout(); len(n.shared) > 0 {
+			t.Error("got records kept to be shared by targets of former contents")
+		}
+	})
+	if got := s.namespaces("other"); len(got) > 0 || len(s.names) != 1 {
+		t.Errorf("got records for %v, and %d names, want nothing of a name that is not known", got, len(s.names))
 	}
 }
 
@@ -390,20 +394,17 @@ func TestDirty(t *testing.T) {
 		"still pending":               {of(plan.StatePending), of(plan.StatePending), false},
 		"to be written":               {of(plan.StateSynced), of(plan.StatePending), false},
 		"in sync, and in sync":        {of(plan.StateSynced), of(plan.StateSynced), false},
-		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, false},
+		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, true},
+		"withheld by a dry run":       {of(plan.StatePending), record{basics: of(plan.StatePending).basics, would: plan.OpCreate}, true},
 	} {
-		s, k := newStatus(), settings("team-a")
-		s.set(k, "a", tc.before)
-		s.summarize("settings", &plan.View{})
-		s.nameStatus("settings").dirty = false
-		for range 2 { // the second time nothing is new, but nothing was reported either
-			s.set(k, "a", tc.after)
-			if got := s.isDirty("settings"); got != tc.want {
-				t.Errorf("%s: got something to report %v, want %v", name, got, tc.want)
+		inLock(newStatus(), func(n *nameStatus) {
+			n.set("team-a", "a", tc.before)
+			n.dirty = false
+			for range 2 { // the second time nothing is new, but nothing was reported either
+				if n.set("team-a", "a", tc.after); n.dirty != tc.want {
+					t.Errorf("%s: got something to report %v, want %v", name, n.dirty, tc.want)
+				}
 			}
-		}
-	}
-	if newStatus().isDirty("settings") {
-		t.Error("got something to report about a name that is not known")
+		})
 	}
 }

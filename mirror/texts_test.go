@@ -135,7 +135,6 @@ func TestEventsAreLoggedWithTheirType(t *testing.T) {
 	d.has(sourceIn("platform"))
 	d.at(plan.StateForeign, "", "b")
 	d.writes("a")
-	d.beginRun("settings", 0)
 	var out bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
 	r := &reporter{recorder: &diary{}, status: d.status, metrics: newControllerMetrics()}

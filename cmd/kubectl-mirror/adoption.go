@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -46,7 +45,7 @@ func (s *snapshot) refusal(o *plan.Options, v *plan.View, d *decided) string {
 	case ours:
 		return "is already a copy of " + owner.String()
 	case namesItself(have):
-		return fmt.Sprintf("is a copy of another instance, %s: its controller keeps it", mirror.Printable(have.Annotations[plan.InstanceAnnotation]))
+		return fmt.Sprintf("is a copy of another instance, %s: its controller keeps it", printable(have.Annotations[plan.InstanceAnnotation]))
 	case have.Labels[o.Label] == plan.SourceValue:
 		return fmt.Sprintf("is a source itself%s: a source is never overwritten. To withdraw it: kubectl -n %s label configmap %s %s-",
 			supersededBy(d), have.Namespace, named, o.Label)
@@ -60,7 +59,7 @@ func (s *snapshot) refusal(o *plan.Options, v *plan.View, d *decided) string {
 	case d.Source == nil:
 		return "has the name of no copy: " + s.nobodyWants(o, v, d)
 	case len(have.Finalizers) > 0:
-		return fmt.Sprintf("has the finalizer %s, and cannot be handed over with one", mirror.Printable(have.Finalizers[0]))
+		return fmt.Sprintf("has the finalizer %s, and cannot be handed over with one", printable(have.Finalizers[0]))
 	case have.DeletionTimestamp != nil:
 		return "is being deleted"
 	}
@@ -78,7 +77,7 @@ func supersededBy(d *decided) string {
 func (s *section) firstBroken() string {
 	for _, c := range s.Checks {
 		if !c.Holds {
-			return fmt.Sprintf("this does not hold: %q (%s)", c.Rule, mirror.Printable(c.Finding))
+			return fmt.Sprintf("this does not hold: %q (%s)", c.Rule, printable(c.Finding))
 		}
 	}
 	return ""
@@ -198,7 +197,7 @@ func (a *adoption) table(w io.Writer, wide bool) error {
 	}
 	var rows [][]any
 	for _, k := range a.Keys {
-		rows = append(rows, []any{mirror.Printable(k.Key), k.Change, k.Before, k.After})
+		rows = append(rows, []any{printable(k.Key), k.Change, k.Before, k.After})
 	}
 	if err := printTable(w, wide, []column{{name: "Key"}, {name: "Change"}, {name: "Bytes"}, {name: "Bytes then"}}, rows); err != nil {
 		return err

@@ -10,8 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 const (
@@ -147,7 +145,7 @@ func (d *deletions) result(all int, interrupted bool) string {
 	add("failed", d.failed)
 	text := strings.Join(parts, "; ")
 	if d.failure != nil {
-		text += ", the first because of: " + mirror.Printable(d.failure.Error())
+		text += ", the first because of: " + printable(d.failure.Error())
 	}
 	switch {
 	case interrupted:

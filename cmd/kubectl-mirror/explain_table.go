@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 // names is not reached: explain has no output of names.
@@ -51,7 +49,7 @@ func (c check) print(b *strings.Builder) {
 	if !c.Holds {
 		mark = "  NOT  "
 	}
-	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, mirror.Printable(c.Finding))
+	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, printable(c.Finding))
 	if c.Remedy != "" {
 		fmt.Fprintf(b, "       To change that: %s\n", c.Remedy)
 	}

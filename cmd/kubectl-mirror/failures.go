@@ -56,7 +56,7 @@ func (s *snapshot) fail(all map[string][]*decided, failures map[types.UID]mirror
 			}
 			f, failed := failures[d.Source.ConfigMap.UID]
 			if failed && (f.More || slices.Contains(f.Namespaces, d.Key.Namespace)) {
-				d.failure = "the API server rejects the copy, by the event on the source: " + mirror.Printable(f.Text)
+				d.failure = "the API server rejects the copy, by the event on the source: " + printable(f.Text)
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -196,7 +195,7 @@ func printableLines(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
 		if body, cut := strings.CutSuffix(line, "\n"); cut {
-			lines[i] = mirror.Printable(body) + "\n"
+			lines[i] = printable(body) + "\n"
 		}
 	}
 	return strings.Join(lines, "")

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -87,7 +86,7 @@ func noteOnEnd(cm *corev1.ConfigMap) string {
 		if note != "" {
 			note += ", and "
 		}
-		note += "the finalizer " + mirror.Printable(cm.Finalizers[0]) + " holds it"
+		note += "the finalizer " + printable(cm.Finalizers[0]) + " holds it"
 	}
 	return note
 }

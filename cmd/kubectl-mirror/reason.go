@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -44,7 +43,7 @@ func (s *snapshot) pendingReason(d *decided) string {
 		return s.updateReason(d)
 	}
 	if len(d.have.Finalizers) > 0 {
-		return "it is being deleted, and held by the finalizer " + mirror.Printable(d.have.Finalizers[0])
+		return "it is being deleted, and held by the finalizer " + printable(d.have.Finalizers[0])
 	}
 	return "it is being deleted"
 }
@@ -85,7 +84,7 @@ func (s *snapshot) foreignReason(d *decided) string {
 	case s.rules.AsksToBeMirrored(d.have):
 		why = "another source of this name is there"
 	case owner != "" && d.have.Labels[plan.ManagedByLabel] == plan.ManagedByValue:
-		why += ", made by instance " + mirror.Printable(owner)
+		why += ", made by instance " + printable(owner)
 	}
 	if d.have.Annotations[plan.AdoptAnnotation] != "" {
 		why += ", and it cannot be handed over" + finalizerNote(d.have)
@@ -97,7 +96,7 @@ func finalizerNote(cm *corev1.ConfigMap) string {
 	if len(cm.Finalizers) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": it has the finalizer %s", mirror.Printable(cm.Finalizers[0]))
+	return fmt.Sprintf(": it has the finalizer %s", printable(cm.Finalizers[0]))
 }
 
 func (s *snapshot) outOfScopeReason(d *decided) string {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -72,7 +71,7 @@ func freezeRules(s *plan.Source) section {
 
 // frozenNote says why a source is frozen.
 func frozenNote(s *plan.Source) string {
-	return mirror.Printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
+	return printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
 }
 
 // copyRules are the rules by which a ConfigMap is a copy of this controller.

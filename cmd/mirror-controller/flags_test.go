@@ -64,10 +64,10 @@ func TestWrongFlags(t *testing.T) {
 		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be of type int (strconv.ParseInt: parsing "1.5": invalid syntax)`}},
 		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be of type duration (time: missing unit in duration "10")`}},
 		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never), or 100ms or more, such as 10m"}},
-		{"no time for --once", []string{prefix, "--once", "--once-timeout=0s"}, []string{
-			`--once-timeout="0s": must be more than 0, such as 5m`}},
-		{"time without --once", []string{prefix, "--dry-run", "--once-timeout=1m"}, []string{
-			`--once-timeout="1m0s": has no effect without --once: give both or neither`}},
+		{"a negative grace", []string{prefix, "--deletion-grace=-1s"}, []string{
+			`--deletion-grace=-1s: must be between 0s and 24h, such as 5m`}},
+		{"a grace of days", []string{prefix, "--deletion-grace=25h"}, []string{
+			`--deletion-grace=25h0m0s: must be between 0s and 24h, such as 5m`}},
 		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be of type bool (strconv.ParseBool: parsing "yes": invalid syntax)`}},
 		{"value of a boolean behind it", []string{"--all-namespaces", "true"}, []string{
 			`"true": unexpected argument: only flags are allowed, written --flag=value`}},

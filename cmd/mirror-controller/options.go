@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -20,8 +19,6 @@ import (
 // addresses of metrics and probes, and logging.
 type options struct {
 	*mirror.Options
-	once                bool
-	onceTimeout         time.Duration
 	kubeconfig, context string
 	qps                 float32
 	burst               int
@@ -33,13 +30,9 @@ type options struct {
 	version, help       bool
 }
 
-// defaultOnceTimeout is the default of --once-timeout.
-const defaultOnceTimeout = 5 * time.Minute
-
 func newOptions() *options {
 	return &options{
 		Options:        mirror.NewOptions(),
-		onceTimeout:    defaultOnceTimeout,
 		election:       newElectionOptions(),
 		healthAddress:  ":8081",
 		metricsAddress: ":8080",
@@ -50,14 +43,7 @@ func newOptions() *options {
 // bind returns flags that set the options, in the sections of the help text.
 func (o *options) bind() *cliflag.NamedFlagSets {
 	var sections cliflag.NamedFlagSets
-	mirroring := sections.FlagSet("Mirroring flags")
-	o.Options.AddFlags(mirroring)
-	mirroring.BoolVar(&o.once, "once", o.once,
-		"Sync all copies, print a summary on stdout and exit. Exit code 0: every copy is in sync, or blocked by a foreign "+
-			"ConfigMap or another source. Exit code 1: a copy is rejected, pending or kept out of sync by another client, a source "+
-			"is frozen, or the prune limit blocks a deletion.")
-	mirroring.DurationVar(&o.onceTimeout, "once-timeout", o.onceTimeout,
-		"Time after which --once starts no more writes, waits for writes in flight and exits with 1. Includes the wait for the Lease.")
+	o.Options.AddFlags(sections.FlagSet("Mirroring flags"))
 
 	api := sections.FlagSet("API server flags")
 	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
@@ -117,12 +103,6 @@ Usage:
 func (o *options) complete(invalid error) (*rest.Config, error) {
 	wrong := []error{invalid, o.Options.Validate(), o.election.complete()}
 	bad := func(flag, value, want string) { wrong = append(wrong, wrongValue(flag, value, want)) }
-	switch {
-	case o.onceTimeout <= 0:
-		bad("--once-timeout", o.onceTimeout.String(), "must be more than 0, such as 5m")
-	case o.onceTimeout != defaultOnceTimeout && !o.once:
-		bad("--once-timeout", o.onceTimeout.String(), "has no effect without --once: give both or neither")
-	}
 	if qps := float64(o.qps); !(qps >= 0) || math.IsInf(qps, 0) { // NaN is not >= 0
 		bad("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50")
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -226,7 +225,7 @@ func TestLostLeaseEndsEvents(t *testing.T) {
 		})
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts, io.Discard) }()
+	go func() { ended <- control(t.Context(), config, opts) }()
 	<-writing
 	event := <-server.writes
 	server.takeLease()
@@ -250,7 +249,7 @@ func TestLostLeaseWaitsForNoEvents(t *testing.T) {
 	server.events = make(chan struct{})
 	config, opts := configured(t, server)
 	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts, io.Discard) }()
+	go func() { ended <- control(t.Context(), config, opts) }()
 	<-server.writes
 	server.answer()
 	<-server.writes // the event that tells of it, which is not answered
@@ -272,7 +271,7 @@ func TestNothingIsLeft(t *testing.T) {
 	config, opts := configured(t, server)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- control(ctx, config, opts, io.Discard) }()
+	go func() { ended <- control(ctx, config, opts) }()
 	<-server.writes
 	stop()
 	server.answer()

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	logger.Info("Starting", "version", version(), "server", config.Host)
-	if err := control(ctx, config, opts, stdout); err != nil {
+	if err := control(ctx, config, opts); err != nil {
 		logger.Error(err, "Failed")
 		return exitFailed
 	}
@@ -77,8 +77,8 @@ func refuse(stderr io.Writer, err error) int {
 // stuckTolerance is the time after the end of its lease from which on a leader counts as stuck.
 const stuckTolerance = 20 * time.Second
 
-// control mirrors until ctx ends, or with --once until the cluster is in sync. All of its goroutines end before it returns.
-func control(ctx context.Context, config *rest.Config, opts *options, stdout io.Writer) (err error) {
+// control mirrors until ctx ends. All of its goroutines end before it returns.
+func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
 	refused := newRefusals()
 	config.Wrap(refused.wrap)
 	client, err := kubernetes.NewForConfig(config)
@@ -107,18 +107,14 @@ func control(ctx context.Context, config *rest.Config, opts *options, stdout io.
 		}
 		defer stop()
 	}
-	run, holder := func(ctx context.Context) error { return controller.Run(ctx, mirror.Alone(ctx)) }, func() string { return "" }
-	if opts.election.enabled && !opts.DryRun {
-		election, err := opts.elect(config, watchdog, recorder.cancel)
-		if err != nil {
-			return err
-		}
-		run, holder = func(ctx context.Context) error { return election.run(ctx, controller.Synced, controller.Run) }, election.elector.GetLeader
+	if !opts.election.enabled || opts.DryRun {
+		return controller.Run(ctx, mirror.Alone(ctx))
 	}
-	if opts.once {
-		return opts.runOnce(ctx, controller, run, holder, stdout)
+	election, err := opts.elect(config, watchdog, recorder.cancel)
+	if err != nil {
+		return err
 	}
-	return run(ctx)
+	return election.run(ctx, controller.Synced, controller.Run)
 }
 
 // elect returns the election that the options ask for.

@@ -54,7 +54,7 @@ func prefixFlags(prefixes []string) []string {
 func (b *bench) launchArgs(args []string, env ...string) (*controller, error) {
 	ready := &lineSeen{line: readyLine, seen: make(chan struct{})}
 	started := time.Now()
-	p, err := b.installed.Start(shipped.RunOptions{Args: append(args, b.args...), Env: slices.Concat(b.env, env), Log: ready})
+	p, err := b.installed.Start(shipped.RunOptions{Args: append(append(args, "--deletion-grace=0s"), b.args...), Env: slices.Concat(b.env, env), Log: ready})
 	return &controller{Process: p, started: started, ready: ready}, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,7 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 	}
 	if old.DeletionTimestamp != nil {
 		for _, finalizer := range cm.Finalizers {
-			if !contains(old.Finalizers, finalizer) {
+			if !slices.Contains(old.Finalizers, finalizer) {
 				problems = append(problems, field.Forbidden(field.NewPath("metadata", "finalizers"), "the object is being deleted"))
 			}
 		}
@@ -113,15 +114,6 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), cm.Name, problems)
 	}
 	return nil
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 // CoreV1 returns the client of the controller, whose requests have hooks.
@@ -169,7 +161,7 @@ func (s *Server) Count(verb, resource, namespace string) int {
 // CountAll returns how many such requests for ConfigMaps came, of any of these verbs, in all namespaces with this prefix.
 func (s *Server) CountAll(prefix string, verbs ...string) (n int) {
 	for c, count := range s.Calls() {
-		if c.Resource == "configmaps" && strings.HasPrefix(c.Namespace, prefix) && contains(verbs, c.Verb) {
+		if c.Resource == "configmaps" && strings.HasPrefix(c.Namespace, prefix) && slices.Contains(verbs, c.Verb) {
 			n += count
 		}
 	}

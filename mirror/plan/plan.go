@@ -23,7 +23,7 @@ func (o Op) String() string {
 }
 
 // State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of a
-// target have, and StateFailed and StateFight, which come of writes.
+// target have, StateFailed and StateFight, which come of writes, and StateExpiring, which takes a clock.
 type State int
 
 const (
@@ -36,6 +36,7 @@ const (
 	StateFrozen                  // the annotations of the source are malformed: the copy stays as it is
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateFight                   // another client keeps changing the copy
+	StateExpiring                // no source claims the copy: it is deleted at the end of the deletion grace
 	States                       // the number of states
 )
 
@@ -55,6 +56,7 @@ var states = [States]struct {
 	StateFrozen:     {name: "frozen", metric: "failed"},
 	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
 	StateFight:      {name: "fight", metric: "pending", problem: true, blocked: true},
+	StateExpiring:   {name: "expiring", metric: "expiring"},
 }
 
 func (s State) String() string { return states[s].name }

@@ -1,0 +1,79 @@
+package mirror
+
+import (
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// decider decides about targets, for the fan-out and for the reconcile.
+type decider struct {
+	rules  *plan.Rules
+	caches *caches
+	status *status
+	grace  time.Duration // the deletion grace
+}
+
+// decision is what is left to do at one target.
+type decision struct {
+	view   *plan.View
+	target plan.Target
+	change plan.Change
+	record record // of the target; only who holds the lock of the name, and finds no call on its way, stores it
+	step   step
+	wait   time.Duration // before the step, or before the next look; 0: an event comes
+}
+
+// decide reads a target and its record together, under the lock of the name.
+func (d *decider) decide(n *nameStatus, k key, now time.Time) decision {
+	version := d.caches.version()
+	t := d.caches.target(k)
+	v := d.caches.view(k.Name) // after the target
+	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
+	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
+	return x
+}
+
+// settle records a decision. If a change is left to do, the target counts as queued.
+func (d *decider) settle(n *nameStatus, x *decision, now time.Time) {
+	r, c := &x.record, x.change
+	r.queued = false
+	switch x.step {
+	case stepNone:
+		r.conclude(c.State, countsFor(c), contentOf(c.Source), now)
+		d.watchFight(x, now)
+	case stepDone:
+		r.conclude(stateOfWrite(c), countsFor(c), contentOf(c.Source), now)
+		d.watchFight(x, now)
+	case stepBehind:
+		r.await(countsFor(c))
+	case stepExpire:
+		r.state, r.countsFor, r.note = plan.StateExpiring, countsFor(c), ""
+	case stepWait:
+		c = r.shown(c)
+		r.countsFor = countsFor(c)
+	case stepHold:
+		r.state, r.countsFor = plan.StateFight, countsFor(c)
+	case stepAct:
+		c = r.shown(c)
+		r.await(countsFor(c))
+		r.queued, r.would = true, plan.OpNone
+	}
+	r.losers = losers(d.rules, x.view, x.target, c)
+	n.set(c.Key.Namespace, uidOf(x.target.Namespace), *r)
+}
+
+// watchFight has a copy that is in sync count as fought over, until it was left alone for long enough.
+func (d *decider) watchFight(x *decision, now time.Time) {
+	if calmIn := x.record.fight(now); calmIn > 0 && x.record.state == plan.StateSynced {
+		x.record.state, x.wait = plan.StateFight, calmIn
+	}
+}
+
+// stateOfWrite returns the state after a change was carried out.
+func stateOfWrite(c plan.Change) plan.State {
+	if c.Source == nil {
+		return plan.StateNone
+	}
+	return plan.StateSynced
+}
