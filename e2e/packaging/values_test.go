@@ -112,6 +112,7 @@ var flags = map[string]struct{ flag, value, want string }{
 	"copyLabels":                   {"copy-label", `["team","example.com/*"]`, "team,example.com/*"},
 	"copyAnnotations":              {"copy-annotation", `["team","*"]`, "team,*"},
 	"pruneLimit":                   {"prune-limit", `"100%"`, "100%"},
+	"deletionGrace":                {"deletion-grace", `"5m"`, "5m"},
 	"resyncPeriod":                 {"resync-period", `"1h30m"`, "1h30m"},
 	"dryRun":                       {"dry-run", "true", "true"},
 	"concurrentSources":            {"concurrent-sources", "1", "1"},

@@ -71,6 +71,7 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
   (list "copy-label" (join "," $v.copyLabels) "")
   (list "copy-annotation" (join "," $v.copyAnnotations) "")
   (list "prune-limit" $v.pruneLimit "50%")
+  (list "deletion-grace" $v.deletionGrace "1s")
   (list "resync-period" $v.resyncPeriod "10m")
   (list "dry-run" $v.dryRun "false")
   (list "concurrent-sources" $v.concurrentSources "8")
@@ -146,7 +147,7 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
   "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
   "leader-elect-lease-duration" "leaderElection.leaseDuration" "leader-elect-renew-deadline" "leaderElection.renewDeadline"
   "leader-elect-retry-period" "leaderElection.retryPeriod" "source-namespace" "sourceNamespaces" "prune-limit" "pruneLimit"
-  "resync-period" "resyncPeriod" "dry-run" "dryRun" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
+  "deletion-grace" "deletionGrace" "resync-period" "resyncPeriod" "dry-run" "dryRun" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
   "kube-api-qps" "kubeApi.qps" "kube-api-burst" "kubeApi.burst" "logging-format" "logging.format" }}
 {{- range .Values.extraArgs }}
 {{- $flag := regexFind "^--[^=]*" . | trimPrefix "--" }}
