@@ -375,10 +375,10 @@ func (h *history) judge(last lastSeen, changes []apitest.Change[*corev1.ConfigMa
 	}
 }
 
-// hasContent reads the contract once more, without package plan: whether a copy holds what its source does.
+// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other people's labels stay.
 func hasContent(made, from *corev1.ConfigMap) bool {
 	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData, from.BinaryData) &&
-		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && made.Labels["app"] == from.Labels["app"]
+		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" || made.Labels["app"] == from.Labels["app"])
 }
 
 // isRecreation reports whether the controller deletes an immutable copy and creates it again with other content: that needs no live
