@@ -76,7 +76,7 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 		subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
 	}
 	for try := range 4 {
-		found, missing, wait, err := c.look(subjects, after)
+		found, missing, wait, err := c.known(subjects, after)
 		switch {
 		case err != nil || wait > 0:
 			return false, claimed, wait, err
@@ -97,9 +97,9 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 	return false, claimed, soonest, nil
 }
 
-// look returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long to wait
+// known returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long to wait
 // for those on their way.
-func (c *confirmer) look(subjects []subject, after time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
+func (c *confirmer) known(subjects []subject, after time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found = map[subject]answer{}

@@ -19,9 +19,9 @@ type decision struct {
 	view   *plan.View
 	target plan.Target
 	change plan.Change
-	record record // of the target; only who holds the lock of the name, and finds no call on its way, stores it
+	record record // of the target, to be stored under the lock of the name
 	step   step
-	wait   time.Duration // before the step, or before the next look; 0: an event comes
+	wait   time.Duration // before the next decision; 0: an event comes
 }
 
 // decide reads a target and its record together, under the lock of the name.
