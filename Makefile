@@ -23,6 +23,7 @@ STORM_ARGS ?=
 # How many histories `make histories` plays, and from which seed.
 HISTORIES ?= 1000
 HISTORIES_SEED ?= $(shell date -u +%Y%m%d0000)
+unexport HISTORIES HISTORIES_SEED # make unit plays fewer, without delays
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
 IMAGE ?= mirror-controller:dev
@@ -93,12 +94,12 @@ vet: ## go vet in the modules of the controller and of its tests
 	cd e2e && go vet ./...
 
 # -race needs cgo, and that a C compiler with its headers. On several cores it crashes in Go 1.26 where two timers of one
-# synctest bubble fire at a time, and it finds as much on one.
+# synctest bubble fire at a time.
 .PHONY: unit
 unit: ## Unit tests, with -race if there is a C compiler
 	@if echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1; then race='-race -cpu 1'; export CGO_ENABLED=1; else race=; echo \
 	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
-	  set -x; KUBE_CACHE_MUTATION_DETECTOR=true go test -timeout 60m $$race ./...
+	  set -x; go test -timeout 60m $$race ./...
 
 # A seed of the day finds more in a year than the same seeds every day, and the line that prints it tells how to see a failure again.
 .PHONY: histories
@@ -290,3 +291,4 @@ lint: vet ## gofmt, vet, staticcheck, tidy modules
 .PHONY: clean
 clean: ## Remove what was built here; the control plane in the cache folder stays
 	rm -rf bin dist e2e/bench/out
+

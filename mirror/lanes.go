@@ -30,6 +30,9 @@ const (
 	maxUsual = 250 * time.Millisecond
 	// hanging is the time after which a call hangs.
 	hanging = slowFactor * maxUsual
+	// patience is how many times as long as a slow call takes a call may take before it is cut although no call was answered
+	// since it began: the whole API server or machine may be slow.
+	patience = 4
 	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 )
@@ -101,11 +104,12 @@ func (p *place) leave() {
 // call is one call in a place. The mutex of lanes guards it.
 type call struct {
 	*place
-	subject string // a namespace, or what is read
-	began   time.Time
-	normal  bool // it began in a normal place
-	ended   bool
-	cancel  context.CancelCauseFunc
+	subject   string // a namespace, or what is read
+	began     time.Time
+	slowAfter time.Duration
+	normal    bool // it began in a normal place
+	ended     bool
+	cancel    context.CancelCauseFunc
 }
 
 // call makes one call for a namespace, or reads an object. It returns a putOff error if the call needs a slow place and there is
@@ -115,12 +119,11 @@ func (p *place) call(ctx context.Context, subject string, f func(context.Context
 	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
 	defer cancel(nil)
 	c := &call{place: p, subject: subject, began: time.Now(), cancel: cancel}
-	slowAfter, err := c.begin()
-	if err != nil {
+	if err := c.begin(); err != nil {
 		return err
 	}
-	timer := time.AfterFunc(slowAfter, c.slow)
-	err = f(ctx)
+	timer := time.AfterFunc(c.slowAfter, c.slow)
+	err := f(ctx)
 	timer.Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,30 +131,30 @@ func (p *place) call(ctx context.Context, subject string, f func(context.Context
 	if off := (putOff{}); err != nil && errors.As(context.Cause(ctx), &off) {
 		return off
 	}
-	c.note(err, slowAfter)
+	c.note(err)
 	return err
 }
 
-// begin returns the time after which the call is slow, or a putOff error.
-func (c *call) begin() (slowAfter time.Duration, err error) {
+// begin returns a putOff error if the call must not begin now.
+func (c *call) begin() error {
 	l := c.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s, slowed := l.slowed[c.subject]; slowed && !c.moved { // a reconcile that has a slow place goes on
 		if wait := s.next.Sub(c.began); wait > 0 {
-			return 0, putOff{c.jittered(wait)}
+			return putOff{c.jittered(wait)}
 		}
 		if !c.move() {
-			return 0, putOff{c.slowDown()}
+			return putOff{c.slowDown()}
 		}
 		c.slowDown()
 	}
-	c.normal = !c.moved
-	return slowFactor * l.usual, nil
+	c.normal, c.slowAfter = !c.moved, slowFactor*l.usual
+	return nil
 }
 
-// slow handles a call that is slow: it moves to a slow place. If there is none, the call is cut, if others wait for its place and
-// the API server answers them.
+// slow handles a call that is slow: it moves to a slow place. If there is none and others wait for its place, the call is cut,
+// once it is known that others are answered, or has taken too long.
 func (c *call) slow() {
 	l := c.lanes
 	l.mu.Lock()
@@ -161,7 +164,7 @@ func (c *call) slow() {
 	case c.ended:
 	case c.move():
 		c.slowDown()
-	case l.needed() && (l.healthy.After(c.began) || took >= hanging):
+	case l.needed() && (l.healthy.After(c.began) || took >= patience*c.slowAfter):
 		c.cancel(putOff{c.slowDown()})
 	default:
 		time.AfterFunc(minSlow, c.slow)
@@ -204,7 +207,7 @@ func (c *call) jittered(d time.Duration) time.Duration {
 }
 
 // note takes note of a call that has ended.
-func (c *call) note(err error, slowAfter time.Duration) {
+func (c *call) note(err error) {
 	l, took := c.lanes, time.Since(c.began)
 	ok := err == nil || answered(err)
 	switch {
@@ -213,7 +216,7 @@ func (c *call) note(err error, slowAfter time.Duration) {
 	case ok:
 		delete(l.slowed, c.subject)
 	}
-	if ok && took < slowAfter {
+	if ok && took < c.slowAfter {
 		l.healthy = time.Now()
 	}
 	if err != nil || !c.normal {
