@@ -42,20 +42,25 @@ func (s scene) hangEnds() {
 	s.refuse(func(apitest.Call) error { return nil })
 }
 
-// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon. So do
-// another source, a repair and a new namespace meanwhile. All is in sync a minute after the end.
+// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon, also beside
+// other sources that wait for the same ones. So do another source, a repair and a new namespace meanwhile. All is in sync a minute after
+// the end.
 func TestC45HangingTargets(t *testing.T) {
 	for _, tc := range []struct {
-		bad   int
-		limit time.Duration
-		err   error // after 30 s; nil: the writes succeed
+		bad, others int
+		limit       time.Duration
+		err         error // after 30 s; nil: the writes succeed
 	}{
-		{100, 3 * time.Second, nil},
-		{1000, 10 * time.Second, webhookDown},
+		{100, 0, 3 * time.Second, nil},
+		{100, 40, 3 * time.Second, nil},
+		{1000, 0, 10 * time.Second, webhookDown},
 	} {
-		t.Run(fmt.Sprintf("%d, error %v", tc.bad, tc.err != nil), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d, %d sources, error %v", tc.bad, tc.others, tc.err != nil), func(t *testing.T) {
 			cluster(t, append(teams(100, "team-good-"), teams(tc.bad, "team-bad-")...), func(t *testing.T, s scene) {
 				s.hangAt(tc.err)
+				for i := range tc.others {
+					s.write(plantest.Source("platform", fmt.Sprintf("before-%d", i)))
+				}
 				reaches := func(what string) {
 					t.Helper()
 					s.within(tc.limit, what, func() bool { return s.copied("team-good-", what) == 100 })
@@ -73,14 +78,14 @@ func TestC45HangingTargets(t *testing.T) {
 					s.removeNamespace("team-good-new")
 					time.Sleep(7 * time.Second)
 				}
-				if n := s.value("mirror_copies", "pending") + s.value("mirror_copies", "failed"); n > float64(4*tc.bad) {
+				if n := s.value("mirror_copies", "pending") + s.value("mirror_copies", "failed"); n > float64((4+tc.others)*tc.bad) {
 					t.Errorf("got %v copies that are not there yet, want no more than those that hang", n)
 				}
 				s.hangEnds()
 				s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-bad-", "second content") == tc.bad })
 				time.Sleep(time.Minute)
-				if n := s.value("mirror_copies", "synced"); n != float64(4*(100+tc.bad)) {
-					t.Errorf("got %v copies of 4 sources, want all", n)
+				if n := s.value("mirror_copies", "synced"); n != float64((4+tc.others)*(100+tc.bad)) {
+					t.Errorf("got %v copies of %d sources, want all", n, 4+tc.others)
 				}
 			})
 		})
@@ -97,6 +102,28 @@ func TestC45HangingLater(t *testing.T) {
 		s.within(3*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
 		s.hangEnds()
 		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-bad-", "new") == 100 })
+	})
+}
+
+// TestC53SlowForeignReads: a hundred foreign objects that take 5 s to read hold up no healthy target of 40 other sources.
+func TestC53SlowForeignReads(t *testing.T) {
+	objects := append(teams(10, "team-good-"), teams(100, "team-bad-")...)
+	for i := range 100 {
+		objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-bad-%03d", i), "settings"))
+	}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "get" {
+				return 5 * time.Second
+			}
+			return 5 * time.Millisecond
+		})
+		s.write(source())
+		for i := range 40 {
+			s.write(plantest.Source("platform", fmt.Sprintf("other-%d", i)))
+		}
+		s.within(5*time.Second, "copy in every healthy target", func() bool { return len(s.ConfigMaps.All()) == 100+41+10+40*110 })
+		s.within(10*time.Minute, "foreign object in most others", func() bool { return s.value("mirror_copies", "foreign") >= 90 })
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -258,7 +259,7 @@ func (h *history) audit() {
 	for _, unsafe := range h.server.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
-	w, last := newWorldState(h.rules), newLastSeen()
+	w, last := newWorldState(h.rules), h.newLastSeen()
 	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
@@ -276,12 +277,21 @@ func (h *history) audit() {
 	}
 }
 
-// lastSeen says when a copy was last to be deleted or re-created, when a source last had a content, and when a namespace last accepted
-// copies.
+// lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a content, and when
+// a namespace last accepted copies.
 type lastSeen struct {
+	now      time.Time     // the begin of the present
+	unseen   time.Duration // how long a change may last that the controller does not see
 	unwanted map[key]time.Time
+	expiring map[key]expiring
 	contents map[content]seenContent
 	accepted map[string]time.Time
+}
+
+// expiring is a copy that no source claims, or one that is claimed again.
+type expiring struct {
+	uid            types.UID
+	since, claimed time.Time // zero: it is not claimed
 }
 
 type seenContent struct {
@@ -289,12 +299,13 @@ type seenContent struct {
 	source *corev1.ConfigMap
 }
 
-func newLastSeen() lastSeen {
-	return lastSeen{map[key]time.Time{}, map[content]seenContent{}, map[string]time.Time{}}
+func (h *history) newLastSeen() *lastSeen {
+	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}}
 }
 
 // note takes note of what w has been until now.
-func (l lastSeen) note(w *worldState, now time.Time) {
+func (l *lastSeen) note(w *worldState, now time.Time) {
+	defer func() { l.now = now }()
 	for _, name := range historyNames {
 		v := w.view(name)
 		for _, s := range v.Sources {
@@ -311,11 +322,26 @@ func (l lastSeen) note(w *worldState, now time.Time) {
 			if c.Op == plan.OpDelete || c.Op == plan.OpRecreate || plan.Terminating(t.Namespace) || c.Source != nil && c.Source.Key != c.CopyOf {
 				l.unwanted[t.Key] = now
 			}
+			l.expire(t, c)
 			if t.Namespace.Labels["mirror"] != "false" {
 				l.accepted[namespace] = now
 			}
 		}
 	}
+}
+
+// expire takes note of whether a source claims a copy. A claim so short that the controller may not have seen it counts for nothing.
+func (l *lastSeen) expire(t plan.Target, c plan.Change) {
+	e, expires := l.expiring[t.Key], c.Op == plan.OpDelete
+	switch {
+	case expires && e.uid != t.Have.UID, expires && !e.claimed.IsZero() && l.now.Sub(e.claimed) > l.unseen:
+		e = expiring{uid: t.Have.UID, since: l.now}
+	case expires:
+		e.claimed = time.Time{}
+	case e.claimed.IsZero():
+		e.claimed = l.now
+	}
+	l.expiring[t.Key] = e
 }
 
 func (w *worldState) applyNamespace(c apitest.Change[*corev1.Namespace]) {
@@ -347,15 +373,15 @@ func keyOfChange(c apitest.Change[*corev1.ConfigMap]) key {
 const lateWrite = 3 * time.Minute
 
 // judge judges the first of these changes, a write of the controller.
-func (h *history) judge(last lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
+func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
 	c := changes[0]
 	k := keyOfChange(c)
 	if c.Old != nil && !isOurs(*c.Old) && !isHandedOver(*c.Old) {
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
-		if since := c.At.Sub(last.unwanted[k]); !isRecreation(changes) && since > answerLifetime+2*h.latest+10*h.latestDelay {
-			h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
+		if !isRecreation(changes) {
+			h.judgeDeletion(last, k, c)
 		}
 		return
 	}
@@ -372,6 +398,25 @@ func (h *history) judge(last lastSeen, changes []apitest.Change[*corev1.ConfigMa
 		h.found(wrongWrite, "%v: the namespace has opted out since %v", k, last.accepted[k.Namespace])
 	case !hasContent(*c.New, seen.source):
 		h.found(wrongWrite, "%v: has another content than its source: %v, %v", k, *c.New, seen.source)
+	}
+}
+
+// judgeDeletion judges a deletion that is not the begin of a re-creation.
+func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
+	if since := c.At.Sub(last.unwanted[k]); since > answerLifetime+2*h.latest+10*h.latestDelay {
+		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
+	}
+	if (*c.Old).Immutable != nil { // it may have been deleted to be made again, and its source has gone meanwhile
+		return
+	}
+	since := last.expiring[k].since
+	for _, takeover := range h.takeovers {
+		if c.At.Sub(takeover) > h.latest { // else the former leader's
+			since = slices.MaxFunc([]time.Time{since, takeover}, time.Time.Compare)
+		}
+	}
+	if grace := c.At.Sub(since) + h.latestDelay; last.expiring[k].uid == (*c.Old).UID && grace < h.options.DeletionGrace {
+		h.found(wrongDeletion, "%v: unclaimed for %v: %v", k, grace, *c.Old)
 	}
 }
 

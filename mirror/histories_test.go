@@ -45,6 +45,7 @@ type history struct {
 	options     *Options
 	rules       *plan.Rules
 	leader      *leader
+	takeovers   []time.Time
 	faults      atomic.Pointer[faults]
 	began       time.Time
 	weights     []int         // of the acts before and at each
@@ -193,6 +194,7 @@ func (h *history) lead(o *Options, before *leader) *leader {
 		before.stop()
 		time.Sleep(h.pause(4))
 	}
+	h.takeovers = append(h.takeovers, time.Now())
 	l.begun <- term
 	return l
 }

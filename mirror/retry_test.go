@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -358,4 +359,72 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	if rec.conclude(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
 		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
+}
+
+// TestProblemBelongsToTheWinner: another source takes over a target that has rejected the writes of the former one.
+func TestProblemBelongsToTheWinner(t *testing.T) {
+	objects := append(teams(2, "team-"), source(), plantest.Namespace("base"))
+	cluster(t, objects, func(t *testing.T, s scene) {
+		var answer error = quota()
+		s.refuse(func(c apitest.Call) error {
+			if c.Namespace == "team-000" && c.IsWrite() {
+				return answer
+			}
+			return nil
+		})
+		s.edit("platform", plantest.Data("key", "other"))
+		s.remove("team-000")
+		time.Sleep(time.Minute)
+		s.write(sourceIn("base"))
+		answer = apierrors.NewServiceUnavailable("no webhook")
+		s.remove("platform")
+		time.Sleep(5 * time.Second)
+		if failed, pending := s.value("mirror_copies", "failed"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
+			t.Errorf("got %v failed and %v pending, want 0 and 1: no write of the new source was rejected", failed, pending)
+		}
+	})
+}
+
+// TestFailureThatIsOver: an object of ours that the watch does not show and that a finalizer holds is waited for. Creates that were
+// rejected before do not count any more.
+func TestFailureThatIsOver(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Second)
+		rejected := true
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "create" && rejected {
+				return apierrors.NewInternalError(errAway)
+			}
+			return nil
+		})
+		s.edit("team-000", plantest.Finalizer, plantest.Without("mirror"))
+		s.remove("team-000")
+		time.Sleep(15 * time.Second)
+		rejected = false
+		time.Sleep(2 * time.Minute)
+		if failed, pending := s.value("mirror_copies", "failed"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
+			t.Errorf("got %v failed and %v pending, want 0 and 1", failed, pending)
+		}
+	})
+}
+
+// TestRejectedDeletionIsTriedAfterAnEvent, and not when its backoff ends.
+func TestRejectedDeletionIsTriedAfterAnEvent(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Second)
+		rejected := true
+		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" && rejected {
+				return quota()
+			}
+			return nil
+		})
+		s.remove("platform")
+		time.Sleep(90 * time.Second)
+		rejected = false
+		time.Sleep(time.Millisecond)
+		s.edit("team-000", plantest.Annotation("touched", "yes"))
+		s.within(100*time.Millisecond, "deletion", func() bool { return s.get("team-000") == nil })
+	})
 }
