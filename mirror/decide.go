@@ -34,8 +34,8 @@ func (d *decider) decide(n *nameStatus, k key, now time.Time) decision {
 	return x
 }
 
-// settle records a decision. If a change is left to do, the target counts as queued.
-func (d *decider) settle(n *nameStatus, x *decision, now time.Time) {
+// store records a decision. If a change is left to do, the target counts as queued.
+func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 	r, c := &x.record, x.change
 	r.queued = false
 	switch x.step {
@@ -45,7 +45,7 @@ func (d *decider) settle(n *nameStatus, x *decision, now time.Time) {
 	case stepDone:
 		r.conclude(stateOfWrite(c), countsFor(c), contentOf(c.Source), now)
 		d.watchFight(x, now)
-	case stepBehind:
+	case stepAwait:
 		r.await(countsFor(c))
 	case stepExpire:
 		r.state, r.countsFor, r.note = plan.StateExpiring, countsFor(c), ""

@@ -53,15 +53,18 @@ func (f *fanout) run(ctx context.Context, name string) {
 // compare compares all targets of a name with its sources. A target with a call on its way is left to its reconcile.
 func (f *fanout) compare(name string) {
 	v := f.caches.view(name)
-	now := time.Now() // one for all, so that one live read serves all copies that expire
+	now := time.Now()
 	for _, k := range f.caches.targets(name, f.status.namespaces(name)) {
 		n := f.status.lock(name)
+		if time.Since(now) > runGap { // so rarely that one live read serves all copies that expire
+			now = time.Now()
+		}
 		if n.calling(k.Namespace) {
 			n.calls[k.Namespace] = true
 			f.copies.Add(k)
 		} else {
 			x := f.decide(n, k, now)
-			f.settle(n, &x, now)
+			f.store(n, &x, now)
 			f.copies.take(k, &x)
 		}
 		n.unlock()

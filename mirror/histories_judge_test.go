@@ -369,8 +369,8 @@ func keyOfChange(c apitest.Change[*corev1.ConfigMap]) key {
 	return plan.KeyOf(*c.Old)
 }
 
-// lateWrite bounds how long a watch or a request may keep the controller from knowing better.
-const lateWrite = 3 * time.Minute
+// lateWrite bounds how long watches and requests may keep the controller from knowing better.
+func (h *history) lateWrite() time.Duration { return 3*time.Minute + h.latestWatch + h.latest }
 
 // judge judges the first of these changes, a write of the controller.
 func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
@@ -380,7 +380,8 @@ func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigM
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
-		if !isRecreation(changes) {
+		since := c.At.Sub(last.unwanted[k])
+		if again, other := isRecreation(changes); !other && !(again && since <= h.lateWrite()) {
 			h.judgeDeletion(last, k, c)
 		}
 		return
@@ -390,7 +391,7 @@ func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigM
 	}
 	source, ok := h.rules.SourceOf(*c.New)
 	seen := last.contents[content{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
-	since := lateWrite + h.latestWatch + h.latest
+	since := h.lateWrite()
 	switch {
 	case !ok || c.At.Sub(seen.at) > since:
 		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen.at, *c.New)
@@ -415,7 +416,7 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 			since = slices.MaxFunc([]time.Time{since, takeover}, time.Time.Compare)
 		}
 	}
-	if grace := c.At.Sub(since) + h.latestDelay; last.expiring[k].uid == (*c.Old).UID && grace < h.options.DeletionGrace {
+	if grace := c.At.Sub(since) + 10*h.latestDelay; last.expiring[k].uid == (*c.Old).UID && grace < h.options.DeletionGrace {
 		h.found(wrongDeletion, "%v: unclaimed for %v: %v", k, grace, *c.Old)
 	}
 }
@@ -426,20 +427,21 @@ func hasContent(made, from *corev1.ConfigMap) bool {
 		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" || made.Labels["app"] == from.Labels["app"])
 }
 
-// isRecreation reports whether the controller deletes an immutable copy and creates it again with other content: that needs no live
-// read, and an old view of the source may ask for it.
-func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) bool {
+// isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so with other
+// content. A re-creation needs no live read, and an old view of the source may ask for it.
+func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
 	old := **changes[0].Old
 	if old.Immutable == nil || !*old.Immutable {
-		return false
+		return false, false
 	}
 	k := keyOfChange(changes[0])
 	for _, next := range changes[1:] {
 		if keyOfChange(next) == k {
-			return next.Old == nil && next.By.Controller && !hasContent(*next.New, &old)
+			again = next.Old == nil && next.By.Controller
+			return again, again && !hasContent(*next.New, &old)
 		}
 	}
-	return false
+	return false, false
 }
 
 // countRequest finds requests that come again and again without a pause.

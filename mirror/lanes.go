@@ -30,9 +30,9 @@ const (
 	maxUsual = 250 * time.Millisecond
 	// hanging is the time after which a call hangs.
 	hanging = slowFactor * maxUsual
-	// patience is how many times as long as a slow call takes a call may take before it is cut although no call was answered
-	// since it began: the whole API server or machine may be slow.
-	patience = 4
+	// maxSlowFactor is how many times longer a call may be slow while no other call is answered: the whole API server, or this
+	// machine, may be slow.
+	maxSlowFactor = 4
 	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 )
@@ -164,7 +164,7 @@ func (c *call) slow() {
 	case c.ended:
 	case c.move():
 		c.slowDown()
-	case l.needed() && (l.healthy.After(c.began) || took >= patience*c.slowAfter):
+	case l.needed() && (l.healthy.After(c.began) || took >= maxSlowFactor*c.slowAfter):
 		c.cancel(putOff{c.slowDown()})
 	default:
 		time.AfterFunc(minSlow, c.slow)

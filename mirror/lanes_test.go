@@ -223,9 +223,9 @@ func TestCut(t *testing.T) {
 		"others are answered":         {false, 20 * ms, nil, minSlow},
 		"others are refused":          {false, 20 * ms, refusal, minSlow},
 		"others are answered later":   {false, 270 * ms, nil, 3 * minSlow},
-		"others have no answer":       {false, 20 * ms, errAway, patience * minSlow},
-		"others were answered before": {false, -20 * ms, nil, patience * minSlow},
-		"others are slow":             {false, time.Second, nil, patience * minSlow},
+		"others have no answer":       {false, 20 * ms, errAway, maxSlowFactor * minSlow},
+		"others were answered before": {false, -20 * ms, nil, maxSlowFactor * minSlow},
+		"others are slow":             {false, time.Second, nil, maxSlowFactor * minSlow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLanes(t, 2, func(t *testing.T, l *calls) {

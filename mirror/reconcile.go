@@ -76,11 +76,11 @@ func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
 
 // begin decides about a target. If something is to be done, nobody else writes its record until finish.
 func (r *reconciler) begin(k key) decision {
-	now := time.Now()
 	n := r.status.lock(k.Name)
 	defer n.unlock()
+	now := time.Now()
 	x := r.decide(n, k, now)
-	r.settle(n, &x, now)
+	r.store(n, &x, now)
 	if x.step == stepAct {
 		n.calls[k.Namespace] = false
 		return x
@@ -223,7 +223,7 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	now, k := time.Now(), x.change.Key
 	n := r.status.lock(k.Name)
 	defer n.unlock()
-	again := n.calls[k.Namespace]
+	queued := n.calls[k.Namespace]
 	delete(n.calls, k.Namespace)
 	if ctx.Err() != nil && !res.sent {
 		return // the next leader begins anew
@@ -232,7 +232,7 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 		r.recordWrite(n, x, *res, now)
 	}
 	wait := r.conclude(x, res, now)
-	if x.record.queued = again; again { // what was written may be older than the source
+	if x.record.queued = queued; queued { // what was written may be older than the source
 		x.record.await(countsFor(x.record.shown(res.change)))
 	}
 	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))

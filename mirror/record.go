@@ -99,8 +99,8 @@ func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) ti
 		return 0
 	}
 	order, err := resourceversion.CompareResourceVersion(version, w.version)
-	behind := err == nil && order < 0 || have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil
-	if !behind {
+	unseen := err == nil && order < 0 || have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil
+	if !unseen {
 		return 0
 	}
 	return max(0, w.at.Add(maxOwn).Sub(now))
@@ -118,7 +118,7 @@ type step int
 const (
 	stepNone   step = iota // nothing, and the state of the change holds
 	stepDone               // nothing: our own last write did it, and the cache does not show it yet
-	stepBehind             // wait until the cache shows our own last write
+	stepAwait              // wait until the cache shows our own last write
 	stepExpire             // wait for the end of the deletion grace
 	stepWait               // wait for the time of the next try
 	stepHold               // wait, because another client keeps changing the copy
@@ -140,7 +140,7 @@ func (r *record) next(t plan.Target, c plan.Change, version string, grace time.D
 	case wait > 0 && same && !r.own.altered:
 		return stepDone, wait
 	case wait > 0:
-		return stepBehind, wait
+		return stepAwait, wait
 	}
 	r.own = ownWrite{}
 	if c.Op == plan.OpNone {

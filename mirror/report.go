@@ -69,10 +69,10 @@ type reporter struct {
 	dryRun   bool
 }
 
-// report reports what is new about the sources of a name, as they are in v. It returns when to report again, 0 if no more is known.
-func (r *reporter) report(ctx context.Context, name string, v *plan.View) (again time.Duration) {
+// report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next change.
+func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait time.Duration) {
 	n := r.status.lock(name)
-	all, again := n.news(v, r.dryRun)
+	all, wait := n.news(v, r.dryRun)
 	n.unlock()
 	for _, s := range all {
 		logger := klog.FromContext(ctx).WithValues("source", s.key)
@@ -87,7 +87,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (again
 			r.metrics.propagation.Observe(s.took.Seconds())
 		}
 	}
-	return again
+	return wait
 }
 
 // news is what is new about one source.
@@ -101,21 +101,21 @@ type news struct {
 
 // news returns what is new about the sources of the name, and takes note that it is reported. While targets are queued, or the
 // targets are not compared with v, it returns nothing.
-func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, again time.Duration) {
+func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, wait time.Duration) {
 	now := time.Now()
 	if !n.reportable() || n.view != nil && n.view != v {
 		return nil, 0
 	}
-	if wait := n.told.Add(runGap).Sub(now); wait > 0 {
+	if wait := n.reported.Add(runGap).Sub(now); wait > 0 {
 		return nil, wait
 	}
-	n.dirty, n.told, n.busy = false, now, now
+	n.dirty, n.reported, n.busy = false, now, now
 	for k, sum := range n.summarize(v) {
 		src, out := n.source(k), news{summary: sum}
 		if dryRun {
 			var due bool
 			if out.line, due = src.dryRunNews(sum); due {
-				n.dirty, again = true, logSpacing
+				n.dirty, wait = true, logSpacing
 			}
 		}
 		if sum.source != nil {
@@ -123,13 +123,13 @@ func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, again time.Dur
 			out.took, out.arrived = src.propagated(sum, n.fanout)
 		} else if now.Sub(src.lastLine()) < logSpacing { // it may come back, and its log lines keep their spacing
 			src.reported = reported{logged: src.logged}
-			n.dirty, again = true, logSpacing
+			n.dirty, wait = true, logSpacing
 		} else if sum.counts == [plan.States]int{} {
 			delete(n.sources, k)
 		}
 		all = append(all, out)
 	}
-	return all, again
+	return all, wait
 }
 
 // summarize returns a summary of each source of the view, and of those that are gone.

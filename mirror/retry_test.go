@@ -240,8 +240,8 @@ func TestNext(t *testing.T) {
 		"nothing to do, whatever happened":   {of(blue, failed), nothing, stepNone, 0},
 		"our write is not there yet":         {of(blue, record{own: own}), update, stepDone, maxOwn},
 		"nor there to compare":               {of(blue, record{own: own}), nothing, stepDone, maxOwn},
-		"our write was altered":              {of(blue, record{own: altered}), update, stepBehind, maxOwn},
-		"our write has other content by now": {of(green, record{own: own}), update, stepBehind, maxOwn},
+		"our write was altered":              {of(blue, record{own: altered}), update, stepAwait, maxOwn},
+		"our write has other content by now": {of(green, record{own: own}), update, stepAwait, maxOwn},
 		"a deletion is not there yet":        {of(nil, record{own: own}), remove, stepDone, maxOwn},
 		"our write does not come":            {of(green, record{own: ownWrite{version: "41", at: now.Add(-maxOwn)}}), update, stepAct, 0},
 		"failed":                             {of(blue, failed), update, stepWait, 7 * time.Second},
@@ -259,7 +259,7 @@ func TestNext(t *testing.T) {
 		if got != tc.step || wait != tc.wait {
 			t.Errorf("%s: got step %d after %v, want %d after %v", name, got, wait, tc.step, tc.wait)
 		}
-		if got != stepDone && got != stepBehind && tc.rec.own != (ownWrite{}) {
+		if got != stepDone && got != stepAwait && tc.rec.own != (ownWrite{}) {
 			t.Errorf("%s: got %+v still awaited", name, tc.rec.own)
 		}
 	}

@@ -24,18 +24,18 @@ type nameStatus struct {
 	status *status
 	name   string
 
-	mu      sync.Mutex         // guards the rest
-	gone    bool               // it is no longer in status
-	targets map[string]*record // by namespace
-	shared  map[basics]*record // for targets with equal basics
-	sources map[key]*sourceStatus
-	calls   map[string]bool // namespaces with a call on its way: only its reconcile writes the record; true: a fan-out queued the key
-	queued  int             // records that are queued
-	dirty   bool            // there may be something to report
-	busy    time.Time       // when nothing was queued, or the last report
-	told    time.Time       // the last report
-	fanout  time.Time       // the begin of the last fan-out
-	view    *plan.View      // of the last fan-out
+	mu       sync.Mutex         // guards the rest
+	gone     bool               // it is no longer in status
+	targets  map[string]*record // by namespace
+	shared   map[basics]*record // for targets with equal basics
+	sources  map[key]*sourceStatus
+	calls    map[string]bool // namespaces with a call on its way: only its reconcile writes the record; true: a fan-out queued the key
+	queued   int             // records that are queued
+	dirty    bool            // there may be something to report
+	busy     time.Time       // when nothing was queued, or the last report
+	reported time.Time       // the last report
+	fanout   time.Time       // the begin of the last fan-out
+	view     *plan.View      // of the last fan-out
 }
 
 // sourceStatus is the part for one source.

@@ -106,8 +106,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestSettle is the table of what a decision records, for a fan-out and for a reconcile.
-func TestSettle(t *testing.T) {
+// TestStore is the table of what a decision records, for a fan-out and for a reconcile.
+func TestStore(t *testing.T) {
 	now := time.Unix(5000, 0)
 	blue, other := parsed(sourceIn("platform")), parsed(sourceIn("base"))
 	update, nothing := plan.Change{Op: plan.OpUpdate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
@@ -135,7 +135,7 @@ func TestSettle(t *testing.T) {
 		"no longer a target":        {of(plan.StateFailed), plan.Change{}, stepNone, plan.StateNone, key{}, 0},
 		"our write did it":          {of(plan.StatePending), update, stepDone, plan.StateSynced, blue.Key, 0},
 		"our deletion did it":       {of(plan.StatePending), remove, stepDone, plan.StateNone, key{}, 0},
-		"our write is to be seen":   {of(plan.StateSynced), update, stepBehind, plan.StatePending, blue.Key, 0},
+		"our write is to be seen":   {of(plan.StateSynced), update, stepAwait, plan.StatePending, blue.Key, 0},
 		"a grace":                   {of(plan.StateSynced), remove, stepExpire, plan.StateExpiring, other.Key, 0},
 		"it waits for the next try": {of(plan.StateFailed), update, stepWait, plan.StateFailed, blue.Key, 0},
 		"a fight":                   {of(plan.StateSynced), update, stepHold, plan.StateFight, blue.Key, 0},
@@ -146,7 +146,7 @@ func TestSettle(t *testing.T) {
 			x := &decision{view: plan.NewView([]*plan.Source{blue, other}), change: tc.c, record: tc.rec, step: tc.step,
 				target: plan.Target{Key: tc.c.Key, Namespace: plantest.Namespace("team-a")}}
 			inLock(newStatus(), func(n *nameStatus) {
-				d.settle(n, x, now)
+				d.store(n, x, now)
 				got, queued := n.record("team-a", "team-a"), tc.step == stepAct
 				if got.state != tc.state || got.countsFor != tc.owner || x.wait != tc.wait {
 					t.Errorf("got %v of %v, after %v, want %v of %v, after %v", got.state, got.countsFor, x.wait, tc.state, tc.owner, tc.wait)
@@ -273,11 +273,11 @@ func TestStatusCounts(t *testing.T) {
 					x.record.fail(x, result{change: x.change, state: plan.StateFailed, reason: rejected, err: errAway}, now)
 					n.set(ns.Name, ns.UID, x.record)
 				case 2:
-					d.settle(n, x, now)
+					d.store(n, x, now)
 				case 3:
 					n.appear(ns.Name, ns.UID)
 				case 4:
-					n.dirty, n.told = true, time.Time{}
+					n.dirty, n.reported = true, time.Time{}
 					n.news(x.view, false)
 				}
 			})
@@ -289,7 +289,7 @@ func TestStatusCounts(t *testing.T) {
 			inLock(s, func(n *nameStatus) { n.set(namespace, "", record{}) })
 		}
 		inLock(s, func(n *nameStatus) {
-			n.dirty, n.told = true, time.Time{}
+			n.dirty, n.reported = true, time.Time{}
 			for _, src := range n.sources {
 				src.logged = nil // long ago
 			}
