@@ -59,7 +59,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
-			reporter: &reporter{recorder: recorder, status: status, metrics: m, dryRun: opts.DryRun}},
+			reporter: &reporter{decider: d, recorder: recorder, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
 			decider: d, confirmer: newConfirmer(client, rules, caches.configMap), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
 			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),

@@ -337,6 +337,10 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		rec.own.deleted = c.Have.UID
 	}
+	if c.Op == plan.OpDelete && r.grace < announced {
+		src, why := n.source(c.CopyOf), r.exclusion(sourceOf(x.view, c.CopyOf), c.Key.Namespace)
+		src.deleted = src.deleted.with(why, c.Key.Namespace)
+	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion
 	}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -26,12 +28,15 @@ const (
 	ReasonFight             = "Fight"
 	ReasonOutOfScope        = "OutOfScope"
 	ReasonPruneBlocked      = "PruneBlocked"
+	ReasonNoTargets         = "NoTargets"
+	ReasonExpiring          = "Expiring"
 )
 
 // Actions of events: what the controller was doing.
 const (
 	actionMirror = "Mirror"
 	actionPrune  = "Prune"
+	actionDelete = "Delete"
 )
 
 // problems are the reasons of Warning events, in the order of reporting. text describes the problem of a source at targets in
@@ -48,23 +53,46 @@ var problems = []struct {
 	{ReasonWriteFailed, actionMirror, plan.StateFailed, failedText},
 	{ReasonFight, actionMirror, plan.StateFight, fightText},
 	{ReasonOutOfScope, actionPrune, plan.StateOutOfScope, outOfScopeText},
+	{ReasonNoTargets, actionMirror, plan.StateNone, noTargetsText},
+	{ReasonExpiring, actionDelete, plan.StateNone, expiringText},
 }
 
 // summary is the status of one source at all its targets.
 type summary struct {
 	key    key
-	source *plan.Source // nil: it is gone
+	source *plan.Source      // nil: it is gone
+	object *corev1.ConfigMap // what events refer to
 	counts [plan.States]int
 	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
 	would  tally                   // the changes that a dry run withheld
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
 	notes  map[string]string       // by namespace: an error, or the source that has the target
+
+	label     string                 // the mirror label
+	excluded  map[plan.Exclusion]int // namespaces that the flags allow, if the source has no target: what keeps it from them
+	unclaimed losses                 // copies that expire, or that were deleted since the last summary
+	expires   time.Time              // when the first of them is deleted; zero: they were deleted
 }
+
+// losses are namespaces with a copy that no source claims, by what keeps its source from it; [plan.NotExcluded]: the source is gone.
+type losses map[plan.Exclusion][]string
+
+func (l losses) with(e plan.Exclusion, namespace string) losses {
+	if l == nil {
+		l = losses{}
+	}
+	l[e] = append(l[e], namespace)
+	return l
+}
+
+// announced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are reported when they
+// are deleted: nobody could act before.
+const announced = 10 * time.Second
 
 // reporter writes the events about sources.
 type reporter struct {
+	*decider
 	recorder events.EventRecorder
-	status   *status
 	metrics  *controllerMetrics
 	dryRun   bool
 }
@@ -72,7 +100,7 @@ type reporter struct {
 // report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next change.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait time.Duration) {
 	n := r.status.lock(name)
-	all, wait := n.news(v, r.dryRun)
+	all, wait := r.news(n, v)
 	n.unlock()
 	for _, s := range all {
 		logger := klog.FromContext(ctx).WithValues("source", s.key)
@@ -81,7 +109,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 		}
 		for _, e := range s.events {
 			logger.V(e.level).Info(e.note, "type", e.kind, "reason", e.reason)
-			r.recorder.Eventf(s.source.ConfigMap, nil, e.kind, e.reason, e.action, "%s", e.note)
+			r.recorder.Eventf(s.object, nil, e.kind, e.reason, e.action, "%s", e.note)
 		}
 		if s.arrived {
 			r.metrics.propagation.Observe(s.took.Seconds())
@@ -99,9 +127,9 @@ type news struct {
 	took    time.Duration // since it was seen
 }
 
-// news returns what is new about the sources of the name, and takes note that it is reported. While targets are queued, or the
-// targets are not compared with v, it returns nothing.
-func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, wait time.Duration) {
+// news returns what is new about the sources of a name, and takes note that it is reported. While targets are queued, or the
+// targets are not compared with v, it returns nothing. The status is locked.
+func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Duration) {
 	now := time.Now()
 	if !n.reportable() || n.view != nil && n.view != v {
 		return nil, 0
@@ -110,19 +138,18 @@ func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, wait time.Dura
 		return nil, wait
 	}
 	n.dirty, n.reported, n.busy = false, now, now
-	for k, sum := range n.summarize(v) {
+	for k, sum := range r.summarize(n, v) {
 		src, out := n.source(k), news{summary: sum}
-		if dryRun {
+		out.events = src.reported.news(sum)
+		if r.dryRun {
 			var due bool
 			if out.line, due = src.dryRunNews(sum); due {
 				n.dirty, wait = true, logSpacing
 			}
 		}
 		if sum.source != nil {
-			out.events = src.reported.news(sum)
 			out.took, out.arrived = src.propagated(sum, n.fanout)
 		} else if now.Sub(src.lastLine()) < logSpacing { // it may come back, and its log lines keep their spacing
-			src.reported = reported{logged: src.logged}
 			n.dirty, wait = true, logSpacing
 		} else if sum.counts == [plan.States]int{} {
 			delete(n.sources, k)
@@ -133,30 +160,101 @@ func (n *nameStatus) news(v *plan.View, dryRun bool) (all []news, wait time.Dura
 }
 
 // summarize returns a summary of each source of the view, and of those that are gone.
-func (n *nameStatus) summarize(v *plan.View) map[key]*summary {
+func (r *reporter) summarize(n *nameStatus, v *plan.View) map[key]*summary {
 	all := map[key]*summary{}
 	for _, source := range v.All() {
 		n.source(source.Key)
 	}
 	for k, src := range n.sources {
-		all[k] = &summary{key: k, counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{}}
+		all[k] = &summary{key: k, object: objectOf(k, src.uid), counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{},
+			label: r.rules.Label()}
 		src.wrote = time.Time{}
+		if src.counts[plan.StateExpiring] == 0 { // else more of them follow soon
+			all[k].unclaimed, src.deleted = src.deleted, nil
+		}
 	}
 	for _, source := range v.All() {
-		all[source.Key].source = source
+		all[source.Key].source, all[source.Key].object = source, source.ConfigMap
 	}
-	for namespace, r := range n.targets {
-		if r.state.IsProblem() {
-			all[r.countsFor].add(r.state, namespace, r.note)
+	for namespace, rec := range n.targets {
+		if rec.state.IsProblem() {
+			all[rec.countsFor].add(rec.state, namespace, rec.note)
 		}
-		if r.would != plan.OpNone {
-			all[r.countsFor].would[r.would]++
+		if rec.state == plan.StateExpiring && r.grace >= announced {
+			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, namespace), namespace, rec.unclaimed.since.Add(r.grace))
 		}
-		for _, loser := range r.losers {
-			all[loser].add(plan.StateSuperseded, namespace, r.countsFor.String())
+		if rec.would != plan.OpNone {
+			all[rec.countsFor].would[rec.would]++
+		}
+		for _, loser := range rec.losers {
+			all[loser].add(plan.StateSuperseded, namespace, rec.countsFor.String())
+		}
+	}
+	for _, sum := range all {
+		sum.excluded = r.excluded(sum)
+	}
+	return all
+}
+
+// objectOf returns what an event about a source refers to that the cache does not have.
+func objectOf(k key, uid types.UID) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, UID: uid}}
+}
+
+// sourceOf returns the source of a copy, also if it is out of scope; nil if it is gone.
+func sourceOf(v *plan.View, k key) *plan.Source {
+	for _, s := range v.All() {
+		if s.Key == k {
+			return s
+		}
+	}
+	return nil
+}
+
+// exclusion returns what keeps a source from a namespace; nothing if it is gone.
+func (d *decider) exclusion(s *plan.Source, namespace string) plan.Exclusion {
+	if ns := d.caches.namespace(namespace); s != nil && ns != nil {
+		return d.rules.Exclusion(s, ns)
+	}
+	return plan.NotExcluded
+}
+
+// excluded returns what keeps a source from the namespaces that the flags allow, if it has no target.
+func (r *reporter) excluded(sum *summary) map[plan.Exclusion]int {
+	if sum.source == nil || sum.targets() > 0 {
+		return nil
+	}
+	all := map[plan.Exclusion]int{}
+	for _, obj := range r.caches.namespaces.GetIndexer().List() {
+		ns := obj.(*corev1.Namespace)
+		switch e := r.rules.Exclusion(sum.source, ns); e {
+		case plan.NotExcluded: // its copy is on its way
+			return nil
+		case plan.ExcludedByPrefix, plan.ExcludedByOptOut, plan.ExcludedBySelector:
+			if r.rules.Selects(ns) {
+				all[e]++
+			}
 		}
 	}
 	return all
+}
+
+// targets returns how many namespaces the source selects.
+func (s *summary) targets() (n int) {
+	for state, count := range s.counts {
+		if state := plan.State(state); state != plan.StateOutOfScope && state != plan.StateExpiring {
+			n += count
+		}
+	}
+	return n
+}
+
+// expire adds a copy that expires at a time.
+func (s *summary) expire(e plan.Exclusion, namespace string, at time.Time) {
+	s.unclaimed = s.unclaimed.with(e, namespace)
+	if s.expires.IsZero() || at.Before(s.expires) {
+		s.expires = at
+	}
 }
 
 // pending reports whether something is to be done or awaited at a target.
@@ -209,13 +307,14 @@ type message struct {
 
 // news returns the events about what is new in a summary, and takes note that they are reported.
 func (r *reported) news(sum *summary) (out []message) {
-	if uid := sum.source.ConfigMap.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
+	if uid := sum.object.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
 		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
 	}
 	ended := false
 	for _, p := range problems {
 		text := ""
-		if targets := sum.at[p.state]; len(targets) > 0 || p.state == plan.StateNone {
+		targets := sum.at[p.state]
+		if (sum.source != nil || p.reason == ReasonExpiring) && (len(targets) > 0 || p.state == plan.StateNone) {
 			slices.Sort(targets)
 			text = clip(p.text(sum, targets))
 		}
@@ -228,8 +327,15 @@ func (r *reported) news(sum *summary) (out []message) {
 			continue
 		}
 		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, text, r.level(p.reason)})
+		if p.reason == ReasonExpiring && sum.expires.IsZero() { // that is over by now
+			r.texts[p.reason] = ""
+		}
 	}
 	r.solved = r.solved || ended && len(out) == 0
+	if sum.source == nil {
+		r.checksum = ""
+		return out
+	}
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
 		return out
 	}

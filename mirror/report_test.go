@@ -21,6 +21,7 @@ import (
 
 // desk is a status, and the sources of the name settings that it is reported for.
 type desk struct {
+	t *testing.T
 	*status
 	sources []*plan.Source
 }
@@ -68,7 +69,7 @@ func (d *desk) report() []news {
 	n := d.lock("settings")
 	defer n.unlock()
 	n.beginFanout()
-	all, _ := n.news(plan.NewView(d.sources), false)
+	all, _ := reporterOf(d.t, d.status).news(n, plan.NewView(d.sources))
 	slices.SortFunc(all, func(a, b news) int { return strings.Compare(a.key.Namespace, b.key.Namespace) })
 	return all
 }
@@ -225,7 +226,7 @@ func TestNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &desk{status: newStatus()}
+				d := &desk{t: t, status: newStatus()}
 				d.has(sourceIn("platform"))
 				for i, s := range steps {
 					s.do(d)
@@ -256,7 +257,7 @@ func TestNews(t *testing.T) {
 // TestNewsAreAboutTheRightSource: the winner and the loser of a target have events of their own.
 func TestNewsAreAboutTheRightSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		d.has(sourceIn("base"), sourceIn("platform"))
 		d.at(plan.StateForeign, "", "team-a")
 		d.set("team-b", record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}, losers: []key{settings("platform")}})
@@ -274,14 +275,14 @@ func TestNewsAreAboutTheRightSource(t *testing.T) {
 // than that of the fan-out.
 func TestReportWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		d.has(sourceIn("platform"))
 		v := plan.NewView(d.sources)
 		check := func(what string, want bool) {
 			t.Helper()
 			n := d.lock("settings")
 			defer n.unlock()
-			if all, _ := n.news(v, false); (all != nil) != want {
+			if all, _ := reporterOf(t, d.status).news(n, v); (all != nil) != want {
 				t.Errorf("%s: got %v, want a report: %v", what, all, want)
 			}
 		}
@@ -326,7 +327,7 @@ func TestRejectedDeletionIsReportedOnce(t *testing.T) {
 // TestRecreatedSourceGetsItsEvents: the events of its predecessor do not show on it.
 func TestRecreatedSourceGetsItsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		for _, uid := range []types.UID{"one", "two"} {
 			d.has(sourceIn("platform", func(cm *corev1.ConfigMap) { cm.UID = uid }))
 			d.at(plan.StateForeign, "", "team-a")
@@ -340,7 +341,7 @@ func TestRecreatedSourceGetsItsEvents(t *testing.T) {
 // TestEachEditIsLoggedOnce: at its usual level the log does not say that a source was synced to as many targets as before.
 func TestEachEditIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		var levels []int
 		for _, namespaces := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"a", "b"}} {
 			d.has(sourceIn("platform", plantest.Data("key", fmt.Sprint(len(levels)))))
@@ -358,7 +359,7 @@ func TestEachEditIsLoggedOnce(t *testing.T) {
 // seconds.
 func TestC47LogOfATenantsFlips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		d.has(sourceIn("platform"))
 		usual := 0
 		for i := range 300 {
@@ -379,7 +380,7 @@ func TestC47LogOfATenantsFlips(t *testing.T) {
 // TestNothingIsKeptOfASourceThatIsGone, when its next log line may follow at once.
 func TestNothingIsKeptOfASourceThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{status: newStatus()}
+		d := &desk{t: t, status: newStatus()}
 		d.has(sourceIn("platform"))
 		d.at(plan.StateForeign, "", "a")
 		d.levels()

@@ -319,6 +319,16 @@ func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
 }
 
+// reporterOf returns a reporter of a status, in a cluster without namespaces.
+func reporterOf(t *testing.T, s *status) *reporter {
+	t.Helper()
+	caches, err := newCaches(apitest.NewServer(), teamRules(), plan.DefaultLabel, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reporter{decider: &decider{rules: teamRules(), caches: caches, status: s}, recorder: &diary{}, metrics: newControllerMetrics()}
+}
+
 // teamRules are the rules of a controller that mirrors into team-*.
 func teamRules() *plan.Rules { return plan.NewRules(&teamOptions().Options) }
 

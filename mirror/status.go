@@ -45,6 +45,7 @@ type sourceStatus struct {
 	due     bool      // that is to be logged at level 0 yet
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
+	deleted losses    // copies that were deleted and not reported yet, unless that was announced
 	reported
 }
 

@@ -189,7 +189,7 @@ func TestReportable(t *testing.T) {
 			queue := func(namespace string, queued bool) {
 				n.set(namespace, "uid", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: queued}})
 			}
-			changed, reported := func() { n.dirty = true }, func() { n.news(&plan.View{}, false) }
+			changed, reported := func() { n.dirty = true }, func() { reporterOf(t, n.status).news(n, &plan.View{}) }
 			for i, step := range []struct {
 				do   func()
 				want bool
@@ -278,7 +278,7 @@ func TestStatusCounts(t *testing.T) {
 					n.appear(ns.Name, ns.UID)
 				case 4:
 					n.dirty, n.reported = true, time.Time{}
-					n.news(x.view, false)
+					reporterOf(t, s).news(n, x.view)
 				}
 			})
 			if recount(t, s); t.Failed() {
@@ -293,7 +293,7 @@ func TestStatusCounts(t *testing.T) {
 			for _, src := range n.sources {
 				src.logged = nil // long ago
 			}
-			n.news(&plan.View{}, false)
+			reporterOf(t, s).news(n, &plan.View{})
 		})
 		if len(s.names) > 0 {
 			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])

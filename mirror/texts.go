@@ -3,8 +3,11 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -94,6 +97,60 @@ func frozenText(s *summary, _ []string) string {
 		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
 }
 
+// exclusions say, of what keeps a source from a namespace, why there is no copy, and what its owner can do about it.
+var exclusions = map[plan.Exclusion]struct{ why, remedy string }{
+	plan.NotExcluded:                 {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
+	plan.ExcludedSource:              {"the flags of the controller do not allow the source", "start the controller with other flags"},
+	plan.ExcludedName:                {"the flags of the controller do not allow the namespace", "start the controller with other flags"},
+	plan.ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
+	plan.ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
+	plan.ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
+	plan.ExcludedByNamespaceSelector: {"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
+}
+
+// exclusionText returns why a source has no copy, and what its owner can do about it.
+func (s *summary) exclusionText(e plan.Exclusion) (why, remedy string) {
+	annotation := ""
+	for by, key := range map[plan.Exclusion]string{plan.ExcludedByPrefix: plan.PrefixAnnotation, plan.ExcludedBySelector: plan.SelectorAnnotation} {
+		if e == by && s.source != nil {
+			annotation = fmt.Sprintf("%s=%q", key, clipTo(200, s.source.ConfigMap.Annotations[key]))
+		}
+	}
+	return strings.NewReplacer("{label}", s.label, "{annotation}", annotation).Replace(exclusions[e].why), exclusions[e].remedy
+}
+
+// expiringText is about the copies that no source claims.
+func expiringText(s *summary, _ []string) string {
+	var parts []string
+	for _, e := range slices.Sorted(maps.Keys(s.unclaimed)) {
+		slices.Sort(s.unclaimed[e])
+		why, remedy := s.exclusionText(e)
+		where := counted(len(s.unclaimed[e]), "copy", "copies") + " in " + namespaces(s.unclaimed[e])
+		if s.expires.IsZero() {
+			parts = append(parts, fmt.Sprintf("Deleted %s: %s. To get them back, %s.", where, why, remedy))
+		} else {
+			parts = append(parts, fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep them, %s before.", where,
+				s.expires.UTC().Format(time.DateTime), why, remedy))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func noTargetsText(s *summary, _ []string) string {
+	if len(s.excluded) == 0 {
+		return ""
+	}
+	var parts, remedies []string
+	sum := 0
+	for _, e := range slices.Sorted(maps.Keys(s.excluded)) {
+		why, remedy := s.exclusionText(e)
+		parts, remedies = append(parts, fmt.Sprintf("in %d %s", s.excluded[e], why)), append(remedies, remedy)
+		sum += s.excluded[e]
+	}
+	return fmt.Sprintf("Not mirrored: of %s that the flags of the controller allow, none is a target: %s. To mirror the source, %s.",
+		counted(sum, "namespace", "namespaces"), strings.Join(parts, ", "), strings.Join(remedies, "; "))
+}
+
 // pruneBlockedText is about all sources at once: the limit is for the sum of their copies.
 func pruneBlockedText(outOfScope, copies int) string {
 	return fmt.Sprintf("%d of %d copies are out of scope of the controller's flags, which is more than --prune-limit allows to delete: "+
@@ -125,8 +182,9 @@ func counted(n int, one, many string) string {
 func clipError(err error) error { return errors.New(clip(err.Error())) }
 
 // clip shortens a note to the 1,024 bytes that the API server accepts in an event.
-func clip(note string) string {
-	const limit = 1024
+func clip(note string) string { return clipTo(1024, note) }
+
+func clipTo(limit int, note string) string {
 	if len(note) <= limit {
 		return note
 	}

@@ -24,7 +24,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
 		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
+		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
 		for _, namespace := range many {
 			sum.notes[namespace] = verbose
 		}
@@ -131,13 +131,13 @@ func TestTextsSayWhatToDo(t *testing.T) {
 
 // TestEventsAreLoggedWithTheirType, so that a filter of the log finds the warnings.
 func TestEventsAreLoggedWithTheirType(t *testing.T) {
-	d := &desk{status: newStatus()}
+	d := &desk{t: t, status: newStatus()}
 	d.has(sourceIn("platform"))
 	d.at(plan.StateForeign, "", "b")
 	d.writes("a")
 	var out bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
-	r := &reporter{recorder: &diary{}, status: d.status, metrics: newControllerMetrics()}
+	r := reporterOf(t, d.status)
 	r.report(ctx, "settings", plan.NewView(d.sources))
 	for _, want := range []string{`type="Warning" reason="Foreign"`, `type="Normal" reason="Mirrored"`} {
 		if !strings.Contains(out.String(), want) {

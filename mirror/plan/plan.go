@@ -171,7 +171,7 @@ func (r *Rules) Decide(v *View, t Target) Change {
 // Winner returns the first source that claims the namespace, or nil.
 func (r *Rules) Winner(v *View, ns *corev1.Namespace) *Source {
 	for _, s := range v.Sources {
-		if s.claims(r, ns) {
+		if r.Exclusion(s, ns) == NotExcluded {
 			return s
 		}
 	}
@@ -184,7 +184,7 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
 		return nil
 	}
 	for _, s := range v.Sources {
-		if (c.Source == nil || s.Key != c.Source.Key) && s.claims(r, t.Namespace) {
+		if (c.Source == nil || s.Key != c.Source.Key) && r.Exclusion(s, t.Namespace) == NotExcluded {
 			losers = append(losers, s)
 		}
 	}
@@ -230,10 +230,10 @@ func (r *Rules) decideForeign(c Change, t Target) Change {
 //
 // The namespace is a premise in every row where only its labels keep a source of that name from the target.
 func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
-	labelsMatter := slices.ContainsFunc(v.Sources, func(s *Source) bool { return s.claimsName(r, t.Key.Namespace) })
+	labelsMatter := slices.ContainsFunc(v.Sources, func(s *Source) bool { return r.Exclusion(s, t.Namespace).byLabels() })
 	c.Premise.Namespace = labelsMatter
 	s := v.Find(c.CopyOf)
-	byFlag := s != nil && s.claimsUnselected(r, t.Namespace) // no source claims it, so only that flag rules it out
+	byFlag := s != nil && r.Exclusion(s, t.Namespace) == ExcludedByNamespaceSelector
 	switch {
 	case byFlag && t.Spared:
 		c.State, c.Premise = StateOutOfScope, Premise{}
@@ -261,7 +261,7 @@ func (r *Rules) StillUnwanted(v *View, source *corev1.ConfigMap, ns *corev1.Name
 		return false // out of scope of the flags: only the prune limit decides about that
 	}
 	s := r.ParseSource(source)
-	return s.Frozen == nil && !s.claims(r, ns)
+	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded
 }
 
 // Causes of a repair, the values of the label of mirror_repairs_total.

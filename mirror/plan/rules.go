@@ -42,6 +42,9 @@ func NewRules(o *Options) *Rules {
 	}
 }
 
+// Label returns the key of the mirror label.
+func (r *Rules) Label() string { return r.label }
+
 // AllowsTarget reports whether the flags allow a namespace of this name to hold copies. Its labels do not count, see
 // [Rules.Selects].
 func (r *Rules) AllowsTarget(namespace string) bool {
@@ -54,11 +57,6 @@ func (r *Rules) Selects(ns *corev1.Namespace) bool { return r.selector.Matches(l
 // AllowsSource reports whether the flags allow ConfigMaps of this namespace to be sources.
 func (r *Rules) AllowsSource(namespace string) bool {
 	return len(r.sourceNamespaces) == 0 || slices.Contains(r.sourceNamespaces, namespace)
-}
-
-// accepts reports whether the namespace itself accepts copies: it is not being deleted and has not opted out.
-func (r *Rules) accepts(ns *corev1.Namespace) bool {
-	return !Terminating(ns) && ns.Labels[r.label] != OptOutValue
 }
 
 // Terminating reports whether the namespace is being deleted.

@@ -55,12 +55,13 @@ func FuzzNarrowing(f *testing.F) {
 			byFlags := strings.HasPrefix(name, "team-") && !strings.HasPrefix(name, "team-x") && name != "team-own"
 			byPrefix := listed == nil || slices.ContainsFunc(listed, func(p string) bool { return strings.HasPrefix(name, p) })
 			want := malformed == 0 && byFlags && byPrefix
-			if got := s.claimsName(r, name); got != want {
-				t.Errorf("%q: got the name claimed %v, want %v", name, got, want)
+			got := r.Exclusion(s, ns)
+			if byName := got == NotExcluded || got.byLabels(); byName != want {
+				t.Errorf("%q: got exclusion %d, want it by labels or none: %v", name, got, want)
 			}
 			want = want && matches.Matches(labels.Set(ns.Labels))
-			if got := s.claims(r, ns); got != want {
-				t.Errorf("%q: got the namespace claimed %v, want %v", name, got, want)
+			if (got == NotExcluded) != want {
+				t.Errorf("%q: got exclusion %d, want none: %v", name, got, want)
 			}
 		}
 	})

@@ -172,7 +172,7 @@ func TestAllowsTarget(t *testing.T) {
 	}
 }
 
-func TestAccepts(t *testing.T) {
+func TestExclusionByTheNamespace(t *testing.T) {
 	phase, deleted := plantest.Namespace("team-a"), plantest.Namespace("team-a")
 	phase.Status.Phase = corev1.NamespaceTerminating
 	deleted.DeletionTimestamp = &metav1.Time{}
@@ -181,21 +181,21 @@ func TestAccepts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules *Rules
 		ns    *corev1.Namespace
-		want  bool
+		want  Exclusion
 	}{
-		"active":                         {testRules(), plantest.Namespace("team-a"), true},
-		"without labels":                 {testRules(), bare, true},
-		"C28 phase terminating":          {testRules(), phase, false},
-		"C28 deletion timestamp":         {testRules(), deleted, false},
-		"C31 opted out":                  {testRules(), plantest.Namespace("team-a", "mirror", "false"), false},
-		"C31 label of another value":     {testRules(), plantest.Namespace("team-a", "mirror", "False"), true},
-		"C31 label true":                 {testRules(), plantest.Namespace("team-a", "mirror", "true"), true},
-		"C31 opted out by another label": {other, plantest.Namespace("team-a", "example.com/mirror", "false"), false},
-		"C31 the default label of old":   {other, plantest.Namespace("team-a", "mirror", "false"), true},
+		"active":                         {testRules(), plantest.Namespace("team-a"), NotExcluded},
+		"without labels":                 {testRules(), bare, NotExcluded},
+		"C28 phase terminating":          {testRules(), phase, ExcludedTerminating},
+		"C28 deletion timestamp":         {testRules(), deleted, ExcludedTerminating},
+		"C31 opted out":                  {testRules(), plantest.Namespace("team-a", "mirror", "false"), ExcludedByOptOut},
+		"C31 label of another value":     {testRules(), plantest.Namespace("team-a", "mirror", "False"), NotExcluded},
+		"C31 label true":                 {testRules(), plantest.Namespace("team-a", "mirror", "true"), NotExcluded},
+		"C31 opted out by another label": {other, plantest.Namespace("team-a", "example.com/mirror", "false"), ExcludedByOptOut},
+		"C31 the default label of old":   {other, plantest.Namespace("team-a", "mirror", "false"), NotExcluded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.rules.accepts(tc.ns); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
+			if got := tc.rules.Exclusion(tc.rules.ParseSource(plantest.Source("platform", "s")), tc.ns); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
 	}

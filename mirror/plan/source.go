@@ -122,21 +122,42 @@ func parseNarrowing(annotations map[string]string) (prefixes []string, selector 
 	return prefixes, selector, errors.Join(errs...)
 }
 
-// claims reports whether the source selects the namespace: the flags, the namespace itself and the source's annotations
-// allow a copy there.
-func (s *Source) claims(r *Rules, ns *corev1.Namespace) bool {
-	return s.claimsUnselected(r, ns) && r.Selects(ns)
-}
+// Exclusion is the first rule that keeps a source from a namespace.
+type Exclusion int
 
-// claimsUnselected is claims without --namespace-selector.
-func (s *Source) claimsUnselected(r *Rules, ns *corev1.Namespace) bool {
-	return s.claimsName(r, ns.Name) && r.accepts(ns) && s.selector.Matches(labels.Set(ns.Labels))
-}
+const (
+	NotExcluded                 Exclusion = iota
+	ExcludedSource                        // the source is out of scope of the flags, has a reserved name, or is frozen
+	ExcludedName                          // the flags exclude the name of the namespace, or it is the source's own
+	ExcludedByPrefix                      // by the annotation of the source
+	ExcludedTerminating                   // the namespace is being deleted
+	ExcludedByOptOut                      // by the label of the namespace
+	ExcludedBySelector                    // by the annotation of the source
+	ExcludedByNamespaceSelector           // by the flag
+)
 
-// claimsName is the part of claims that depends on the name of the namespace alone.
-func (s *Source) claimsName(r *Rules, namespace string) bool {
-	return !s.OutOfScope && !s.Reserved && s.Frozen == nil && namespace != s.Key.Namespace && r.AllowsTarget(namespace) &&
-		(s.prefixes == nil || hasAnyPrefix(namespace, s.prefixes))
+// byLabels reports whether only labels, or the deletion, of the namespace keep the source from it.
+func (e Exclusion) byLabels() bool { return e > ExcludedByPrefix }
+
+// Exclusion returns what keeps the source from the namespace.
+func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
+	switch {
+	case s.OutOfScope || s.Reserved || s.Frozen != nil:
+		return ExcludedSource
+	case ns.Name == s.Key.Namespace || !r.AllowsTarget(ns.Name):
+		return ExcludedName
+	case s.prefixes != nil && !hasAnyPrefix(ns.Name, s.prefixes):
+		return ExcludedByPrefix
+	case Terminating(ns):
+		return ExcludedTerminating
+	case ns.Labels[r.label] == OptOutValue:
+		return ExcludedByOptOut
+	case !s.selector.Matches(labels.Set(ns.Labels)):
+		return ExcludedBySelector
+	case !r.Selects(ns):
+		return ExcludedByNamespaceSelector
+	}
+	return NotExcluded
 }
 
 // compareSources orders sources of one name, the winner first. A source whose namespace cannot be a target comes first:

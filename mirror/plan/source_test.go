@@ -108,8 +108,9 @@ func TestParseNarrowing(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestExclusion(t *testing.T) {
 	all := testRules(func(o *Options) { o.NamespacePrefixes, o.AllNamespaces, o.ExcludeNamespaces = nil, true, nil })
+	gilded := testRules(func(o *Options) { o.NamespaceSelector = "tier=gold" })
 	prefix := func(p string) plantest.Option {
 		return plantest.Annotation("mirror-controller.github.io/namespace-prefix", p)
 	}
@@ -119,58 +120,54 @@ func TestClaims(t *testing.T) {
 	source := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "s", o...) }
 	a, gold := plantest.Namespace("team-a"), plantest.Namespace("team-a", "tier", "gold")
 	for name, tc := range map[string]struct {
-		rules  *Rules // nil: testRules
-		src    *corev1.ConfigMap
-		ns     *corev1.Namespace
-		claims bool
-		byName bool // claimsName
+		rules *Rules // nil: testRules
+		src   *corev1.ConfigMap
+		ns    *corev1.Namespace
+		want  Exclusion
 	}{
-		"a target":                        {nil, source(), a, true, true},
-		"C01 its own namespace":           {nil, plantest.Source("team-a", "s"), a, false, false},
-		"C01 another than its own":        {nil, plantest.Source("team-a", "s"), plantest.Namespace("team-b"), true, true},
-		"C01 its own, all namespaces":     {all, plantest.Source("default", "s"), plantest.Namespace("default"), false, false},
-		"all namespaces":                  {all, plantest.Source("default", "s"), plantest.Namespace("other"), true, true},
-		"target out of scope":             {nil, source(), plantest.Namespace("other"), false, false},
-		"source out of scope":             {fromPlatform(), plantest.Source("base", "s"), a, false, false},
-		"excluded by the flags":           {nil, source(), plantest.Namespace("team-x1"), false, false},
-		"C09 teamster":                    {nil, source(), plantest.Namespace("teamster"), false, false},
-		"C28 terminating":                 {nil, source(), plantest.Terminating("team-a"), false, true},
-		"C31 opted out":                   {nil, source(), plantest.Namespace("team-a", "mirror", "false"), false, true},
-		"C05 reserved name":               {nil, plantest.Source("platform", "kube-root-ca.crt"), a, false, false},
-		"C05 reserved by OpenShift":       {nil, plantest.Source("platform", "openshift-service-ca.crt"), a, false, false},
-		"C05 reserved by Istio":           {nil, plantest.Source("platform", "istio-ca-root-cert"), a, false, false},
-		"C05 much like a reserved name":   {nil, plantest.Source("platform", "kube-root-ca"), a, true, true},
-		"C31 frozen by its prefix":        {nil, source(prefix("Team")), a, false, false},
-		"C31 frozen by one of them":       {nil, source(prefix("team-a,Team")), a, false, false},
-		"C31 frozen by its selector":      {nil, source(selector("a=b=c")), a, false, false},
-		"narrowed to it":                  {nil, source(prefix("team-a")), a, true, true},
-		"C09 narrowed to a whole name":    {nil, source(prefix("team-a")), plantest.Namespace("team-ab"), true, true},
-		"narrowed to another":             {nil, source(prefix("team-b")), a, false, false},
-		"narrowed to several":             {nil, source(prefix("team-b, team-a")), a, true, true},
-		"narrowing does not widen":        {nil, source(prefix("other")), plantest.Namespace("other"), false, false},
-		"narrowed to less than the flags": {nil, source(prefix("t")), a, true, true},
-		"nor into what is excluded":       {nil, source(prefix("team-x")), plantest.Namespace("team-x1"), false, false},
-		"selected":                        {nil, source(selector("tier=gold")), gold, true, true},
-		"not selected":                    {nil, source(selector("tier=gold")), a, false, true},
-		"selected and out of scope":       {nil, source(selector("tier=gold")), plantest.Namespace("other", "tier", "gold"), false, false},
-		"selected and opted out":          {nil, source(selector("tier=gold")), plantest.Namespace("team-a", "tier", "gold", "mirror", "false"), false, true},
-		"selected, narrowed to another":   {nil, source(selector("tier=gold"), prefix("team-b")), gold, false, false},
-		"not selected, narrowed to it":    {nil, source(selector("tier=gold"), prefix("team-a")), a, false, true},
-		"both":                            {nil, source(selector("tier=gold"), prefix("team-a")), gold, true, true},
-		"an empty selector":               {nil, source(selector("")), a, true, true},
-		"namespace without labels":        {nil, source(selector("!tier")), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, true, true},
+		"a target":                        {nil, source(), a, NotExcluded},
+		"C01 its own namespace":           {nil, plantest.Source("team-a", "s"), a, ExcludedName},
+		"C01 another than its own":        {nil, plantest.Source("team-a", "s"), plantest.Namespace("team-b"), NotExcluded},
+		"C01 its own, all namespaces":     {all, plantest.Source("default", "s"), plantest.Namespace("default"), ExcludedName},
+		"all namespaces":                  {all, plantest.Source("default", "s"), plantest.Namespace("other"), NotExcluded},
+		"target out of scope":             {nil, source(), plantest.Namespace("other"), ExcludedName},
+		"source out of scope":             {fromPlatform(), plantest.Source("base", "s"), a, ExcludedSource},
+		"excluded by the flags":           {nil, source(), plantest.Namespace("team-x1"), ExcludedName},
+		"C09 teamster":                    {nil, source(), plantest.Namespace("teamster"), ExcludedName},
+		"C28 terminating":                 {nil, source(), plantest.Terminating("team-a"), ExcludedTerminating},
+		"C31 opted out":                   {nil, source(), plantest.Namespace("team-a", "mirror", "false"), ExcludedByOptOut},
+		"C05 reserved name":               {nil, plantest.Source("platform", "kube-root-ca.crt"), a, ExcludedSource},
+		"C05 reserved by OpenShift":       {nil, plantest.Source("platform", "openshift-service-ca.crt"), a, ExcludedSource},
+		"C05 reserved by Istio":           {nil, plantest.Source("platform", "istio-ca-root-cert"), a, ExcludedSource},
+		"C05 much like a reserved name":   {nil, plantest.Source("platform", "kube-root-ca"), a, NotExcluded},
+		"C31 frozen by its prefix":        {nil, source(prefix("Team")), a, ExcludedSource},
+		"C31 frozen by one of them":       {nil, source(prefix("team-a,Team")), a, ExcludedSource},
+		"C31 frozen by its selector":      {nil, source(selector("a=b=c")), a, ExcludedSource},
+		"narrowed to it":                  {nil, source(prefix("team-a")), a, NotExcluded},
+		"C09 narrowed to a whole name":    {nil, source(prefix("team-a")), plantest.Namespace("team-ab"), NotExcluded},
+		"narrowed to another":             {nil, source(prefix("team-b")), a, ExcludedByPrefix},
+		"narrowed to several":             {nil, source(prefix("team-b, team-a")), a, NotExcluded},
+		"narrowing does not widen":        {nil, source(prefix("other")), plantest.Namespace("other"), ExcludedName},
+		"narrowed to less than the flags": {nil, source(prefix("t")), a, NotExcluded},
+		"nor into what is excluded":       {nil, source(prefix("team-x")), plantest.Namespace("team-x1"), ExcludedName},
+		"selected":                        {nil, source(selector("tier=gold")), gold, NotExcluded},
+		"not selected":                    {nil, source(selector("tier=gold")), a, ExcludedBySelector},
+		"selected and out of scope":       {nil, source(selector("tier=gold")), plantest.Namespace("other", "tier", "gold"), ExcludedName},
+		"selected and opted out":          {nil, source(selector("tier=gold")), plantest.Namespace("team-a", "tier", "gold", "mirror", "false"), ExcludedByOptOut},
+		"selected, narrowed to another":   {nil, source(selector("tier=gold"), prefix("team-b")), gold, ExcludedByPrefix},
+		"not selected, narrowed to it":    {nil, source(selector("tier=gold"), prefix("team-a")), a, ExcludedBySelector},
+		"both":                            {nil, source(selector("tier=gold"), prefix("team-a")), gold, NotExcluded},
+		"an empty selector":               {nil, source(selector("")), a, NotExcluded},
+		"not selected by the flag":        {gilded, source(), a, ExcludedByNamespaceSelector},
+		"namespace without labels":        {nil, source(selector("!tier")), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, NotExcluded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tc.rules
 			if r == nil {
 				r = testRules()
 			}
-			s := r.ParseSource(tc.src)
-			if got := s.claims(r, tc.ns); got != tc.claims {
-				t.Errorf("got claims %v, want %v", got, tc.claims)
-			}
-			if got := s.claimsName(r, tc.ns.Name); got != tc.byName {
-				t.Errorf("got claimsName %v, want %v", got, tc.byName)
+			if got := r.Exclusion(r.ParseSource(tc.src), tc.ns); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
 	}

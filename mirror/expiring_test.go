@@ -1,0 +1,184 @@
+package mirror
+
+// Nothing is deleted in a hurry, and nothing happens silently.
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// graced runs a controller with a deletion grace, the source platform/settings and the targets team-000 to team-002.
+func graced(t *testing.T, grace time.Duration, f func(*testing.T, scene)) {
+	t.Helper()
+	objects := append(teams(3, "team-"), source())
+	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = grace }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		f(t, s)
+	})
+}
+
+// said returns the last event with this reason.
+func (s scene) said(reason string) string {
+	s.t.Helper()
+	synctest.Wait()
+	notes := s.notesOf(reason)
+	if len(notes) == 0 {
+		return ""
+	}
+	return notes[len(notes)-1]
+}
+
+func (s scene) uids() map[string]types.UID {
+	uids := map[string]types.UID{}
+	for _, cm := range s.ConfigMaps.All() {
+		uids[cm.Namespace] = cm.UID
+	}
+	return uids
+}
+
+// TestC52Expiring: each way by which copies lose their source is said, before the copies are deleted if the grace is long, and what to do
+// keeps them.
+func TestC52Expiring(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose, keep func(scene)
+		want       []string // parts of the event
+	}{
+		"deleted": {
+			func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) },
+			[]string{"3 copies in 3 namespaces (team-000, team-001, team-002)", "the source is deleted, or has lost its label mirror=true", "create the source again"},
+		},
+		"unlabelled": {
+			func(s scene) { s.edit("platform", plantest.Without("mirror")) }, func(s scene) { s.edit("platform", plantest.Label("mirror", "true")) },
+			[]string{"3 copies", "has lost its label mirror=true", "label it again"},
+		},
+		"narrowed by a typing error": {
+			func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-")) },
+			func(s scene) { s.edit("platform", plantest.Without(plan.PrefixAnnotation)) },
+			[]string{"3 copies", plan.PrefixAnnotation + `="tema-" rules the namespace out`, "correct the annotation"},
+		},
+		"selector": {
+			func(s scene) { s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=gold")) },
+			func(s scene) { s.edit("platform", plantest.Without(plan.SelectorAnnotation)) },
+			[]string{"3 copies", plan.SelectorAnnotation + `="tier=gold" does not match the namespace`, "correct the annotation, or the labels"},
+		},
+		"opted out": {
+			func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
+			func(s scene) { s.setNamespace(plantest.Namespace("team-000")) },
+			[]string{"1 copy in namespace team-000", "has the label mirror=false", "remove that label"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+				before := s.uids()
+				tc.lose(s)
+				time.Sleep(runGap)
+				got := s.said(ReasonExpiring)
+				for _, want := range append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep them") {
+					if !strings.Contains(got, want) {
+						t.Errorf("got event %q, want in it %q", got, want)
+					}
+				}
+				if n := s.value("mirror_copies", "expiring"); n == 0 || s.reported(ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.reported(ReasonExpiring))
+				}
+				time.Sleep(4 * time.Minute)
+				tc.keep(s)
+				time.Sleep(time.Hour)
+				after := s.uids()
+				delete(before, "platform")
+				delete(after, "platform")
+				if len(after) != 3 || !slices.Equal(slices.Sorted(maps.Values(before)), slices.Sorted(maps.Values(after))) {
+					t.Errorf("got copies %v, want those of before, %v", after, before)
+				}
+				if s.value("mirror_copies", "expiring") != 0 || s.reported(ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want 0 and 1", s.value("mirror_copies", "expiring"), s.reported(ReasonExpiring))
+				}
+				tc.lose(s)
+				time.Sleep(5*time.Minute - time.Second)
+				if got := s.uids(); len(got) < 3 {
+					t.Errorf("got %v before the end of the grace", got)
+				}
+				time.Sleep(10 * time.Second)
+				s.wantNone("team-000")
+			})
+		})
+	}
+}
+
+// TestC52DeletedIsSaid: with a grace in which nobody can act, what was deleted is said afterwards.
+func TestC52DeletedIsSaid(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.remove("platform")
+		time.Sleep(10 * time.Second)
+		s.wantNone("team-000")
+		got := s.notesOf(ReasonExpiring)
+		want := "Deleted 3 copies in 3 namespaces (team-000, team-001, team-002): the source is deleted, or has lost its label mirror=true. " +
+			"To get them back, create the source again, or label it again."
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("got events %q, want %q", got, want)
+		}
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.wantCopy("team-000", "value")
+		if n := s.reported(ReasonExpiring); n != 1 {
+			t.Errorf("got %d events, want no more", n)
+		}
+	})
+}
+
+// TestC55NoTargets: a source that reaches no namespace says so, and why.
+func TestC55NoTargets(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.addNamespace("other")
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(time.Minute)
+		if got := s.said(ReasonNoTargets); got != "" {
+			t.Errorf("got event %q about a source with targets", got)
+		}
+		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
+		time.Sleep(time.Minute)
+		want := "Not mirrored: of 3 namespaces that the flags of the controller allow, none is a target: " +
+			`in 2 the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
+			"in 1 the namespace has the label mirror=false. To mirror the source, correct the annotation; remove that label."
+		if got := s.said(ReasonNoTargets); got != want {
+			t.Errorf("got event %q, want %q", got, want)
+		}
+		s.setNamespace(plantest.Namespace("team-000"))
+		time.Sleep(time.Minute)
+		s.wantCopy("team-000", "value")
+		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 1 || got != "Synced to 1 namespace" {
+			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.all(), got)
+		}
+	})
+}
+
+// TestC55NoTargetsIsNotSaid about a source that loses to another one, and where the flags allow no namespace.
+func TestC55NoTargetsIsNotSaid(t *testing.T) {
+	for name, objects := range map[string][]*corev1.ConfigMap{"no namespace": {source()}, "superseded": {sourceIn("base"), source()}} {
+		t.Run(name, func(t *testing.T) {
+			server := having(plantest.Namespace("base"))
+			if len(objects) > 1 {
+				server = having(append(teams(2, "team-"), plantest.Namespace("base"))...)
+			}
+			alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
+				for _, cm := range objects {
+					s.write(cm)
+				}
+				time.Sleep(time.Minute)
+				if n := s.reported(ReasonNoTargets); n != 0 {
+					t.Errorf("got %d events NoTargets, want none", n)
+				}
+			})
+		})
+	}
+}
