@@ -7,7 +7,7 @@ import (
 
 // Keys that are never copied, whatever the flags list. GitOps tools delete objects that carry their keys, injectors
 // rewrite such objects forever, and other replicators copy them on. Each tool documents its keys. Our own Domain and the
-// mirror label are never copied either.
+// mirror label are never copied either. Of Flux's keys [fluxWatch] may be copied.
 var (
 	neverCopiedKeys = map[string]bool{
 		ManagedByLabel:                                true,
@@ -57,19 +57,35 @@ func (p keyPatterns) match(key string) bool {
 	})
 }
 
-// neverCopied reports whether a label or annotation key is never copied. label is the key of the mirror label.
-func neverCopied(key, label string) bool {
+// fluxWatch is the label by which Flux notices a change of a ConfigMap at once. It deletes nothing by it, so it may be copied.
+const fluxWatch = "reconcile.fluxcd.io/watch"
+
+// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label is the key of
+// the mirror label.
+func neverCopiedBy(key, label string) (rule string) {
 	if key == label || neverCopiedKeys[key] {
-		return true
+		return key
 	}
-	if domain, _, found := strings.Cut(key, "/"); found {
-		hasSuffix := func(suffix string) bool { return strings.HasSuffix(domain, suffix) }
-		if neverCopiedDomains[domain] || slices.ContainsFunc(neverCopiedSuffixes, hasSuffix) {
-			return true
+	if domain, _, found := strings.Cut(key, "/"); found && key != fluxWatch {
+		if neverCopiedDomains[domain] {
+			return domain + "/*"
+		}
+		for _, suffix := range neverCopiedSuffixes {
+			if strings.HasSuffix(domain, suffix) {
+				return "*" + suffix + "/*"
+			}
 		}
 	}
-	return slices.ContainsFunc(neverCopiedPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	for _, prefix := range neverCopiedPrefixes {
+		if strings.HasPrefix(key, prefix) {
+			return prefix + "*"
+		}
+	}
+	return ""
 }
+
+// neverCopied reports whether a label or annotation key is never copied.
+func neverCopied(key, label string) bool { return neverCopiedBy(key, label) != "" }
 
 // selectCopied returns the labels or annotations of a source that the patterns select and that may be copied; nil if
 // there are none.

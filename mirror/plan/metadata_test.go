@@ -35,6 +35,8 @@ var contractNeverCopied = texts{
 	"kustomize.toolkit.fluxcd.io/prune":                "*.fluxcd.io/*",
 	"helm.toolkit.fluxcd.io/namespace":                 "*.fluxcd.io/*",
 	"reconcile.fluxcd.io/requestedAt":                  "*.fluxcd.io/*",
+	"reconcile.fluxcd.io/watched":                      "*.fluxcd.io/*",
+	"toolkit.fluxcd.io/watch":                          "*.fluxcd.io/*",
 	"fluxcd.io/sync-checksum":                          "fluxcd.io/*",
 	"meta.helm.sh/release-name":                        "meta.helm.sh/*",
 	"meta.helm.sh/release-namespace":                   "meta.helm.sh/*",
@@ -75,6 +77,7 @@ var contractNeverCopied = texts{
 
 // contractMayBeCopied are similar keys to which no rule of the contract applies.
 var contractMayBeCopied = []string{
+	"reconcile.fluxcd.io/watch",
 	"app", "mirror2", "mirrored", "mirror-controller.github.io", "example.com/mirror", "xmirror-controller.github.io/source",
 	"app.kubernetes.io/name", "app.kubernetes.io/managed-by-team", "app.kubernetes.io/instance-id", "example.com/managed-by",
 	"kubernetes.io/description", "my.kubectl.kubernetes.io/x", "kubectl.kubernetes.io.example.com/x",

@@ -90,6 +90,8 @@ func (o *Options) Validate() error {
 		for _, k := range keys {
 			if !validKeyPattern(k) {
 				bad(flag, quote(k), "must be a key, such as \"example.com/team\", or a prefix followed by '*'")
+			} else if rule := neverCopiedBy(k, o.Label); rule != "" && !strings.HasSuffix(k, "*") {
+				bad(flag, quote(k), "must be a key of your own: those of other tools and of the controller, here "+rule+", are never copied")
 			}
 		}
 	}
@@ -143,19 +145,9 @@ func validKeyPattern(p string) bool {
 // Percent is a share of a whole, written "50%". It is a pflag.Value.
 type Percent int
 
-// pruneFree is how many copies a change of flags may delete whatever their share is, unless the limit is 0%.
-const pruneFree = 10
-
-// Exceeded reports whether part of whole is too much to delete because of a flag. 100% allows everything, and 0%
-// nothing, not even one.
+// Exceeded reports whether part of whole, and that is at least one, is too much to delete because of a flag. 100% allows everything.
 func (p Percent) Exceeded(part, whole int) bool {
-	switch p {
-	case 0:
-		return part > 0
-	case 100:
-		return false
-	}
-	return part > pruneFree && part*100 >= int(p)*whole
+	return p < 100 && part > 0 && part*100 >= int(p)*whole
 }
 
 const percentRange = "must be a percentage from 0% to 100%, such as 50%"

@@ -74,7 +74,7 @@ func FuzzPruneLimit(f *testing.F) {
 		p := Percent(limit % 101)
 		whole := int64(part) + int64(more)
 		reached := whole == 0 || big.NewRat(int64(part), whole).Cmp(big.NewRat(int64(p), 100)) >= 0
-		want := p != 100 && part >= 11 && reached || p == 0 && part > 0
+		want := p != 100 && part > 0 && reached
 		if got := p.Exceeded(int(part), int(whole)); got != want {
 			t.Errorf("%d of %d at %s: got exceeded %v, want %v", part, whole, p.String(), got, want)
 		}

@@ -84,18 +84,18 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 // of memory, and a millisecond for each namespace.
 const maxNarrowing = 4 << 10
 
-// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, each in
-// words for the owner of the source.
+// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, also annotations of ours
+// that are not known, each in words for the owner of the source.
 func parseNarrowing(annotations map[string]string) (prefixes []string, selector labels.Selector, err error) {
 	selector = labels.Everything()
-	var errs []error
+	errs := []error{checkKnown(annotations)}
 	for _, key := range []string{PrefixAnnotation, SelectorAnnotation} {
 		if n := len(annotations[key]); n > maxNarrowing {
 			errs = append(errs, fmt.Errorf("annotation %s: has %d bytes, must have at most %d", key, n, maxNarrowing))
 		}
 	}
-	if len(errs) > 0 {
-		return nil, selector, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, selector, err
 	}
 	if value, ok := annotations[PrefixAnnotation]; ok {
 		for p := range strings.SplitSeq(value, ",") {
