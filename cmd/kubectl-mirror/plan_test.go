@@ -35,7 +35,8 @@ func TestPruneLimit(t *testing.T) {
 		limit            plan.Percent
 		deleted, blocked int
 	}{
-		{10, 50, 10, 0},
+		{2, 50, 2, 0},
+		{3, 50, 0, 3},
 		{11, 50, 0, 11},
 		{11, 80, 11, 0},
 		{11, 100, 11, 0},

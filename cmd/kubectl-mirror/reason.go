@@ -19,6 +19,8 @@ func (s *snapshot) reason(d *decided) string {
 	switch d.state() {
 	case plan.StatePending:
 		return s.pendingReason(d)
+	case plan.StateExpiring:
+		return s.deletionReason(d)
 	case plan.StateFailed:
 		return d.failure
 	case plan.StateForeign:
@@ -35,8 +37,6 @@ func (s *snapshot) pendingReason(d *decided) string {
 	switch d.Op {
 	case plan.OpCreate:
 		return "there is no copy yet"
-	case plan.OpDelete:
-		return s.deletionReason(d)
 	case plan.OpRecreate:
 		return s.updateReason(d) + "; it is immutable, so it is deleted and created again"
 	case plan.OpUpdate:

@@ -19,11 +19,12 @@ const (
 	statusGone       = "Gone"         // it is gone or unlabelled, and copies are left
 )
 
-const goneNote = "it is gone, or asks no longer to be mirrored: its copies are to be deleted"
+const goneNote = "it is gone, or asks no longer to be mirrored: its copies are deleted at the end of the deletion grace"
 
 // counted are the states that have targets, in the order of their interest.
 var counted = []plan.State{
 	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateOutOfScope,
+	plan.StateExpiring,
 }
 
 // report is the state of all sources, or of one.
@@ -118,7 +119,7 @@ func statusOf(s *plan.Source) string {
 func (s *sourceReport) add(state plan.State, d *decided, reason string) {
 	s.Counts[state.Metric()]++
 	t := targetReport{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
-	if (state == plan.StatePending || state == plan.StateFailed) && d.Op != plan.OpNone {
+	if (state == plan.StatePending || state == plan.StateFailed || state == plan.StateExpiring) && d.Op != plan.OpNone {
 		t.Operation = d.Op.String()
 	}
 	s.Targets = append(s.Targets, t)

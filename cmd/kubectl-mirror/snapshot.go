@@ -220,10 +220,12 @@ type decided struct {
 
 // state is the state of the winner, or else of the source of the copy.
 func (d *decided) state() plan.State {
-	if d.failure != "" {
+	switch {
+	case d.failure != "":
 		return plan.StateFailed
-	}
-	if d.Op != plan.OpNone {
+	case d.Op == plan.OpDelete:
+		return plan.StateExpiring
+	case d.Op != plan.OpNone:
 		return plan.StatePending
 	}
 	return d.State

@@ -18,11 +18,12 @@ const statusHelp = `Show each source with the number of its targets by state. Wi
 target with its state and the reason.
 
   synced        the copy holds what the source holds
-  pending       the controller is about to create, update or delete the copy
+  pending       the controller is about to create or update the copy
   foreign       a ConfigMap of the name exists that is not a copy of this controller
   superseded    another source of that name has the target
   failed        the API server rejects the copy, or the annotations of the source are malformed
   out_of_scope  the copy is not allowed by the flags, and stays
+  expiring      no source claims the copy: it is deleted at the end of the deletion grace
 
 Exit codes: 0 all in sync, 1 not, 2 error.`
 
