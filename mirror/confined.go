@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +21,12 @@ const (
 	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made, and it
 	// may be installed together with the controller.
 	selfCheckDelay = 10 * time.Second
-	// selfCheckPeriod is the time between two self-checks, and the least time between two log lines of them.
-	selfCheckPeriod = time.Hour
-	// selfCheckRetry is the time to the next self-check after one that did not find the account confined.
-	selfCheckRetry = time.Minute
+	// selfCheckPeriod is the time between two self-checks, so that a lost policy is known, by an alert too, within ten minutes.
+	selfCheckPeriod = 5 * time.Minute
+	// selfCheckGap is the time to the next self-check if the policy refused a write: a setting of it may be missing.
+	selfCheckGap = time.Minute
+	// selfCheckSpacing is the least time between two log lines while nothing confines the account.
+	selfCheckSpacing = time.Hour
 	// probeName is the name of the objects of a self-check. It creates none.
 	probeName = "mirror-controller-self-check"
 )
@@ -55,7 +58,10 @@ type selfCheck struct {
 	caches    *caches
 	namespace string // of the process
 	confined  *metrics.GaugeVec
-	logged    time.Time // when it last said that no policy confines; only work knows
+	refused   atomic.Bool // the policy refused a write since the last check
+
+	checked time.Time // the begin of the last check
+	logged  time.Time // when it last said that no policy confines; zero: it was confined since
 }
 
 func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches, namespace string) *selfCheck {
@@ -66,35 +72,41 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 	}, nil)}
 }
 
-// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends. While nothing confines the account it checks
-// every selfCheckRetry: the policies may be on their way, and an alert ends when they take effect.
+// note takes note of the error of a write.
+func (s *selfCheck) note(err error) {
+	if RefusedAsConfined(err) {
+		s.refused.Store(true)
+	}
+}
+
+// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends, and sooner if the policy refused a write.
 func (s *selfCheck) work(ctx context.Context) {
 	if s.namespace == "" {
 		return
 	}
-	for wait := selfCheckDelay; sleep(ctx, wait); {
-		wait = selfCheckRetry
-		if s.check(ctx) {
-			wait = selfCheckPeriod
+	for wait := selfCheckDelay; sleep(ctx, wait); wait = selfCheckGap {
+		if s.refused.Swap(false) || time.Since(s.checked) >= selfCheckPeriod {
+			s.checked = time.Now()
+			s.check(ctx)
 		}
 	}
 }
 
-// check reports whether every probe was refused.
-func (s *selfCheck) check(ctx context.Context) bool {
+// check sets the metric by the answers to the probes.
+func (s *selfCheck) check(ctx context.Context) {
 	probes := Probes(s.rules, s.namespace, s.outsideTargets())
 	refused := 0
 	for _, probe := range probes {
 		switch err := s.create(ctx, probe); {
 		case err == nil:
 			s.confined.WithLabelValues().Set(0)
-			if time.Since(s.logged) >= selfCheckPeriod {
+			if time.Since(s.logged) >= selfCheckSpacing {
 				s.logged = time.Now()
 				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, so it can write any ConfigMap. Install "+
 					"deploy/components/admission, or check the label, the subjects and the annotations of its ClusterRoleBinding",
 					"allowed", "create a ConfigMap", "namespace", probe.Namespace)
 			}
-			return false
+			return
 		case RefusedAsConfined(err):
 			refused++
 		default:
@@ -103,10 +115,10 @@ func (s *selfCheck) check(ctx context.Context) bool {
 	}
 	if refused < len(probes) {
 		s.confined.Reset()
-		return false
+		return
 	}
 	s.confined.WithLabelValues().Set(1)
-	return true
+	s.logged = time.Time{}
 }
 
 func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,39 +67,66 @@ func TestSelfCheck(t *testing.T) {
 					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
 				}
 				once := s.CountAll("", "create")
-				next := selfCheckRetry
-				if tc.want == "1" {
-					next = selfCheckPeriod
-				}
-				time.Sleep(next - 2*time.Second)
+				time.Sleep(selfCheckPeriod - 2*time.Second)
 				if n := s.CountAll("", "create"); n != once {
-					t.Errorf("got %d probes within %v, want %d", n, next, once)
+					t.Errorf("got %d probes within %v, want %d", n, selfCheckPeriod, once)
 				}
 				s.refuse(func(apitest.Call) error { return policy })
 				time.Sleep(2 * time.Second)
-				if n := s.CountAll("", "create"); n == once {
-					t.Errorf("got no more probes after %v", next)
-				}
-				if got := s.confined(); got != "1" {
-					t.Errorf("%v later: got mirror_confined %q, want 1", next, got)
+				if got := s.confined(); got != "1" || s.CountAll("", "create") == once {
+					t.Errorf("%v later: got mirror_confined %q, want 1 by another probe", selfCheckPeriod, got)
 				}
 			})
 		})
 	}
 }
 
-// TestSelfCheckLogsOnceAnHour while it asks once a minute.
-func TestSelfCheckLogsOnceAnHour(t *testing.T) {
+// TestC60ConfinementLost: a policy that is switched off is known within ten minutes, by the metric and one line of the log an hour, and
+// within a minute if it refused a write before. If it is back, that is known, and the next loss is said again.
+func TestC60ConfinementLost(t *testing.T) {
+	refuses := func(namespaces ...string) func(apitest.Call) error {
+		return func(c apitest.Call) error {
+			if c.Verb == "create" && slices.Contains(namespaces, c.Namespace) {
+				return refusedBy("mirror-controller-confined")
+			}
+			return nil
+		}
+	}
+	probed := []string{"mirror-system", "platform"}
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, apitest.NewServer(), func(o *Options) { o.Namespace = "mirror-system" })
+		s := newScene(t, apitest.NewServer(append(teams(1, "team-"), plantest.Namespace(probed[0]), plantest.Namespace(probed[1]))...),
+			func(o *Options) { o.Namespace = probed[0] })
+		s.refuse(refuses(probed...))
 		var out logBuffer
 		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
-		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 3*time.Hour)
-		defer stop()
-		s.noted(s.controller.Run(ctx, Alone(ctx)))
-		if lines, probes := strings.Count(out.String(), "No admission policy"), s.CountAll("", "create"); lines != 3 || probes < 179 {
-			t.Errorf("got %d lines in the log and %d probes in three hours, want 3 and one a minute", lines, probes)
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		ended := make(chan error)
+		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
+		expect := func(what, confined string, lines int) {
+			t.Helper()
+			if got, said := s.confined(), strings.Count(out.String(), "No admission policy"); got != confined || said != lines {
+				t.Errorf("%s: got mirror_confined %q and %d lines, want %q and %d", what, got, said, confined, lines)
+			}
 		}
+		time.Sleep(time.Minute)
+		expect("at first", "1", 0)
+		s.refuse(refuses())
+		time.Sleep(selfCheckPeriod)
+		expect("switched off", "0", 1)
+		time.Sleep(3*time.Hour - time.Minute)
+		expect("three hours later", "0", 3)
+		s.refuse(refuses(probed...))
+		time.Sleep(selfCheckPeriod)
+		expect("on again", "1", 3)
+		time.Sleep(selfCheckGap)
+		s.refuse(refuses("team-000"))
+		s.write(source())
+		synctest.Wait()
+		s.refuse(refuses())
+		time.Sleep(selfCheckGap)
+		expect("off after a refusal", "0", 4)
+		stop()
+		s.noted(<-ended)
 	})
 }
 

@@ -53,7 +53,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources, copies, status := newSourceQueue(), newCopyQueue(), newStatus()
+	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, caches, namespace)
 	d := &decider{rules: rules, caches: caches, status: status, grace: opts.DeletionGrace}
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
@@ -64,10 +64,10 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 			decider: d, confirmer: newConfirmer(client, rules, caches.configMap), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
 			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
-			metrics: m, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
+			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
 		pruner:    &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
-		selfCheck: newSelfCheck(client, rules, caches, namespace),
+		selfCheck: check,
 	}
 	if c.registered, err = c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
@@ -84,7 +84,7 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 		func() int { return c.sumSources(func(*plan.Source) int { return 1 }) })
 	gauge(registry, "mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
 		func() int { return c.sumSources(func(s *plan.Source) int { return s.Bytes }) })
-	gauge(registry, "mirror_invalid_sources", "Sources that are frozen until a malformed annotation is fixed.", nil,
+	gauge(registry, "mirror_invalid_sources", "Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
 		func() int {
 			return c.sumSources(func(s *plan.Source) int {
 				if s.Frozen != nil {

@@ -46,7 +46,7 @@ func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 		r.conclude(stateOfWrite(c), countsFor(c), contentOf(c.Source), now)
 		d.watchFight(x, now)
 	case stepAwait:
-		r.await(countsFor(c))
+		r.await(c)
 	case stepExpire:
 		r.state, r.countsFor, r.note = plan.StateExpiring, countsFor(c), ""
 	case stepWait:
@@ -56,7 +56,7 @@ func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 		r.state, r.countsFor = plan.StateFight, countsFor(c)
 	case stepAct:
 		c = r.shown(c)
-		r.await(countsFor(c))
+		r.await(c)
 		r.queued, r.would = true, plan.OpNone
 	}
 	r.losers = losers(d.rules, x.view, x.target, c)

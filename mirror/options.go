@@ -68,7 +68,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,
 		"Copy this annotation of a source too or, with '*' at the end, all annotations with this prefix. Repeatable.")
 	fs.Var(&o.PruneLimit, "prune-limit",
-		"If at least this share of all copies, and more than 10, are out of scope of the flags at startup, none of them is deleted. "+
+		"If at least this share of all copies is out of scope of the flags at startup, none of them is deleted. "+
 			"100%: no limit. 0%: never delete a copy because of a flag.")
 	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
 		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")

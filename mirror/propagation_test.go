@@ -41,7 +41,7 @@ func TestPropagation(t *testing.T) {
 			time.Sleep(time.Second)
 			step.do()
 			n.mu.Lock()
-			sum := reporterOf(t, s).summarize(n, plan.NewView([]*plan.Source{source}))[source.Key]
+			sum := reporterOf(t, s).summarize(n, plan.NewView([]*plan.Source{source}), time.Now())[source.Key]
 			took, ok := n.source(source.Key).propagated(sum, n.fanout)
 			n.mu.Unlock()
 			if !ok {

@@ -19,6 +19,7 @@ type reconciler struct {
 	confirmer *confirmer
 	lanes     *lanes
 	writer    *writer
+	selfCheck *selfCheck
 	reads     slots // for live reads of objects that are in the way
 	large     slots // for writes over large objects
 	metrics   *controllerMetrics
@@ -192,6 +193,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	})
 	res.altered = errors.Is(err, errAltered)
 	if err != nil && !res.altered {
+		r.selfCheck.note(err)
 		return failed(c, err, res.began)
 	}
 	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
@@ -233,7 +235,7 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	}
 	wait := r.conclude(x, res, now)
 	if x.record.queued = queued; queued { // what was written may be older than the source
-		x.record.await(countsFor(x.record.shown(res.change)))
+		x.record.await(x.record.shown(res.change))
 	}
 	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))
 	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
@@ -256,7 +258,7 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Dura
 	switch res.reason {
 	case noRetry:
 	case later:
-		rec.await(countsFor(rec.shown(res.change)))
+		rec.await(rec.shown(res.change))
 		return res.after
 	case withheld:
 		return rec.withhold(x, *res, now)
@@ -298,7 +300,7 @@ func lasts(rec *record, res result, now time.Time) bool {
 
 // fail records a failure, and returns the time until the next try.
 func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
-	pace, owner := reasons[res.reason].pace, countsFor(rec.shown(res.change))
+	pace := reasons[res.reason].pace
 	if reasons[rec.reason].pace != pace { // the reasons of one pace may take turns
 		rec.failures = 0
 	}
@@ -309,7 +311,7 @@ func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
 	wait := pace.backoff(rec.failures)
 	rec.notBefore, rec.tried = now.Add(wait), triggerOf(x.target, x.change)
 	if res.reason == transient { // it says nothing about the target
-		rec.await(owner)
+		rec.await(rec.shown(res.change))
 	} else {
 		rec.state, rec.countsFor, rec.note = res.state, countsFor(res.change), ""
 	}

@@ -221,11 +221,15 @@ func (r *record) shown(c plan.Change) plan.Change {
 	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
 }
 
-// await records that a target is to change, or that it is not known how it is. A problem of the same source stays one until it is
-// known to be over.
-func (r *record) await(source key) {
-	if r.state != plan.StateFrozen && !r.state.IsProblem() || r.countsFor != source {
-		r.state, r.countsFor, r.note = plan.StatePending, source, ""
+// await records that a change is to be made at a target, or that it is not known how it is. A problem of the same source stays one
+// until it is known to be over. A copy expires until it is deleted.
+func (r *record) await(c plan.Change) {
+	if (r.state == plan.StateFrozen || r.state.IsProblem()) && r.countsFor == countsFor(c) {
+		return
+	}
+	r.state, r.countsFor, r.note = plan.StatePending, countsFor(c), ""
+	if c.Op == plan.OpDelete {
+		r.state = plan.StateExpiring
 	}
 }
 

@@ -138,7 +138,7 @@ func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Dura
 		return nil, wait
 	}
 	n.dirty, n.reported, n.busy = false, now, now
-	for k, sum := range r.summarize(n, v) {
+	for k, sum := range r.summarize(n, v, now) {
 		src, out := n.source(k), news{summary: sum}
 		out.events = src.reported.news(sum)
 		if r.dryRun {
@@ -160,7 +160,7 @@ func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Dura
 }
 
 // summarize returns a summary of each source of the view, and of those that are gone.
-func (r *reporter) summarize(n *nameStatus, v *plan.View) map[key]*summary {
+func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key]*summary {
 	all := map[key]*summary{}
 	for _, source := range v.All() {
 		n.source(source.Key)
@@ -180,8 +180,8 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View) map[key]*summary {
 		if rec.state.IsProblem() {
 			all[rec.countsFor].add(rec.state, namespace, rec.note)
 		}
-		if rec.state == plan.StateExpiring && r.grace >= announced {
-			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, namespace), namespace, rec.unclaimed.since.Add(r.grace))
+		if at := rec.unclaimed.since.Add(r.grace); rec.state == plan.StateExpiring && r.grace >= announced && at.After(now) {
+			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, namespace), namespace, at)
 		}
 		if rec.would != plan.OpNone {
 			all[rec.countsFor].would[rec.would]++

@@ -390,9 +390,8 @@ func TestProblemBelongsToTheWinner(t *testing.T) {
 func TestFailureThatIsOver(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
-		rejected := true
 		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "create" && rejected {
+			if c.Verb == "create" {
 				return apierrors.NewInternalError(errAway)
 			}
 			return nil
@@ -400,7 +399,7 @@ func TestFailureThatIsOver(t *testing.T) {
 		s.edit("team-000", plantest.Finalizer, plantest.Without("mirror"))
 		s.remove("team-000")
 		time.Sleep(15 * time.Second)
-		rejected = false
+		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(2 * time.Minute)
 		if failed, pending := s.value("mirror_copies", "failed"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
 			t.Errorf("got %v failed and %v pending, want 0 and 1", failed, pending)
@@ -412,17 +411,16 @@ func TestFailureThatIsOver(t *testing.T) {
 func TestRejectedDeletionIsTriedAfterAnEvent(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
-		rejected := true
 		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
 		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "delete" && rejected {
+			if c.Verb == "delete" {
 				return quota()
 			}
 			return nil
 		})
 		s.remove("platform")
 		time.Sleep(90 * time.Second)
-		rejected = false
+		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(time.Millisecond)
 		s.edit("team-000", plantest.Annotation("touched", "yes"))
 		s.within(100*time.Millisecond, "deletion", func() bool { return s.get("team-000") == nil })

@@ -126,7 +126,7 @@ func TestStore(t *testing.T) {
 	}{
 		"a new target":              {record{}, update, stepAct, plan.StatePending, blue.Key, 0},
 		"a drifted copy":            {of(plan.StateSynced), update, stepAct, plan.StatePending, blue.Key, 0},
-		"a copy to delete":          {record{}, remove, stepAct, plan.StatePending, other.Key, 0},
+		"a copy to delete":          {record{}, remove, stepAct, plan.StateExpiring, other.Key, 0},
 		"a problem stays one":       {of(plan.StateForeign), remove, stepAct, plan.StateForeign, other.Key, 0},
 		"of another source":         {of(plan.StateForeign), update, stepAct, plan.StatePending, blue.Key, 0},
 		"in sync":                   {of(plan.StateFailed), nothing, stepNone, plan.StateSynced, blue.Key, 0},

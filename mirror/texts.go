@@ -93,7 +93,7 @@ func frozenText(s *summary, _ []string) string {
 	if s.source.Frozen == nil || s.source.OutOfScope {
 		return ""
 	}
-	return fmt.Sprintf("Frozen: an annotation is malformed, so no copy of this source is created, updated or deleted. Fix the %s",
+	return fmt.Sprintf("Frozen: an annotation is malformed or not known, so no copy of this source is created, updated or deleted. Fix the %s",
 		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
 }
 
