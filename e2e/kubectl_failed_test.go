@@ -33,8 +33,8 @@ func TestKubectlStatusOfRejected(t *testing.T) {
 	}
 	got = w.mirrorAs(w.reader("reader", mayList("", "configmaps", "namespaces")), append([]string{"status"}, w.args()...)...)
 	w.expect(got, 1, `
-NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE
-platform  settings  OutOfSync  2  1  1  0  0  0  0`)
+NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE  EXPIRING
+platform  settings  OutOfSync  2  1  1  0  0  0  0  0`)
 	if want := "Not checked: whether the API server rejects pending copies, because you may not list events.events.k8s.io"; !strings.HasSuffix(got.err, want) {
 		t.Errorf("stderr is %q, want a line %q", got.err, want)
 	}

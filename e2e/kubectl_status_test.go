@@ -30,8 +30,8 @@ team-b  foreign  a foreign ConfigMap of this name is there`)
 	w.waitEvent(w.home, "settings", "Foreign")
 	got := w.mirror("status")
 	w.expect(got, 1, `
-NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE
-platform  settings  OutOfSync  2  1  0  1  0  0  0`)
+NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE  EXPIRING
+platform  settings  OutOfSync  2  1  0  1  0  0  0  0`)
 	if got.err != controllerSettings {
 		t.Errorf("stderr is\n%s\nwant\n%s", got.err, controllerSettings)
 	}
@@ -57,8 +57,8 @@ func TestKubectlStatusOfReader(t *testing.T) {
 	w.start()
 	w.waitInSync(source, w.ns("a"))
 	const synced = `
-NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE
-platform  settings  InSync  1  1  0  0  0  0  0`
+NAMESPACE  NAME  STATUS  TARGETS  SYNCED  PENDING  FOREIGN  SUPERSEDED  FAILED  OUT-OF-SCOPE  EXPIRING
+platform  settings  InSync  1  1  0  0  0  0  0  0`
 	lists := mayList("", "configmaps", "namespaces")
 	kubeconfig := w.reader("reader", lists, mayList("rbac.authorization.k8s.io", "clusterrolebindings"))
 	controller := "--controller=" + accountNamespace + "/" + w.account()

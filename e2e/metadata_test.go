@@ -26,8 +26,11 @@ var gitOpsMarks = []string{
 	"replicator.v1.mittwald.de/replicate-to", "reflector.v1.k8s.emberstack.com/reflection-allowed", "kubed.appscode.com/sync",
 }
 
-// TestC26GitOpsMarks has every mark on the source, as a label and as an annotation, and flags that ask for all of
-// them: none is ever on a copy.
+// fluxWatch is the label by which Flux notices a change at once: it travels, case C59.
+const fluxWatch = "reconcile.fluxcd.io/watch"
+
+// TestC26GitOpsMarks has every mark on the source, as a label and as an annotation, and flags that ask for all keys: none of the marks
+// is ever on a copy.
 func TestC26GitOpsMarks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
@@ -37,18 +40,17 @@ func TestC26GitOpsMarks(t *testing.T) {
 		withAnnotation("note", "x"), withAnnotation("example.com/note", "x"),
 		withAnnotation(plan.PrefixAnnotation, w.prefix), withAnnotation(plan.AdoptAnnotation, "true"),
 	}
-	flags := []string{"--copy-label=*", "--copy-annotation=*"}
 	for _, key := range gitOpsMarks {
 		options = append(options, withLabel(key, "x"), withAnnotation(key, "x"))
-		flags = append(flags, "--copy-label="+key, "--copy-annotation="+key)
 	}
-	w.start(flags...)
+	options = append(options, withLabel(fluxWatch, "Enabled"))
+	w.start("--copy-label=*", "--copy-label="+fluxWatch, "--copy-annotation=*")
 	source := w.createSource(w.home, "settings", options...)
 	w.waitInSync(source, a)
 	source = w.edit(w.home, "settings", withData(map[string]string{"key": "two"}), withLabel("argocd.argoproj.io/instance", "y"))
 	w.waitInSync(source, a)
 	cm := w.live(a, "settings")
-	expectKeys(t, "labels", cm.Labels, w.label, "app.kubernetes.io/managed-by", "team", "example.com/team")
+	expectKeys(t, "labels", cm.Labels, w.label, "app.kubernetes.io/managed-by", "team", "example.com/team", fluxWatch)
 	expectKeys(t, "annotations", cm.Annotations, plan.SourceAnnotation, plan.CopyAnnotation, plan.ChecksumAnnotation,
 		plan.InstanceAnnotation, plan.CopiedAnnotation, "note", "example.com/note")
 }

@@ -17,6 +17,7 @@ import (
 // What the policies say.
 const (
 	notThere     = "is not one of them"
+	noPrefix     = "may not write anywhere: ClusterRoleBinding"
 	notCopy      = "is not a copy of instance \"default\", and it was not handed over"
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
 	needsVerb    = "needs the verb \"mirror\" on configmaps there, which the ClusterRole with \"publisher\" in its name grants"
@@ -84,8 +85,8 @@ func (w *policed) targetRows() []row {
 		{"copy changed where the owner has opted out", controller, optedOut, copied, changeBy(other), hasOptedOut},
 		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
 		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
-		{"copy created with an empty prefix", unbounded, teamA, nil, create(copied), notThere},
-		{"copy created without settings", unset, teamA, nil, create(copied), notThere},
+		{"copy created with an empty prefix", unbounded, teamA, nil, create(copied), noPrefix},
+		{"copy created without settings", unset, teamA, nil, create(copied), noPrefix},
 		{"copy deleted without settings", unset, teamA, copied, remove, ""},
 		{"copy created anywhere", everyone, formerly, nil, create(copied), ""},
 		{"copy created anywhere in a namespace excluded by name", everyone, teamB, nil, create(copied), notThere},

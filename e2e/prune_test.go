@@ -113,28 +113,27 @@ func TestC44SharedInstance(t *testing.T) {
 	}
 }
 
-// TestC44FewCopies is the same with so few copies that the prune limit does not hold: the second controller deletes those
-// of the first when it takes over, once, and the first restores them.
-func TestC44FewCopies(t *testing.T) {
+// TestC56FewCopies starts the controller with a wrong prefix: however few copies there are, none is deleted.
+func TestC56FewCopies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	ours, theirs := w.createNamed("ours-", 5), w.createNamed("theirs-", 5)
-	w.startExactly("--namespace-prefix=" + w.ns("ours-"))
-	source := w.createSource(w.home, "settings")
-	w.waitInSync(source, ours...)
-	var want []string
-	for _, namespace := range ours {
-		want = append(want, "create "+namespace, "delete "+namespace, "create "+namespace)
+	for _, n := range []int{3, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "taem-a")
+			targets := w.createMany(n)
+			p := w.startExactly("--namespace-prefix=" + w.ns("n"))
+			w.waitInSync(w.createSource(w.home, "settings"), targets...)
+			copies := w.copies("settings", targets...)
+			w.stop(p)
+			w.startExactly("--namespace-prefix="+w.ns("taem-"), "--deletion-grace=0s")
+			if note := w.waitEvent(w.home, "settings", mirror.ReasonPruneBlocked); !strings.HasPrefix(note, fmt.Sprintf("%d of %d copies", n, n+1)) {
+				t.Errorf("the event does not say how many: %s", note)
+			}
+			w.waitEvent(w.home, "settings", mirror.ReasonOutOfScope)
+			w.settle(w.ns("taem-a"))
+			w.allUntouched(copies)
+		})
 	}
-	for _, namespace := range theirs {
-		want = append(want, "create "+namespace)
-	}
-	w.startExactly("--namespace-prefix="+w.ns("theirs-"), "--resync-period=200ms")
-	w.waitWrites("settings", len(want))
-	w.waitEvent(w.home, "settings", mirror.ReasonOutOfScope)
-	w.passes(1, theirs[0])
-	w.waitInSync(source, slices.Concat(ours, theirs)...)
-	w.expectWrites("settings", want...)
 }
 
 // createNamed creates n target namespaces whose names begin so.
