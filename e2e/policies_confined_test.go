@@ -17,7 +17,7 @@ import (
 // What the policies say.
 const (
 	notThere     = "is not one of them"
-	noPrefix     = "may not write anywhere: ClusterRoleBinding"
+	noPrefix     = "namespace-prefix, which is missing, that are not excluded"
 	notCopy      = "is not a copy of instance \"default\", and it was not handed over"
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
 	needsVerb    = "needs the verb \"mirror\" on configmaps there, which the ClusterRole with \"publisher\" in its name grants"
