@@ -33,7 +33,7 @@ func TestC14WhileDown(t *testing.T) {
 	w.edit(w.home, "narrowed", withAnnotation(plan.PrefixAnnotation, a))
 	w.edit(w.home, "selective", withAnnotation(plan.SelectorAnnotation, "tier=front"))
 	stay := append(w.copies("kept", a, b), w.live(a, "narrowed"), w.live(a, "selective"))
-	p = w.start("--exclude-namespace="+c, "--source-namespace="+w.home)
+	p = w.start("--exclude-namespace="+c, "--source-namespace="+w.home, "--prune-limit=70%") // 6 of 10
 	w.waitGone("deleted", a, b, c)
 	w.waitGone("unlabelled", a, b, c)
 	w.waitGone("relabelled", a, b, c)
