@@ -25,6 +25,7 @@ type counts struct {
 	edges      int            // moments in which one copy more or less might have turned its decision
 	deletions  int            // of the controller
 	forgiven   int            // those of them that were not, or not strictly, judged
+	timed      int            // those of them that were held against the grace
 	states     int            // other than users are known to have made
 	doubtful   int            // those of them that users may have made all the same, which are not judged
 	idleAsks   int
@@ -62,6 +63,7 @@ func (c *counts) fault(kind string)            { c.in(func() { c.faults[kind]++ 
 func (c *counts) write(verb string)            { c.in(func() { c.writes[verb]++ }) }
 func (c *counts) block()                       { c.in(func() { c.blocks++ }) }
 func (c *counts) edge()                        { c.in(func() { c.edges++ }) }
+func (c *counts) timely()                      { c.in(func() { c.timed++ }) }
 func (c *counts) idle(n int)                   { c.in(func() { c.idleAsks += n }) }
 func (c *counts) round()                       { c.in(func() { c.rounds++ }) }
 func (c *counts) converged(took time.Duration) { c.in(func() { c.slowest = max(c.slowest, took) }) }
@@ -123,8 +125,8 @@ func (c *counts) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "slowest to be what the model says: %s; requests without effect in times of quiet: %d; prune limits that had to block: %d, at the edge: %d\n",
 		c.slowest.Round(time.Millisecond), c.idleAsks, c.blocks, c.edges)
-	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d; states that users are not known to have made: %d, of them not judged, for they may have: %d\n",
-		c.deletions, c.forgiven, c.states, c.doubtful)
+	fmt.Fprintf(w, "deletions of copies judged: %d, of them with an excuse: %d, held against the grace: %d; states that users are not known to have made: %d, of them not judged, for they may have: %d\n",
+		c.deletions, c.forgiven, c.timed, c.states, c.doubtful)
 }
 
 func sum(m map[string]int) int {

@@ -73,13 +73,10 @@ func (d drawer) limit() []round {
 	return append([]round{calm(d.fill())}, limited(1+d.IntN(len(profiles)-1), 50)...)
 }
 
-// limitFew draws a prune limit that is at the edge by number: 10 copies out of scope, which go, or 11; or a limit of 0%,
-// by which none goes.
+// limitFew draws a prune limit that is met by few copies out of scope: of some 70 and them, 1 is more than 1%, and 1 or 2 are
+// at the edge of those that follow. By 0% none goes.
 func (d drawer) limitFew() []round {
-	n, limit := 10+d.IntN(2), 1
-	if d.IntN(2) == 0 {
-		n, limit = 1+d.IntN(11), 0
-	}
+	n, limit := 1+d.IntN(2), d.IntN(4)
 	var places []string
 	for _, ns := range beyondFirst {
 		for _, name := range names[:len(names)-1] {
@@ -108,15 +105,15 @@ func cleared(namespaces []string) []step {
 			at := ns + "/" + name
 			out = append(out, newStep("unfinalize", at).with(finalizerArg, "off"), newStep("delete-source", at), newStep("delete-foreign", at))
 		}
-		out = append(out, newStep("mend-source", homes[0]+"/"+name).
-			with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation))
+		out = append(out, newStep("mend-source", homes[0]+"/"+name).widen())
 	}
 	return out
 }
 
-// fill draws steps behind which all sources that there are have their copies in all targets of the first flags.
+// fill draws steps behind which all sources that there are have their copies in all targets of the first flags. The grace is
+// short, so that what is decided wrongly in the round that follows is done in it.
 func (d drawer) fill() []step {
-	out := []step{newStep("flags", "-").with(profileArg, "0").with(limitArg, "100")}
+	out := []step{newStep("flags", "-").with(profileArg, "0").with(limitArg, "100").with(graceArg, one(d, graces[:2]).String())}
 	for _, ns := range slices.Concat(homes, targets) {
 		out = append(out, newStep("create-namespace", ns), newStep("label-namespace", ns).with(labelArg+model.Label, ""))
 	}
@@ -281,7 +278,7 @@ func (d drawer) freezing() []step {
 	change := d.content(newStep("edit-source", source))
 	change.gap = d.gap()
 	return []step{
-		newStep("mend-source", source).with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation),
+		newStep("mend-source", source).widen(),
 		freeze, change, d.tier(newStep("label-namespace", one(d, targets))),
 		newStep("delete-copy", one(d, targets)+"/"+keyOf(source).Name),
 	}
@@ -310,7 +307,7 @@ func (d drawer) usurp(s step) step {
 	return d.content(s)
 }
 
-// gap draws the time before a step: mostly none, now and then more than the second that deletions wait for.
+// gap draws the time before a step: mostly none, now and then more than the second that deletions wait for by default.
 func (d drawer) gap() time.Duration {
 	switch n := d.IntN(20); {
 	case n < 10:
@@ -364,7 +361,7 @@ var operationTable = []row{
 		return newStep("narrow-source", d.sourceKey()).with(annotationArg+model.SelectorAnnotation, "tier in (gold")
 	}},
 	{9, func(d drawer) step {
-		return newStep("mend-source", d.sourceKey()).with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation)
+		return newStep("mend-source", d.sourceKey()).widen()
 	}},
 	{9, drawer.markSource},
 
@@ -455,7 +452,7 @@ func (d drawer) content(s step) step {
 	return s.with(contentArg, fmt.Sprintf("%s:%d", shape, d.IntN(1000)))
 }
 
-// pause draws the time between a deletion and a creation: often less than the second in which copies stay.
+// pause draws the time between a deletion and a creation: often less than the grace in which copies stay.
 func (d drawer) pause(s step) step {
 	return s.with(pauseArg, one(d, []time.Duration{0, 0, 100 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}).String())
 }
@@ -476,7 +473,7 @@ func (d drawer) narrowSource() step {
 	s := newStep("narrow-source", d.sourceKey())
 	prefixes := []string{"team-", "team-a", " team-a , dev-", "dev-x", "nowhere-", "", "team-,,dev-", "team-, ", "team-,Dev-", "-a"}
 	selectors := []string{"tier=gold", "tier in (gold,silver)", "!tier", "", "tier!=silver", "tier in (gold", "=gold", "tier=gold,"}
-	switch d.IntN(7) {
+	switch d.IntN(8) {
 	case 0:
 		return s.with(annotationArg+model.PrefixAnnotation, one(d, prefixes))
 	case 1:
@@ -484,8 +481,21 @@ func (d drawer) narrowSource() step {
 	case 2:
 		return s.with(annotationArg+model.PrefixAnnotation, one(d, prefixes[:5])).
 			with(annotationArg+model.SelectorAnnotation, one(d, selectors[:5]))
+	case 3:
+		return s.with(annotationArg+mistyped, "team-")
 	}
-	return s.with(dropAnnotation, model.PrefixAnnotation).with(dropAnnotation, model.SelectorAnnotation)
+	return s.widen()
+}
+
+// mistyped is an annotation of the domain that is not known, narrowings are all that narrow a source or freeze it.
+const mistyped = model.PrefixAnnotation + "es"
+
+var narrowings = []string{model.PrefixAnnotation, model.SelectorAnnotation, mistyped}
+
+// widen drops all narrowings.
+func (s step) widen() step {
+	s.args[dropAnnotation] = slices.Clone(narrowings)
+	return s
 }
 
 // Keys of labels and annotations of sources, some that are copied and some that are not, whatever the flags say.

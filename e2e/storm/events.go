@@ -18,6 +18,7 @@ import (
 // reasonsOfEvents are the reasons that an event of the controller may have.
 var reasonsOfEvents = []string{
 	"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope", "PruneBlocked",
+	"NoTargets", "Expiring",
 }
 
 // eventKey is what an event is about, and why. The audit log does not tell it.
@@ -98,7 +99,7 @@ func (j *judgement) held(user string, from, to time.Time) bool {
 	return j.stalls.Between(from, to) >= eventSlack || j.met(user, from, to, isSlow)
 }
 
-// talk finds events that are about no source, and those that are more than one for each change of an outcome: one for
+// talk finds events that are about no source, present or former, and those that are more than one for each change of an outcome: one for
 // each copy, for example.
 func (j *judgement) talk() {
 	said := map[model.Key]int{}
@@ -106,7 +107,7 @@ func (j *judgement) talk() {
 		said[model.Key{Namespace: e.Object.Namespace, Name: eventName(e.Object.Name)}]++
 	}
 	for key, n := range said {
-		if was := j.history.of(key, j.round.longAgo); !was.torn() && !slices.ContainsFunc(was.states(), func(cm *corev1.ConfigMap) bool { return cm != nil && source(cm) }) {
+		if !slices.ContainsFunc(j.history.named(key.Name), func(of model.Key) bool { return j.mayConcern(key, of) }) {
 			j.problems = append(j.problems, fmt.Sprintf("%d events about %s, which is no source", n, key))
 		}
 		if most := j.mostEvents(key); n > most {
@@ -115,8 +116,20 @@ func (j *judgement) talk() {
 	}
 }
 
+// mayConcern reports whether a ConfigMap was the source that events are about, or a copy of it: of that it is said that it expires.
+func (j *judgement) mayConcern(about, key model.Key) bool {
+	was := j.history.of(key, j.round.longAgo)
+	return was.torn() || slices.ContainsFunc(was.states(), func(cm *corev1.ConfigMap) bool {
+		if cm == nil {
+			return false
+		}
+		owner, ok := instance.Ours(cm)
+		return about == key && source(cm) || ok && owner == about
+	})
+}
+
 // reasons is how many things there are to be said of a source at most, when all of them change.
-const reasons = 7
+const reasons = 9
 
 // mostEvents returns how many events about a source there may be in the round: two for each change of anything that its
 // outcome depends on, and all that there is to say when another process takes over, and of the round before.

@@ -211,6 +211,7 @@ const (
 	firstArg    = "first"    // replica to get other flags
 	profileArg  = "profile"  // number of the flags
 	limitArg    = "limit"    // of pruning, in percent
+	graceArg    = "grace"    // of deletions
 )
 
 var (
@@ -458,27 +459,30 @@ func rollFlags(ctx context.Context, s *storm, _ []*replica, st step) error {
 	if err != nil || len(first) == 0 {
 		return err
 	}
-	return s.change(ctx, profile, 100, func(whole context.Context) error {
+	return s.change(ctx, profile, 100, s.fleet.present().Grace, func(whole context.Context) error {
 		return s.fleet.roll(whole, first[0], func() { _ = ended(ctx, st) })
 	})
 }
 
 // changeFlags restarts all replicas with other flags.
 func changeFlags(ctx context.Context, s *storm, _ []*replica, st step) error {
-	profile, limit, err := st.flags()
+	profile, limit, grace, err := s.flagsBy(st)
 	if err != nil {
 		return err
 	}
-	return s.restart(ctx, profile, limit)
+	return s.restart(ctx, profile, limit, grace)
 }
 
-// flags returns the number of the profile and the prune limit.
-func (s step) flags() (profile, limit int, err error) {
-	if profile, err = strconv.Atoi(s.args.Get(profileArg)); err != nil {
-		return 0, 0, err
+// flagsBy returns the number of the profile, the prune limit and the deletion grace: the present one if the step has none.
+func (s *storm) flagsBy(st step) (profile, limit int, grace time.Duration, err error) {
+	if profile, err = strconv.Atoi(st.args.Get(profileArg)); err != nil {
+		return 0, 0, 0, err
 	}
-	limit, err = strconv.Atoi(s.args.Get(limitArg))
-	return profile, limit, err
+	if grace = s.fleet.present().Grace; st.args.Has(graceArg) {
+		grace = st.duration(graceArg)
+	}
+	limit, err = strconv.Atoi(st.args.Get(limitArg))
+	return profile, limit, grace, err
 }
 
 // halt stops all controllers. Only resume starts them again.
@@ -493,7 +497,7 @@ func halt(ctx context.Context, s *storm, _ []*replica, _ step) error {
 
 // resume starts the controllers that were halted, with other flags, once it is known what they are expected to do.
 func resume(ctx context.Context, s *storm, _ []*replica, st step) error {
-	profile, limit, err := st.flags()
+	profile, limit, grace, err := s.flagsBy(st)
 	if err != nil {
 		return err
 	}
@@ -501,7 +505,7 @@ func resume(ctx context.Context, s *storm, _ []*replica, st step) error {
 	if err := errors.Join(s.catchUp(ctx), s.seen.Eventually(ctx, s.patience, emptied)); err != nil {
 		return err
 	}
-	return s.change(ctx, profile, limit, func(whole context.Context) error {
+	return s.change(ctx, profile, limit, grace, func(whole context.Context) error {
 		if err := s.predict(whole); err != nil {
 			return err
 		}

@@ -88,6 +88,7 @@ type judgement struct {
 	controllers []transition                  // those that the controller made
 	writes      map[model.Key][]cluster.Event // of the controller, to ConfigMaps, that were accepted
 	events      []cluster.Event               // the events that it wrote
+	renewed     []cluster.Event               // its writes of the lease
 	problems    []string
 }
 
@@ -115,7 +116,7 @@ func (j *judgement) byUser(t transition) bool {
 	case j.users.doubtful(t):
 		return true
 	case t.after != nil:
-		return j.users.wrote[t.after.ResourceVersion] || t.appeared() && madeBy(t.after, user)
+		return !j.users.wrote[t.after.ResourceVersion].IsZero() || t.appeared() && madeBy(t.after, user)
 	}
 	return t.before.DeletionTimestamp != nil // somebody took the last finalizer away
 }
@@ -127,14 +128,14 @@ func (u *users) doubtful(t transition) bool { return u.unsure[t.key] || t.gap &&
 func (j *judgement) mayBeUsers(t transition) bool {
 	j.users.mu.Lock()
 	defer j.users.mu.Unlock()
-	known := t.after != nil && j.users.wrote[t.after.ResourceVersion]
+	known := t.after != nil && !j.users.wrote[t.after.ResourceVersion].IsZero()
 	return !known && j.users.doubtful(t)
 }
 
 // endedByUser is byUser for a deletion. The audit log tells how many of them the controller made.
 func (j *judgement) endedByUser(t transition) bool {
 	j.users.mu.Lock()
-	doubtful, deleted := j.users.doubtful(t), j.users.deleted[stateOf(t.before)]
+	doubtful, deleted := j.users.doubtful(t), !j.users.deleted[stateOf(t.before)].IsZero()
 	j.users.mu.Unlock()
 	if doubtful || t.before.DeletionTimestamp != nil {
 		return true
@@ -263,6 +264,7 @@ func (j *judgement) readAudit() {
 		key := model.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 		switch e.Object.Resource {
 		case "leases":
+			j.renewed = append(j.renewed, e)
 		case "events":
 			j.events = append(j.events, e)
 		case "configmaps":

@@ -102,10 +102,74 @@ func TestJudge(t *testing.T) {
 				s.controllerRemoves(copied)
 			},
 		},
-		"its source is away, for less than the second": {
+		"its source is away, for less than the grace": {
 			happen: func(s *scene) { s.userAway(source); s.controllerRemoves(copied); s.userWrites(source) },
 			want:   "home/settings wanted it",
 		},
+		"sooner than the grace": {
+			happen: func(s *scene) { s.wait(); s.userRemoves(source); s.controllerRemoves(copied) },
+			want:   "after a source claimed it, and the grace is 1m0s",
+		},
+		"sooner than the grace, unlabelled source": {
+			happen: func(s *scene) { s.wait(); s.userWrites(settingsIn("home", "1")); s.controllerRemoves(copied) },
+			want:   "after a source claimed it",
+		},
+		"sooner than the grace, opted out": {
+			happen: func(s *scene) {
+				s.wait()
+				s.age(time.Hour)
+				s.namespace("team-a", model.Label, model.OptOut)
+				s.controllerRemoves(copied)
+			},
+			want: "after a source claimed it",
+		},
+		"sooner than the grace after a takeover": {
+			happen: func(s *scene) {
+				s.wait()
+				s.lead("a")
+				s.userRemoves(source)
+				s.age(time.Hour)
+				s.lead("b")
+				s.controllerRemoves(copied)
+			},
+			want: "after its process took over",
+		},
+		"later than the grace": {happen: func(s *scene) {
+			s.wait()
+			s.lead("b")
+			s.lead("a")
+			s.userRemoves(source)
+			s.age(time.Hour)
+			s.controllerRemoves(copied)
+		}},
+		"later than the grace, claimed once more meanwhile": { // which a controller may have missed
+			happen: func(s *scene) {
+				s.wait()
+				s.userRemoves(source)
+				s.age(time.Hour)
+				s.userWrites(source)
+				s.userRemoves(source)
+				s.controllerRemoves(copied)
+			},
+		},
+		"sooner than the grace, an immutable copy of another content": {
+			before: list(source, frozenUp(copyIn("team-a", "0"))),
+			happen: func(s *scene) { s.wait(); s.lead("a"); s.controllerRemoves(copied); s.write(copied) },
+		},
+		"sooner than the grace, and somebody may have been before": {
+			happen: func(s *scene) {
+				s.wait()
+				s.users.unsure[model.KeyOf(source)] = true
+				s.userRemoves(source)
+				s.controllerRemoves(copied)
+			},
+		},
+		"sooner than the grace of old": {happen: func(s *scene) {
+			s.wait()
+			s.change(0)
+			s.userRemoves(source)
+			s.controllerRemoves(copied)
+		}},
 		"its source is gone, and another was replaced long before": {
 			before: list(source, sourceIn("other", "2"), copied),
 			happen: func(s *scene) {

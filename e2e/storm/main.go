@@ -25,8 +25,10 @@
 //     content, or in a namespace, for which no source has asked shortly before (premises.go);
 //   - a copy that was in sync, and about which nothing changed, is not written;
 //   - a copy is not deleted while a source claims its place all the time, however its namespace changed, also if its
-//     own source was replaced within the second or is frozen, unless it is immutable and has another content; and not for
+//     own source was replaced within the deletion grace or is frozen, unless it is immutable and has another content; and not for
 //     being out of scope of the flags if it turned up later;
+//   - a copy is not deleted sooner than the deletion grace after the last claim, nor after its process took over. The grace is
+//     drawn for each round;
 //   - a copy that lost its label is not deleted, unless a source claims its place and it is immutable;
 //   - labels, annotations and finalizers of others stay on a copy, and checksums follow from the contents (metadata.go);
 //   - each write that the audit log has did something;

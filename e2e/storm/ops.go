@@ -35,7 +35,7 @@ var (
 	foreign  which = func(cm *corev1.ConfigMap) bool { return !source(cm) && !ours(cm) }
 	mutable  which = func(cm *corev1.ConfigMap) bool { return !immutable(cm) }
 	narrowed which = func(cm *corev1.ConfigMap) bool {
-		return cm.Annotations[model.PrefixAnnotation]+cm.Annotations[model.SelectorAnnotation] != ""
+		return slices.ContainsFunc(narrowings, func(k string) bool { return cm.Annotations[k] != "" })
 	}
 	held     which = func(cm *corev1.ConfigMap) bool { return len(cm.Finalizers) > 0 }
 	anything which = func(*corev1.ConfigMap) bool { return true }
@@ -195,10 +195,6 @@ func remove(of which) *operation {
 	}}
 }
 
-// grace is how long a source may be away before its copies go: a second by the contract, less what it may take us
-// to notice.
-const grace = 800 * time.Millisecond
-
 // replace deletes an object of the kind and creates it anew, as tools do that cannot change one, with the metadata
 // that it had.
 func replace(of which) *operation {
@@ -219,7 +215,7 @@ func replace(of which) *operation {
 		if err := s.users.create(ctx, cm); err != nil {
 			return err
 		}
-		if time.Since(began) < grace {
+		if time.Since(began) < s.fleet.grace() { // the live read behind the grace finds the new one
 			s.users.mu.Lock()
 			s.users.replaced[stateOf(old)] = true
 			s.users.mu.Unlock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
@@ -110,14 +112,125 @@ func (j *judgement) needed(t transition) {
 	if j.turnedUp(t) {
 		j.problem(t, "deleted, and it turned up out of scope after the takeover")
 	}
-	if !model.Labelled(t.before) && !(immutable(t.before) && j.outdated(t)) {
+	remade := immutable(t.before) && j.outdated(t)
+	if !model.Labelled(t.before) && !remade {
 		j.problem(t, "deleted, and it had lost its label and counted as released")
 	}
 	from, excused := j.readAt(t)
 	j.counts.deletion(excused)
-	if steady := j.steady(t, from); steady != "" && !(immutable(t.before) && j.outdated(t)) {
+	if steady := j.steady(t, from); steady != "" && !remade {
 		j.problem(t, "deleted, and "+steady+" wanted it all the time")
 	}
+	if !remade {
+		j.hasty(t)
+	}
+}
+
+// hasty finds copies that were deleted sooner than the deletion grace after a source claimed them, or after their process took
+// over. A slow machine makes both times longer: they begin before a request was sent, and end when the deletion was seen.
+func (j *judgement) hasty(t transition) {
+	since, what := j.claimedUntil(t), "a source claimed it"
+	if led := j.ledFrom(t); led.After(since) {
+		since, what = led, "its process took over"
+	}
+	grace := j.fleet.grace()
+	if since.IsZero() || grace == 0 {
+		return
+	}
+	j.counts.timely()
+	if took := t.seen.Sub(since); took < grace {
+		j.problem(t, fmt.Sprintf("deleted %s after %s, and the grace is %s", took, what, grace))
+	}
+}
+
+// claimedUntil returns until when at least a source claimed a copy, ever since it was made: no process can have seen it without a
+// claim before. With a copy a cache has the sources from when it was made on, by the order of their watch, and namespaces of a round before at
+// the earliest. Zero: it is not known.
+func (j *judgement) claimedUntil(t transition) (until time.Time) {
+	owner, _ := instance.Ours(t.before)
+	own := withUID(j.history.of(t.key, j.round.longAgo).before(t.rv), t.before.UID)
+	namespaces := j.history.ofNamespace(t.key.Namespace, j.round.before).before(t.rv)
+	if own.torn() || namespaces.torn() || slices.ContainsFunc(own.states(), func(cm *corev1.ConfigMap) bool {
+		of, ok := instance.Ours(cm)
+		return !ok || of != owner
+	}) {
+		return until
+	}
+	for _, key := range j.history.named(t.key.Name) {
+		sources := j.history.of(key, j.round.longAgo).before(t.rv).from(own[0].from)
+		if lost := j.firstLoss(key, sources, namespaces, key == owner); !sources.torn() && lost.After(until) {
+			until = lost
+		}
+	}
+	return until
+}
+
+// withUID returns the spells of an object that was there.
+func withUID(r record[corev1.ConfigMap], uid types.UID) record[corev1.ConfigMap] {
+	return slices.DeleteFunc(slices.Clone(r), func(s spell[corev1.ConfigMap]) bool { return s.state == nil || s.state.UID != uid })
+}
+
+// firstLoss returns when the request was sent, at the earliest, by which a source that had claimed a namespace all the time did
+// not claim it any more. Zero: it is not known.
+func (j *judgement) firstLoss(key model.Key, sources record[corev1.ConfigMap], namespaces record[corev1.Namespace], owner bool) (sent time.Time) {
+	for len(sources) > 0 && len(namespaces) > 0 {
+		if cm, ns := sources[0].state, namespaces[0].state; cm == nil || ns == nil || !j.claims(cm, ns, owner) {
+			return sent
+		}
+		if len(sources) > 1 && (len(namespaces) == 1 || later(namespaces[1].from, sources[1].from)) {
+			sent = j.users.sent(key, sources[0].state, sources[1].from)
+			sources = sources[1:]
+		} else if namespaces = namespaces[1:]; len(namespaces) > 0 {
+			sent = j.users.sent(key, nil, namespaces[0].from)
+		}
+	}
+	return time.Time{} // it claims it still
+}
+
+// ledFrom returns from when on the process led that made a deletion, by its first renewal: not before the renewal was received. Zero: it
+// is not known.
+func (j *judgement) ledFrom(t transition) (from time.Time) {
+	user, at := j.deletedBy(t)
+	var started time.Time
+	for _, l := range j.fleet.allLives() {
+		if l.user == user && !l.started.After(at) {
+			started = l.started
+		}
+	}
+	if j.lateRequests(user, started.Add(-trace), started.Add(trace)) > 0 {
+		return from // the request may be one of the process before it
+	}
+	// Those of the rounds before are not the first ones, but come before all that begins in this one.
+	for _, r := range slices.Concat(j.writers.renewed, j.renewed) {
+		if r.User.Username == user && !r.Received.Before(started) && (from.IsZero() || r.Received.Before(from)) {
+			from = r.Received
+		}
+	}
+	return from
+}
+
+// deletedBy returns who made a deletion, and when the request was received, if each of the object has its line in the audit log.
+func (j *judgement) deletedBy(t transition) (user string, at time.Time) {
+	var requests []cluster.Event
+	for _, e := range j.writes[t.key] {
+		if e.Verb == "delete" {
+			requests = append(requests, e)
+		}
+	}
+	slices.SortStableFunc(requests, byReceipt)
+	n, index := 0, 0
+	for _, other := range j.controllers {
+		if other.key == t.key && other.ended() {
+			if other.rv == t.rv {
+				index = n
+			}
+			n++
+		}
+	}
+	if n != len(requests) {
+		return "", at
+	}
+	return requests[index].User.Username, requests[index].Received
 }
 
 // outdated reports whether any source that claimed the place had, in this round or the one before, another payload than
@@ -217,7 +330,7 @@ func (j *judgement) all(key model.Key, such which) bool {
 }
 
 // steady returns a source, if there is one, that claimed the place in every moment on which the deletion may rest,
-// however the namespace was in any of them, but for moments in which the source was replaced within the second. If it is
+// however the namespace was in any of them, but for moments in which the source was replaced within the grace. If it is
 // another one than that of the copy, it has no copy there that could stay: the deletion may rest on such a moment.
 func (j *judgement) steady(t transition, from time.Time) string {
 	owner, _ := instance.Ours(t.before)
@@ -266,7 +379,7 @@ func (j *judgement) claimsAlways(sources record[corev1.ConfigMap], namespaces re
 	return true
 }
 
-// replaced reports whether the object was followed by a new one within the second.
+// replaced reports whether the object was followed by a new one within the grace.
 func (j *judgement) replaced(cm *corev1.ConfigMap) bool {
 	j.users.mu.Lock()
 	defer j.users.mu.Unlock()
@@ -294,21 +407,8 @@ func (j *judgement) turnedUp(t transition) bool {
 	if first := own.states()[0]; first != nil && first.UID == t.before.UID || own.torn() {
 		return false
 	}
-	var since string
-	for _, s := range own {
-		if s.state != nil && s.state.UID == t.before.UID {
-			since = s.from
-			break
-		}
-	}
 	of := j.history.of(owner, j.round.before).before(t.rv)
-	states := []*corev1.ConfigMap{of.before(since).last()}
-	for _, s := range of {
-		if later(s.from, since) {
-			states = append(states, s.state)
-		}
-	}
-	return !of.torn() && !slices.ContainsFunc(states, func(cm *corev1.ConfigMap) bool {
+	return !of.torn() && !slices.ContainsFunc(of.from(withUID(own, t.before.UID)[0].from).states(), func(cm *corev1.ConfigMap) bool {
 		return cm == nil || !j.byAll(func(f model.Flags) bool { return f.OutOfScope(cm, t.key.Namespace) })
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // late is how long after the last fault a request may still arrive that was sent before: held up on its way, or by a
-// process that stood still. Its effect is restored, and the quiet begins after that.
+// process that stood still. Its effect is restored, within the grace if that is a deletion, and the quiet begins after that.
 const late = 5 * time.Second
 
 // mostTimes is how often a time of quiet may begin: a machine that is busy with other things costs a leader its lease, and
@@ -75,12 +75,31 @@ func (s *storm) converge(ctx context.Context) (verdicts []model.Verdict, err err
 		return nil, err
 	}
 	began := time.Now()
-	err = s.seen.Eventually(ctx, s.patience, func() error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience+s.fleet.present().Grace)
+	defer cancel()
+	err = s.seen.Eventually(ctx, s.patience+s.fleet.present().Grace, func() error {
 		verdicts, err = s.compare(s.observed())
 		return err
 	})
 	s.counts.converged(time.Since(began))
+	if err == nil && slices.ContainsFunc(verdicts, model.Verdict.Open) {
+		err = s.outlast(ctx)
+	}
 	return verdicts, err
+}
+
+// outlast waits until no copy expires any more, by the word of the leader. Only where the outcome is open may one be there still.
+func (s *storm) outlast(ctx context.Context) error {
+	for {
+		leader, err := s.leader(ctx) // waits for a renewal of the lease
+		if err != nil || leader == nil {
+			return errors.Join(err, ctx.Err())
+		}
+		counts, err := leader.copies(ctx)
+		if err != nil || counts["expiring"] == 0 {
+			return err
+		}
+	}
 }
 
 // compare returns the verdicts on a state, and all that is not as they say.
@@ -132,7 +151,7 @@ func (s *storm) disturbance(mark cluster.Mark, verdicts []model.Verdict, began t
 	if err != nil {
 		return false, err
 	}
-	q := &quietness{began: quietFrom(began, s.round.healed), window: time.Since(began), open: openPlaces(verdicts), asked: map[string]int{}}
+	q := &quietness{began: quietFrom(began, s.round.healed.Add(s.fleet.present().Grace)), window: time.Since(began), open: openPlaces(verdicts), asked: map[string]int{}}
 	for _, e := range events {
 		if s.fleet.isOurs(e.User.Username) {
 			q.count(e)

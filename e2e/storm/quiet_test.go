@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
@@ -129,6 +131,32 @@ func TestQuietnessBegins(t *testing.T) {
 		q.count(e)
 		if again, err := q.verdict(); again != c.early || errors.Is(err, errDisturbed) != c.disturbing {
 			t.Errorf("%s: again %t, error %v", name, again, err)
+		}
+	}
+}
+
+// TestTalk has an event about home/settings judged.
+func TestTalk(t *testing.T) {
+	other := copyIn("team-a", "1")
+	other.Annotations[model.SourceAnnotation] = "other/settings"
+	for name, c := range map[string]struct {
+		there *corev1.ConfigMap
+		want  int
+	}{
+		"a source":            {sourceIn("home", "1"), 0},
+		"no source":           {settingsIn("home", "1"), 1},
+		"of a copy's source":  {copyIn("team-a", "1"), 0}, // which never was, perhaps
+		"of another's source": {other, 1},
+		"another source":      {sourceIn("other", "1"), 1},
+	} {
+		s := newScene()
+		s.userWrites(c.there)
+		s.begin(t)
+		j, e := s.newJudgement(), cluster.Event{}
+		e.Object.Namespace, e.Object.Name = "home", "settings.1a"
+		j.events = []cluster.Event{e}
+		if j.talk(); len(j.problems) != c.want {
+			t.Errorf("%s: problems %q, want %d", name, j.problems, c.want)
 		}
 	}
 }

@@ -43,6 +43,9 @@ func (r record[T]) before(rv string) record[T] {
 	return r[:end]
 }
 
+// from returns the record from the spell on that was at the resourceVersion.
+func (r record[T]) from(rv string) record[T] { return r[max(0, len(r.before(rv))-1):] }
+
 // states returns the states, nil among them where there was nothing.
 func (r record[T]) states() []*T {
 	if len(r) == 0 {

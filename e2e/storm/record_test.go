@@ -68,6 +68,8 @@ func TestRecord(t *testing.T) {
 		"before":               {r.before("10"), "nothing 1 2"},
 		"before, as a number":  {r.before("9"), "nothing 1"},
 		"before all":           {r.before("1"), "nothing"},
+		"from":                 {r.from("10"), "2 nothing"},
+		"from in between":      {r[2:].from("9"), "2 nothing"},
 		"what there never was": {nil, "nothing"},
 	} {
 		var got []string
@@ -206,7 +208,7 @@ func TestUnseen(t *testing.T) {
 		if c.user != nil {
 			user := c.user.DeepCopy()
 			user.ResourceVersion = s.next()
-			if err := s.users.note(key, user, nil); err != nil {
+			if err := s.users.note(key, user, time.Now(), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

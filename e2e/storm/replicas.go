@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ const resyncing = 5
 
 // What the flags list as copied, some of it in vain.
 var (
-	copiedLabels      = []string{"team", "app.kubernetes.io/*", "helm.sh/chart"}
+	copiedLabels      = []string{"team", "app.kubernetes.io/*", "helm.sh/*"}
 	copiedAnnotations = []string{"example.com/*", "argocd.argoproj.io/*", "kustomize.toolkit.fluxcd.io/*"}
 )
 
@@ -153,7 +154,7 @@ func (r *replica) args() []string {
 	shippedArgs := slices.DeleteFunc(slices.Clone(r.installed.Args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
-	args := slices.Concat(shippedArgs, r.fleet.fixed, argsOf(r.flags))
+	args := append(slices.Concat(shippedArgs, r.fleet.fixed, argsOf(r.flags)), "--deletion-grace="+r.flags.Grace.String())
 	if r.resyncs {
 		args = append(args, "--resync-period=15s")
 	}
@@ -251,6 +252,13 @@ func (f *fleet) allows(namespace string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.ContainsFunc(f.inForce, func(flags model.Flags) bool { return flags.AllowsTarget(namespace) })
+}
+
+// grace returns the shortest deletion grace that was in force since the round began.
+func (f *fleet) grace() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.MinFunc(f.inForce, func(a, b model.Flags) int { return cmp.Compare(a.Grace, b.Grace) }).Grace
 }
 
 // allInForce returns all flags that were in force since the round began.
@@ -353,6 +361,7 @@ var environment = []string{
 
 // start starts the process, and starts it again when it ends unasked, as a kubelet does. The mutex is held.
 func (r *replica) start() error {
+	started := time.Now()
 	p, err := r.installed.Start(shipped.RunOptions{
 		Replace: true, Args: r.args(), Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: &takeOverWatcher{fleet: r.fleet},
 	})
@@ -360,16 +369,16 @@ func (r *replica) start() error {
 		return err
 	}
 	r.process, r.since = p, time.Now()
-	life := r.fleet.live(r)
+	life := r.fleet.live(r, started)
 	go r.watch(p, life)
 	return nil
 }
 
-// live takes down that a process was started.
-func (f *fleet) live(r *replica) *life {
+// live takes down that a process was started, at that time or a moment later.
+func (f *fleet) live(r *replica, started time.Time) *life {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &life{user: r.installed.User, started: time.Now()}
+	l := &life{user: r.installed.User, started: started}
 	f.lives = append(f.lives, l)
 	return l
 }

@@ -172,8 +172,8 @@ func (s *storm) take(ctx context.Context) (round, error) {
 		out.steps = append(out.steps, st)
 	}
 	// Behind the sources, so that copies that were there for other flags come to be there.
-	if profile := s.profile; profile != 0 {
-		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(profile)).with(limitArg, "100"))
+	if grace := s.fleet.present().Grace; s.profile != 0 || grace != graces[0] {
+		out.steps = append(out.steps, newStep("flags", "-").with(profileArg, strconv.Itoa(s.profile)).with(limitArg, "100").with(graceArg, grace.String()))
 	}
 	out.steps = append(out.steps, s.takeLeft(now)...)
 	return out, nil

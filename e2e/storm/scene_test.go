@@ -29,7 +29,7 @@ type scene struct {
 func newScene() *scene {
 	flags := flagsOf(0, 100)
 	s := &scene{storm: &storm{
-		history: newHistory(), users: newUsers(nil), stalls: &stalls.Log{}, sums: newSums(), counts: newCounts(),
+		history: newHistory(), users: newUsers(nil), stalls: &stalls.Log{}, writers: &writers{}, sums: newSums(), counts: newCounts(),
 		fleet: &fleet{flags: flags, inForce: []model.Flags{flags}}, settled: map[model.Key]bool{},
 	}, deletes: map[model.Key][]cluster.Event{}}
 	s.round = &course{}
@@ -66,8 +66,20 @@ func (s *scene) settle() {
 	s.round.settled = map[model.Key]bool{{Namespace: "team-a", Name: "settings"}: true}
 }
 
-// change changes the flags to those of a profile.
+// change changes the flags to those of a profile. There is no grace.
 func (s *scene) change(profile int) { s.fleet.setFlags(flagsOf(profile, 100), false) }
+
+// wait has a minute be the deletion grace all the time.
+func (s *scene) wait() { s.fleet.inForce[0].Grace = time.Minute }
+
+// lead has the process of a user start, and renew the lease for the first time.
+func (s *scene) lead(user string) {
+	now := time.Now()
+	s.fleet.lives = append(s.fleet.lives, &life{user: user, started: now})
+	e := cluster.Event{Received: now}
+	e.User.Username = user
+	s.writers.renewed = append(s.writers.renewed, e)
+}
 
 // takeOver has a controller say that it takes over.
 func (s *scene) takeOver() {
@@ -86,6 +98,7 @@ func (s *scene) next() string {
 func (s *scene) namespace(name string, labels ...string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: s.next(), Labels: pairs(labels)}}
 	s.history.takeNamespace(model.Key{Name: name}, ns, ns.ResourceVersion, false)
+	s.users.wrote[ns.ResourceVersion] = time.Now()
 	return ns
 }
 
@@ -105,7 +118,7 @@ func (s *scene) write(cm *corev1.ConfigMap) *corev1.ConfigMap {
 
 func (s *scene) userWrites(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	cm = s.write(cm)
-	s.users.wrote[cm.ResourceVersion] = true
+	s.users.wrote[cm.ResourceVersion] = time.Now()
 	return cm
 }
 
@@ -115,11 +128,11 @@ func (s *scene) remove(cm *corev1.ConfigMap) {
 }
 
 func (s *scene) userRemoves(cm *corev1.ConfigMap) {
-	s.users.deleted[stateOf(s.history.present()[model.KeyOf(cm)])] = true
+	s.users.deleted[stateOf(s.history.present()[model.KeyOf(cm)])] = time.Now()
 	s.remove(cm)
 }
 
-// userReplaces has a ConfigMap be gone, and within the second there again.
+// userReplaces has a ConfigMap be gone, and within the grace there again.
 func (s *scene) userReplaces(cm *corev1.ConfigMap) {
 	s.userAway(cm)
 	s.userWrites(cm)
@@ -136,6 +149,18 @@ func (s *scene) age(by time.Duration) {
 	for i := range s.history.round {
 		s.history.round[i].seen = s.history.round[i].seen.Add(-by)
 	}
+	for rv, at := range s.users.wrote {
+		s.users.wrote[rv] = at.Add(-by)
+	}
+	for state, at := range s.users.deleted {
+		s.users.deleted[state] = at.Add(-by)
+	}
+	for i := range s.fleet.lives {
+		s.fleet.lives[i].started = s.fleet.lives[i].started.Add(-by)
+	}
+	for i := range s.writers.renewed {
+		s.writers.renewed[i].Received = s.writers.renewed[i].Received.Add(-by)
+	}
 	s.round.began, s.round.before = s.round.began.Add(-by), s.round.before.Add(-by)
 }
 
@@ -145,7 +170,7 @@ func earlier[T any](r record[T], by time.Duration) {
 	}
 }
 
-// userAway has a ConfigMap be gone, to come back within the second.
+// userAway has a ConfigMap be gone, to come back within the grace.
 func (s *scene) userAway(cm *corev1.ConfigMap) {
 	s.users.replaced[stateOf(s.history.present()[model.KeyOf(cm)])] = true
 	s.userRemoves(cm)
@@ -154,7 +179,11 @@ func (s *scene) userAway(cm *corev1.ConfigMap) {
 // controllerRemoves is remove with a line in the audit log.
 func (s *scene) controllerRemoves(cm *corev1.ConfigMap) {
 	key := model.KeyOf(cm)
-	s.deletes[key] = append(s.deletes[key], cluster.Event{Verb: "delete"})
+	e := cluster.Event{Verb: "delete", Received: time.Now()}
+	for _, l := range s.fleet.lives {
+		e.User.Username = l.user // the last
+	}
+	s.deletes[key] = append(s.deletes[key], e)
 	s.remove(cm)
 }
 

@@ -114,7 +114,7 @@ func (s *storm) setUp(ctx context.Context) error {
 	if s.fleet, err = newFleet(ctx, s.cluster, installed, s.verbosity, s.seed); err != nil {
 		return err
 	}
-	return s.restart(ctx, 0, 100)
+	return s.restart(ctx, 0, 100, graces[0])
 }
 
 // close ends everything.
@@ -130,8 +130,8 @@ func (s *storm) close() error {
 
 // restart ends all controllers and starts them with other flags. Where the prune limit is to be met the leader ends last: a
 // process that takes over from it for a moment, with the old flags, may delete what the limit would block.
-func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
-	return s.change(ctx, profile, pruneLimit, func(whole context.Context) error {
+func (s *storm) restart(ctx context.Context, profile, pruneLimit int, grace time.Duration) error {
+	return s.change(ctx, profile, pruneLimit, grace, func(whole context.Context) error {
 		var last *replica
 		if pruneLimit < 100 {
 			soon, cancel := context.WithTimeout(whole, s.patience)
@@ -146,11 +146,12 @@ func (s *storm) restart(ctx context.Context, profile, pruneLimit int) error {
 }
 
 // change changes the flags, and has restart restart the controllers.
-func (s *storm) change(ctx context.Context, profile, pruneLimit int, restart func(context.Context) error) error {
+func (s *storm) change(ctx context.Context, profile, pruneLimit int, grace time.Duration, restart func(context.Context) error) error {
 	ctx = context.WithoutCancel(ctx) // what has begun is ended
 	s.restarting.Lock()
 	defer s.restarting.Unlock()
 	flags, blocked := flagsOf(profile, pruneLimit), false
+	flags.Grace = grace
 	if flags.PruneLimit < 100 { // and only when nothing else happens, so that it is known what the prune limit sees
 		now, err := s.live(ctx)
 		if err != nil {

@@ -36,7 +36,7 @@ var (
 
 // seeds are those of the short storms, chosen for what they draw between them: a round for each of the stale watches, and
 // most of the faults.
-var seeds = []uint64{18769, 524}
+var seeds = []uint64{37143, 55231}
 
 // short returns the settings of a short storm. The time of quiet is shorter than in `make storm`: an unnecessary write
 // usually comes within a second, and the long runs find the others.
@@ -154,7 +154,9 @@ func (s *storm) rolledFlags(t *testing.T) {
 		t.Errorf("%d flags were in force, want the old and the new", n)
 	}
 	for _, r := range s.fleet.replicas {
-		if !reflect.DeepEqual(r.flags, flagsOf(profile, 100)) {
+		want := flagsOf(profile, 100)
+		want.Grace = graces[0] // it keeps that
+		if !reflect.DeepEqual(r.flags, want) {
 			t.Errorf("replica %d has the flags %+v", r.id, r.flags)
 		}
 	}
@@ -229,7 +231,7 @@ func TestLostRace(t *testing.T) {
 		t.Errorf("too late: got %v, unsure %v", err, u.unsure)
 	}
 	u.forget()
-	if _, err := u.delete(t.Context(), key, anything); err != nil || u.unsure[key] || !u.deleted[stateOf(there)] {
+	if _, err := u.delete(t.Context(), key, anything); err != nil || u.unsure[key] || u.deleted[stateOf(there)].IsZero() {
 		t.Errorf("in time: got %v, unsure %v, deleted %v", err, u.unsure, u.deleted)
 	}
 }

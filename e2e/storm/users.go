@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,12 +44,12 @@ type users struct {
 	api sync.RWMutex
 
 	mu       sync.Mutex
-	wrote    map[string]bool    // resourceVersions
-	deleted  map[state]bool     // states that a deletion ended
-	replaced map[state]bool     // those of them that were followed by a new object within the second
-	unsure   map[model.Key]bool // where it is not known after all
-	touched  map[model.Key]bool // what they wrote to or tried to
-	given    map[model.Key]bool // places where they left, be it for a moment, nothing or what the controller may write to
+	wrote    map[string]time.Time // resourceVersions, and when at the earliest they can have come to be
+	deleted  map[state]time.Time  // states that a deletion ended, and likewise
+	replaced map[state]bool       // those of them that were followed by a new object within the grace
+	unsure   map[model.Key]bool   // where it is not known after all
+	touched  map[model.Key]bool   // what they wrote to or tried to
+	given    map[model.Key]bool   // places where they left, be it for a moment, nothing or what the controller may write to
 }
 
 func newUsers(client kubernetes.Interface) *users {
@@ -61,20 +62,20 @@ func newUsers(client kubernetes.Interface) *users {
 func (u *users) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.wrote, u.deleted, u.replaced = map[string]bool{}, map[state]bool{}, map[state]bool{}
+	u.wrote, u.deleted, u.replaced = map[string]time.Time{}, map[state]time.Time{}, map[state]bool{}
 	u.unsure, u.touched, u.given = map[model.Key]bool{}, map[model.Key]bool{}, map[model.Key]bool{}
 }
 
-// note takes down what became of a request about a ConfigMap, and returns errMiss where somebody else was first or
-// the API server does not allow it.
-func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
+// note takes down what became of a request about a ConfigMap that was sent at some time or later, and returns errMiss where
+// somebody else was first or the API server does not allow it.
+func (u *users) note(key model.Key, made *corev1.ConfigMap, sent time.Time, err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.touched[key] = true
 	switch {
 	case err == nil:
 		if made != nil && !wasLast(made) {
-			u.wrote[made.ResourceVersion] = true
+			u.wrote[made.ResourceVersion] = sent
 		}
 		u.given[key] = u.given[key] || !theirs(made)
 		return nil
@@ -89,6 +90,18 @@ func (u *users) note(key model.Key, made *corev1.ConfigMap, err error) error {
 // makes no state: the answer has the resourceVersion of the one before.
 func wasLast(made *corev1.ConfigMap) bool {
 	return made.DeletionTimestamp != nil && len(made.Finalizers) == 0
+}
+
+// sent returns when the request was sent, at the earliest, that made a state of a ConfigMap or namespace, or ended the state before it.
+// Zero: it is not known.
+func (u *users) sent(key model.Key, before *corev1.ConfigMap, rv string) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at := u.wrote[rv]
+	if at.IsZero() && before != nil && !u.unsure[key] {
+		at = u.deleted[stateOf(before)]
+	}
+	return at
 }
 
 func isMiss(err error) bool {
@@ -111,8 +124,9 @@ func (u *users) get(ctx context.Context, key model.Key) (*corev1.ConfigMap, erro
 func (u *users) create(ctx context.Context, cm *corev1.ConfigMap) error {
 	u.api.RLock()
 	defer u.api.RUnlock()
+	sent := time.Now()
 	made, err := u.client.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{FieldManager: user})
-	return u.note(model.KeyOf(cm), made, err)
+	return u.note(model.KeyOf(cm), made, sent, err)
 }
 
 // edit changes a ConfigMap, again if somebody else was first. It misses if change returns false.
@@ -128,8 +142,9 @@ func (u *users) edit(ctx context.Context, key model.Key, change func(*corev1.Con
 		if !change(cm) {
 			return errMiss
 		}
+		sent := time.Now()
 		made, updateErr := u.client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, cm, metav1.UpdateOptions{FieldManager: user})
-		if err = u.note(key, made, updateErr); !apierrors.IsConflict(updateErr) {
+		if err = u.note(key, made, sent, updateErr); !apierrors.IsConflict(updateErr) {
 			break
 		}
 	}
@@ -148,7 +163,10 @@ func (u *users) delete(ctx context.Context, key model.Key, judge func(*corev1.Co
 		return nil, errMiss
 	}
 	u.mu.Lock()
-	u.deleted[stateOf(cm)] = true
+	sent := time.Now()
+	if u.deleted[stateOf(cm)].IsZero() { // else another user was first
+		u.deleted[stateOf(cm)] = sent
+	}
 	u.given[key] = true
 	u.mu.Unlock()
 	err = u.client.CoreV1().ConfigMaps(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
@@ -160,7 +178,7 @@ func (u *users) delete(ctx context.Context, key model.Key, judge func(*corev1.Co
 		u.unsure[key] = true
 		u.mu.Unlock()
 	}
-	return cm, u.note(key, nil, err)
+	return cm, u.note(key, nil, sent, err)
 }
 
 // onNamespace does something to a namespace.
@@ -205,7 +223,13 @@ func (u *users) labelNamespace(ctx context.Context, name string, labels map[stri
 		if maps.Equal(before, ns.Labels) {
 			return errMiss
 		}
-		_, err = u.client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
+		sent := time.Now()
+		made, err := u.client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
+		if err == nil {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.wrote[made.ResourceVersion] = sent
+		}
 		return err
 	})
 }

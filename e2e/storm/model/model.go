@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,6 +36,11 @@ const (
 	SelectorAnnotation = domain + "namespace-selector"
 )
 
+// known are all annotations of the domain that a ConfigMap may have.
+var known = []string{
+	SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, CopiedAnnotation, AdoptAnnotation, PrefixAnnotation, SelectorAnnotation,
+}
+
 // reserved are the names that another controller writes into every namespace.
 var reserved = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
@@ -59,7 +65,8 @@ type Flags struct {
 	CopyLabels       []string // keys, or prefixes ending in '*'
 	CopyAnnotations  []string // likewise
 	Instance         string
-	PruneLimit       int // percent
+	PruneLimit       int           // percent
+	Grace            time.Duration // for which a copy that no source claims stays
 }
 
 // AllowsTarget reports whether the flags allow copies in a namespace of this name. Labels do not count.
@@ -122,7 +129,7 @@ func (f Flags) Adoptable(cm *corev1.ConfigMap) bool {
 	return cm.Annotations[AdoptAnnotation] == "true" && !source && !another && len(cm.Finalizers) == 0
 }
 
-// Frozen reports whether the narrowing of a source cannot be read.
+// Frozen reports whether the narrowing of a source cannot be read, or has an annotation that is not known.
 func Frozen(cm *corev1.ConfigMap) bool {
 	_, _, ok := narrowing(cm)
 	return !ok
@@ -130,6 +137,11 @@ func Frozen(cm *corev1.ConfigMap) bool {
 
 // narrowing reads the annotations by which a source narrows its targets. Nil prefixes allow all.
 func narrowing(cm *corev1.ConfigMap) (prefixes []string, selector labels.Selector, ok bool) {
+	for k := range cm.Annotations {
+		if strings.HasPrefix(k, domain) && !slices.Contains(known, k) {
+			return nil, nil, false
+		}
+	}
 	if list, there := cm.Annotations[PrefixAnnotation]; there {
 		for p := range strings.SplitSeq(list, ",") {
 			p = strings.TrimSpace(p)

@@ -102,7 +102,12 @@ func TestVerdicts(t *testing.T) {
 		"frozen":                              {there: list(sourceAt("home", PrefixAnnotation, "team-b,"), copyOf()), allowed: some(AsItWas)},
 		"frozen, by a prefix of no namespace": {there: list(sourceAt("home", PrefixAnnotation, "team-a,Team-"), copyOf()), allowed: some(AsItWas)},
 		"frozen, by one of 64 letters":        {there: list(sourceAt("home", PrefixAnnotation, strings.Repeat("t", 64)), copyOf()), allowed: some(AsItWas)},
-		"frozen, nothing there":               {there: list(sourceAt("home", SelectorAnnotation, "a in (")), allowed: some(Absent)},
+		"frozen, by a key that is not known":  {there: list(sourceAt("home", PrefixAnnotation+"es", "team-b"), copyOf()), allowed: some(AsItWas)},
+		"all keys that are known": {
+			there:   list(sourceAt("home", SourceAnnotation, "", CopyAnnotation, "", ChecksumAnnotation, "", InstanceAnnotation, "", CopiedAnnotation, "", AdoptAnnotation, "")),
+			allowed: some(Copy), winner: "home/settings",
+		},
+		"frozen, nothing there": {there: list(sourceAt("home", SelectorAnnotation, "a in (")), allowed: some(Absent)},
 		"frozen keeps its place": {
 			there: list(sourceAt("home", PrefixAnnotation, ""), copyOf(), sourceAt("other")), allowed: some(AsItWas), winner: "other/settings",
 		},
@@ -277,7 +282,7 @@ func TestPruneLimit(t *testing.T) {
 		}
 	}
 	blocked(11, map[int]bool{0: true, 1: true, 33: true, 34: false, 100: false})
-	for limit, want := range map[int]bool{1: true, 33: true, 34: true, 36: false, 100: false} {
+	for limit, want := range map[int]bool{1: false, 33: true, 34: true, 36: false, 100: false} {
 		if got := limited(limit).AtEdge(s); got != want {
 			t.Errorf("11 of 33 out of scope, limit %d%%: at the edge %v, want %v", limit, got, want)
 		}
@@ -290,7 +295,7 @@ func TestPruneLimit(t *testing.T) {
 	blocked(0, map[int]bool{0: false})
 	s.Namespaces["dev-a"] = gone
 	delete(s.ConfigMaps, Key{"dev-a", "a"})
-	blocked(10, map[int]bool{0: true, 1: false})
+	blocked(10, map[int]bool{0: true, 31: true, 32: false}) // 31.25%
 
 	// And none is wanted, and 11 more go, where only the selector of the flags keeps sources away.
 	unselected := flags
@@ -302,6 +307,14 @@ func TestPruneLimit(t *testing.T) {
 	if n, copies := unselected.Prunable(s); n != 10 || copies != 32 {
 		t.Errorf("%d out of scope of %d, want 10 of 32", n, copies)
 	}
+
+	// However few there are.
+	for i := range 9 {
+		delete(s.ConfigMaps, Key{"dev-a", string(rune('b' + i))})
+	}
+	blocked(1, map[int]bool{0: true, 4: true, 5: false, 100: false}) // 4.3%
+	delete(s.ConfigMaps, Key{"dev-a", "k"})
+	blocked(0, map[int]bool{0: false, 1: false})
 }
 
 func TestCarries(t *testing.T) {

@@ -171,9 +171,6 @@ func (f Flags) unwanted(v Verdict, p Past, ns *corev1.Namespace, have, source *c
 	return v.allow("no source claims it", Absent)
 }
 
-// free is how many copies a change of flags may delete whatever their share is, unless the limit is 0%.
-const free = 10
-
 // PruneBlocked reports whether the prune limit blocks a process that takes over in this state: too many copies would go
 // because of the flags alone.
 func (f Flags) PruneBlocked(s State) bool {
@@ -182,13 +179,7 @@ func (f Flags) PruneBlocked(s State) bool {
 }
 
 func (f Flags) blocks(outOfScope, copies int) bool {
-	switch f.PruneLimit {
-	case 100:
-		return false
-	case 0:
-		return outOfScope > 0
-	}
-	return outOfScope > free && outOfScope*100 >= f.PruneLimit*copies
+	return f.PruneLimit < 100 && outOfScope > 0 && outOfScope*100 >= f.PruneLimit*copies
 }
 
 // AtEdge reports whether one copy more or less out of scope might turn the decision of the prune limit.
