@@ -273,10 +273,8 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Dura
 	case calmIn > 0 && res.state == plan.StateSynced: // the other client may come again
 		rec.state = plan.StateFight
 		return calmIn
-	case res.after > 0:
-		return res.after
 	}
-	return rec.own.left(r.caches.configMap(res.change.Key), r.caches.version(), now)
+	return res.after // if no event shows our own write, a relist does, and its fan-out waits no longer than maxOwn
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.
