@@ -29,7 +29,6 @@ const (
 type confirmer struct {
 	client  kubernetes.Interface
 	rules   *plan.Rules
-	cached  func(key) *corev1.ConfigMap
 	reads   slots          // for sources
 	refused rate.Sometimes // limits the log about reads that are refused
 
@@ -60,8 +59,8 @@ type answer struct {
 	failures int // in a row
 }
 
-func newConfirmer(client kubernetes.Interface, rules *plan.Rules, cached func(key) *corev1.ConfigMap) *confirmer {
-	return &confirmer{client: client, rules: rules, cached: cached, answers: map[subject]*answer{}, reads: make(slots, concurrentReads),
+func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
+	return &confirmer{client: client, rules: rules, answers: map[subject]*answer{}, reads: make(slots, concurrentReads),
 		refused: rate.Sometimes{Interval: time.Minute}}
 }
 
@@ -75,7 +74,7 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 	if x.change.Premise.Namespace {
 		subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
 	}
-	for try := range 4 {
+	for range 4 {
 		found, missing, wait, err := c.known(subjects, after)
 		switch {
 		case err != nil || wait > 0:
@@ -83,8 +82,6 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 		case len(missing) == 0:
 			holds, claimed = c.judge(x, found)
 			return holds, claimed, 0, nil
-		case try == 1: // one answer expired while the other was read
-			missing, after = subjects, time.Now()
 		}
 		err = p.call(ctx, missing[0].String(), func(ctx context.Context) error {
 			c.readAll(ctx, missing, after)
@@ -136,12 +133,6 @@ func (c *confirmer) judge(x *decision, found map[subject]answer) (unwanted bool,
 	ns := x.target.Namespace
 	if x.change.Premise.Namespace {
 		ns = found[subject{namespace: ns.Name}].ns
-	}
-	if source != nil && c.rules.AsksToBeMirrored(source) {
-		// The cache as it is now: the decision may rest on an older state.
-		if cached := c.cached(plan.KeyOf(source)); cached == nil || cached.ResourceVersion != source.ResourceVersion {
-			return false, began
-		}
 	}
 	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(x.view, source, ns), began
 }

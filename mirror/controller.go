@@ -61,7 +61,7 @@ func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Optio
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
 			reporter: &reporter{decider: d, recorder: recorder, metrics: m, dryRun: opts.DryRun}},
 		reconciler: &reconciler{
-			decider: d, confirmer: newConfirmer(client, rules, caches.configMap), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
+			decider: d, confirmer: newConfirmer(client, rules), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
 			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},

@@ -3,6 +3,7 @@ package mirror
 // Nothing is deleted in a hurry, and nothing happens silently.
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -83,7 +85,7 @@ func TestC52Expiring(t *testing.T) {
 				tc.lose(s)
 				time.Sleep(runGap)
 				got := s.said(ReasonExpiring)
-				for _, want := range append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep them") {
+				for _, want := range append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ") {
 					if !strings.Contains(got, want) {
 						t.Errorf("got event %q, want in it %q", got, want)
 					}
@@ -136,6 +138,61 @@ func TestC52DeletedIsSaid(t *testing.T) {
 	})
 }
 
+// TestC52EditsAreNoClaim: a source that is edited all the time, and does not select the namespaces, keeps no copy there.
+func TestC52EditsAreNoClaim(t *testing.T) {
+	alone(t, having(append(teams(100, "team-"), source())...), func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "delete" {
+				return 25 * time.Millisecond
+			}
+			return 0
+		})
+		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
+		for i := range 5 * 70 {
+			s.edit("platform", plantest.Data("edit", fmt.Sprint(i)))
+			time.Sleep(200 * time.Millisecond)
+		}
+		if left := len(s.uids()) - 1; left != 0 {
+			t.Errorf("got %d copies ten seconds after the grace, want none", left)
+		}
+	})
+}
+
+// TestC52HangingDeletionIsNotWaitedFor before the others are said to be deleted.
+func TestC52HangingDeletionIsNotWaitedFor(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.hang(func(c apitest.Call) bool { return c.Verb == "delete" && c.Namespace == "team-001" })
+		for range 2 { // also if they are lost twice before anything is said
+			s.remove("platform")
+			time.Sleep(5 * time.Second)
+			s.write(source())
+			time.Sleep(time.Second)
+		}
+		s.remove("platform")
+		time.Sleep(time.Minute)
+		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "Deleted 2 copies in 2 namespaces (team-000, team-002): ") {
+			t.Errorf("got event %q, want both copies that are deleted", got)
+		}
+	})
+}
+
+// TestC52LossesAreSaidTogether: no loss is left out, and there is one line of the log for those within ten seconds.
+func TestC52LossesAreSaidTogether(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		for _, namespace := range []string{"team-000", "team-001", "team-002"} {
+			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
+			time.Sleep(3 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		got := s.notesOf(ReasonExpiring)
+		if len(got) != 2 || !strings.HasPrefix(got[0], "Deleted 1 copy in namespace team-000: ") ||
+			!strings.HasPrefix(got[1], "Deleted 2 copies in 2 namespaces (team-001, team-002): ") {
+			t.Errorf("got events %q, want one about the first copy, and one about the other two", got)
+		}
+	})
+}
+
 // TestC55NoTargets: a source that reaches no namespace says so, and why.
 func TestC55NoTargets(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {
@@ -153,11 +210,16 @@ func TestC55NoTargets(t *testing.T) {
 		if got := s.said(ReasonNoTargets); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
+		s.addNamespace("team-003")
+		time.Sleep(time.Second)
+		if got := s.said(ReasonNoTargets); !strings.HasPrefix(got, "Not mirrored: of 4 namespaces") {
+			t.Errorf("got event %q, want the new namespace in it", got)
+		}
 		s.setNamespace(plantest.Namespace("team-000"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 1 || got != "Synced to 1 namespace" {
-			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.all(), got)
+		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 2 || got != "Synced to 1 namespace" {
+			t.Errorf("got events %q and at last %q, want two NoTargets, and that it is over", s.all(), got)
 		}
 	})
 }

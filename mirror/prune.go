@@ -31,7 +31,7 @@ func (p *pruner) judge(ctx context.Context) (blocked bool) {
 	logger := klog.FromContext(ctx).WithValues("outOfScope", len(outOfScope), "copies", copies, "pruneLimit", p.limit)
 	if p.limit.Exceeded(len(outOfScope), copies) {
 		logger.Error(nil, "More copies are out of scope of the flags than the prune limit allows to delete: none of them is deleted. "+
-			"Check the flags for a mistake. To delete these copies, start once with --prune-limit=100%",
+			"Check the flags for a mistake. To delete these copies, start with --prune-limit=100% until they are gone",
 			"type", corev1.EventTypeWarning, "reason", ReasonPruneBlocked)
 		for _, cm := range outOfScope {
 			if ns := p.caches.namespace(cm.Namespace); ns != nil && !p.rules.Selects(ns) {

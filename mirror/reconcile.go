@@ -87,6 +87,7 @@ func (r *reconciler) begin(k key) decision {
 		return x
 	}
 	r.copies.take(k, &x)
+	n.dirty = n.dirty || x.change.Source == nil && n.withoutTargets() // a namespace that is no target may have come or changed
 	r.reportIfDue(n)
 	return x
 }
@@ -338,8 +339,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 		rec.own.deleted = c.Have.UID
 	}
 	if c.Op == plan.OpDelete && r.grace < announced {
-		src, why := n.source(c.CopyOf), r.exclusion(sourceOf(x.view, c.CopyOf), c.Key.Namespace)
-		src.deleted = src.deleted.with(why, c.Key.Namespace)
+		n.source(c.CopyOf).lose(c.Key.Namespace, r.exclusion(sourceOf(x.view, c.CopyOf), x.target.Namespace), now)
 	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion

@@ -74,16 +74,8 @@ type summary struct {
 	expires   time.Time              // when the first of them is deleted; zero: they were deleted
 }
 
-// losses are namespaces with a copy that no source claims, by what keeps its source from it; [plan.NotExcluded]: the source is gone.
-type losses map[plan.Exclusion][]string
-
-func (l losses) with(e plan.Exclusion, namespace string) losses {
-	if l == nil {
-		l = losses{}
-	}
-	l[e] = append(l[e], namespace)
-	return l
-}
+// losses say, by the namespaces of copies that no source claims, what keeps their source away; [plan.NotExcluded]: it is gone.
+type losses map[string]plan.Exclusion
 
 // announced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are reported when they
 // are deleted: nobody could act before.
@@ -140,7 +132,13 @@ func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Dura
 	n.dirty, n.reported, n.busy = false, now, now
 	for k, sum := range r.summarize(n, v, now) {
 		src, out := n.source(k), news{summary: sum}
-		out.events = src.reported.news(sum)
+		var held bool
+		if out.events, held = src.reported.news(sum); sum.expires.IsZero() && !held && len(sum.unclaimed) > 0 {
+			src.deleted = nil // said
+		}
+		if held || len(src.deleted) > 0 {
+			n.dirty, wait = true, logSpacing
+		}
 		if r.dryRun {
 			var due bool
 			if out.line, due = src.dryRunNews(sum); due {
@@ -169,8 +167,8 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 		all[k] = &summary{key: k, object: objectOf(k, src.uid), counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{},
 			label: r.rules.Label()}
 		src.wrote = time.Time{}
-		if src.counts[plan.StateExpiring] == 0 { // else more of them follow soon
-			all[k].unclaimed, src.deleted = src.deleted, nil
+		if src.counts[plan.StateExpiring] == 0 || now.Sub(src.lost) >= reportAfter { // else more of them follow soon
+			all[k].unclaimed = src.deleted
 		}
 	}
 	for _, source := range v.All() {
@@ -180,8 +178,9 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 		if rec.state.IsProblem() {
 			all[rec.countsFor].add(rec.state, namespace, rec.note)
 		}
-		if at := rec.unclaimed.since.Add(r.grace); rec.state == plan.StateExpiring && r.grace >= announced && at.After(now) {
-			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, namespace), namespace, at)
+		at, ns := rec.unclaimed.since.Add(r.grace), r.caches.namespace(namespace)
+		if rec.state == plan.StateExpiring && r.announces() && at.After(now) && ns != nil && !plan.Terminating(ns) {
+			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, ns), namespace, at)
 		}
 		if rec.would != plan.OpNone {
 			all[rec.countsFor].would[rec.would]++
@@ -211,17 +210,20 @@ func sourceOf(v *plan.View, k key) *plan.Source {
 	return nil
 }
 
-// exclusion returns what keeps a source from a namespace; nothing if it is gone.
-func (d *decider) exclusion(s *plan.Source, namespace string) plan.Exclusion {
-	if ns := d.caches.namespace(namespace); s != nil && ns != nil {
-		return d.rules.Exclusion(s, ns)
+// announces reports whether copies that expire are reported at once.
+func (r *reporter) announces() bool { return r.grace >= announced && !r.dryRun }
+
+// exclusion returns what keeps a source from a namespace; nothing if the source is gone.
+func (d *decider) exclusion(s *plan.Source, ns *corev1.Namespace) plan.Exclusion {
+	if s == nil {
+		return plan.NotExcluded
 	}
-	return plan.NotExcluded
+	return d.rules.Exclusion(s, ns)
 }
 
 // excluded returns what keeps a source from the namespaces that the flags allow, if it has no target.
 func (r *reporter) excluded(sum *summary) map[plan.Exclusion]int {
-	if sum.source == nil || sum.targets() > 0 {
+	if sum.source == nil || sum.counts[plan.StateSynced] > 0 {
 		return nil
 	}
 	all := map[plan.Exclusion]int{}
@@ -239,19 +241,12 @@ func (r *reporter) excluded(sum *summary) map[plan.Exclusion]int {
 	return all
 }
 
-// targets returns how many namespaces the source selects.
-func (s *summary) targets() (n int) {
-	for state, count := range s.counts {
-		if state := plan.State(state); state != plan.StateOutOfScope && state != plan.StateExpiring {
-			n += count
-		}
-	}
-	return n
-}
-
 // expire adds a copy that expires at a time.
 func (s *summary) expire(e plan.Exclusion, namespace string, at time.Time) {
-	s.unclaimed = s.unclaimed.with(e, namespace)
+	if s.unclaimed == nil {
+		s.unclaimed = losses{}
+	}
+	s.unclaimed[namespace] = e
 	if s.expires.IsZero() || at.Before(s.expires) {
 		s.expires = at
 	}
@@ -305,8 +300,9 @@ type message struct {
 	level                      int
 }
 
-// news returns the events about what is new in a summary, and takes note that they are reported.
-func (r *reported) news(sum *summary) (out []message) {
+// news returns the events about what is new in a summary, and takes note that they are reported. Copies that are lost within
+// logSpacing are said together: held says that there are some to be said later.
+func (r *reported) news(sum *summary) (out []message, held bool) {
 	if uid := sum.object.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
 		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
 	}
@@ -319,6 +315,10 @@ func (r *reported) news(sum *summary) (out []message) {
 			text = clip(p.text(sum, targets))
 		}
 		if text == r.texts[p.reason] {
+			continue
+		}
+		if p.reason == ReasonExpiring && time.Since(r.logged[p.reason]) < logSpacing {
+			held = true
 			continue
 		}
 		r.texts[p.reason] = text
@@ -334,10 +334,10 @@ func (r *reported) news(sum *summary) (out []message) {
 	r.solved = r.solved || ended && len(out) == 0
 	if sum.source == nil {
 		r.checksum = ""
-		return out
+		return out, held
 	}
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
-		return out
+		return out, held
 	}
 	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
 	if r.solved && sum.counts[plan.StateSynced] > 0 || !sum.wrote.IsZero() && r.checksum != sum.source.Checksum {
@@ -349,7 +349,7 @@ func (r *reported) news(sum *summary) (out []message) {
 		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, text, level})
 	}
 	r.checksum, r.solved = sum.source.Checksum, false
-	return out
+	return out, held
 }
 
 // propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if nothing

@@ -46,6 +46,7 @@ type sourceStatus struct {
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
 	deleted losses    // copies that were deleted and not reported yet, unless that was announced
+	lost    time.Time // when the first of them was deleted
 	reported
 }
 
@@ -85,6 +86,24 @@ func (n *nameStatus) source(k key) *sourceStatus {
 		n.sources[k] = &sourceStatus{}
 	}
 	return n.sources[k]
+}
+
+// withoutTargets reports whether a source may have no target.
+func (n *nameStatus) withoutTargets() bool {
+	for _, src := range n.sources {
+		if src.counts[plan.StateSynced] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lose takes note of a copy that was deleted, and of what kept the source from its namespace.
+func (src *sourceStatus) lose(namespace string, e plan.Exclusion, now time.Time) {
+	if src.deleted == nil {
+		src.deleted, src.lost = losses{}, now
+	}
+	src.deleted[namespace] = e
 }
 
 // record returns the record of a target in the namespace with this UID. A record of a former namespace does not count.

@@ -122,15 +122,20 @@ func (s *summary) exclusionText(e plan.Exclusion) (why, remedy string) {
 // expiringText is about the copies that no source claims.
 func expiringText(s *summary, _ []string) string {
 	var parts []string
-	for _, e := range slices.Sorted(maps.Keys(s.unclaimed)) {
-		slices.Sort(s.unclaimed[e])
+	by := map[plan.Exclusion][]string{}
+	for namespace, e := range s.unclaimed {
+		by[e] = append(by[e], namespace)
+	}
+	for _, e := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[e])
 		why, remedy := s.exclusionText(e)
-		where := counted(len(s.unclaimed[e]), "copy", "copies") + " in " + namespaces(s.unclaimed[e])
+		them := map[bool]string{true: "it", false: "them"}[len(by[e]) == 1]
+		where := counted(len(by[e]), "copy", "copies") + " in " + namespaces(by[e])
 		if s.expires.IsZero() {
-			parts = append(parts, fmt.Sprintf("Deleted %s: %s. To get them back, %s.", where, why, remedy))
+			parts = append(parts, fmt.Sprintf("Deleted %s: %s. To get %s back, %s.", where, why, them, remedy))
 		} else {
-			parts = append(parts, fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep them, %s before.", where,
-				s.expires.UTC().Format(time.DateTime), why, remedy))
+			parts = append(parts, fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep %s, %s before.", where,
+				s.expires.UTC().Format(time.DateTime), why, them, remedy))
 		}
 	}
 	return strings.Join(parts, " ")
@@ -154,8 +159,8 @@ func noTargetsText(s *summary, _ []string) string {
 // pruneBlockedText is about all sources at once: the limit is for the sum of their copies.
 func pruneBlockedText(outOfScope, copies int) string {
 	return fmt.Sprintf("%d of %d copies are out of scope of the controller's flags, which is more than --prune-limit allows to delete: "+
-		"none of them is deleted. Check the flags for a mistake. To delete these copies, start the controller once with "+
-		"--prune-limit=100%%.", outOfScope, copies)
+		"none of them is deleted. Check the flags for a mistake. To delete these copies, start the controller with "+
+		"--prune-limit=100%% until they are gone.", outOfScope, copies)
 }
 
 // namespaces names the first few namespaces, which are sorted.

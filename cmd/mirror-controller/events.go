@@ -67,10 +67,12 @@ type eventRecorder struct {
 	logged  time.Time
 }
 
-// eventKey names the object that events are about and their reason: a newer event replaces an older one.
+// eventKey names the object that events are about and their reason: a newer event replaces an older one. The UID of a source that
+// went while no controller ran is not known.
 type eventKey struct {
-	regarding types.UID
-	reason    string
+	name   types.NamespacedName
+	uid    types.UID
+	reason string
 }
 
 // eventRecord is the newest event of a key, if it is not written yet, and the last one that was written.
@@ -126,7 +128,7 @@ func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 		Note:                fmt.Sprintf(note, args...),
 		Type:                eventtype,
 	}
-	key := eventKey{object.UID, reason}
+	key := eventKey{types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, object.UID, reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.records[key] == nil {

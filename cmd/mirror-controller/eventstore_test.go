@@ -164,8 +164,9 @@ func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *even
 // say records an event about the source of this name.
 func say(r *eventRecorder, name, note string) { sayWhy(r, name, "Foreign", note) }
 
+// sayWhy says something about a source without a UID, as one is that went while no controller ran.
 func sayWhy(r *eventRecorder, name, reason, note string) {
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, ResourceVersion: "1"}}
 	r.Eventf(source, nil, corev1.EventTypeWarning, reason, "Mirror", "%s", note)
 }
 

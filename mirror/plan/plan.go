@@ -33,7 +33,7 @@ const (
 	StateForeign                 // a foreign object is in the way
 	StateSuperseded              // another source of that name has the target
 	StateFailed                  // the API server rejects the copy
-	StateFrozen                  // the annotations of the source are malformed: the copy stays as it is
+	StateFrozen                  // an annotation of the source is malformed or not known: the copy stays as it is
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateFight                   // another client keeps changing the copy
 	StateExpiring                // no source claims the copy: it is deleted at the end of the deletion grace

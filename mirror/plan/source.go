@@ -84,8 +84,8 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 // of memory, and a millisecond for each namespace.
 const maxNarrowing = 4 << 10
 
-// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, also annotations of ours
-// that are not known, each in words for the owner of the source.
+// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, each in
+// words for the owner of the source. Before it parses, it says which annotation of ours is not known or too long.
 func parseNarrowing(annotations map[string]string) (prefixes []string, selector labels.Selector, err error) {
 	selector = labels.Everything()
 	errs := []error{checkKnown(annotations)}
