@@ -139,7 +139,7 @@ patches:
 			if c.namespace == "" {
 				c.namespace = "mirror-system"
 			}
-			have, _ := apart(charted(t, "mirror-controller", c.namespace, set(append([]string{teams}, c.values...)...)...))
+			have, _ := apart(charted(t, "mirror-controller", c.namespace, set(append([]string{teams, `deletionGrace="1s"`}, c.values...)...)...)) // the base has the default of the program
 			want := slices.DeleteFunc(kustomized(t, c.kustomization), func(o *unstructured.Unstructured) bool {
 				return o.GetKind() == "Namespace" // which Helm makes, not a chart: helm install --create-namespace
 			})

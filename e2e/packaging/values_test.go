@@ -112,7 +112,7 @@ var flags = map[string]struct{ flag, value, want string }{
 	"copyLabels":                   {"copy-label", `["team","example.com/*"]`, "team,example.com/*"},
 	"copyAnnotations":              {"copy-annotation", `["team","*"]`, "team,*"},
 	"pruneLimit":                   {"prune-limit", `"100%"`, "100%"},
-	"deletionGrace":                {"deletion-grace", `"5m"`, "5m"},
+	"deletionGrace":                {"deletion-grace", `"1h"`, "1h"},
 	"resyncPeriod":                 {"resync-period", `"1h30m"`, "1h30m"},
 	"dryRun":                       {"dry-run", "true", "true"},
 	"concurrentSources":            {"concurrent-sources", "1", "1"},
@@ -137,8 +137,6 @@ var notValues = map[string]string{
 	"kubeconfig":                      "it runs in the cluster that it works on",
 	"context":                         "it runs in the cluster that it works on",
 	"profiling":                       "is for a diagnosis, by extraArgs",
-	"once":                            "a Deployment would start it again and again",
-	"once-timeout":                    "a Deployment would start it again and again",
 	"help":                            "is for people",
 	"version":                         "is for people",
 }
@@ -155,7 +153,7 @@ func TestValuesAreFlags(t *testing.T) {
 			t.Errorf("%s: there is no flag --%s", path, f.flag)
 		}
 		delete(unknown, f.flag)
-		if ours := defaultOf(t, path); path != "fullnameOverride" && !sameDefault(ours, have) {
+		if ours := defaultOf(t, path); path != "fullnameOverride" && path != "deletionGrace" && !sameDefault(ours, have) {
 			t.Errorf("%s: is %q by default, and --%s is %q", path, ours, f.flag, have)
 		}
 		_, err := newHelm(t).Template(t.Context(), "mirror-controller", chart, "mirror-system", set(teams, `extraArgs=["`+spelled(f.flag)+`=x"]`)...)
@@ -273,7 +271,7 @@ func TestPodValues(t *testing.T) {
 		`"volumeMounts":[{"name":"ca","mountPath":"/ca"}]`, `"annotations":{"reloader":"on"}`,
 		`"tolerations":[{"key":"spot","operator":"Exists"}]`, `"affinity":{"nodeAffinity":{}}`, `"priorityClassName":"high"`,
 		`"team":"platform"`, `"annotations":{"note":"x"}`, `"runAsUser":1000`, `"runAsNonRoot":true`, `"privileged":false`,
-		`"args":["--namespace-prefix=team-","--leader-elect","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`,
+		`"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`,
 		`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`,
 	} {
 		if !strings.Contains(string(content), part) {
@@ -339,7 +337,7 @@ func TestWithoutLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if args := arguments(t, m); !slices.Equal(args, []string{"--namespace-prefix=team-"}) {
+	if args := arguments(t, m); !slices.Equal(args, []string{"--namespace-prefix=team-", "--deletion-grace=5m"}) {
 		t.Errorf("the arguments are %q, want no lease", args)
 	}
 	if d.Spec.Strategy.Type != "Recreate" || d.Spec.Strategy.RollingUpdate != nil {
