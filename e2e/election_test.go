@@ -11,7 +11,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 )
 
-// Two replicas: case C35. `make bench BENCH=node` measures how long a handover takes.
+// Two replicas: cases C35 and C61. `make bench BENCH=node` measures how long a handover takes.
 
 // TestC35Killed kills the leader in the middle of a fan-out: another brings it to its end.
 func TestC35Killed(t *testing.T) {
@@ -56,10 +56,10 @@ func TestC35Stopped(t *testing.T) {
 	}
 }
 
-// TestC35Paused stops the process of the leader for longer than its lease, in the middle of a fan-out, with all its writes
-// in flight. When it goes on, these are answered, and neither its watches nor its lease tell it at once what has happened:
+// TestC61Paused, of case C35 too, stops the process of the leader for longer than its lease, in the middle of a fan-out, with all
+// its writes in flight. When it goes on, these are answered, and neither its watches nor its lease tell it at once what has happened:
 // its own clock has to. It sends no more.
-func TestC35Paused(t *testing.T) {
+func TestC61Paused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	targets := w.createMany(300)
@@ -79,6 +79,7 @@ func TestC35Paused(t *testing.T) {
 	w.resume(first.Process)
 	w.exits(first)
 	w.settle(targets[0])
+	w.waitInSync(src, targets...)
 	r := w.records(first, second)
 	w.inTurn(r[0], r[1])
 	for _, e := range r[0].writes {

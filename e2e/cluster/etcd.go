@@ -4,24 +4,78 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
 )
 
 // Compact has etcd forget every revision but the last. Watches and lists that go on from an older one, and are not
 // served from the API server's cache, are then told that it has expired (410).
 func (c *Cluster) Compact(ctx context.Context) error {
+	last, err := c.revision(ctx)
+	if err != nil {
+		return err
+	}
+	return c.etcd(ctx, "kv/compaction", map[string]any{"revision": last, "physical": true}, nil)
+}
+
+// revision returns etcd's last revision.
+func (c *Cluster) revision(ctx context.Context) (int64, error) {
 	var last struct {
 		Header struct {
-			Revision json.Number `json:"revision"`
+			Revision int64 `json:"revision,string"`
 		} `json:"header"`
 	}
 	// Any read tells the revision: this one asks how many keys there are that are a zero byte.
-	if err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &last); err != nil {
+	err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &last)
+	return last.Header.Revision, err
+}
+
+// Backup copies etcd's disk to a new folder, while etcd stands still.
+func (c *Cluster) Backup(to string) error {
+	if err := c.Signal(Etcd, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return c.etcd(ctx, "kv/compaction", map[string]any{"revision": last.Header.Revision, "physical": true}, nil)
+	return errors.Join(os.CopyFS(to, os.DirFS(c.plane.Etcd.DataDir)), c.Signal(Etcd, syscall.SIGCONT))
+}
+
+// Restore puts a backup in the place of what etcd holds. Meanwhile it stops the API server and the controller manager, and runs
+// what is to be done while they are away. Revisions go back, or go on behind the last one if goOn is set: as `etcdutl snapshot
+// restore --bump-revision --mark-compacted` has it, every watch is then told that its revision has expired.
+func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func()) error {
+	last, err := c.revision(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.manager.stop(), c.StopAPIServer(), c.plane.Etcd.Stop()); err != nil {
+		return err
+	}
+	away()
+	dir := c.plane.Etcd.DataDir
+	if err := errors.Join(removeAll(filepath.Join(dir, "*")), os.CopyFS(dir, os.DirFS(from)), c.plane.Etcd.Start()); err != nil {
+		return err
+	}
+	if goOn {
+		for now := int64(0); now <= last; {
+			if err := c.etcd(ctx, "kv/put", map[string]any{"key": []byte("revision")}, nil); err != nil {
+				return err
+			}
+			if now, err = c.revision(ctx); err != nil {
+				return err
+			}
+		}
+		if err := c.Compact(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.startManager()
 }
 
 // etcd calls a method of etcd through its JSON gateway, which spares us its client, and decodes the answer where out is not nil.
