@@ -138,6 +138,16 @@ func TestC52DeletedIsSaid(t *testing.T) {
 	})
 }
 
+// TestC52ClockThatIsSet does not shorten a grace: its begin keeps the reading of the monotonic clock.
+func TestC52ClockThatIsSet(t *testing.T) {
+	var r record
+	cm := copyOf(source(), "team-000")
+	step, _ := r.next(plan.Target{Have: cm}, plan.Change{Op: plan.OpDelete, Have: cm}, "", time.Minute, time.Now())
+	if since := r.unclaimed.since; step != stepExpire || since == since.Round(0) {
+		t.Errorf("got step %v, and the grace began at %v, want a monotonic reading", step, since)
+	}
+}
+
 // TestC52EditsAreNoClaim: a source that is edited all the time, and does not select the namespaces, keeps no copy there.
 func TestC52EditsAreNoClaim(t *testing.T) {
 	alone(t, having(append(teams(100, "team-"), source())...), func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }, func(t *testing.T, s scene) {

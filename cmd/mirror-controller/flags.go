@@ -23,6 +23,9 @@ func parse(fs *pflag.FlagSet, args []string) (invalid, err error) {
 		}
 		if err := fs.Set(f.Name, value); err != nil {
 			want := fmt.Sprintf("must be of type %s (%v)", f.Value.Type(), errors.Unwrap(err))
+			if f.Value.Type() == "duration" {
+				want = fmt.Sprintf("must be a duration, such as 5m (%v)", errors.Unwrap(err))
+			}
 			errs = append(errs, wrongValue(spell(f), value, want))
 			if !isList { // pflag may have set it to 0, which would be called wrong too
 				_ = f.Value.Set(before)

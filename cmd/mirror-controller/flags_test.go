@@ -62,10 +62,12 @@ func TestWrongFlags(t *testing.T) {
 		{"negative number behind it", []string{prefix, "--concurrent-sources", "-2"}, []string{"--concurrent-sources=-2: must be 1 or more"}},
 		{"not a number", []string{prefix, "--concurrent-writes=many"}, []string{`--concurrent-writes="many": must be of type int (strconv.ParseInt: parsing "many": invalid syntax)`}},
 		{"not a whole number", []string{prefix, "--kube-api-burst=1.5", "--kube-api-qps=1"}, []string{`--kube-api-burst="1.5": must be of type int (strconv.ParseInt: parsing "1.5": invalid syntax)`}},
-		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be of type duration (time: missing unit in duration "10")`}},
+		{"not a duration", []string{prefix, "--resync-period=10"}, []string{`--resync-period="10": must be a duration, such as 5m (time: missing unit in duration "10")`}},
 		{"negative duration", []string{prefix, "--resync-period=-1m"}, []string{"--resync-period=-1m0s: must be 0 (never), or 100ms or more, such as 10m"}},
 		{"a negative grace", []string{prefix, "--deletion-grace=-1s"}, []string{
 			`--deletion-grace=-1s: must be between 0s and 24h, such as 5m`}},
+		{"a grace without a unit", []string{prefix, "--deletion-grace=5"}, []string{
+			`--deletion-grace="5": must be a duration, such as 5m (time: missing unit in duration "5")`}},
 		{"a grace of days", []string{prefix, "--deletion-grace=25h"}, []string{
 			`--deletion-grace=25h0m0s: must be between 0s and 24h, such as 5m`}},
 		{"not a boolean", []string{"--all-namespaces=yes", prefix}, []string{`--all-namespaces="yes": must be of type bool (strconv.ParseBool: parsing "yes": invalid syntax)`}},
@@ -114,7 +116,7 @@ func TestWrongFlags(t *testing.T) {
 
 		{"all at once", []string{"--resync-period=soon", "--instance=", "--concurrent-writes=0", "-v=loud",
 			"--namespace-prefix=Team-", "--namespace-prefix=team_", "here", "--kube-api-qps=-1", "--kubeconfig=/no/such/file"}, []string{
-			`--resync-period="soon": must be of type duration (time: invalid duration "soon")`,
+			`--resync-period="soon": must be a duration, such as 5m (time: invalid duration "soon")`,
 			`-v="loud": must be of type Level (strconv.ParseUint: parsing "loud": invalid syntax)`,
 			`"here": unexpected argument: only flags are allowed, written --flag=value`,
 			`--namespace-prefix="Team-": ` + notAPrefix,
