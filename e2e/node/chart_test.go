@@ -27,10 +27,13 @@ func TestChart(t *testing.T) {
 	w.waitRolledOut()
 	w.expectMirrors("installed")
 	w.sh(manual.Inline(w, "deploy/docs/install.md", "helm test mirror-controller --namespace mirror-system"))
-	w.sh("helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values --set replicaCount=2")
+	const upgrade = "helm upgrade mirror-controller deploy/chart -n mirror-system --reuse-values --set "
+	w.sh(upgrade + "replicaCount=2")
 	w.waitRolledOut()
 	w.expectMirrors("upgraded")
 	withdraw := func() {
+		w.sh(upgrade + "deletionGrace=1s")
+		w.waitRolledOut()
 		w.sh("kubectl label configmap -n platform settings mirror-")
 		w.waitGone("settings", targets()...)
 	}

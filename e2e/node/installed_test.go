@@ -55,7 +55,7 @@ func (w *world) applyTwo() {
 	}
 }
 
-// applyOverlay applies the example overlay as the documentation says, with these edits by sed.
+// applyOverlay applies the example overlay as the documentation says, with a short grace and these edits by sed.
 func (w *world) applyOverlay(edits ...string) {
 	w.Helper()
 	dir, err := os.MkdirTemp(w.node.Dir(), "overlay")
@@ -63,7 +63,7 @@ func (w *world) applyOverlay(edits ...string) {
 	if err := errors.Join(err, err2); err != nil {
 		w.Fatal(err)
 	}
-	edits = append(edits, "s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
+	edits = append(edits, "s|--deletion-grace=5m|--deletion-grace=1s|", "s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
 	apply := manual.Commands(w, "deploy/docs/install.md", "cp -R deploy/example",
 		"# Edit the top of kustomization.yaml here.", "sed -i '"+strings.Join(edits, "; ")+"' kustomization.yaml")
 	if !strings.Contains(apply, "sed -i") {
