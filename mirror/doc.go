@@ -75,7 +75,8 @@
 // that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is empty.
 //
 // Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until then nothing is
-// written again. If the event does not come within a minute, because etcd was restored for example, the target is compared anew.
+// written again. If a relist hides the event, because etcd was restored for example, its fan-out compares the target anew after a
+// minute at most.
 //
 // # Locks
 //
