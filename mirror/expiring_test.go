@@ -3,6 +3,7 @@ package mirror
 // Nothing is deleted in a hurry, and nothing happens silently.
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -253,4 +256,53 @@ func TestC55NoTargetsIsNotSaid(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC55NoTargetsBesideAStuckCopy: a copy that a finalizer holds is no target.
+func TestC55NoTargetsBesideAStuckCopy(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.edit("team-000", plantest.Finalizer)
+		for _, prefix := range []string{"tema-", "taem-"} {
+			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, prefix))
+			time.Sleep(time.Minute)
+			if got := s.said(ReasonNoTargets); !strings.Contains(got, `"`+prefix+`" rules the namespace out`) {
+				t.Errorf("got event %q, want %s in it", got, prefix)
+			}
+		}
+	})
+}
+
+// TestC52ReasonOfADeletion is what was judged, whatever becomes of the namespace during the call.
+func TestC52ReasonOfADeletion(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "delete" {
+				return time.Second
+			}
+			return 0
+		})
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(1500 * time.Millisecond)
+		s.setNamespace(plantest.Terminating("team-000"))
+		time.Sleep(time.Minute)
+		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "Deleted 1 copy in namespace team-000: the namespace has the label mirror=false.") {
+			t.Errorf("got event %q, want the label as the reason", got)
+		}
+	})
+}
+
+// TestC52DryRunAnnouncesNothing, because it deletes nothing.
+func TestC52DryRunAnnouncesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := append(teams(1, "team-"), copyOf(source(), "team-000"))
+		s := newScene(t, apitest.NewServer(objects...), func(o *Options) { o.DryRun, o.DeletionGrace = true, 5*time.Minute })
+		var out logBuffer
+		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
+		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 10*time.Minute)
+		defer stop()
+		s.noted(s.controller.Run(ctx, Alone(ctx)))
+		if log := out.String(); strings.Contains(log, "will be deleted") || !strings.Contains(log, "Would delete 1") {
+			t.Errorf("got log %s, want that it would delete one copy", log)
+		}
+	})
 }
