@@ -271,8 +271,10 @@ func (h *history) end() {
 		h.found(notQuiet, "%d changes", n)
 	}
 	h.compare(true)
+	left := h.leader.leftOver()
+	time.Sleep(time.Second) // the retry of a blocked target may have been on its way
 	for what, n := range h.leader.leftOver() {
-		if n > 0 && len(h.findings) == 0 {
+		if n = min(n, left[what]); n > 0 && len(h.findings) == 0 {
 			h.found(leftOver, "%d %s", n, what)
 		}
 	}
