@@ -299,15 +299,11 @@ func lasts(rec *record, res result, now time.Time) bool {
 
 // fail records a failure, and returns the time until the next try.
 func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
-	pace := reasons[res.reason].pace
-	if reasons[rec.reason].pace != pace { // the reasons of one pace may take turns
-		rec.failures = 0
-	}
 	if rec.reason != res.reason {
 		rec.reason, rec.since = res.reason, res.began
 	}
 	rec.failures++
-	wait := pace.backoff(rec.failures)
+	wait := reasons[res.reason].pace.backoff(rec.failures)
 	rec.notBefore, rec.tried = now.Add(wait), triggerOf(x.target, x.change)
 	if res.reason == transient { // it says nothing about the target
 		rec.await(rec.shown(res.change))

@@ -53,7 +53,7 @@ type record struct {
 	would     plan.Op // the change that a dry run withheld
 
 	reason    reason
-	failures  int       // in a row, for reasons of that pace
+	failures  int       // in a row, for any reasons: they may take turns
 	since     time.Time // the begin of the first one for that reason
 	notBefore time.Time // the next try
 	tried     trigger   // of the last try: a change of it ends the wait

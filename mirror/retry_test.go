@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestFail goes through failures of one target: each pace has its own count. A problem stays one until it is known to be
+// TestFail goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until it is known to be
 // over.
 func TestFail(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
@@ -118,14 +119,11 @@ func TestFail(t *testing.T) {
 	}{
 		{transient, plan.StatePending, 50 * ms, plan.StatePending, synced, ""},
 		{transient, plan.StatePending, 100 * ms, plan.StatePending, synced, ""},
-		{rejected, plan.StateFailed, s, plan.StateFailed, synced, "why"},
-		{rejected, plan.StateFailed, 2 * s, plan.StateFailed, synced, "why"},
-		{transient, plan.StatePending, 50 * ms, plan.StateFailed, synced, "why"},
-		{foreign, plan.StateForeign, s, plan.StateForeign, content{}, ""},
-		{rejected, plan.StateFailed, 2 * s, plan.StateFailed, content{}, "why"}, // reasons of one pace take turns
-		{foreign, plan.StateForeign, 4 * s, plan.StateForeign, content{}, ""},
-		{transient, plan.StatePending, 50 * ms, plan.StateForeign, content{}, ""},
-		{rejected, plan.StateFailed, s, plan.StateFailed, content{}, "why"},
+		{rejected, plan.StateFailed, 4 * s, plan.StateFailed, synced, "why"},
+		{transient, plan.StatePending, 400 * ms, plan.StateFailed, synced, "why"},
+		{foreign, plan.StateForeign, 16 * s, plan.StateForeign, content{}, ""},
+		{rejected, plan.StateFailed, 32 * s, plan.StateFailed, content{}, "why"},
+		{transient, plan.StatePending, 3200 * ms, plan.StateFailed, content{}, "why"},
 	} {
 		before := rec
 		now = now.Add(time.Hour)
@@ -424,5 +422,31 @@ func TestRejectedDeletionIsTriedAfterAnEvent(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		s.edit("team-000", plantest.Annotation("touched", "yes"))
 		s.within(100*time.Millisecond, "deletion", func() bool { return s.get("team-000") == nil })
+	})
+}
+
+// TestReasonsTakeTurns: a webhook rejects what the cache has right, and in between the cache is late. A client that touches the copy all
+// the time does not have it written in a circle.
+func TestReasonsTakeTurns(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Second)
+		updates := 0
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb != "update" {
+				return nil
+			}
+			if updates++; updates%2 == 0 {
+				return apierrors.NewConflict(configMapResource, "settings", errAway)
+			}
+			return quota()
+		})
+		s.edit("team-000", plantest.Data("key", "edited"))
+		for i := range 600 {
+			time.Sleep(100 * time.Millisecond)
+			s.edit("team-000", plantest.Annotation("touched", strconv.Itoa(i)))
+		}
+		if updates > 30 {
+			t.Errorf("got %d updates within a minute, want at most 30", updates)
+		}
 	})
 }
