@@ -156,7 +156,7 @@ bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
 	cd e2e/tools/promtool && go build -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
 
 .PHONY: generate
-generate: bin/helm ## Write install.yaml, and the chart's copies of policies, alerts and dashboard
+generate: bin/helm ## Write install.yaml, and the chart's copies of what is in deploy/components
 	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
 
 # Versions of charts are SemVer. What is no release is packaged as one that comes before all releases. Files in the archive

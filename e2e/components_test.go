@@ -48,7 +48,7 @@ func expectAccepted(t *testing.T, m shipped.Manifests, operators int) {
 // TestComponentsAreAccepted hands all components together to the API server.
 func TestComponentsAreAccepted(t *testing.T) {
 	t.Parallel()
-	m, err := renderWith(t, "", "admission", "protect-copies", "high-availability", "network-policy", "monitoring", "admission-alerts")
+	m, err := renderWith(t, "", "admission", "protect-copies", "high-availability", "network-policy", "monitoring", "admission-alerts", "viewer")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ var installations = []installation{
 	{name: byDefault, base: "default"},
 	{name: "high availability", base: "base", components: []string{"high-availability"}},
 	{name: everything, base: "base", components: []string{
-		"admission", "admission-alerts", "protect-copies", "high-availability", "network-policy", "monitoring"}},
+		"admission", "admission-alerts", "protect-copies", "high-availability", "network-policy", "monitoring", "viewer"}},
 }
 
 // render returns the objects of the installation, from a copy of deploy/ with a kustomization beside it.

@@ -75,7 +75,7 @@ const nameLabel = "app.kubernetes.io/name"
 // for other settings.
 func TestChartIsKustomize(t *testing.T) {
 	const off = `admissionPolicy={"confined":false,"publishers":false}`
-	everything := slices.Concat([]string{"replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`}, monitored)
+	everything := slices.Concat([]string{"replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`, "viewer.create=true"}, monitored)
 	for name, c := range map[string]struct {
 		kustomization
 		values    []string
@@ -90,8 +90,9 @@ func TestChartIsKustomize(t *testing.T) {
 		"high-availability": {kustomization: kustomization{components: []string{"high-availability"}}, values: []string{off, "replicaCount=2"}},
 		"monitoring":        {kustomization: kustomization{components: []string{"monitoring"}}, values: append([]string{off}, monitored...)},
 		"network-policy":    {kustomization: kustomization{components: []string{"network-policy"}}, values: []string{off, `networkPolicy={"enabled":true}`}},
+		"viewer":            {kustomization: kustomization{components: []string{"viewer"}}, values: []string{off, "viewer.create=true"}},
 		"everything": {values: everything, kustomization: kustomization{
-			components: []string{"admission", "admission-alerts", "protect-copies", "high-availability", "monitoring", "network-policy"}}},
+			components: []string{"admission", "admission-alerts", "protect-copies", "high-availability", "monitoring", "network-policy", "viewer"}}},
 		"everything, other settings": {
 			namespace: "my-system",
 			values: append(slices.Clone(everything), `namespacePrefixes=["team-","dev-"]`, `excludeNamespaces=["kube-*","team-secret"]`,
@@ -129,7 +130,7 @@ patches:
           mirrored Exists
           frozen DoesNotExist
 `,
-				settingsComponents: []string{"high-availability", "monitoring", "network-policy", "admission-alerts"},
+				settingsComponents: []string{"high-availability", "monitoring", "network-policy", "admission-alerts", "viewer"},
 				components:         []string{"admission", "protect-copies"},
 			},
 		},
@@ -206,7 +207,7 @@ func takeOut(v any) int {
 }
 
 // everyValue switches on all that the chart has.
-var everyValue = set(slices.Concat(monitored, []string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`})...)
+var everyValue = set(slices.Concat(monitored, []string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`, "viewer.create=true"})...)
 
 // TestTwoReleases shows that releases of different names share no object, not even one without a namespace, and that
 // nothing in one names an object of the other.

@@ -32,6 +32,7 @@ var copies = map[string]string{
 	"chart/files/confined.yaml":         "components/admission/confined/policy.yaml",
 	"chart/files/publishers.yaml":       "components/admission/publishers/policy.yaml",
 	"chart/files/protected-copies.yaml": "components/protect-copies/policy.yaml",
+	"chart/files/viewer.yaml":           "components/viewer/rbac.yaml",
 	"chart/files/alerts.yaml":           "components/monitoring/alerts.yaml",
 	"chart/files/confined-alerts.yaml":  "components/admission-alerts/alerts.yaml",
 	"chart/files/dashboard.json":        "components/monitoring/dashboard.json",

@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+)
+
+// TestDocsViewer binds the role of component viewer by the command of the manual, and asks for each of its permissions as one of
+// the group. kubectl asks for a resource by the name that the API server has, so a rule with another name permits nothing.
+func TestDocsViewer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m, err := renderWith(t, "", "viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles, err := m.ClusterRoles()
+	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == "mirror-controller-viewer" })
+	if err != nil || at < 0 {
+		t.Fatalf("the role is not among %d: %v", len(roles), err)
+	}
+	if _, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx, &roles[at], metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bind := manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators")
+	if out, err := w.cluster.Shell(w.ctx, bind).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", bind, err, out)
+	}
+	ask := func(verb, resource string) string {
+		out, _ := w.cluster.KubectlCommand(w.ctx, "auth", "can-i", verb, resource, "--all-namespaces",
+			"--as=anybody", "--as-group=mirror-operators").CombinedOutput()
+		return string(out)
+	}
+	w.until("the role is bound", func() error {
+		if answer := ask("list", "configmaps"); answer != "yes\n" {
+			return errors.New(answer)
+		}
+		return nil
+	})
+	for _, rule := range roles[at].Rules {
+		for _, resource := range rule.Resources {
+			resource = strings.TrimSuffix(resource+"."+rule.APIGroups[0], ".")
+			if len(rule.ResourceNames) > 0 {
+				resource += "/" + rule.ResourceNames[0]
+			}
+			for _, verb := range rule.Verbs {
+				if answer := ask(verb, resource); answer != "yes\n" || !slices.Contains([]string{"get", "list", "watch"}, verb) {
+					t.Errorf("%s %s: is %q, want a permission to read", verb, resource, answer)
+				}
+			}
+		}
+	}
+}
