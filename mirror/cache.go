@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -245,26 +245,59 @@ func (c *caches) copiesIn(namespace string) []*corev1.ConfigMap {
 // version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.
 func (c *caches) version() string { return c.configMaps.GetIndexer().LastStoreSyncResourceVersion() }
 
-// targets returns the keys that a fan-out of a name has to visit, in random order: the namespaces that the flags allow if the name
-// has a source, those with a ConfigMap of the name, and those in also.
+// targets returns the keys that a fan-out of a name has to visit, in random order: the places of the name, and those in also.
 func (c *caches) targets(name string, also []string) []key {
-	found := map[key]bool{} // the order of a map is random
-	add := func(namespace string) { found[key{Namespace: namespace, Name: name}] = true }
-	for _, namespace := range also {
-		add(namespace)
-	}
-	if len(c.view(name).Sources) > 0 {
-		for _, namespace := range c.namespaces.GetIndexer().ListKeys() {
-			if c.rules.AllowsTarget(namespace) {
-				add(namespace)
+	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
+	objects := func(yield func(string) bool) {
+		for _, cm := range have {
+			if !yield(cm.Namespace) {
+				return
 			}
 		}
 	}
-	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
-	for _, cm := range have {
-		add(cm.Namespace)
+	places := c.rules.Places(c.view(name), slices.Values(c.namespaces.GetIndexer().ListKeys()), objects)
+	for _, namespace := range also {
+		places[namespace] = true
 	}
-	return slices.Collect(maps.Keys(found))
+	keys := make([]key, 0, len(places))
+	for namespace := range places { // the order of a map is random
+		keys = append(keys, key{Namespace: namespace, Name: name})
+	}
+	return keys
+}
+
+// Views returns the sources of each name that has any.
+func (c *caches) Views() iter.Seq[*plan.View] {
+	return func(yield func(*plan.View) bool) {
+		for _, name := range c.sourceNames() {
+			if !yield(c.view(name)) {
+				return
+			}
+		}
+	}
+}
+
+// Namespaces returns the namespaces in the cache.
+func (c *caches) Namespaces() iter.Seq[*corev1.Namespace] {
+	return func(yield func(*corev1.Namespace) bool) {
+		for _, obj := range c.namespaces.GetIndexer().List() {
+			if !yield(obj.(*corev1.Namespace)) {
+				return
+			}
+		}
+	}
+}
+
+// Targets returns each ConfigMap in the cache, with the sources of its name.
+func (c *caches) Targets() iter.Seq2[*plan.View, plan.Target] {
+	return func(yield func(*plan.View, plan.Target) bool) {
+		for _, obj := range c.configMaps.GetIndexer().List() {
+			cm := obj.(*corev1.ConfigMap)
+			if !yield(c.view(cm.Name), c.target(plan.KeyOf(cm))) {
+				return
+			}
+		}
+	}
 }
 
 // watchErrorHandler returns a handler that logs, at most once a minute, why a watch fails: for each resource the answer

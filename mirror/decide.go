@@ -40,20 +40,20 @@ func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 	r.queued = false
 	switch x.step {
 	case stepNone:
-		r.conclude(c.State, countsFor(c), contentOf(c.Source), now)
+		r.conclude(c.State, c.CountsFor(), contentOf(c.Source), now)
 		d.watchFight(x, now)
 	case stepDone:
-		r.conclude(stateOfWrite(c), countsFor(c), contentOf(c.Source), now)
+		r.conclude(stateOfWrite(c), c.CountsFor(), contentOf(c.Source), now)
 		d.watchFight(x, now)
 	case stepAwait:
 		r.await(c)
 	case stepExpire:
-		r.state, r.countsFor, r.note = plan.StateExpiring, countsFor(c), ""
+		r.state, r.countsFor, r.note = plan.StateExpiring, c.CountsFor(), ""
 	case stepWait:
 		c = r.shown(c)
-		r.countsFor = countsFor(c)
+		r.countsFor = c.CountsFor()
 	case stepHold:
-		r.state, r.countsFor = plan.StateFight, countsFor(c)
+		r.state, r.countsFor = plan.StateFight, c.CountsFor()
 	case stepAct:
 		c = r.shown(c)
 		r.await(c)

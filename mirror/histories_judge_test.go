@@ -202,7 +202,7 @@ func failsToRead(f *faults) bool {
 
 // wanted returns what a controller should know of a target.
 func wanted(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) known {
-	want := known{state: c.State, owner: countsFor(c), losers: sorted(losers(rules, v, t, c))}
+	want := known{state: c.State, owner: c.CountsFor(), losers: sorted(losers(rules, v, t, c))}
 	if c.Op != plan.OpNone {
 		want.state = plan.StatePending
 	}

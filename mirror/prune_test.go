@@ -80,7 +80,7 @@ func TestOutOfScope(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := c.pruner.outOfScope(); slices.Contains(got, tc.cm) != tc.want || len(got) > 1 {
+			if got := c.pruner.rules.JudgePruning(c.caches, 50).OutOfScope; slices.Contains(got, tc.cm) != tc.want || len(got) > 1 {
 				t.Errorf("got %d copies out of scope, want this one: %v", len(got), tc.want)
 			}
 		})
@@ -151,7 +151,8 @@ func TestPruneBlockedIsReported(t *testing.T) {
 		t.Errorf("got events %q, want %q", *got, want)
 	}
 	*got = nil
-	c.pruner.reportBlocked([]*corev1.ConfigMap{plantest.Copy(teamRules(), gone, "other"), plantest.Copy(teamRules(), source, "other")}, 3)
+	c.pruner.reportBlocked(plan.Pruning{Copies: 3,
+		OutOfScope: []*corev1.ConfigMap{plantest.Copy(teamRules(), gone, "other"), plantest.Copy(teamRules(), source, "other")}})
 	if len(*got) != 1 || !strings.HasPrefix((*got)[0], "platform/settings ") {
 		t.Errorf("a source that went meanwhile: got events %q, want one on the other source", *got)
 	}

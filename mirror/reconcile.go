@@ -266,7 +266,7 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Dura
 	default:
 		return rec.fail(x, *res, now)
 	}
-	rec.conclude(res.state, countsFor(res.change), contentOf(res.change.Source), now)
+	rec.conclude(res.state, res.change.CountsFor(), contentOf(res.change.Source), now)
 	switch calmIn := rec.fight(now); {
 	case calmIn > 0 && res.altered:
 		rec.state = plan.StateFight
@@ -308,7 +308,7 @@ func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
 	if res.reason == transient { // it says nothing about the target
 		rec.await(rec.shown(res.change))
 	} else {
-		rec.state, rec.countsFor, rec.note = res.state, countsFor(res.change), ""
+		rec.state, rec.countsFor, rec.note = res.state, res.change.CountsFor(), ""
 	}
 	switch {
 	case res.state == plan.StateForeign:
@@ -335,7 +335,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 		rec.own.deleted = c.Have.UID
 	}
 	if c.Op == plan.OpDelete && r.grace < announced {
-		n.source(c.CopyOf).lose(c.Key.Namespace, r.exclusion(sourceOf(x.view, c.CopyOf), x.target.Namespace), now)
+		n.source(c.CopyOf).lose(c.Key.Namespace, r.rules.ExclusionOf(x.view.FindAny(c.CopyOf), x.target.Namespace), now)
 	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion
@@ -375,7 +375,7 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.reason == withheld:
-		logger.V(2).Info("Would change a copy", "copy", c.Key, "op", c.Op, "source", countsFor(c))
+		logger.V(2).Info("Would change a copy", "copy", c.Key, "op", c.Op, "source", c.CountsFor())
 	case res.err != nil:
 		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
@@ -389,7 +389,7 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 // event.
 func (rec *record) withhold(x *decision, res result, now time.Time) time.Duration {
 	wait := seldom.backoff(1)
-	rec.conclude(plan.StatePending, countsFor(res.change), content{}, now)
+	rec.conclude(plan.StatePending, res.change.CountsFor(), content{}, now)
 	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), triggerOf(x.target, x.change)
 	return wait
 }

@@ -31,15 +31,6 @@ type basics struct {
 	queued    bool    // the key is in the queue or in work, because something is to be done
 }
 
-// countsFor returns the source that the state of a change counts for: the winner of the target, or else the source whose copy
-// is there.
-func countsFor(c plan.Change) key {
-	if c.Source != nil {
-		return c.Source.Key
-	}
-	return c.CopyOf
-}
-
 // record is what is known of one target beside the caches. No decision about what is wanted depends on it: it may be lost at any
 // moment.
 type record struct {
@@ -224,10 +215,10 @@ func (r *record) shown(c plan.Change) plan.Change {
 // await records that a change is to be made at a target, or that it is not known how it is. A problem of the same source stays one
 // until it is known to be over. A copy expires until it is deleted.
 func (r *record) await(c plan.Change) {
-	if (r.state == plan.StateFrozen || r.state.IsProblem()) && r.countsFor == countsFor(c) {
+	if (r.state == plan.StateFrozen || r.state.IsProblem()) && r.countsFor == c.CountsFor() {
 		return
 	}
-	r.state, r.countsFor, r.note = plan.StatePending, countsFor(c), ""
+	r.state, r.countsFor, r.note = plan.StatePending, c.CountsFor(), ""
 	if c.Op == plan.OpDelete {
 		r.state = plan.StateExpiring
 	}

@@ -68,7 +68,7 @@ type summary struct {
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
 	notes  map[string]string       // by namespace: an error, or the source that has the target
 
-	label     string                 // the mirror label
+	rules     *plan.Rules
 	excluded  map[plan.Exclusion]int // namespaces that the flags allow, if the source has no target: what keeps it from them
 	unclaimed losses                 // copies that expire, or that were deleted since the last summary
 	expires   time.Time              // when the first of them is deleted; zero: they were deleted
@@ -165,7 +165,7 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 	}
 	for k, src := range n.sources {
 		all[k] = &summary{key: k, object: objectOf(k, src.uid), counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{},
-			label: r.rules.Label()}
+			rules: r.rules}
 		src.wrote = time.Time{}
 		if src.counts[plan.StateExpiring] == 0 || now.Sub(src.lost) >= reportAfter { // else more of them follow soon
 			all[k].unclaimed = src.deleted
@@ -176,11 +176,11 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 	}
 	for namespace, rec := range n.targets {
 		if rec.state.IsProblem() {
-			all[rec.countsFor].add(rec.state, namespace, rec.note)
+			all[rec.countsFor].add(rec.state, namespace, r.noteOf(rec, key{Namespace: namespace, Name: n.name}))
 		}
 		at, ns := rec.unclaimed.since.Add(r.grace), r.caches.namespace(namespace)
 		if rec.state == plan.StateExpiring && r.announces() && at.After(now) && ns != nil && !plan.Terminating(ns) {
-			all[rec.countsFor].expire(r.exclusion(all[rec.countsFor].source, ns), namespace, at)
+			all[rec.countsFor].expire(r.rules.ExclusionOf(all[rec.countsFor].source, ns), namespace, at)
 		}
 		if rec.would != plan.OpNone {
 			all[rec.countsFor].would[rec.would]++
@@ -190,7 +190,9 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 		}
 	}
 	for _, sum := range all {
-		sum.excluded = r.excluded(sum)
+		if sum.source != nil && sum.counts[plan.StateSynced] == 0 {
+			sum.excluded = r.rules.Excluded(sum.source, r.caches.Namespaces())
+		}
 	}
 	return all
 }
@@ -200,45 +202,15 @@ func objectOf(k key, uid types.UID) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, UID: uid}}
 }
 
-// sourceOf returns the source of a copy, also if it is out of scope; nil if it is gone.
-func sourceOf(v *plan.View, k key) *plan.Source {
-	for _, s := range v.All() {
-		if s.Key == k {
-			return s
-		}
-	}
-	return nil
-}
-
 // announces reports whether copies that expire are reported at once.
 func (r *reporter) announces() bool { return r.grace >= announced && !r.dryRun }
 
-// exclusion returns what keeps a source from a namespace; nothing if the source is gone.
-func (d *decider) exclusion(s *plan.Source, ns *corev1.Namespace) plan.Exclusion {
-	if s == nil {
-		return plan.NotExcluded
+// noteOf returns the note about a target: whether the foreign object there is a source, or the error.
+func (r *reporter) noteOf(rec *record, k key) string {
+	if have := r.caches.configMap(k); rec.state == plan.StateForeign && have != nil && r.rules.AsksToBeMirrored(have) {
+		return anotherSource
 	}
-	return d.rules.Exclusion(s, ns)
-}
-
-// excluded returns what keeps a source from the namespaces that the flags allow, if it has no target.
-func (r *reporter) excluded(sum *summary) map[plan.Exclusion]int {
-	if sum.source == nil || sum.counts[plan.StateSynced] > 0 {
-		return nil
-	}
-	all := map[plan.Exclusion]int{}
-	for _, obj := range r.caches.namespaces.GetIndexer().List() {
-		ns := obj.(*corev1.Namespace)
-		switch e := r.rules.Exclusion(sum.source, ns); e {
-		case plan.NotExcluded: // its copy is on its way
-			return nil
-		case plan.ExcludedByPrefix, plan.ExcludedByOptOut, plan.ExcludedBySelector:
-			if r.rules.Selects(ns) {
-				all[e]++
-			}
-		}
-	}
-	return all
+	return rec.note
 }
 
 // expire adds a copy that expires at a time.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,11 +28,28 @@ func mirroredText(s *summary) string {
 }
 
 func foreignText(s *summary, targets []string) string {
-	return fmt.Sprintf("Not copied to %s: a foreign ConfigMap of that name exists. Delete or rename it, or hand it over (this "+
-		"REPLACES ITS DATA): kubectl mirror adopt %s/%s, or without the plug-in annotate it with %s=%s. "+
-		"A ConfigMap with finalizers cannot be handed over.",
-		namespaces(targets), targets[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue)
+	var foreign, sources []string
+	for _, namespace := range targets {
+		if s.notes[namespace] == anotherSource {
+			sources = append(sources, namespace)
+		} else {
+			foreign = append(foreign, namespace)
+		}
+	}
+	var parts []string
+	if len(foreign) > 0 {
+		parts = append(parts, fmt.Sprintf("Not copied to %s: a foreign ConfigMap of that name exists. Delete or rename it, or hand it over (this "+
+			"REPLACES ITS DATA): kubectl annotate -n %s configmap %s %s=%s. A ConfigMap with finalizers cannot be handed over.",
+			namespaces(foreign), foreign[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
+	}
+	if len(sources) > 0 {
+		parts = append(parts, fmt.Sprintf("Not copied to %s: another source of that name is there. Rename one of the two.", namespaces(sources)))
+	}
+	return strings.Join(parts, " ")
 }
+
+// anotherSource is the note of a target in which the foreign object asks to be mirrored itself.
+const anotherSource = "source"
 
 func supersededText(s *summary, targets []string) string {
 	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that cannot be a "+
@@ -43,26 +59,6 @@ func supersededText(s *summary, targets []string) string {
 func failedText(s *summary, targets []string) string {
 	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause; the controller retries at least once a "+
 		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]])
-}
-
-var failedNote = regexp.MustCompile(`(?s)^Out of sync in (?:namespace ([^:]+)|\d+ namespaces \(([^)]*?)(and \d+ more)?\)): ` +
-	`the API server rejects the write\..*? Error in (.*)$`)
-
-// Rejection is what an event WriteFailed says.
-type Rejection struct {
-	Namespaces []string // the first few
-	More       bool     // there are others
-	Text       string   // one of the namespaces, and the error there
-}
-
-// ParseRejection reads the note of an event WriteFailed. No object shows that a write was rejected.
-func ParseRejection(note string) (r Rejection, ok bool) {
-	m := failedNote.FindStringSubmatch(note)
-	if m == nil {
-		return Rejection{}, false
-	}
-	names := strings.FieldsFunc(m[1]+m[2], func(c rune) bool { return c == ',' || c == ' ' })
-	return Rejection{Namespaces: names, More: m[3] != "", Text: m[4]}, true
 }
 
 func fightText(_ *summary, targets []string) string {
@@ -97,28 +93,6 @@ func frozenText(s *summary, _ []string) string {
 		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
 }
 
-// exclusions say, of what keeps a source from a namespace, why there is no copy, and what its owner can do about it.
-var exclusions = map[plan.Exclusion]struct{ why, remedy string }{
-	plan.NotExcluded:                 {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
-	plan.ExcludedSource:              {"the flags of the controller do not allow the source", "start the controller with other flags"},
-	plan.ExcludedName:                {"the flags of the controller do not allow the namespace", "start the controller with other flags"},
-	plan.ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
-	plan.ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
-	plan.ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
-	plan.ExcludedByNamespaceSelector: {"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
-}
-
-// exclusionText returns why a source has no copy, and what its owner can do about it.
-func (s *summary) exclusionText(e plan.Exclusion) (why, remedy string) {
-	annotation := ""
-	for by, key := range map[plan.Exclusion]string{plan.ExcludedByPrefix: plan.PrefixAnnotation, plan.ExcludedBySelector: plan.SelectorAnnotation} {
-		if e == by && s.source != nil {
-			annotation = fmt.Sprintf("%s=%q", key, clipTo(200, s.source.ConfigMap.Annotations[key]))
-		}
-	}
-	return strings.NewReplacer("{label}", s.label, "{annotation}", annotation).Replace(exclusions[e].why), exclusions[e].remedy
-}
-
 // expiringText is about the copies that no source claims.
 func expiringText(s *summary, _ []string) string {
 	var parts []string
@@ -128,7 +102,7 @@ func expiringText(s *summary, _ []string) string {
 	}
 	for _, e := range slices.Sorted(maps.Keys(by)) {
 		slices.Sort(by[e])
-		why, remedy := s.exclusionText(e)
+		why, remedy := s.rules.Explain(s.source, e)
 		them := map[bool]string{true: "it", false: "them"}[len(by[e]) == 1]
 		where := counted(len(by[e]), "copy", "copies") + " in " + namespaces(by[e])
 		if s.expires.IsZero() {
@@ -145,15 +119,13 @@ func noTargetsText(s *summary, _ []string) string {
 	if len(s.excluded) == 0 {
 		return ""
 	}
-	var parts, remedies []string
+	why, remedy := s.rules.ExplainExcluded(s.source, s.excluded)
 	sum := 0
-	for _, e := range slices.Sorted(maps.Keys(s.excluded)) {
-		why, remedy := s.exclusionText(e)
-		parts, remedies = append(parts, fmt.Sprintf("in %d %s", s.excluded[e], why)), append(remedies, remedy)
-		sum += s.excluded[e]
+	for _, n := range s.excluded {
+		sum += n
 	}
 	return fmt.Sprintf("Not mirrored: of %s that the flags of the controller allow, none is a target: %s. To mirror the source, %s.",
-		counted(sum, "namespace", "namespaces"), strings.Join(parts, ", "), strings.Join(remedies, "; "))
+		counted(sum, "namespace", "namespaces"), why, remedy)
 }
 
 // pruneBlockedText is about all sources at once: the limit is for the sum of their copies.

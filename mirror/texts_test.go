@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"bytes"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
 		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]string{}}
+		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]string{}, rules: teamRules()}
 		for _, namespace := range many {
 			sum.notes[namespace] = verbose
 		}
@@ -92,36 +91,18 @@ func TestReasonsDoNotChange(t *testing.T) {
 	}
 }
 
-// TestParseRejection reads the texts of WriteFailed back: kubectl mirror status shows what they say.
-func TestParseRejection(t *testing.T) {
-	for name, tc := range map[string]struct {
-		targets []string
-		err     string
-		want    Rejection
-	}{
-		"one namespace":         {[]string{"a"}, "exceeded quota: small", Rejection{[]string{"a"}, false, "a: exceeded quota: small"}},
-		"two namespaces":        {[]string{"a", "b"}, "no (really)", Rejection{[]string{"a", "b"}, false, "a: no (really)"}},
-		"many namespaces":       {numbered("n", 7), "no", Rejection{numbered("n", 7)[:5], true, numbered("n", 7)[0] + ": no"}},
-		"an error of two lines": {[]string{"a"}, "one\nError in b: two", Rejection{[]string{"a"}, false, "a: one\nError in b: two"}},
-	} {
-		sum := &summary{notes: map[string]string{tc.targets[0]: tc.err}}
-		if got, ok := ParseRejection(failedText(sum, tc.targets)); !ok || !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("%s: got %+v, %v, want %+v", name, got, ok, tc.want)
-		}
-	}
-	if got, ok := ParseRejection(foreignText(&summary{source: parsed(sourceIn("platform"))}, []string{"a"})); ok {
-		t.Errorf("another event: got %+v, want nothing", got)
-	}
-}
-
 // TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
 	sum := &summary{source: parsed(sourceIn("platform")), at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
-	for _, want := range []string{"namespace team-a", "kubectl mirror adopt team-a/settings",
-		"mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
+	for _, want := range []string{"namespace team-a",
+		"kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
 		if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, want) {
 			t.Errorf("got %q, want in it %q", got, want)
 		}
+	}
+	sum.notes = map[string]string{"team-a": anotherSource}
+	if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, "another source") || strings.Contains(got, "adopt") {
+		t.Errorf("got %q, want no advice to hand over a source", got)
 	}
 	for _, want := range []string{"600 of 1000 copies", "--prune-limit=100% until"} {
 		if got := pruneBlockedText(600, 1000); !strings.Contains(got, want) || strings.Contains(got, "%%") {

@@ -7,117 +7,71 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 )
 
 const checkHelp = `Check the installation of the controller, line by line:
 
   ok           it is as it should be
-  to do        what is wrong, and what to do about it
+  to do        a fault, and what to do about it
   not checked  it could not be asked: the missing permission is named
 
-It reads, and if you may impersonate the account of the controller it asks the API server by dry-run whether the policies hold.
+The command reads. If you may impersonate the account of the controller, it asks the API server by dry-run whether the policies hold.
 
-Exit codes: 0 nothing to do, though some lines may not be checked; 1 something to do; 2 error.`
+Exit codes: 0 all well, 1 something to do, 2 unknown: nothing to do is known, and not all could be checked.`
 
 func newCheck(c *cli) *cobra.Command {
 	var output outputFlag
-	expected := []string{policyConfined, policyPublishers}
+	policies := []string{"confined", "publishers"}
+	var probes bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the installation of the controller, line by line",
 		Long:  checkHelp,
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.refuseNamespace(); err != nil {
 				return err
 			}
-			if changed := c.settings.changed(); len(changed) > 0 {
-				return fmt.Errorf("%s: check compares what is installed, and takes no settings but --controller", strings.Join(changed, ", "))
+			if given := c.settings.Given(); len(given) > 0 {
+				return fmt.Errorf("%s: check compares what is installed, and takes no settings but --controller", strings.Join(given, ", "))
 			}
-			for _, name := range expected {
-				if !slices.Contains(policyNames(), name) {
-					return fmt.Errorf("--policies=%q: must be of: %s", name, strings.Join(policyNames(), ", "))
+			for _, name := range policies {
+				if known := installation.Policies(); !slices.Contains(known, name) {
+					return fmt.Errorf("--policies=%q: must be of: %s", name, strings.Join(known, ", "))
 				}
 			}
-			f, err := c.readFacts(cmd.Context(), *c.settings.controller, expected)
+			client, err := c.client("")
 			if err != nil {
 				return err
 			}
-			r := newCheckReport(f)
-			if err := output.print(cmd.OutOrStdout(), r); err != nil {
+			r, err := installation.Check(cmd.Context(), installation.CheckOptions{
+				Client: client, As: func(user string) (kubernetes.Interface, error) { return c.client(user) },
+				Controller: c.settings.Controller(), Policies: policies, Probes: probes, Version: stamped.Of(stamp)})
+			if err == nil {
+				err = output.print(cmd.OutOrStdout(), &checked{r})
+			}
+			if err != nil {
 				return err
 			}
-			if !r.OK {
-				return errNo
-			}
-			return nil
+			return exitWith(r.ExitCode())
 		},
 	}
 	output.bind(cmd)
-	cmd.Flags().StringSliceVar(&expected, "policies", expected,
-		"Admission policies that have to be in force: "+strings.Join(policyNames(), ", ")+". Empty: none.")
-	_ = cmd.RegisterFlagCompletionFunc("policies", cobra.FixedCompletions(policyNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringSliceVar(&policies, "policies", policies,
+		"Admission policies that have to be in force: "+strings.Join(installation.Policies(), ", ")+". Empty: none.")
+	cmd.Flags().BoolVar(&probes, "probes", true, "Ask as the account of the controller, by dry-run, whether the policies hold.")
+	_ = cmd.RegisterFlagCompletionFunc("policies", cobra.FixedCompletions(installation.Policies(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// Results of a check.
-const (
-	checkOK      = "ok"
-	checkTodo    = "to do"
-	checkUnknown = "not checked"
-)
+// checked is what check prints.
+type checked struct{ *installation.Report }
 
-// checkLine is the result of one check.
-type checkLine struct {
-	Check  string `json:"check"`
-	Result string `json:"result"`
-	Detail string `json:"detail"`
-	// Advice is what to do.
-	Advice string `json:"advice,omitempty"`
-}
-
-func fine(detail string, args ...any) checkLine {
-	return checkLine{Result: checkOK, Detail: fmt.Sprintf(detail, args...)}
-}
-
-func todo(advice, detail string, args ...any) checkLine {
-	return checkLine{Result: checkTodo, Detail: fmt.Sprintf(detail, args...), Advice: advice}
-}
-
-// notAllowed is the result of a check that takes a permission that the user does not have.
-func notAllowed(permission string) checkLine {
-	return checkLine{Result: checkUnknown, Detail: "you may not " + permission}
-}
-
-func unknown(detail string, args ...any) checkLine {
-	return checkLine{Result: checkUnknown, Detail: fmt.Sprintf(detail, args...)}
-}
-
-func (l checkLine) named(check string) checkLine {
-	l.Check = check
-	return l
-}
-
-// checkReport is what check prints.
-type checkReport struct {
-	Controller string `json:"controller,omitempty"`
-	// OK tells that there is nothing to do.
-	OK     bool        `json:"ok"`
-	Checks []checkLine `json:"checks"`
-}
-
-func newCheckReport(f *facts) *checkReport {
-	r := &checkReport{OK: true, Checks: f.lines()}
-	if f.found {
-		r.Controller = f.key.String()
-	}
-	for _, l := range r.Checks {
-		r.OK = r.OK && l.Result != checkTodo
-	}
-	return r
-}
-
-func (r *checkReport) table(w io.Writer, wide bool) error {
+func (r *checked) table(w io.Writer, wide bool) error {
 	counts := map[string]int{}
 	var rows [][]any
 	for _, l := range r.Checks {
@@ -126,40 +80,18 @@ func (r *checkReport) table(w io.Writer, wide bool) error {
 		if l.Advice != "" {
 			text += ": " + l.Advice
 		}
-		rows = append(rows, []any{l.Check, l.Result, text})
+		rows = append(rows, []any{l.Check, l.Result, printable(text)})
 	}
-	if err := printTable(w, wide, []column{{name: "CHECK"}, {name: "RESULT"}, {name: "DETAIL"}}, rows); err != nil {
+	if err := printTable(w, wide, []string{"Check", "Result", "Detail"}, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", counts[checkOK], counts[checkTodo], counts[checkUnknown])
+	_, err := fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", counts[installation.ResultOK], counts[installation.ResultTodo], counts[installation.ResultUnknown])
 	return err
 }
 
-func (r *checkReport) names() (names []string) {
+func (r *checked) names() (names []string) {
 	for _, l := range r.Checks {
 		names = append(names, l.Check)
 	}
 	return names
-}
-
-// lines returns the results of all checks.
-func (f *facts) lines() []checkLine {
-	if f.hidden != "" {
-		return []checkLine{notAllowed(f.hidden + ", which the other checks need").named("controller")}
-	}
-	if !f.found {
-		return []checkLine{todo("install it as deploy/docs/install.md says",
-			"there is no controller: no ClusterRoleBinding has the label %s, and no Deployment the label %s", installationLabel, deploymentSelector).named("controller")}
-	}
-	lines := []checkLine{
-		f.deploymentLine().named("deployment"),
-		f.argumentsLine().named("arguments"),
-		f.leaderLine().named("leader"),
-		f.bindingLine().named("binding"),
-		f.missingLine().named("permissions/missing"),
-		f.needlessLine().named("permissions/needless"),
-		f.kubernetesLine().named("version/kubernetes"),
-		f.versionLine().named("version/controller"),
-	}
-	return slices.Concat(lines, f.policyLines(), f.settingLines(), f.probeLines())
 }

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 )
 
 const (
@@ -20,27 +26,40 @@ const (
 // stamp is the version that the Makefile sets (-ldflags "-X main.stamp=v1.2.3").
 var stamp string
 
-const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only adopt and purge change anything.
+const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge changes anything.
 
-The settings of the controller are read from the annotations of its ClusterRoleBinding, or else from the arguments of its
-Deployment. Flags that are named as the controller's replace them: without --controller the others have their defaults then,
-with it those of that controller. Which settings count is said on stderr.
-
---namespace is the namespace of SOURCE for status, wait and purge, and that of the ConfigMap for explain and adopt. Status without
-SOURCE shows the sources in it. plan and check are about the whole cluster and take none.
+The settings are those of the installed controller: the arguments of its Deployment, or else the annotations of its
+ClusterRoleBinding. Flags that are named as the controller's replace them: without --controller the others have their defaults
+then, with it those of that controller. Which settings count is said on stderr.
 
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
 
-Exit codes: 0 all in sync or nothing to do, 1 not, 2 error.`
+Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked.`
+
+// usage is cobra's template with the global flags folded away, as kubectl has it.
+const usage = `Usage:
+  {{if .HasAvailableSubCommands}}kubectl mirror COMMAND{{else}}kubectl mirror {{.Use}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+
+"kubectl mirror options" lists the flags that all commands have.
+`
 
 // cli is what all commands share.
 type cli struct {
 	kube     *genericclioptions.ConfigFlags
-	settings settingsFlags
+	settings *installation.Flags
 }
 
 func newRoot() *cobra.Command {
-	c := &cli{kube: genericclioptions.NewConfigFlags(true), settings: newSettingsFlags()}
+	c := &cli{kube: genericclioptions.NewConfigFlags(true), settings: installation.NewFlags()}
 	root := &cobra.Command{
 		Use:               program,
 		Short:             "Show what mirror-controller has done and would do",
@@ -54,71 +73,158 @@ func newRoot() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
+	root.SetUsageTemplate(usage)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().AddFlagSet(c.settings.flags)
-	_ = root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return c.completeNamespaces(cmd, nil, typed)
-	})
-	_ = root.RegisterFlagCompletionFunc("controller", c.completeControllers)
-	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newAdopt(c), newPurge(c), newCheck(c))
-	sayWhatIsExpected(root)
+	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
+	_ = root.RegisterFlagCompletionFunc("namespace", c.complete(c.namespaces))
+	_ = root.RegisterFlagCompletionFunc("controller", c.complete(c.controllers))
+	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c), newOptions())
 	return root
 }
 
-// client returns a client for the cluster that the flags of kubectl name.
-func (c *cli) client() (kubernetes.Interface, error) {
-	config, err := c.config()
-	if err != nil {
-		return nil, err
+func newOptions() *cobra.Command {
+	return &cobra.Command{
+		Use:   "options",
+		Short: "List the flags that all commands have",
+		Args:  arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "All commands have these flags:\n\n%s", cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
 	}
-	return kubernetes.NewForConfig(config)
 }
 
-func (c *cli) config() (*rest.Config, error) {
+// arguments returns a check for so many arguments.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%s has %d arguments, must be: %s %s", cmd.Name(), len(args), displayName, cmd.Use)
+		}
+		return nil
+	}
+}
+
+// knownCommand refuses arguments of the root, which are misspelt commands.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
+			names = append(names, cmd.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q: must be one of: %s", args[0], strings.Join(names, ", "))
+}
+
+// client returns a client for the cluster that the flags of kubectl name, as another user if one is given.
+func (c *cli) client(as string) (kubernetes.Interface, error) {
 	config, err := c.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
+	}
+	if as != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: as}
 	}
 	config.UserAgent = program + "/" + stamped.Of(stamp)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	return config, nil
+	return kubernetes.NewForConfig(config)
 }
 
 // refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
 func (c *cli) refuseNamespace() error {
-	if namespace := c.namespace(); namespace != "" {
-		return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", namespace)
+	if *c.kube.Namespace != "" {
+		return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
 	}
 	return nil
 }
 
-// namespace returns the namespace that the user named with -n; empty: none, and that of the context does not count.
-func (c *cli) namespace() string { return *c.kube.Namespace }
+// namespace returns the namespace of -n, or of the context.
+func (c *cli) namespace() (string, error) {
+	namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// parseKey parses NAMESPACE/NAME, or a name, which is in the namespace of -n or of the context.
+func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
+	before, name, found := strings.Cut(arg, "/")
+	switch {
+	case !found:
+		namespace, err := c.namespace()
+		return types.NamespacedName{Namespace: namespace, Name: arg}, err
+	case before == "" || name == "" || strings.Contains(name, "/"):
+		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
+	case *c.kube.Namespace != "" && *c.kube.Namespace != before:
+		return types.NamespacedName{}, fmt.Errorf("%q: is not in the namespace of --namespace=%q: give one of the two", arg, *c.kube.Namespace)
+	}
+	return types.NamespacedName{Namespace: before, Name: name}, nil
+}
 
 // session is one run of a command: a client, and the settings by which it decides.
 type session struct {
-	cluster  *cluster
-	settings *settings
+	*snapshot.Reader
+	settings *installation.Settings
+	differ   bool         // flags and annotations of the controller
 	say      func(string) // prints a line on stderr
-
-	saidUnknown bool // that failures are not known
+	said     map[string]bool
 }
 
-// begin finds the settings, and says on stderr where.
+// begin finds the settings, and says on stderr where, and how flags and annotations differ.
 func (c *cli) begin(cmd *cobra.Command) (*session, error) {
-	client, err := c.client()
+	client, err := c.client("")
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.settings.find(cmd.Context(), client)
+	found, err := c.settings.Find(cmd.Context(), client)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{cluster: newCluster(client, found), settings: found, say: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
-	s.say("Settings: " + found.origin)
-	return s, nil
+	s := newSession(cmd, client, found)
+	s.say("Settings: " + found.Origin)
+	differences, err := found.Installation.Differences()
+	for _, d := range differences {
+		s.say(d.String())
+	}
+	s.differ = len(differences) > 0
+	return s, err
+}
+
+func newSession(cmd *cobra.Command, client kubernetes.Interface, found *installation.Settings) *session {
+	return &session{
+		Reader:   &snapshot.Reader{Client: client, Options: &found.Options.Options, Rules: found.Rules()},
+		settings: found, said: map[string]bool{},
+		say: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), printable(line)) },
+	}
+}
+
+// sayOnce prints a line on stderr, unless it is empty or was printed before.
+func (s *session) sayOnce(line string) {
+	if line != "" && !s.said[line] {
+		s.said[line] = true
+		s.say(line)
+	}
+}
+
+// sayAbsence says if no controller runs.
+func (s *session) sayAbsence(ctx context.Context) {
+	s.sayOnce(s.settings.Installation.Absence(ctx, s.Client))
+}
+
+// verdict ends a command: with exit code 1 if the answer is no, or if flags and annotations differ.
+func (s *session) verdict(yes bool) error {
+	if yes && !s.differ {
+		return nil
+	}
+	return errNo
+}
+
+// isHidden reports whether the user may not see what a command needs.
+func isHidden(err error) bool {
+	var hidden *installation.Hidden
+	return errors.As(err, &hidden) || isForbidden(err)
 }

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 )
 
 const (
@@ -26,70 +28,56 @@ type deletions struct {
 	mu                     sync.Mutex
 	deleted, gone, changed int
 	failed                 int
-	failure                error  // the first
-	protected              string // the refusal of a policy: it would refuse all others, too
+	failure                error     // the first
+	protected              string    // the binding of a policy that has refused a deletion: it would refuse all others, too
+	said                   time.Time // when progress was said
 }
 
 // delete deletes the copies and says what has come of it. It returns errNo if not all are gone.
-func (p *purge) delete(ctx context.Context, copies []*oneCopy) error {
-	work, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(ctx, func() { p.say("Interrupted: waiting for the deletions in flight.") })()
-	d := &deletions{}
-	next := make(chan *oneCopy)
+func (s *session) delete(ctx context.Context, copies []*oneCopy) error {
+	defer context.AfterFunc(ctx, func() { s.say("Interrupted: waiting for the deletions in flight.") })()
+	d := &deletions{said: time.Now()}
 	var workers sync.WaitGroup
-	for range min(parallelDeletions, len(copies)) {
+	places := make(chan struct{}, parallelDeletions)
+	for _, c := range copies {
+		if places <- struct{}{}; ctx.Err() != nil || d.isHopeless() {
+			break
+		}
 		workers.Go(func() {
-			for c := range next {
-				if d.count(p.deleteOne(ctx, c)) {
-					stop()
-				}
+			defer func() { <-places }()
+			if n := d.count(s.deleteOne(ctx, c)); n > 0 {
+				s.say(fmt.Sprintf("Deleted %d of %s", n, count(len(copies), "copy", "copies")))
 			}
 		})
 	}
-	finished := make(chan struct{})
-	var progress sync.WaitGroup
-	progress.Go(func() { d.sayProgress(p.say, len(copies), finished) })
-	hand(work, copies, next)
 	workers.Wait()
-	close(finished)
-	progress.Wait()
-	p.say(d.result(len(copies), ctx.Err() != nil))
+	s.say(d.result(len(copies), ctx.Err() != nil))
 	if d.deleted+d.gone < len(copies) {
 		return errNo
 	}
 	return nil
 }
 
-// hand sends the copies to the workers until ctx ends.
-func hand(ctx context.Context, copies []*oneCopy, next chan<- *oneCopy) {
-	defer close(next)
-	for _, c := range copies {
-		if ctx.Err() != nil {
-			return
-		}
-		select {
-		case next <- c:
-		case <-ctx.Done():
-			return
-		}
-	}
+func (d *deletions) isHopeless() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.protected != ""
 }
 
 // deleteOne deletes a copy if it is still as it was listed. An interruption does not cut the request.
-func (p *purge) deleteOne(ctx context.Context, c *oneCopy) error {
+func (s *session) deleteOne(ctx context.Context, c *oneCopy) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletionTimeout)
 	defer cancel()
-	return p.cluster.client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.resourceVersion},
+	return s.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &c.object.UID, ResourceVersion: &c.object.ResourceVersion},
 	})
 }
 
 // policyRefusal is how the API server names the binding of a policy that has refused a request.
-var policyRefusal = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*` + protectedPolicies + `' with binding '([^']*)'`)
+var policyRefusal = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*` + installation.ProtectedPolicies + `' with binding '([^']*)'`)
 
-// count counts the result of one deletion, and reports whether the others are to be left.
-func (d *deletions) count(err error) (hopeless bool) {
+// count counts the result of one deletion, and returns how many are deleted, if it is time to say so.
+func (d *deletions) count(err error) (progress int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -108,27 +96,11 @@ func (d *deletions) count(err error) (hopeless bool) {
 			d.protected = m[1]
 		}
 	}
-	return d.protected != ""
-}
-
-// sayProgress says how many are deleted, whenever that has changed, until it is finished.
-func (d *deletions) sayProgress(say func(string), all int, finished <-chan struct{}) {
-	tick := time.NewTicker(progressPeriod)
-	defer tick.Stop()
-	for said := 0; ; {
-		select {
-		case <-finished:
-			return
-		case <-tick.C:
-		}
-		d.mu.Lock()
-		now := d.deleted
-		d.mu.Unlock()
-		if now != said {
-			say(fmt.Sprintf("Deleted %d of %s", now, count(all, "copy", "copies")))
-			said = now
-		}
+	if time.Since(d.said) < progressPeriod {
+		return 0
 	}
+	d.said = time.Now()
+	return d.deleted
 }
 
 // result says what has come of the deletions.

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -19,34 +16,25 @@ import (
 // addDiffs sets the diff of each change. Source and target are read anew, because a snapshot has no payloads.
 func (s *session) addDiffs(ctx context.Context, p *planned) error {
 	for _, c := range p.Changes {
-		var have, source *corev1.ConfigMap
 		var err error
-		if c.decided.Op != plan.OpCreate {
-			have, err = s.cluster.get(ctx, c.decided.Key)
-		}
-		if err == nil && c.decided.Source != nil {
-			source, err = s.cluster.get(ctx, c.decided.Source.Key)
-		}
-		if err != nil {
-			return err
-		}
-		if c.Diff, err = diffOf(s.cluster.rules, c.decided.Op, c.decided.Key, source, have); err != nil {
+		if c.Diff, err = s.diff(ctx, c.decision.Change); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// get returns a ConfigMap as it is now; nil if there is none.
-func (c *cluster) get(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
-	cm, err := c.client.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get ConfigMap %s: %w", key, err)
+// diff returns what a change does to the content of its target.
+func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
+	have, err := s.Get(ctx, c.Key)
+	var source *corev1.ConfigMap
+	if err == nil && c.Source != nil {
+		source, err = s.Get(ctx, c.Source.Key)
 	}
-	return cm, nil
+	if err != nil {
+		return "", err
+	}
+	return diffOf(s.Rules, c.Op, c.Key, source, have)
 }
 
 // diffOf returns what an operation changes at a target, as a unified diff. source and have are what is there now, or nil.

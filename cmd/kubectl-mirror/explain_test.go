@@ -7,66 +7,59 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // explain returns the explanation of a ConfigMap, or of a namespace if the key has none.
-func (s *scene) explain(t *testing.T, key types.NamespacedName) *explanation {
-	t.Helper()
-	snap, named := s.snapshot()
-	all, err := snap.decideAll(false, snap.judge().blocked, named)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &explainer{options: &s.options, snap: snap, all: all, settings: "flags"}
+func explain(t *testing.T, s *snapshottest.Scene, key types.NamespacedName) *explanation {
+	e := &explainer{options: &s.Options, snap: s.Snapshot(t, false), settings: "flags"}
 	if key.Namespace == "" {
 		return e.namespace(key.Name)
 	}
-	hidden, _ := named(key.Name)
-	cm := hidden[key.Namespace]
-	if g := snap.names[key.Name]; cm == nil && g != nil {
-		cm = g.objects[key.Namespace]
-	}
-	return e.configMap(key, cm)
+	return e.configMap(key, s.Get(key.Namespace, key.Name))
 }
 
 func TestExplain(t *testing.T) {
-	s := everyState()
-	s.options.NamespaceSelector = "!frozen"
-	s.options.SourceNamespaces = []string{"platform", "team-a"}
-	s.namespaces = append(s.namespaces, plantest.Namespace("team-cold", "frozen", "true"), plantest.Namespace("kube-system"))
-	s.add(plantest.ConfigMap("team-a", "neither"))
+	s := snapshottest.EveryState()
+	s.Options.NamespaceSelector = "!frozen"
+	s.Options.SourceNamespaces = []string{"platform", "team-a"}
+	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"), plantest.Namespace("kube-system"),
+		plantest.Namespace("team-odd", "mirror", "False"))
+	s.Add(plantest.ConfigMap("team-a", "neither"))
 	unlabelled := plantest.Source("platform", "unlabelled")
-	s.copyOf(unlabelled, "team-a")
-	s.add(plantest.ConfigMap("platform", "unlabelled"))
+	s.Copy(unlabelled, "team-a")
+	s.Add(plantest.ConfigMap("platform", "unlabelled"))
 	for name, key := range map[string]types.NamespacedName{
-		"namespace":             {Name: "team-a"},
-		"namespace-opted-out":   {Name: "team-no"},
-		"namespace-terminating": {Name: "team-over"},
-		"namespace-unselected":  {Name: "team-cold"},
-		"namespace-excluded":    {Name: "kube-system"},
-		"namespace-missing":     {Name: "nowhere"},
-		"source":                {Namespace: "platform", Name: "mixed"},
-		"source-of-tenant":      {Namespace: "team-a", Name: "mixed"},
-		"source-frozen":         {Namespace: "platform", Name: "frozen"},
-		"source-reserved":       {Namespace: "platform", Name: "kube-root-ca.crt"},
-		"source-no-longer":      {Namespace: "platform", Name: "unlabelled"},
-		"copy":                  {Namespace: "team-h", Name: "mixed"},
-		"copy-edited":           {Namespace: "team-b", Name: "mixed"},
-		"copy-unwanted":         {Namespace: "team-no", Name: "mixed"},
-		"copy-out-of-scope":     {Namespace: "dev-a", Name: "mixed"},
-		"copy-missing":          {Namespace: "team-g", Name: "mixed"},
-		"copy-of-nothing":       {Namespace: "team-g", Name: "unknown"},
-		"foreign":               {Namespace: "team-d", Name: "mixed"},
-		"foreign-handed-over":   {Namespace: "team-e", Name: "mixed"},
-		"foreign-held":          {Namespace: "team-f", Name: "mixed"},
-		"neither":               {Namespace: "team-a", Name: "neither"},
+		"namespace":              {Name: "team-a"},
+		"namespace-opted-out":    {Name: "team-no"},
+		"namespace-terminating":  {Name: "team-over"},
+		"namespace-unselected":   {Name: "team-cold"},
+		"namespace-excluded":     {Name: "kube-system"},
+		"namespace-odd-label":    {Name: "team-odd"},
+		"namespace-missing":      {Name: "nowhere"},
+		"source":                 {Namespace: "platform", Name: "mixed"},
+		"source-of-tenant":       {Namespace: "team-a", Name: "mixed"},
+		"source-frozen":          {Namespace: "platform", Name: "frozen"},
+		"source-reserved":        {Namespace: "platform", Name: "kube-root-ca.crt"},
+		"source-without-targets": {Namespace: "platform", Name: "nowhere"},
+		"source-no-longer":       {Namespace: "platform", Name: "unlabelled"},
+		"copy":                   {Namespace: "team-h", Name: "mixed"},
+		"copy-edited":            {Namespace: "team-b", Name: "mixed"},
+		"copy-unwanted":          {Namespace: "team-no", Name: "mixed"},
+		"copy-out-of-scope":      {Namespace: "dev-a", Name: "mixed"},
+		"copy-missing":           {Namespace: "team-g", Name: "mixed"},
+		"copy-of-nothing":        {Namespace: "team-g", Name: "unknown"},
+		"foreign":                {Namespace: "team-d", Name: "mixed"},
+		"foreign-handed-over":    {Namespace: "team-e", Name: "mixed"},
+		"foreign-held":           {Namespace: "team-f", Name: "mixed"},
+		"neither":                {Namespace: "team-a", Name: "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			output := outputFlag("table")
-			if err := output.print(&out, s.explain(t, key)); err != nil {
+			if err := output.print(&out, explain(t, s, key)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "explain-"+name, out.Bytes())

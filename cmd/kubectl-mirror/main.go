@@ -1,32 +1,17 @@
 // Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do, and
 // why. It reads the cluster and decides with package plan, as the controller does.
 //
-//	main.go      the program: signals, exit codes, errors
-//	command.go   the root command and what all commands share
-//	complete.go  completion, as kubectl asks for it
-//	settings.go  the settings of an installed controller, from its objects
-//	discover.go  finding them in the cluster
-//	snapshot.go  what the cluster holds, and the decision about each target
-//	reason.go    a decision in words
-//	failures.go  what events tell of copies that the API server rejects
-//	report.go    the state of sources, counted
-//	output.go    tables, JSON, YAML, names
-//	rules.go     each rule of the contract, in words
-//	status.go    kubectl mirror status
-//	explain.go   kubectl mirror explain
-//	plan.go      kubectl mirror plan
-//	diff.go      what a change does to the content
-//	wait.go      kubectl mirror wait
-//	follow.go    reading the cluster again and again
-//	confirm.go   asking the user
-//	arity.go     what a command says if it has too few or too many arguments
-//	adopt.go     kubectl mirror adopt
-//	adoption.go  what may be adopted, and what that replaces
-//	purge.go     kubectl mirror purge
-//	purgeable.go the copies that there are to purge
-//	restorers.go what keeps copies from being purged
-//	deletions.go deleting them
-//	check.go     kubectl mirror check; check_*.go: its facts, read from the cluster, and what each of them tells
+//	installation/  an installed controller: its settings, its Lease, and all that check asks
+//	snapshot/      the sources and copies of a cluster, and the decision about each target
+//	command.go     the root command and what all commands share
+//	status.go, explain.go, plan.go, wait.go, check.go, purge.go: the commands
+//	seen.go        status and explain for users who see one namespace only
+//	rules.go       each rule of the contract, in words
+//	diff.go        the content that a change replaces
+//	deletions.go   the deletions of a purge
+//	output.go      tables, JSON, YAML, names
+//	complete.go    completion, as kubectl asks for it
+//	confirm.go     asking the user
 package main
 
 import (
@@ -49,8 +34,16 @@ const (
 	exitError = 2 // unknown: wrong usage, or the cluster could not be asked
 )
 
-// errNo ends a command with exitNo: it has said all there is to say.
-var errNo = errors.New("no")
+// These end a command that has said all there is to say: with exitNo, or with exitError.
+var (
+	errNo      = errors.New("no")
+	errUnknown = errors.New("unknown")
+)
+
+// exitWith returns the error that ends a command with an exit code.
+func exitWith(code int) error {
+	return map[int]error{exitNo: errNo, exitError: errUnknown}[code]
+}
 
 func main() {
 	args := os.Args[1:]
@@ -74,10 +67,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if ctx.Err() != nil && err != nil && !errors.Is(err, errNo) {
+	isSaid := errors.Is(err, errNo) || errors.Is(err, errUnknown)
+	if ctx.Err() != nil && err != nil && !isSaid {
 		err = errors.New("interrupted")
 	}
-	if flushErr := out.Flush(); flushErr != nil && (err == nil || errors.Is(err, errNo)) {
+	if flushErr := out.Flush(); flushErr != nil && (err == nil || isSaid) {
 		err = flushErr
 	}
 	switch {
@@ -85,6 +79,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitYes
 	case errors.Is(err, errNo):
 		return exitNo
+	case errors.Is(err, errUnknown):
+		return exitError
 	}
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {

@@ -6,9 +6,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
@@ -45,21 +47,21 @@ type printed interface {
 	names() []string
 }
 
-func (o *outputFlag) print(w io.Writer, p printed) error {
+// nameOf names a ConfigMap as the arguments of kubectl get do.
+func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n " + k.Namespace }
+
+func (o *outputFlag) print(w io.Writer, p printed) (err error) {
+	var out []byte
 	switch *o {
 	case "json":
-		out, err := json.MarshalIndent(p, "", "  ")
-		if err != nil {
-			return err
+		if out, err = json.MarshalIndent(p, "", "  "); err == nil {
+			_, err = fmt.Fprintf(w, "%s\n", out)
 		}
-		_, err = fmt.Fprintf(w, "%s\n", out)
 		return err
 	case "yaml":
-		out, err := yaml.Marshal(p)
-		if err != nil {
-			return err
+		if out, err = yaml.Marshal(p); err == nil {
+			_, err = w.Write(out)
 		}
-		_, err = w.Write(out)
 		return err
 	case "name":
 		for _, name := range p.names() {
@@ -81,24 +83,52 @@ func (o *outputFlag) separate(w io.Writer) {
 	}
 }
 
-// column is a column of a table. One that is wide shows with -o wide only.
-type column struct {
-	name string
-	wide bool
+// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name begins with '+' shows with
+// -o wide only.
+func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
+	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
+	for i, name := range columns {
+		empty := !slices.ContainsFunc(rows, func(row []any) bool { return row[i] != "" && row[i] != 0 })
+		name, isWide := strings.CutPrefix(name, "+")
+		if empty || isWide && !wide {
+			continue
+		}
+		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
+		for j, row := range rows {
+			t.Rows[j].Cells = append(t.Rows[j].Cells, row[i])
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w)
 }
 
-// printTable prints rows as kubectl does.
-func printTable(w io.Writer, wide bool, columns []column, rows [][]any) error {
-	t := &metav1.Table{}
-	for _, c := range columns {
-		definition := metav1.TableColumnDefinition{Name: c.name, Type: "string"}
-		if c.wide {
-			definition.Priority = 1
+// printable replaces what a terminal could take for more than text: a tenant may write an error of a webhook.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
 		}
-		t.ColumnDefinitions = append(t.ColumnDefinitions, definition)
+		return ' '
+	}, text)
+}
+
+// printableLines is printable for text with line breaks.
+func printableLines(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		if body, cut := strings.CutSuffix(line, "\n"); cut {
+			lines[i] = printable(body) + "\n"
+		}
 	}
-	for _, cells := range rows {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: cells})
+	return strings.Join(lines, "")
+}
+
+// count returns the number with its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: wide}).PrintObj(t, w)
+	return fmt.Sprintf("%d %s", n, many)
 }

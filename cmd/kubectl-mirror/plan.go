@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -18,7 +19,7 @@ installation, or before a change of flags. The settings are those of the flags, 
 
 ConfigMap data is shown with --diff only.
 
-Exit codes: 0 nothing to do, 1 there are changes, or copies that the prune limit keeps, 2 error.`
+Exit codes: 0 nothing to do, 1 there are changes, or copies that the prune limit keeps, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
 	var output outputFlag
@@ -28,7 +29,7 @@ func newPlan(c *cli) *cobra.Command {
 		Short:             "Show what a controller would change",
 		Long:              planHelp,
 		Example:           "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --controller=mirror-system/mirror-controller --prune-limit=100% --diff",
-		Args:              cobra.NoArgs,
+		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.refuseNamespace(); err != nil {
@@ -42,16 +43,13 @@ func newPlan(c *cli) *cobra.Command {
 			if err == nil && diff {
 				err = s.addDiffs(cmd.Context(), p)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				err = output.print(cmd.OutOrStdout(), p)
 			}
-			if err := output.print(cmd.OutOrStdout(), p); err != nil {
-				return err
-			}
-			if len(p.Changes)+p.Blocked > 0 {
+			if err == nil && len(p.Changes)+p.Blocked > 0 {
 				return errNo
 			}
-			return nil
+			return err
 		},
 	}
 	output.bind(cmd)
@@ -71,6 +69,8 @@ type planned struct {
 	Foreign int `json:"foreign"`
 	// Frozen are the sources for which nothing is changed, with the reason.
 	Frozen []frozenSource `json:"frozen"`
+
+	grace string // how long copies expire; empty: not known
 }
 
 // frozenSource is a source whose annotations are malformed.
@@ -88,46 +88,39 @@ type change struct {
 	Reason    string `json:"reason"`
 	Diff      string `json:"diff,omitempty"`
 
-	decided *decided
+	decision *snapshot.Decision
 }
 
 // plan returns what a controller would do.
 func (s *session) plan(ctx context.Context) (*planned, error) {
-	snap, err := s.cluster.read(ctx, s.settings.PruneLimit, "")
+	snap, err := s.Read(ctx, "", true)
 	if err != nil {
 		return nil, err
 	}
-	prune := snap.judge()
-	all, err := snap.decideAll(!prune.blocked, prune.blocked, s.cluster.listNamed(ctx))
-	if err != nil {
-		return nil, err
-	}
-	p := newPlanned(snap, all, prune)
-	p.Settings = s.settings.origin
+	p := newPlanned(snap)
+	p.Settings, p.PruneLimit, p.grace = s.settings.Origin, s.Options.PruneLimit.String(), s.grace()
 	return p, nil
 }
 
 // newPlanned lists the changes among the decisions, sorted.
-func newPlanned(s *snapshot, all map[string][]*decided, prune pruning) *planned {
-	p := &planned{PruneLimit: s.limit.String(), Changes: []*change{}, Frozen: []frozenSource{}}
-	if prune.blocked {
-		p.Blocked, p.Copies = prune.outOfScope, prune.copies
+func newPlanned(s *snapshot.Snapshot) *planned {
+	p := &planned{Changes: []*change{}, Frozen: []frozenSource{}}
+	if s.Pruning.Blocked {
+		p.Blocked, p.Copies = len(s.Pruning.OutOfScope), s.Pruning.Copies
 	}
-	for _, decisions := range all {
-		for _, d := range decisions {
-			switch {
-			case d.Op != plan.OpNone:
-				p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),
-					Source: d.countsFor().String(), Reason: s.reason(d), decided: d})
-			case d.state() == plan.StateForeign:
-				p.Foreign++
-			}
+	for d := range s.All() {
+		switch {
+		case d.Op != plan.OpNone:
+			p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),
+				Source: d.CountsFor().String(), Reason: s.Reason(d), decision: d})
+		case d.State == plan.StateForeign:
+			p.Foreign++
 		}
 	}
-	for _, g := range s.names {
-		for _, source := range g.view.All() {
-			if source.Frozen != nil && !source.OutOfScope && !source.Reserved {
-				p.Frozen = append(p.Frozen, frozenSource{source.Key.String(), frozenNote(source)})
+	for v := range s.Views() {
+		for _, source := range v.Sources {
+			if source.Frozen != nil && !source.Reserved {
+				p.Frozen = append(p.Frozen, frozenSource{source.Key.String(), strings.ReplaceAll(source.Frozen.Error(), "\n", "; ")})
 			}
 		}
 	}
@@ -140,7 +133,7 @@ func (c *change) key() string { return c.Namespace + "/" + c.Name }
 
 func (p *planned) names() (names []string) {
 	for _, c := range p.Changes {
-		names = append(names, c.key())
+		names = append(names, nameOf(c.decision.Key))
 	}
 	return names
 }
@@ -148,9 +141,9 @@ func (p *planned) names() (names []string) {
 func (p *planned) table(w io.Writer, wide bool) error {
 	var rows [][]any
 	for _, c := range p.Changes {
-		rows = append(rows, []any{c.Operation, c.key(), c.Source, c.Reason})
+		rows = append(rows, []any{c.Operation, c.key(), c.Source, printable(c.Reason)})
 	}
-	if err := printTable(w, wide, []column{{name: "Operation"}, {name: "ConfigMap"}, {name: "Source"}, {name: "Reason"}}, rows); err != nil {
+	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -177,26 +170,18 @@ func (p *planned) summary() string {
 	if len(parts) > 0 {
 		text = "Changes: " + strings.Join(parts, ", ") + ".\n"
 	}
+	if counts[plan.OpDelete.String()] > 0 && p.grace != "" {
+		text += "Deletions wait for the deletion grace" + p.grace + ".\n"
+	}
 	if p.Foreign > 0 {
 		text += fmt.Sprintf("Left alone: %s: kubectl mirror status SOURCE names the namespaces.\n", count(p.Foreign, "foreign ConfigMap", "foreign ConfigMaps"))
 	}
 	for _, f := range p.Frozen {
-		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, f.Reason)
+		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, printable(f.Reason))
 	}
 	if p.Blocked > 0 {
 		text += fmt.Sprintf("Blocked: %d of %d copies are out of scope of the flags, which is more than --prune-limit=%s allows: none of them is deleted. "+
 			"Is a flag mistyped? --prune-limit=100%% deletes them.\n", p.Blocked, p.Copies, p.PruneLimit)
 	}
 	return text
-}
-
-// printableLines is printable for text with line breaks.
-func printableLines(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	for i, line := range lines {
-		if body, cut := strings.CutSuffix(line, "\n"); cut {
-			lines[i] = printable(body) + "\n"
-		}
-	}
-	return strings.Join(lines, "")
 }

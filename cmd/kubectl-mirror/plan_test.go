@@ -7,25 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// plan returns the plan for the scene.
-func (s *scene) plan(t *testing.T) *planned {
-	t.Helper()
-	snap, named := s.snapshot()
-	prune := snap.judge()
-	all, err := snap.decideAll(!prune.blocked, prune.blocked, named)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newPlanned(snap, all, prune)
-}
-
 func TestPlan(t *testing.T) {
-	expectPrinted(t, "plan", everyState().plan(t))
-	expectPrinted(t, "plan-nothing", newScene().plan(t))
+	expectPrinted(t, "plan", newPlanned(snapshottest.EveryState().Snapshot(t, true)))
+	expectPrinted(t, "plan-nothing", newPlanned(snapshottest.New().Snapshot(t, true)))
 }
 
 // TestPruneLimit has n copies in namespaces that the prefix no longer allows, and three that it does.
@@ -42,39 +31,25 @@ func TestPruneLimit(t *testing.T) {
 		{11, 100, 11, 0},
 		{1, 0, 0, 1},
 	} {
-		s := newScene()
-		s.options.PruneLimit = test.limit
-		src := s.add(plantest.Source("platform", "settings"))
+		s := snapshottest.New()
+		s.Options.PruneLimit = test.limit
+		src := s.Add(plantest.Source("platform", "settings"))
 		for _, namespace := range []string{"team-a", "team-b", "team-c"} {
-			s.copyOf(src, namespace)
+			s.Copy(src, namespace)
 		}
 		for i := range test.n {
 			namespace := fmt.Sprintf("dev-%02d", i)
-			s.namespaces = append(s.namespaces, plantest.Namespace(namespace))
-			s.copyOf(src, namespace)
+			s.Namespaces = append(s.Namespaces, plantest.Namespace(namespace))
+			s.Copy(src, namespace)
 		}
-		p := s.plan(t)
+		p := newPlanned(s.Snapshot(t, true))
+		p.PruneLimit = test.limit.String()
 		if len(p.Changes) != test.deleted || p.Blocked != test.blocked {
 			t.Errorf("%+v: got %d deletions, %d blocked", test, len(p.Changes), p.Blocked)
 		}
 		if test.blocked == 11 {
 			expectPrinted(t, "plan-blocked", p)
 		}
-	}
-}
-
-// TestPruneLimitOfSelector has copies that only --namespace-selector rules out: they are blocked as the others are.
-func TestPruneLimitOfSelector(t *testing.T) {
-	s := newScene()
-	s.options.PruneLimit, s.options.NamespaceSelector = 0, "env=dev"
-	src := s.add(plantest.Source("platform", "settings"))
-	s.copyOf(src, "team-a")
-	if p := s.plan(t); len(p.Changes) != 0 || p.Blocked != 1 {
-		t.Errorf("got %d changes, %d blocked, want none, 1", len(p.Changes), p.Blocked)
-	}
-	s.options.PruneLimit = 100
-	if p := s.plan(t); len(p.Changes) != 1 || p.Blocked != 0 {
-		t.Errorf("got %d changes, %d blocked, want 1, none", len(p.Changes), p.Blocked)
 	}
 }
 

@@ -33,25 +33,27 @@ func (s *section) add(holds bool, rule, finding, remedy string) {
 }
 
 // holds reports whether all rules of the section hold.
-func (s *section) holds() bool {
+func (s *section) holds() bool { return s.firstBroken() == "" }
+
+// firstBroken names the first rule that does not hold, and what is there instead; empty if all hold.
+func (s *section) firstBroken() string {
 	for _, c := range s.Checks {
 		if !c.Holds {
-			return false
+			return fmt.Sprintf("this does not hold: %q (%s)", c.Rule, c.Finding)
 		}
 	}
-	return true
+	return ""
 }
 
 // sourceRules are the rules by which a ConfigMap is a source. The options are those of the controller.
 func sourceRules(o *plan.Options, cm *corev1.ConfigMap) section {
-	rules, key := plan.NewRules(o), plan.KeyOf(cm)
-	s := section{Title: fmt.Sprintf("ConfigMap %s is a source", key)}
+	s := section{Title: fmt.Sprintf("ConfigMap %s is a source", plan.KeyOf(cm))}
 	s.add(cm.Labels[o.Label] == plan.SourceValue, fmt.Sprintf("It has the label %s=%s.", o.Label, plan.SourceValue),
 		valueOf("label", cm.Labels, o.Label), fmt.Sprintf("kubectl -n %s label configmap %s %s=%s --overwrite", cm.Namespace, cm.Name, o.Label, plan.SourceValue))
-	s.add(!namesItself(cm), fmt.Sprintf("The annotation %s does not name it: a copy is never a source.", plan.CopyAnnotation),
+	s.add(!plan.NamesItself(cm), fmt.Sprintf("The annotation %s does not name it: a copy is never a source.", plan.CopyAnnotation),
 		foundCopyAnnotation(cm), "create it anew without the annotations of a copy")
 	s.add(cm.DeletionTimestamp == nil, "It is not being deleted.", deletion(cm.DeletionTimestamp != nil), "create it anew when it is gone")
-	s.add(rules.AllowsSource(cm.Namespace), "The flag --source-namespace allows its namespace.", listed("--source-namespace", o.SourceNamespaces, "all are allowed"),
+	s.add(plan.NewRules(o).AllowsSource(cm.Namespace), "The flag --source-namespace allows its namespace.", listed("--source-namespace", o.SourceNamespaces, "all are allowed"),
 		fmt.Sprintf("create it in one of these namespaces, or start the controller with --source-namespace=%s", cm.Namespace))
 	s.add(!plan.Reserved(cm.Name), "No other controller writes a ConfigMap of its name into every namespace.", "its name is "+cm.Name, "give it another name")
 	return s
@@ -60,56 +62,28 @@ func sourceRules(o *plan.Options, cm *corev1.ConfigMap) section {
 // freezeRules are the rules by which a source is not frozen.
 func freezeRules(s *plan.Source) section {
 	out := section{Title: fmt.Sprintf("Source %s is not frozen", s.Key)}
-	finding := "they are well-formed, or absent"
+	finding := "they are, or there is none"
 	if s.Frozen != nil {
-		finding = frozenNote(s)
+		finding = strings.ReplaceAll(s.Frozen.Error(), "\n", "; ")
 	}
-	out.add(s.Frozen == nil, "The annotations that narrow its targets are well-formed.", finding,
-		"fix the annotation. Until then its copies stay as they are")
+	out.add(s.Frozen == nil, "Its annotations under "+plan.Domain+" are known and well-formed.", finding, "fix the annotation. Until then its copies stay as they are")
 	return out
-}
-
-// frozenNote says why a source is frozen.
-func frozenNote(s *plan.Source) string {
-	return printable(strings.ReplaceAll(s.Frozen.Error(), "\n", "; "))
 }
 
 // copyRules are the rules by which a ConfigMap is a copy of this controller.
 func copyRules(o *plan.Options, cm *corev1.ConfigMap) section {
-	key := plan.KeyOf(cm)
-	s := section{Title: fmt.Sprintf("ConfigMap %s is a copy of instance %s", key, o.Instance)}
-	s.add(namesItself(cm), fmt.Sprintf("The annotation %s names the ConfigMap itself.", plan.CopyAnnotation), foundCopyAnnotation(cm), "")
+	_, names := plan.NamedSource(cm)
+	s := section{Title: fmt.Sprintf("ConfigMap %s is a copy of instance %s", plan.KeyOf(cm), o.Instance)}
+	s.add(plan.NamesItself(cm), fmt.Sprintf("The annotation %s names the ConfigMap itself.", plan.CopyAnnotation), foundCopyAnnotation(cm), "")
 	s.add(cm.Annotations[plan.InstanceAnnotation] == o.Instance, fmt.Sprintf("The annotation %s is that of the controller, %s.", plan.InstanceAnnotation, o.Instance),
 		valueOf("annotation", cm.Annotations, plan.InstanceAnnotation), "")
-	s.add(namesSource(cm), fmt.Sprintf("The annotation %s names a ConfigMap of this name in another namespace.", plan.SourceAnnotation),
+	s.add(names, fmt.Sprintf("The annotation %s names a ConfigMap of this name in another namespace.", plan.SourceAnnotation),
 		valueOf("annotation", cm.Annotations, plan.SourceAnnotation), "")
 	return s
 }
 
-// namesSource reports whether the source annotation of cm is that of a copy. Package plan decides, about an object whose
-// other annotations are.
-func namesSource(cm *corev1.ConfigMap) bool {
-	probe := &corev1.ConfigMap{}
-	probe.Namespace, probe.Name = cm.Namespace, cm.Name
-	probe.Annotations = map[string]string{
-		plan.CopyAnnotation:     plan.KeyOf(cm).String(),
-		plan.SourceAnnotation:   cm.Annotations[plan.SourceAnnotation],
-		plan.InstanceAnnotation: "any",
-	}
-	_, ours := plan.NewRules(&plan.Options{Instance: "any"}).SourceOf(probe)
-	return ours
-}
-
-// namesItself reports whether the copy annotation of cm names cm. Package plan decides: such an object is never a source.
-func namesItself(cm *corev1.ConfigMap) bool {
-	probe := cm.DeepCopy()
-	probe.Labels = map[string]string{plan.DefaultLabel: plan.SourceValue}
-	probe.DeletionTimestamp = nil
-	return !plan.NewRules(&plan.Options{Label: plan.DefaultLabel}).AsksToBeMirrored(probe)
-}
-
 func foundCopyAnnotation(cm *corev1.ConfigMap) string {
-	if namesItself(cm) {
+	if plan.NamesItself(cm) {
 		return fmt.Sprintf("annotation %s=%q", plan.CopyAnnotation, plan.KeyOf(cm))
 	}
 	return valueOf("annotation", cm.Annotations, plan.CopyAnnotation)
@@ -118,14 +92,11 @@ func foundCopyAnnotation(cm *corev1.ConfigMap) string {
 // namespaceRules are the rules by which a namespace is a target, whatever the source. ns is nil if there is none.
 func namespaceRules(o *plan.Options, name string, ns *corev1.Namespace) section {
 	s := section{Title: fmt.Sprintf("Namespace %s is a target", name)}
-	s.add(ns != nil, "It exists.", existence(ns), "kubectl create namespace "+name)
+	s.add(ns != nil, "It exists.", map[bool]string{true: "it does", false: "there is none"}[ns != nil], "kubectl create namespace "+name)
 	if ns != nil {
 		s.add(!plan.Terminating(ns), "It is not being deleted.", deletion(plan.Terminating(ns)), "create it anew when it is gone")
 	}
-	alone := func(change plan.Options) bool { // whether the name is allowed by these options alone
-		change.Label = o.Label
-		return plan.NewRules(&change).AllowsTarget(name)
-	}
+	alone := func(o plan.Options) bool { return plan.NewRules(&o).AllowsTarget(name) } // whether these options allow the name
 	if !o.AllNamespaces {
 		s.add(alone(plan.Options{NamespacePrefixes: o.NamespacePrefixes}), "Its name begins with a --namespace-prefix.",
 			listed("--namespace-prefix", o.NamespacePrefixes, ""), "start the controller with another --namespace-prefix")
@@ -143,8 +114,12 @@ func namespaceRules(o *plan.Options, name string, ns *corev1.Namespace) section 
 		s.add(plan.NewRules(o).Selects(ns), "Its labels match --namespace-selector.", fmt.Sprintf("--namespace-selector=%q", o.NamespaceSelector),
 			"label the namespace so that it matches")
 	}
+	finding := valueOf("label", ns.Labels, o.Label)
+	if value, ok := ns.Labels[o.Label]; ok && value != plan.OptOutValue {
+		finding += fmt.Sprintf(", which means nothing: only %s=%s opts out", o.Label, plan.OptOutValue)
+	}
 	s.add(ns.Labels[o.Label] != plan.OptOutValue, fmt.Sprintf("It has not opted out by the label %s=%s.", o.Label, plan.OptOutValue),
-		valueOf("label", ns.Labels, o.Label), fmt.Sprintf("kubectl label namespace %s %s-", name, o.Label))
+		finding, fmt.Sprintf("kubectl label namespace %s %s-", name, o.Label))
 	return s
 }
 
@@ -152,25 +127,13 @@ func namespaceRules(o *plan.Options, name string, ns *corev1.Namespace) section 
 func narrowingRules(s *plan.Source, ns *corev1.Namespace) section {
 	out := section{Title: fmt.Sprintf("Source %s selects namespace %s", s.Key, ns.Name)}
 	out.add(ns.Name != s.Key.Namespace, "It is not the source's own namespace.", "the source is in namespace "+s.Key.Namespace, "")
-	for _, annotation := range []string{plan.PrefixAnnotation, plan.SelectorAnnotation} {
-		value, ok := s.ConfigMap.Annotations[annotation]
-		if ok {
-			out.add(selects(annotation, value, ns), fmt.Sprintf("The source's annotation %s allows it.", annotation), fmt.Sprintf("%s=%q", annotation, value),
+	for annotation, selects := range map[string]func(*corev1.Namespace) bool{plan.PrefixAnnotation: s.SelectsName, plan.SelectorAnnotation: s.SelectsLabels} {
+		if value, ok := s.ConfigMap.Annotations[annotation]; ok {
+			out.add(selects(ns), fmt.Sprintf("The source's annotation %s allows it.", annotation), fmt.Sprintf("%s=%q", annotation, value),
 				fmt.Sprintf("change the annotation of %s", s.Key))
 		}
 	}
 	return out
-}
-
-// selects reports whether one annotation of a source selects a namespace. Package plan decides, about a source that has no
-// other annotation, by options that allow everything.
-func selects(annotation, value string, ns *corev1.Namespace) bool {
-	rules := plan.NewRules(&plan.Options{AllNamespaces: true, Label: plan.Domain + "/none"})
-	probe := &corev1.ConfigMap{}
-	probe.Annotations = map[string]string{annotation: value}
-	live := ns.DeepCopy()
-	live.DeletionTimestamp, live.Status.Phase = nil, corev1.NamespaceActive
-	return rules.Winner(plan.NewView([]*plan.Source{rules.ParseSource(probe)}), live) != nil
 }
 
 // valueOf says which value of a label or annotation is there.
@@ -189,15 +152,5 @@ func listed(flag string, values []string, none string) string {
 }
 
 func deletion(deleting bool) string {
-	if deleting {
-		return "it is being deleted"
-	}
-	return "it is not"
-}
-
-func existence(ns *corev1.Namespace) string {
-	if ns == nil {
-		return "there is none"
-	}
-	return "it does"
+	return map[bool]string{true: "it is being deleted", false: "it is not"}[deleting]
 }

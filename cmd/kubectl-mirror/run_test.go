@@ -23,20 +23,18 @@ func TestErrorsAreOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: adopt, check, explain, plan, purge, status, wait`},
+		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: check, explain, options, plan, purge, status, wait`},
 		"plan -n":         {[]string{"plan", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
 		"check -n":        {[]string{"check", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
 		"explain -o name": {[]string{"explain", "team-a", "-o", "name"}, "--output=name: explain names nothing: use table, json or yaml"},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
-		"too many":        {[]string{"status", "a", "b"}, "status takes one source, not 2: kubectl mirror status [NAMESPACE/NAME]"},
-		"no source":       {[]string{"wait"}, "wait needs one source: kubectl mirror wait NAMESPACE/NAME"},
-		"no argument":     {[]string{"adopt"}, "adopt needs one argument: kubectl mirror adopt NAMESPACE/NAME"},
-		"needless":        {[]string{"plan", "a"}, "plan takes no argument: kubectl mirror plan"},
+		"too many":        {[]string{"status", "a", "b"}, "status has 2 arguments, must be: kubectl mirror status [SOURCE]"},
+		"no source":       {[]string{"wait"}, "wait has 0 arguments, must be: kubectl mirror wait SOURCE"},
 		"wrong format":    {[]string{"status", "-o", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be one of: table, wide, json, yaml, name: --help lists the flags`},
 		"wrong value":     {[]string{"status", "--namespace-prefix=Team-"}, `--namespace-prefix="Team-": must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first`},
 		"empty list":      {[]string{"status", "--namespace-prefix=team-", "--source-namespace="}, `--source-namespace="": must not be empty`},
 		"no prefix":       {[]string{"status", "--instance=two"}, "--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, or set --all-namespaces"},
-		"wrong context":   {[]string{"status", "--context=nope"}, `context "nope" does not exist`},
+		"wrong context":   {[]string{"status", "--context=nope"}, "context was not found for specified context: nope"},
 		"wrong source":    {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-", "a/b/c"}, `"a/b/c": must be NAMESPACE/NAME or a name`},
 		"no API server":   {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-"}, "connection refused"},
 	} {

@@ -5,56 +5,99 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const statusHelp = `Show each source with the number of its targets by state. With SOURCE, which is a name or NAMESPACE/NAME, show each
-target with its state and the reason.
+const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, which is a name or NAMESPACE/NAME, show
+the targets that are not in sync, with the state and the reason.
 
   synced        the copy holds what the source holds
-  pending       the controller is about to create or update the copy
+  pending       the controller is about to create or update the copy, or the API server rejects that
   foreign       a ConfigMap of the name exists that is not a copy of this controller
   superseded    another source of that name has the target
-  failed        the API server rejects the copy, or the annotations of the source are malformed
+  failed        an annotation of the source is malformed or not known: the copy stays as it is
   out_of_scope  the copy is not allowed by the flags, and stays
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 
-Exit codes: 0 all in sync, 1 not, 2 error.`
+The newest warning of the controller about a source stands beside it, if it is younger than the last change of the source.
+
+Exit codes: 0 all in sync, 1 not, or flags and annotations of the controller differ, 2 unknown.`
 
 func newStatus(c *cli) *cobra.Command {
 	var output outputFlag
-	var watch bool
+	var watch, all, everywhere bool
 	cmd := &cobra.Command{
 		Use:               "status [SOURCE]",
 		Short:             "Show which copies are in sync",
 		Long:              statusHelp,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeSources,
+		Example:           "  kubectl mirror status -A\n  kubectl mirror status settings -n platform --watch",
+		Args:              arguments(0, 1),
+		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := c.begin(cmd)
+			ask, err := c.status(cmd, args, everywhere, all)
 			if err != nil {
 				return err
 			}
-			return s.showStatus(cmd, func() (reported, error) { return s.status(cmd.Context(), c.namespace(), args) }, &output, watch)
+			return showStatus(cmd, ask, &output, watch)
 		},
 	}
 	output.bind(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Print again what has changed, until interrupted.")
+	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
+	cmd.Flags().BoolVarP(&everywhere, "every-namespace", "A", false, "Show the sources of all namespaces.")
 	return cmd
 }
 
+// status returns a function that reads the status.
+func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (func() (reported, error), error) {
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	if everywhere {
+		namespace = ""
+	}
+	var asked types.NamespacedName
+	if len(args) == 1 {
+		if asked, err = c.parseKey(args[0]); err != nil {
+			return nil, err
+		}
+	}
+	s, err := c.begin(cmd)
+	return func() (reported, error) {
+		switch {
+		case err == nil && asked.Name == "":
+			return s.statusOfAll(cmd.Context(), namespace)
+		case err == nil:
+			r, err := s.statusOf(cmd.Context(), asked)
+			if err == nil || !isHidden(err) {
+				r.all = all
+				return r, err
+			}
+		}
+		return c.seen(cmd, asked, err)
+	}, nil
+}
+
+// reported is what status prints.
+type reported interface {
+	printed
+	verdict() error
+}
+
 // showStatus prints the status once, or again whenever it has changed. The exit code is that of the last one.
-func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error), output *outputFlag, watch bool) error {
+func showStatus(cmd *cobra.Command, ask func() (reported, error), output *outputFlag, watch bool) error {
 	out := cmd.OutOrStdout()
-	inSync, printed, shown := false, false, []byte(nil)
+	var verdict error
+	printed, shown := false, []byte(nil)
 	err := follow(cmd.Context(), func() (bool, error) {
-		r, err := status()
+		r, err := ask()
 		if err != nil && printed && cmd.Context().Err() != nil {
 			return true, nil // interrupted
 		}
@@ -65,7 +108,7 @@ func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error)
 		if err := output.print(&text, r); err != nil {
 			return false, err
 		}
-		if inSync = r.inSync(); printed && bytes.Equal(text.Bytes(), shown) {
+		if verdict = r.verdict(); printed && bytes.Equal(text.Bytes(), shown) {
 			return false, nil
 		}
 		if printed {
@@ -77,189 +120,158 @@ func (s *session) showStatus(cmd *cobra.Command, status func() (reported, error)
 		}
 		return !watch, flush(out)
 	})
-	if err == nil && !inSync {
-		err = errNo
+	if err == nil {
+		err = verdict
 	}
 	return err
 }
 
-// reported is what status prints.
-type reported interface {
-	printed
-	inSync() bool
+// report is the state of the sources of a namespace, or of all.
+type report struct {
+	Settings string             `json:"settings"`
+	InSync   bool               `json:"inSync"`
+	Sources  []*snapshot.Source `json:"sources"`
+
+	*session  `json:"-"`
+	namespace string // empty: all
 }
 
-// status returns the report on all sources of the namespace, or on the one that is named. An empty namespace means all.
-func (s *session) status(ctx context.Context, namespace string, args []string) (reported, error) {
-	if len(args) == 0 {
-		r, err := s.report(ctx, "", func(k types.NamespacedName) bool { return namespace == "" || k.Namespace == namespace })
-		if err != nil {
-			return nil, err
-		}
-		r.namespace = namespace
-		for i := range r.Sources {
-			r.Sources[i].Targets = nil
-		}
-		return r, nil
+// statusOfAll returns the report on all sources of a namespace; empty: of all namespaces.
+func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, error) {
+	sources, err := s.read(ctx, "", func(k types.NamespacedName) bool { return namespace == "" || k.Namespace == namespace })
+	r := &report{Settings: s.settings.Origin, InSync: true, Sources: sources, session: s, namespace: namespace}
+	for _, source := range sources {
+		r.InSync = r.InSync && source.IsInSync()
+		source.Targets = nil
 	}
-	return s.statusOf(ctx, namespace, args[0])
+	return r, err
 }
 
-// statusOf returns the report on one source.
-func (s *session) statusOf(ctx context.Context, namespace, source string) (*oneReport, error) {
-	asked, err := parseKey(source, namespace)
+// read returns the state of the sources that keep chooses, with warnings, and says if no controller runs. With a name it reads nothing of other
+// names.
+func (s *session) read(ctx context.Context, name string, keep func(types.NamespacedName) bool) ([]*snapshot.Source, error) {
+	snap, err := s.Read(ctx, name, false)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.report(ctx, asked.Name, func(k types.NamespacedName) bool {
-		return k.Name == asked.Name && (asked.Namespace == "" || k.Namespace == asked.Namespace)
-	})
-	if err != nil {
-		return nil, err
+	sources := snap.Sources(s.Options, keep)
+	if sources == nil {
+		sources = []*snapshot.Source{}
 	}
-	switch len(r.Sources) {
-	case 0:
-		return nil, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
-			"kubectl mirror explain NAMESPACE/NAME says why", source, s.settings.Label, plan.SourceValue)
-	case 1:
-		return &oneReport{Settings: r.Settings, InSync: r.InSync, sourceReport: r.Sources[0]}, nil
-	}
-	return nil, fmt.Errorf("%d sources have the name %s: name one of: %s", len(r.Sources), asked.Name, strings.Join(r.names(), ", "))
+	s.sayAbsence(ctx)
+	return sources, s.addWarnings(ctx, snap, sources)
 }
 
-// report reads the cluster and reports the sources that keep chooses. With a name it reads nothing of other names.
-func (s *session) report(ctx context.Context, name string, keep func(types.NamespacedName) bool) (*report, error) {
-	snap, err := s.cluster.read(ctx, s.settings.PruneLimit, name)
-	if err != nil {
-		return nil, err
-	}
-	// A running controller has deleted the copies that were out of scope when it took over, unless the limit blocked that.
-	all, err := snap.decideAll(false, snap.judge().blocked, s.cluster.listNamed(ctx))
-	if err != nil {
-		return nil, err
-	}
-	if err := s.addFailures(ctx, snap, all); err != nil {
-		return nil, err
-	}
-	r := newReport(snap, all, keep)
-	r.Settings = s.settings.origin
-	return r, nil
-}
-
-// addFailures marks the pending targets of which an event says that the API server rejects the copy.
-func (s *session) addFailures(ctx context.Context, snap *snapshot, all map[string][]*decided) error {
-	if !anyPending(all) {
+// addWarnings adds warnings, if the user may list events.
+func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, sources []*snapshot.Source) error {
+	err := s.AddWarnings(ctx, snap, sources)
+	if isForbidden(err) {
+		s.sayOnce("Not checked: whether the controller has warned, because you may not list events")
 		return nil
 	}
-	failures, known, err := s.cluster.failures(ctx)
-	if !known && err == nil && !s.saidUnknown {
-		s.saidUnknown = true
-		s.say("Not checked: whether the API server rejects pending copies, because you may not list events.events.k8s.io")
-	}
-	snap.fail(all, failures)
 	return err
 }
 
-func anyPending(all map[string][]*decided) bool {
-	for _, decisions := range all {
-		if slices.ContainsFunc(decisions, func(d *decided) bool { return d.state() == plan.StatePending }) {
-			return true
-		}
-	}
-	return false
-}
-
-// parseKey parses NAMESPACE/NAME, or a name. Without a namespace it is that of -n, which may be empty.
-func parseKey(arg, namespace string) (types.NamespacedName, error) {
-	before, name, found := strings.Cut(arg, "/")
-	if !found {
-		return types.NamespacedName{Namespace: namespace, Name: arg}, nil
-	}
-	switch {
-	case before == "" || name == "" || strings.Contains(name, "/"):
-		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
-	case namespace != "" && namespace != before:
-		return types.NamespacedName{}, fmt.Errorf("%q: is not in the namespace of --namespace=%q: give one of the two", arg, namespace)
-	}
-	return types.NamespacedName{Namespace: before, Name: name}, nil
-}
-
-func (r *report) inSync() bool { return r.InSync }
+func (r *report) verdict() error { return r.session.verdict(r.InSync) }
 
 func (r *report) names() (names []string) {
 	for _, s := range r.Sources {
-		names = append(names, s.key().String())
+		name := nameOf(s.Key())
+		if r.namespace != "" {
+			name = "configmap/" + s.Name
+		}
+		names = append(names, name)
 	}
 	return names
 }
 
 func (r *report) table(w io.Writer, wide bool) error {
 	if len(r.Sources) == 0 {
-		where := ""
+		where := "."
 		if r.namespace != "" {
-			where = " in namespace " + r.namespace
+			where = fmt.Sprintf(" in namespace %s. -A shows those of all namespaces.", r.namespace)
 		}
-		_, err := fmt.Fprintf(w, "No sources found%s.\n", where)
+		_, err := fmt.Fprintf(w, "No sources found%s\n", where)
 		return err
 	}
-	columns := []column{{name: "Namespace"}, {name: "Name"}, {name: "Status"}, {name: "Targets"}}
-	for _, state := range counted {
-		columns = append(columns, column{name: strings.ReplaceAll(state.Metric(), "_", "-")})
+	columns := []string{"Namespace", "Name", "Status", "Targets"}
+	for _, state := range snapshot.Counted {
+		columns = append(columns, strings.ReplaceAll(state.Metric(), "_", "-"))
 	}
-	columns = append(columns, column{name: "Note", wide: true})
 	var rows [][]any
 	for _, s := range r.Sources {
-		row := []any{s.Namespace, s.Name, s.Status, s.targets()}
-		for _, state := range counted {
+		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
+		for _, state := range snapshot.Counted {
 			row = append(row, s.Counts[state.Metric()])
 		}
-		rows = append(rows, append(row, s.Note))
+		warning := ""
+		if s.Warning != nil {
+			warning = s.Warning.Reason
+		}
+		rows = append(rows, append(row, warning, printable(s.Note)))
 	}
-	return printTable(w, wide, columns, rows)
+	return printTable(w, wide, append(columns, "Warning", "+Note"), rows)
 }
 
 // oneReport is the state of one source, with its targets.
 type oneReport struct {
 	Settings string `json:"settings"`
 	InSync   bool   `json:"inSync"`
-	sourceReport
+	*snapshot.Source
+
+	*session `json:"-"`
+	all      bool // show the targets in sync, too
 }
 
-func (r *oneReport) inSync() bool { return r.InSync }
+// statusOf returns the report on one source.
+func (s *session) statusOf(ctx context.Context, asked types.NamespacedName) (*oneReport, error) {
+	sources, err := s.read(ctx, asked.Name, func(k types.NamespacedName) bool { return k == asked })
+	switch {
+	case err != nil:
+		return &oneReport{}, err
+	case len(sources) == 0:
+		return &oneReport{}, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
+			"kubectl mirror explain %[1]s says why", asked, s.settings.Label, plan.SourceValue)
+	}
+	return &oneReport{Settings: s.settings.Origin, InSync: sources[0].IsInSync(), Source: sources[0], session: s}, nil
+}
+
+func (r *oneReport) verdict() error { return r.session.verdict(r.InSync) }
 
 // names returns the copies that are wanted or there.
 func (r *oneReport) names() (names []string) {
 	for _, t := range r.Targets {
-		names = append(names, t.Namespace+"/"+r.Name)
+		names = append(names, nameOf(types.NamespacedName{Namespace: t.Namespace, Name: r.Name}))
 	}
 	return names
 }
 
 func (r *oneReport) table(w io.Writer, wide bool) error {
-	if _, err := fmt.Fprintf(w, "%s: %s%s\n", r.key(), r.Status, r.summary()); err != nil {
+	if _, err := io.WriteString(w, heading(r.Source)); err != nil {
 		return err
 	}
-	var rows [][]any
-	for _, t := range r.Targets {
-		rows = append(rows, []any{t.Namespace, t.State, t.Operation, t.Reason})
-	}
-	return printTable(w, wide, []column{{name: "Target"}, {name: "State"}, {name: "Operation", wide: true}, {name: "Reason"}}, rows)
+	return printTargets(w, wide, r.Source, r.all)
 }
 
-// summary lists the counts, and says why nothing is mirrored.
-func (r *oneReport) summary() string {
-	var parts []string
-	for _, state := range counted {
-		if n := r.Counts[state.Metric()]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, state.Metric()))
-		}
+// heading returns the lines about a source itself: its counts, why nothing is mirrored, and the newest warning.
+func heading(s *snapshot.Source) string {
+	text := s.Summary() + "\n"
+	if s.Note != "" {
+		text += printable(s.Note) + "\n"
 	}
-	text := ", no targets"
-	if len(parts) > 0 {
-		text = ", " + strings.Join(parts, ", ")
-	}
-	if r.Note != "" {
-		text += "\n" + r.Note
+	if s.Warning != nil {
+		text += printable(s.Warning.String()) + "\n"
 	}
 	return text
+}
+
+// printTargets prints the targets that are not in sync, or all.
+func printTargets(w io.Writer, wide bool, s *snapshot.Source, all bool) error {
+	var rows [][]any
+	for _, t := range s.Targets {
+		if all || t.State != plan.StateSynced.Metric() {
+			rows = append(rows, []any{t.Namespace, t.State, t.Operation, printable(t.Reason)})
+		}
+	}
+	return printTable(w, wide, []string{"Target", "State", "+Operation", "Reason"}, rows)
 }

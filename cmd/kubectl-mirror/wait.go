@@ -1,20 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress is said
-on stderr. Where a target is blocked, by a foreign ConfigMap or another source, or where nothing is mirrored from the source,
-the command ends at once and says so.
+on stderr. The command ends at once, and says so, where a target is blocked by a foreign ConfigMap or another source, and where
+nothing is mirrored from the source. It waits for copies that the API server rejects, and not for copies that expire.
 
-Exit codes: 0 in sync, 1 blocked or timed out, 2 error.`
+Exit codes: 0 in sync, 1 blocked or timed out, or flags and annotations of the controller differ, 2 unknown.`
 
 func newWait(c *cli) *cobra.Command {
 	var output outputFlag
@@ -25,27 +30,28 @@ func newWait(c *cli) *cobra.Command {
 		Short:             "Wait until all copies of a source are in sync",
 		Long:              waitHelp,
 		Example:           "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeSources,
+		Args:              arguments(1, 1),
+		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if timeout <= 0 {
+			asked, err := c.parseKey(args[0])
+			switch {
+			case err != nil:
+				return err
+			case timeout <= 0:
 				return fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
 			}
 			s, err := c.begin(cmd)
 			if err != nil {
 				return err
 			}
-			r, p, err := s.wait(cmd.Context(), c.namespace(), args[0], timeout, ignoreBlocked)
+			r, p, err := s.wait(cmd.Context(), asked, timeout, ignoreBlocked)
 			if err != nil {
 				return err
 			}
-			if err := output.print(cmd.OutOrStdout(), r.without(plan.StateSynced)); err != nil {
+			if err := output.print(cmd.OutOrStdout(), r); err != nil {
 				return err
 			}
-			if p != waitDone {
-				return errNo
-			}
-			return nil
+			return s.verdict(p == waitDone)
 		},
 	}
 	output.bind(cmd)
@@ -63,38 +69,37 @@ const (
 	waitBlocked              // that will not come by itself
 )
 
-// phaseOf returns how far a source is, by its counts.
-func phaseOf(r *oneReport, ignoreBlocked bool) phase {
-	blocked := r.Status != statusInSync && r.Status != statusOutOfSync
+// phaseOf returns how far a source is.
+func phaseOf(s *snapshot.Source, ignoreBlocked bool) phase {
+	blocked := s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync
 	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateFailed} {
-		blocked = blocked || r.Counts[state.Metric()] > 0
+		blocked = blocked || s.Counts[state.Metric()] > 0
 	}
 	switch {
-	case blocked && !ignoreBlocked:
+	case s.Status == snapshot.NoTargets || blocked && !ignoreBlocked:
 		return waitBlocked
-	case r.Counts[plan.StatePending.Metric()] > 0:
+	case s.Counts[plan.StatePending.Metric()] > 0:
 		return waitOn
 	}
 	return waitDone
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (s *session) wait(ctx context.Context, namespace, source string, timeout time.Duration, ignoreBlocked bool) (r *oneReport, p phase, err error) {
+func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout time.Duration, ignoreBlocked bool) (r *oneReport, p phase, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	said := ""
 	err = follow(limited, func() (bool, error) {
-		now, err := s.statusOf(limited, namespace, source)
+		now, err := s.statusOf(limited, asked)
 		if err != nil {
 			return false, err
 		}
-		if now.Status == statusGone {
-			return false, fmt.Errorf("no source %s: %s", now.key(), now.Note)
+		if now.Status == snapshot.Gone {
+			return false, fmt.Errorf("no source %s: %s", now.Key(), now.Note)
 		}
-		r, p = now, phaseOf(now, ignoreBlocked)
-		if text := fmt.Sprintf("%s: %d of %d in sync", r.key(), r.Counts[plan.StateSynced.Metric()], r.targets()); text != said {
-			s.say(text)
-			said = text
+		r, p = now, phaseOf(now.Source, ignoreBlocked)
+		s.sayOnce(fmt.Sprintf("%s: %d of %d in sync", r.Key(), r.Counts[plan.StateSynced.Metric()], r.Total()))
+		if expiring := r.In(plan.StateExpiring); len(expiring) > 0 {
+			s.sayOnce(fmt.Sprintf("Not waited for: %s expire%s: %s", count(len(expiring), "copy", "copies"), s.grace(), strings.Join(expiring, ", ")))
 		}
 		return p != waitOn, nil
 	})
@@ -111,14 +116,41 @@ func (s *session) wait(ctx context.Context, namespace, source string, timeout ti
 	return r, p, err
 }
 
-// without returns the report without the targets in one state.
-func (r *oneReport) without(state plan.State) *oneReport {
-	out := *r
-	out.Targets = nil
-	for _, t := range r.Targets {
-		if t.State != state.Metric() {
-			out.Targets = append(out.Targets, t)
+// grace says how long copies expire; empty if that is not known.
+func (s *session) grace() string {
+	in := s.settings.Installation
+	if in == nil || in.Deployment == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (--deletion-grace=%v)", s.settings.DeletionGrace)
+}
+
+// A cluster is read again after a second, or after five times as long as the last time took: large ones are read seldom.
+const (
+	followPeriod = time.Second
+	followShare  = 5
+)
+
+// follow calls step until it is done, fails, or ctx ends.
+func follow(ctx context.Context, step func() (done bool, err error)) error {
+	for {
+		began := time.Now()
+		done, err := step()
+		if done || err != nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(followPeriod, followShare*time.Since(began))):
 		}
 	}
-	return &out
+}
+
+// flush has what was printed reach the user now.
+func flush(w io.Writer) error {
+	if b, ok := w.(*bufio.Writer); ok {
+		return b.Flush()
+	}
+	return nil
 }

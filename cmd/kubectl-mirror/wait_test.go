@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -12,17 +13,18 @@ func TestPhase(t *testing.T) {
 		states           []plan.State
 		want, ifIgnoring phase
 	}{
-		"in sync":      {statusInSync, []plan.State{plan.StateSynced, plan.StateSynced}, waitDone, waitDone},
-		"no targets":   {statusInSync, nil, waitDone, waitDone},
-		"pending":      {statusOutOfSync, []plan.State{plan.StateSynced, plan.StatePending}, waitOn, waitOn},
-		"foreign":      {statusOutOfSync, []plan.State{plan.StateSynced, plan.StateForeign}, waitBlocked, waitDone},
-		"both":         {statusOutOfSync, []plan.State{plan.StatePending, plan.StateSuperseded}, waitBlocked, waitOn},
-		"failed":       {statusOutOfSync, []plan.State{plan.StateFailed}, waitBlocked, waitDone},
-		"out of scope": {statusOutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
-		"frozen":       {statusFrozen, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
-		"reserved":     {statusReserved, nil, waitBlocked, waitDone},
+		"in sync":      {snapshot.InSync, []plan.State{plan.StateSynced, plan.StateSynced}, waitDone, waitDone},
+		"no targets":   {snapshot.NoTargets, nil, waitBlocked, waitBlocked},
+		"pending":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StatePending}, waitOn, waitOn},
+		"foreign":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateForeign}, waitBlocked, waitDone},
+		"both":         {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateSuperseded}, waitBlocked, waitOn},
+		"failed":       {snapshot.OutOfSync, []plan.State{plan.StateFailed}, waitBlocked, waitDone},
+		"expiring":     {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
+		"out of scope": {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
+		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
+		"reserved":     {snapshot.ReservedName, nil, waitBlocked, waitDone},
 	} {
-		r := &oneReport{sourceReport: sourceReport{Status: test.status, Counts: map[string]int{}}}
+		r := &snapshot.Source{Status: test.status, Counts: map[string]int{}}
 		for _, state := range test.states {
 			r.Counts[state.Metric()]++
 		}

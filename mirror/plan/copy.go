@@ -29,7 +29,7 @@ func (r *Rules) hasMetadata(s *Source, have *corev1.ConfigMap) bool {
 	return have.Labels[r.label] == CopyValue &&
 		have.Labels[ManagedByLabel] == ManagedByValue &&
 		sameKey(have.Annotations[SourceAnnotation], s.Key.Namespace, s.Key.Name) &&
-		namesItself(have) &&
+		NamesItself(have) &&
 		have.Annotations[InstanceAnnotation] == r.instance &&
 		have.Annotations[ChecksumAnnotation] == s.Checksum &&
 		!adopting && r.hasCopied(s, have)
@@ -42,6 +42,12 @@ func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
 	}
 	return have.Annotations[CopiedAnnotation] == s.copied &&
 		containsAll(have.Labels, s.labels) && containsAll(have.Annotations, s.annotations)
+}
+
+// MatchesChecksum reports whether a copy holds what its checksum annotation says. label is the key of the mirror label.
+func MatchesChecksum(cm *corev1.ConfigMap, label string) bool {
+	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], label)
+	return cm.Annotations[ChecksumAnnotation] == checksum(payloadDigest(cm), only(cm.Labels, labels...), only(cm.Annotations, annotations...))
 }
 
 // copiedDigest returns the digest of the metadata that have lists as copied. Those of a source and a copy are equal exactly

@@ -14,7 +14,7 @@ import (
 func TestImports(t *testing.T) {
 	std := map[string]bool{
 		"bytes": true, "cmp": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true, "errors": true, "fmt": true,
-		"io": true, "maps": true, "regexp": true, "slices": true, "strconv": true, "strings": true, "unique": true,
+		"io": true, "iter": true, "maps": true, "regexp": true, "slices": true, "strconv": true, "strings": true, "unique": true,
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil {

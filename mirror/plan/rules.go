@@ -67,7 +67,7 @@ func Terminating(ns *corev1.Namespace) bool {
 // AsksToBeMirrored reports whether cm has the label of a source, is not a copy of any instance, and is not being
 // deleted. The flags may still rule it out, see [Rules.IsSource].
 func (r *Rules) AsksToBeMirrored(cm *corev1.ConfigMap) bool {
-	return cm.Labels[r.label] == SourceValue && !namesItself(cm) && cm.DeletionTimestamp == nil
+	return cm.Labels[r.label] == SourceValue && !NamesItself(cm) && cm.DeletionTimestamp == nil
 }
 
 // IsSource reports whether cm is a source that the flags allow.
@@ -81,8 +81,8 @@ func (r *Rules) Visible(cm *corev1.ConfigMap) bool {
 	return value == SourceValue || value == CopyValue
 }
 
-// namesItself reports whether the copy annotation of cm names cm itself.
-func namesItself(cm *corev1.ConfigMap) bool {
+// NamesItself reports whether the copy annotation of cm names cm itself. Such an object is never a source, for any instance.
+func NamesItself(cm *corev1.ConfigMap) bool {
 	if _, marked := cm.Annotations[selfMark]; marked {
 		return true
 	}
@@ -93,9 +93,14 @@ func namesItself(cm *corev1.ConfigMap) bool {
 // SourceOf returns the key of the source whose copy cm is, or false if cm is not a copy of ours. The label does not
 // matter: a copy that lost it is still ours, and an object that merely has it is not.
 func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
-	if !namesItself(cm) || cm.Annotations[InstanceAnnotation] != r.instance {
+	if !NamesItself(cm) || cm.Annotations[InstanceAnnotation] != r.instance {
 		return types.NamespacedName{}, false
 	}
+	return NamedSource(cm)
+}
+
+// NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm in another namespace.
+func NamedSource(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(cm.Annotations[SourceAnnotation], "/")
 	if !ok || name != cm.Name || namespace == cm.Namespace || !validNamespace(namespace) {
 		return types.NamespacedName{}, false
@@ -109,7 +114,7 @@ func (r *Rules) adoptable(cm *corev1.ConfigMap) bool {
 	if cm.Annotations[AdoptAnnotation] != AdoptValue || len(cm.Finalizers) > 0 {
 		return false
 	}
-	if namesItself(cm) { // never a source, whatever its label says
+	if NamesItself(cm) { // never a source, whatever its label says
 		return cm.Annotations[InstanceAnnotation] == r.instance
 	}
 	return cm.Labels[r.label] != SourceValue

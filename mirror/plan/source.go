@@ -146,18 +146,36 @@ func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
 		return ExcludedSource
 	case ns.Name == s.Key.Namespace || !r.AllowsTarget(ns.Name):
 		return ExcludedName
-	case s.prefixes != nil && !hasAnyPrefix(ns.Name, s.prefixes):
+	case !s.SelectsName(ns):
 		return ExcludedByPrefix
 	case Terminating(ns):
 		return ExcludedTerminating
 	case ns.Labels[r.label] == OptOutValue:
 		return ExcludedByOptOut
-	case !s.selector.Matches(labels.Set(ns.Labels)):
+	case !s.SelectsLabels(ns):
 		return ExcludedBySelector
 	case !r.Selects(ns):
 		return ExcludedByNamespaceSelector
 	}
 	return NotExcluded
+}
+
+// SelectsName reports whether the annotation with prefixes, if there is one, allows the name of the namespace.
+func (s *Source) SelectsName(ns *corev1.Namespace) bool {
+	return s.prefixes == nil || hasAnyPrefix(ns.Name, s.prefixes)
+}
+
+// SelectsLabels reports whether the annotation with a selector, if there is one, matches the labels of the namespace.
+func (s *Source) SelectsLabels(ns *corev1.Namespace) bool {
+	return s.selector.Matches(labels.Set(ns.Labels))
+}
+
+// ExclusionOf is Exclusion also of a source that is gone, which is nil and excluded by nothing else.
+func (r *Rules) ExclusionOf(s *Source, ns *corev1.Namespace) Exclusion {
+	if s == nil {
+		return NotExcluded
+	}
+	return r.Exclusion(s, ns)
 }
 
 // compareSources orders sources of one name, the winner first. A source whose namespace cannot be a target comes first:
@@ -206,6 +224,9 @@ func (v *View) All() []*Source {
 
 // Find returns the source with this key, or nil. It does not find sources that are out of scope.
 func (v *View) Find(key types.NamespacedName) *Source { return find(v.Sources, key) }
+
+// FindAny returns the source with this key, also one that is out of scope, or nil.
+func (v *View) FindAny(key types.NamespacedName) *Source { return find(v.All(), key) }
 
 func find(sources []*Source, key types.NamespacedName) *Source {
 	for _, s := range sources {

@@ -40,7 +40,7 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 		cm.ObjectMeta = r.truncated(cm)
 	}
 	annotations := maps.Clone(cm.Annotations)
-	if namesItself(cm) { // all copies of a source differ in this annotation
+	if NamesItself(cm) { // all copies of a source differ in this annotation
 		marks[selfMark] = ""
 		delete(annotations, CopyAnnotation)
 	}

@@ -1,0 +1,85 @@
+package installation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Difference is a flag of a Deployment whose annotation on the ClusterRoleBinding says something else. The process follows the flag, and the
+// policies follow the annotation.
+type Difference struct {
+	Flag, Have, Known string
+	Mend              string // the command that has the annotation follow the flag
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("Flag and annotation differ: --%s is %q, and the annotation %q: the API server may refuse writes, or allow others. "+
+		"To mend it: %s", d.Flag, d.Have, d.Known, d.Mend)
+}
+
+// Differences returns the flags that differ from their annotations. It returns nil if the user sees one of the two objects only, or if the
+// ClusterRoleBinding has no settings.
+func (in *Installation) Differences() ([]Difference, error) {
+	if in == nil || in.Deployment == nil || !annotated(in.Binding) {
+		return nil, nil
+	}
+	p, err := in.Process()
+	if err != nil {
+		return nil, fmt.Errorf("arguments of Deployment %s: %w", in.Key, err)
+	}
+	known, err := annotations(in.Binding)
+	if err != nil {
+		return nil, fmt.Errorf("annotations of ClusterRoleBinding %s: %w", in.Binding.Name, err)
+	}
+	var out []Difference
+	differ := func(flag, have, known string) {
+		if have != known {
+			out = append(out, Difference{flag, have, known, in.mend(flag, have)})
+		}
+	}
+	annotated := values(known)
+	for i, v := range values(p.Options) {
+		differ(v.flag, v.value, annotated[i].value)
+	}
+	if p.LeaderElect {
+		differ("leader-elect-resource-name", p.LeaseName, in.annotation("leader-elect-resource-name", "mirror-controller"))
+		differ("leader-elect-resource-namespace", p.LeaseNamespace, in.annotation("leader-elect-resource-namespace", in.Account.Namespace))
+	}
+	return out, nil
+}
+
+// mend returns the command that sets an annotation, or removes it if the flag has its default.
+func (in *Installation) mend(flag, value string) string {
+	defaults := values(mirror.NewOptions())
+	if i := slices.Index(defaults, setting{flag, value}); i >= 0 {
+		return fmt.Sprintf("kubectl annotate clusterrolebinding %s %s/%s-", in.Binding.Name, plan.Domain, flag)
+	}
+	quoted := value
+	if strings.ContainsAny(value, " \n*") {
+		quoted = "'" + value + "'"
+	}
+	return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s", in.Binding.Name, plan.Domain, flag, quoted)
+}
+
+// setting is the value of a flag, as an annotation has it.
+type setting struct{ flag, value string }
+
+// values returns the settings that the policies know.
+func values(o *mirror.Options) []setting {
+	list := func(values []string) string { return strings.Join(slices.Sorted(slices.Values(values)), ",") }
+	return []setting{
+		{"namespace-prefix", list(o.NamespacePrefixes)},
+		{"all-namespaces", strconv.FormatBool(o.AllNamespaces)},
+		{"namespace-selector", selectorLines(o.NamespaceSelector)},
+		{"exclude-namespace", list(o.ExcludeNamespaces)},
+		{"mirror-label", o.Label},
+		{"instance", o.Instance},
+		{"copy-label", list(o.CopyLabels)},
+		{"copy-annotation", list(o.CopyAnnotations)},
+	}
+}

@@ -1,0 +1,296 @@
+package installation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Settings are the options that count, and where they are from.
+type Settings struct {
+	*mirror.Options
+	Origin string
+	// Installation is the controller whose settings they are; nil: they are those of flags alone.
+	Installation *Installation
+}
+
+// Rules returns the rules of the settings.
+func (s *Settings) Rules() *plan.Rules { return plan.NewRules(&s.Options.Options) }
+
+// deciding are the flags that decide what is mirrored where. The annotations of the ClusterRoleBinding are named as they are.
+var deciding = []string{
+	"namespace-prefix", "all-namespaces", "namespace-selector", "exclude-namespace", "source-namespace",
+	"mirror-label", "instance", "copy-label", "copy-annotation",
+}
+
+// flagsOf returns those flags of a controller that set o and have one of the names.
+func flagsOf(o *mirror.Options, names ...string) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(all)
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range names {
+		fs.AddFlag(all.Lookup(name))
+	}
+	return fs
+}
+
+// Flags are the flags by which a user says which settings count.
+type Flags struct {
+	*pflag.FlagSet
+	given      *mirror.Options
+	controller *string
+}
+
+// NewFlags returns the flags of a controller that decide, and --controller.
+func NewFlags() *Flags {
+	f := &Flags{given: mirror.NewOptions()}
+	f.FlagSet = flagsOf(f.given, append(slices.Clone(deciding), "prune-limit")...)
+	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the controller whose settings count, if there are several.")
+	return f
+}
+
+// Controller returns the value of --controller.
+func (f *Flags) Controller() string { return *f.controller }
+
+// Given returns the flags that change settings. They are parsed as a part of a larger set, so Visit does not know them.
+func (f *Flags) Given() (names []string) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && flag.Name != "controller" {
+			names = append(names, "--"+flag.Name)
+		}
+	})
+	return names
+}
+
+// Find returns the settings that count: the flags, or those of an installed controller, which the flags change. The error is a [*Hidden] if
+// the user may not see any controller.
+func (f *Flags) Find(ctx context.Context, client kubernetes.Interface) (*Settings, error) {
+	if err := f.checkEmpty(); err != nil {
+		return nil, err
+	}
+	s := &Settings{Options: f.given, Origin: "flags"}
+	if *f.controller != "" || !slices.ContainsFunc(deciding, f.Changed) {
+		in, err := find(ctx, client, *f.controller)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = in.Settings(); err != nil {
+			return nil, err
+		}
+		f.override(s.Options)
+		if given := f.Given(); len(given) > 0 {
+			s.Origin += ", changed by " + strings.Join(given, ", ")
+		}
+	}
+	if err := s.Options.Options.Validate(); err != nil && s.Installation != nil { // say of each line where it is from
+		return nil, errors.New(s.Origin + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+s.Origin+": "))
+	} else if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Default returns the settings of the flags alone, also where they do not say which namespaces are targets.
+func (f *Flags) Default() *Settings { return &Settings{Options: f.given, Origin: "flags"} }
+
+// checkEmpty refuses what pflag takes for no value: --source-namespace=$UNSET would mean every namespace. Only a list with a
+// default may be emptied.
+func (f *Flags) checkEmpty() error {
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if list, ok := flag.Value.(pflag.SliceValue); ok && flag.Changed && len(list.GetSlice()) == 0 && flag.DefValue == "[]" {
+			errs = append(errs, fmt.Errorf("--%s=\"\": must not be empty", flag.Name))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// override sets those options that are given. A prefix and --all-namespaces replace each other.
+func (f *Flags) override(o *mirror.Options) {
+	if f.Changed("namespace-prefix") {
+		o.AllNamespaces = false
+	}
+	if f.Changed("all-namespaces") {
+		o.NamespacePrefixes = nil
+	}
+	flagsOf(o, append(slices.Clone(deciding), "prune-limit")...).VisitAll(func(to *pflag.Flag) {
+		if from := f.Lookup(to.Name); from.Changed {
+			set(to, from.Value)
+		}
+	})
+}
+
+// set sets a flag to the value of another one of its kind, or to a list of strings: neither can fail.
+func set(to *pflag.Flag, value pflag.Value) {
+	if list, ok := value.(pflag.SliceValue); ok {
+		_ = to.Value.(pflag.SliceValue).Replace(list.GetSlice())
+	} else {
+		_ = to.Value.Set(value.String())
+	}
+}
+
+// Settings returns the settings of the installation: the arguments of its Deployment, which the process follows, or else the annotations
+// of its ClusterRoleBinding.
+func (in *Installation) Settings() (*Settings, error) {
+	s := &Settings{Installation: in}
+	switch {
+	case in.Deployment != nil:
+		s.Origin = fmt.Sprintf("arguments of Deployment %s", in.Key)
+		p, err := in.Process()
+		if s.Options = p.Options; err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Origin, err)
+		}
+	case annotated(in.Binding):
+		var err error
+		s.Origin = fmt.Sprintf("annotations of ClusterRoleBinding %s (controller %s)", in.Binding.Name, in.Key)
+		if s.Options, err = annotations(in.Binding); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Origin, err)
+		}
+		if _, there := in.Binding.Annotations[plan.Domain+"/source-namespace"]; !there {
+			s.Origin += ", without --source-namespace, for its Deployment was not found"
+		}
+	default:
+		return nil, fmt.Errorf("controller %s: ClusterRoleBinding %s has no settings among its annotations, and its Deployment was not found: "+
+			"give the flags of the controller, at least --namespace-prefix", in.Key, in.Binding.Name)
+	}
+	return s, nil
+}
+
+// Process is how the arguments of its Deployment have a controller run.
+type Process struct {
+	*mirror.Options
+	LeaderElect               bool
+	LeaseName, LeaseNamespace string
+}
+
+// Process returns the arguments of the Deployment, or the defaults of deploy/base if there is none. An error says which argument is invalid.
+func (in *Installation) Process() (*Process, error) {
+	p := &Process{Options: mirror.NewOptions()}
+	fs := flagsOf(p.Options, append(slices.Clone(deciding), "prune-limit", "deletion-grace", "dry-run")...)
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	fs.BoolVar(&p.LeaderElect, "leader-elect", in.Deployment == nil, "")
+	fs.StringVar(&p.LeaseName, "leader-elect-resource-name", "mirror-controller", "")
+	fs.StringVar(&p.LeaseNamespace, "leader-elect-resource-namespace", in.Account.Namespace, "")
+	if in.Deployment == nil {
+		p.LeaseName, p.LeaseNamespace = in.annotation("leader-elect-resource-name", p.LeaseName), in.annotation("leader-elect-resource-namespace", p.LeaseNamespace)
+		return p, nil
+	}
+	if len(in.Deployment.Spec.Template.Spec.Containers) == 0 {
+		return p, errors.New("it has no container")
+	}
+	if err := fs.Parse(containerOf(in.Deployment).Args); err != nil {
+		return p, err
+	}
+	return p, p.Options.Options.Validate()
+}
+
+func (in *Installation) annotation(flag, otherwise string) string {
+	if in.Binding == nil {
+		return otherwise
+	}
+	return cmp.Or(in.Binding.Annotations[plan.Domain+"/"+flag], otherwise)
+}
+
+// containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its own
+// before it.
+func containerOf(d *appsv1.Deployment) corev1.Container {
+	containers := d.Spec.Template.Spec.Containers
+	if len(containers) == 0 {
+		return corev1.Container{}
+	}
+	return containers[max(0, slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "mirror-controller" }))]
+}
+
+// annotated reports whether the binding has any setting.
+func annotated(b *rbacv1.ClusterRoleBinding) bool {
+	return b != nil && slices.ContainsFunc(deciding, func(flag string) bool {
+		_, ok := b.Annotations[plan.Domain+"/"+flag]
+		return ok
+	})
+}
+
+// annotations returns the settings by which the policies judge. An absent annotation means the default of the flag.
+func annotations(b *rbacv1.ClusterRoleBinding) (*mirror.Options, error) {
+	o := mirror.NewOptions()
+	fs := flagsOf(o, deciding...)
+	for _, flag := range deciding {
+		value, ok := b.Annotations[plan.Domain+"/"+flag]
+		if !ok {
+			continue
+		}
+		if flag == "namespace-selector" {
+			selector, err := selectorOf(value)
+			if err != nil {
+				return nil, err
+			}
+			value = selector
+		}
+		if list, ok := fs.Lookup(flag).Value.(pflag.SliceValue); ok {
+			_ = list.Replace(nonEmpty(strings.Split(value, ","))) // of strings: it cannot fail
+		} else if err := fs.Set(flag, value); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func nonEmpty(list []string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// selectorOf makes a label selector of requirements, one a line, such as "team In red,blue" or "frozen DoesNotExist".
+func selectorOf(lines string) (string, error) {
+	var parts []string
+	for line := range strings.SplitSeq(lines, "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case len(words) == 3 && words[1] == "In":
+			parts = append(parts, words[0]+" in ("+words[2]+")")
+		case len(words) == 3 && words[1] == "NotIn":
+			parts = append(parts, words[0]+" notin ("+words[2]+")")
+		case len(words) == 2 && words[1] == "Exists":
+			parts = append(parts, words[0])
+		case len(words) == 2 && words[1] == "DoesNotExist":
+			parts = append(parts, "!"+words[0])
+		default:
+			return "", fmt.Errorf("namespace-selector: %q: must be a key, In, NotIn, Exists or DoesNotExist, and values with commas between", line)
+		}
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// selectorLines returns a valid selector as the annotation has it: one requirement a line, sorted.
+func selectorLines(selector string) string {
+	requirements, _ := labels.ParseToRequirements(selector) // it was validated
+	var lines []string
+	for _, r := range requirements {
+		values := strings.Join(slices.Sorted(slices.Values(r.ValuesUnsorted())), ",")
+		switch r.Operator() {
+		case selection.Exists:
+			lines = append(lines, r.Key()+" Exists")
+		case selection.DoesNotExist:
+			lines = append(lines, r.Key()+" DoesNotExist")
+		case selection.NotIn, selection.NotEquals:
+			lines = append(lines, r.Key()+" NotIn "+values)
+		default:
+			lines = append(lines, r.Key()+" In "+values)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,190 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Statuses of a source.
+const (
+	InSync       = "InSync"
+	OutOfSync    = "OutOfSync"
+	Frozen       = "Frozen"       // an annotation is malformed or not known
+	ReservedName = "ReservedName" // another controller writes ConfigMaps of its name
+	OutOfScope   = "OutOfScope"   // the flags do not allow it
+	NoTargets    = "NoTargets"    // no namespace is a target
+	Gone         = "Gone"         // it is gone or unlabelled, and copies are left
+)
+
+// Counted are the states that have targets, in the order of their interest.
+var Counted = []plan.State{
+	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateOutOfScope, plan.StateExpiring,
+}
+
+// Source is the state of one source. The counts are those of mirror_copies, but that a copy which the API server rejects is pending: no object
+// tells of that.
+type Source struct {
+	Namespace string         `json:"namespace"`
+	Name      string         `json:"name"`
+	Status    string         `json:"status"`
+	Note      string         `json:"note,omitempty"`
+	Warning   *Warning       `json:"warning,omitempty"`
+	Counts    map[string]int `json:"counts"`
+	Targets   []Target       `json:"targets,omitempty"`
+}
+
+// Target is the state of one source at one target.
+type Target struct {
+	Namespace string `json:"namespace"`
+	State     string `json:"state"`
+	// Operation is what is to be done.
+	Operation string `json:"operation,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// Key returns the namespace and name of the source.
+func (s *Source) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Sources returns the state of each source that keep chooses, sorted.
+func (s *Snapshot) Sources(o *plan.Options, keep func(types.NamespacedName) bool) (out []*Source) {
+	for _, g := range s.names {
+		found := map[types.NamespacedName]*Source{}
+		at := func(k types.NamespacedName) *Source {
+			if found[k] == nil {
+				found[k] = newSource(k)
+			}
+			return found[k]
+		}
+		for _, source := range g.view.All() {
+			r := at(source.Key)
+			r.Status, r.Note = statusOf(source)
+		}
+		for _, d := range g.decisions {
+			if state := d.Status(); state != plan.StateNone && keep(d.CountsFor()) {
+				at(d.CountsFor()).add(state, d, s.Reason(d))
+			}
+			for _, loser := range d.Losers {
+				at(loser.Key).add(plan.StateSuperseded, d, supersededReason(d))
+			}
+		}
+		for k, r := range found {
+			if keep(k) {
+				s.finish(r, g.view.FindAny(k), o)
+				out = append(out, r)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *Source) int { return strings.Compare(a.Key().String(), b.Key().String()) })
+	return out
+}
+
+func newSource(k types.NamespacedName) *Source {
+	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
+		Note: "it is gone, or asks no longer to be mirrored: its copies are deleted at the end of the deletion grace"}
+	for _, state := range Counted {
+		s.Counts[state.Metric()] = 0
+	}
+	return s
+}
+
+// statusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored from it.
+func statusOf(s *plan.Source) (status, note string) {
+	switch {
+	case s.OutOfScope:
+		return OutOfScope, "--source-namespace does not allow it to be a source"
+	case s.Reserved:
+		return ReservedName, "another controller writes a ConfigMap of this name into every namespace: give it another name"
+	case s.Frozen != nil:
+		return Frozen, "its copies stay as they are until its annotation is fixed: " + strings.ReplaceAll(s.Frozen.Error(), "\n", "; ")
+	}
+	return InSync, ""
+}
+
+func supersededReason(d *Decision) string {
+	if d.Status() == plan.StateFrozen {
+		return "a copy of " + d.CopyOf.String() + ", which is frozen, is there"
+	}
+	return d.Source.Key.String() + " has precedence"
+}
+
+func (s *Source) add(state plan.State, d *Decision, reason string) {
+	s.Counts[state.Metric()]++
+	t := Target{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
+	if d.Op != plan.OpNone && state == d.Status() {
+		t.Operation = d.Op.String()
+	}
+	s.Targets = append(s.Targets, t)
+}
+
+// finish sets the status of a source that can be mirrored by its counts. found is nil if the source is gone.
+func (s *Snapshot) finish(r *Source, found *plan.Source, o *plan.Options) {
+	slices.SortFunc(r.Targets, func(a, b Target) int { return strings.Compare(a.Namespace, b.Namespace) })
+	switch {
+	case r.Status != InSync:
+	case r.Total() == 0:
+		r.Status, r.Note = NoTargets, "no namespace is a target: "+s.noTargets(found, o)
+	case r.Total() != r.Counts[plan.StateSynced.Metric()]:
+		r.Status = OutOfSync
+	}
+}
+
+// noTargets says what keeps a source from all namespaces.
+func (s *Snapshot) noTargets(source *plan.Source, o *plan.Options) string {
+	if excluded := s.Rules.Excluded(source, s.Namespaces()); len(excluded) > 0 {
+		why, _ := s.Rules.ExplainExcluded(source, excluded)
+		return why
+	}
+	flags := "--all-namespaces"
+	if !o.AllNamespaces {
+		flags = "--namespace-prefix=" + strings.Join(o.NamespacePrefixes, ",")
+	}
+	if len(o.ExcludeNamespaces) > 0 {
+		flags += " --exclude-namespace=" + strings.Join(o.ExcludeNamespaces, ",")
+	}
+	if o.NamespaceSelector != "" {
+		flags += fmt.Sprintf(" --namespace-selector=%q", o.NamespaceSelector)
+	}
+	return "the flags of the controller allow none but the source's own: " + flags
+}
+
+// Total returns the number of targets, of any state.
+func (s *Source) Total() (n int) {
+	for _, count := range s.Counts {
+		n += count
+	}
+	return n
+}
+
+// IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not allow is
+// nobody's concern unless it has left copies.
+func (s *Source) IsInSync() bool {
+	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
+}
+
+// In returns the namespaces of the targets in a state.
+func (s *Source) In(state plan.State) (namespaces []string) {
+	for _, t := range s.Targets {
+		if t.State == state.Metric() {
+			namespaces = append(namespaces, t.Namespace)
+		}
+	}
+	return namespaces
+}
+
+// Summary is a line about the counts.
+func (s *Source) Summary() string {
+	text := fmt.Sprintf("%s: %s", s.Key(), s.Status)
+	for _, state := range Counted {
+		if n := s.Counts[state.Metric()]; n > 0 {
+			text += fmt.Sprintf(", %d %s", n, state.Metric())
+		}
+	}
+	return text
+}

@@ -1,0 +1,91 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestIsInSync has what keeps a cluster from being in sync, one at a time.
+func TestIsInSync(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*snapshottest.Scene)
+		want   bool
+	}{
+		"no sources":      {func(s *snapshottest.Scene) { s.Objects = nil }, true},
+		"all in sync":     {func(*snapshottest.Scene) {}, true},
+		"a missing copy":  {func(s *snapshottest.Scene) { s.Objects = s.Objects[:len(s.Objects)-1] }, false},
+		"an edited copy":  {func(s *snapshottest.Scene) { plantest.Data("key", "edited")(s.Objects[len(s.Objects)-1]) }, false},
+		"a frozen source": {func(s *snapshottest.Scene) { plantest.Annotation(plan.PrefixAnnotation, "-")(s.Objects[0]) }, false},
+		"a gone source":   {func(s *snapshottest.Scene) { s.Objects = s.Objects[1:] }, false},
+		"no targets":      {func(s *snapshottest.Scene) { s.Objects, s.Namespaces = s.Objects[:1], s.Namespaces[:1] }, false},
+		"a source that the flags do not allow, with copies": {func(s *snapshottest.Scene) {
+			s.Options.SourceNamespaces = []string{"elsewhere"}
+		}, false},
+		"a source that the flags do not allow, without": {func(s *snapshottest.Scene) {
+			s.Options.SourceNamespaces, s.Objects = []string{"elsewhere"}, s.Objects[:1]
+		}, true},
+		"a foreign object nobody wants to replace": {func(s *snapshottest.Scene) {
+			s.Add(plantest.ConfigMap("team-a", "other", plantest.Label("mirror", "copy")))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshottest.New()
+			src := s.Add(plantest.Source("platform", "settings"))
+			for _, namespace := range []string{"team-a", "team-b", "team-c"} {
+				s.Copy(src, namespace)
+			}
+			test.change(s)
+			got := true
+			for _, source := range s.Snapshot(t, false).Sources(&s.Options, func(types.NamespacedName) bool { return true }) {
+				got = got && source.IsInSync()
+			}
+			if got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestSelectorAndPruneLimit has a copy that only --namespace-selector rules out: the limit decides about it as about the others.
+func TestSelectorAndPruneLimit(t *testing.T) {
+	for limit, want := range map[plan.Percent]plan.Op{0: plan.OpNone, 100: plan.OpDelete} {
+		s := snapshottest.New()
+		s.Options.PruneLimit, s.Options.NamespaceSelector = limit, "env=dev"
+		s.Copy(s.Add(plantest.Source("platform", "settings")), "team-a")
+		snap := s.Snapshot(t, true)
+		d := snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"})
+		if d.Op != want || snap.Pruning.Blocked != (want == plan.OpNone) {
+			t.Errorf("%v: got %v, blocked %v, want %v", limit, d.Op, snap.Pruning.Blocked, want)
+		}
+	}
+}
+
+// TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
+func TestReasonOfEachRepair(t *testing.T) {
+	for want, change := range map[string]plantest.Option{
+		"":                            func(*corev1.ConfigMap) {},
+		"the copy was edited":         plantest.Data("key", "edited"),
+		"the copy has lost its label": plantest.Without("mirror"),
+		"labels or annotations of the copy were edited": plantest.Without(plan.ManagedByLabel),
+		"the source has changed":                        plantest.Annotation(plan.ChecksumAnnotation, "sha256:before"),
+		"it is being deleted, and held by the finalizer example.com/hold": func(cm *corev1.ConfigMap) {
+			plantest.Finalizer(cm)
+			cm.Finalizers[0] = "example.com/hold"
+			plantest.Deleting(cm)
+		},
+	} {
+		s := snapshottest.New()
+		src := s.Add(plantest.Source("platform", "settings"))
+		s.Copy(src, "team-a", change)
+		snap := s.Snapshot(t, false)
+		if got := snap.Reason(snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"})); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

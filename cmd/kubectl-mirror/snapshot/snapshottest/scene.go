@@ -1,0 +1,89 @@
+// Package snapshottest makes clusters in memory for tests of kubectl mirror.
+package snapshottest
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// Scene is a cluster in memory.
+type Scene struct {
+	Options    plan.Options
+	Namespaces []*corev1.Namespace
+	Objects    []*corev1.ConfigMap
+}
+
+// New returns a cluster with targets team-a to team-c and, as a home of sources, platform.
+func New() *Scene {
+	s := &Scene{Options: plan.NewOptions()}
+	s.Options.NamespacePrefixes = []string{"team-"}
+	for _, name := range []string{"platform", "team-a", "team-b", "team-c"} {
+		s.Namespaces = append(s.Namespaces, plantest.Namespace(name))
+	}
+	return s
+}
+
+// Add adds objects and returns the first one.
+func (s *Scene) Add(objects ...*corev1.ConfigMap) *corev1.ConfigMap {
+	s.Objects = append(s.Objects, objects...)
+	return objects[0]
+}
+
+// Copy adds a copy of the source.
+func (s *Scene) Copy(src *corev1.ConfigMap, namespace string, options ...plantest.Option) {
+	s.Add(plantest.Copy(plan.NewRules(&s.Options), src, namespace, options...))
+}
+
+// Get returns an object as it was added.
+func (s *Scene) Get(namespace, name string) *corev1.ConfigMap {
+	for _, o := range s.Objects {
+		if o.Namespace == namespace && o.Name == name {
+			return o.DeepCopy()
+		}
+	}
+	return nil
+}
+
+// Snapshot returns the snapshot of the scene.
+func (s *Scene) Snapshot(t *testing.T, takeover bool) *snapshot.Snapshot {
+	t.Helper()
+	out, err := snapshot.Of(&s.Options, s.Namespaces, s.Objects, takeover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// EveryState returns a cluster with a source for each status, and a target for each state.
+func EveryState() *Scene {
+	s := New()
+	for _, name := range []string{"team-d", "team-e", "team-f", "team-g", "team-h"} {
+		s.Namespaces = append(s.Namespaces, plantest.Namespace(name))
+	}
+	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-no", "mirror", "false"), plantest.Terminating("team-over"),
+		plantest.Namespace("dev-a"))
+	synced := s.Add(plantest.Source("platform", "synced"))
+	for _, namespace := range []string{"team-a", "team-b", "team-c", "team-d", "team-e", "team-f", "team-g", "team-h"} {
+		s.Copy(synced, namespace)
+	}
+	mixed := s.Add(plantest.Source("platform", "mixed"))
+	s.Copy(mixed, "team-h")
+	s.Copy(mixed, "team-b", plantest.Data("key", "edited"))
+	s.Copy(mixed, "team-c", plantest.Immutable)
+	s.Copy(mixed, "team-no")
+	s.Copy(mixed, "dev-a")
+	s.Add(plantest.ConfigMap("team-d", "mixed"),
+		plantest.ConfigMap("team-e", "mixed", plantest.Annotation(plan.AdoptAnnotation, "true")),
+		plantest.ConfigMap("team-f", "mixed", plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Finalizer))
+	s.Add(plantest.Source("team-a", "mixed", plantest.CreatedAt(2000), plantest.Annotation(plan.PrefixAnnotation, "team-b")))
+	frozen := s.Add(plantest.Source("platform", "frozen", plantest.Annotation(plan.SelectorAnnotation, "a==b==c")))
+	s.Copy(frozen, "team-a")
+	s.Add(plantest.Source("platform", "kube-root-ca.crt"), plantest.Source("platform", "nowhere", plantest.Annotation(plan.PrefixAnnotation, "team-x")))
+	s.Copy(plantest.Source("platform", "gone"), "team-a")
+	return s
+}

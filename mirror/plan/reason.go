@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Decisions in words. Values of labels and annotations are in them as they stand: a tenant may have written these.
+
+// Reason returns why the target is in its state, in words; empty if it is in sync, or no copy is wanted. c was decided by v and t.
+func (r *Rules) Reason(v *View, t Target, c Change) string {
+	switch c.Status() {
+	case StatePending:
+		return r.pendingReason(t, c)
+	case StateExpiring:
+		s := v.FindAny(c.CopyOf)
+		why, _ := r.Explain(s, r.ExclusionOf(s, t.Namespace))
+		return why
+	case StateForeign:
+		return r.foreignReason(t.Have)
+	case StateFrozen:
+		return "an annotation of " + c.CopyOf.String() + " is malformed or not known: the copy stays as it is"
+	case StateOutOfScope:
+		return r.scopeReason(t, c)
+	}
+	return ""
+}
+
+func (r *Rules) pendingReason(t Target, c Change) string {
+	switch c.Op {
+	case OpCreate:
+		return "there is no copy yet"
+	case OpUpdate:
+		return r.updateReason(c)
+	case OpRecreate:
+		return r.updateReason(c) + "; it is immutable, so it is deleted and created again"
+	}
+	if len(t.Have.Finalizers) > 0 {
+		return "it is being deleted, and held by the finalizer " + t.Have.Finalizers[0]
+	}
+	return "it is being deleted"
+}
+
+// updateReason says why the object there does not match the source.
+func (r *Rules) updateReason(c Change) string {
+	switch _, ours := r.SourceOf(c.Have); {
+	case !ours:
+		return "its owner has handed it over: its data is replaced"
+	case c.CopyOf != c.Source.Key:
+		return "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
+	}
+	switch r.RepairCause(c, false) {
+	case CauseEdited:
+		return "the copy was edited"
+	case CauseUnlabelled:
+		return "the copy has lost its label"
+	case CauseMetadata:
+		return "labels or annotations of the copy were edited"
+	}
+	return "the source has changed"
+}
+
+func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
+	why := "a foreign ConfigMap of this name is there"
+	switch owner := have.Annotations[InstanceAnnotation]; {
+	case r.AsksToBeMirrored(have):
+		why = "another source of this name is there"
+	case owner != "" && have.Labels[ManagedByLabel] == ManagedByValue:
+		why += ", made by instance " + owner
+	}
+	if have.Annotations[AdoptAnnotation] == "" {
+		return why
+	}
+	if why += ", and it cannot be handed over"; len(have.Finalizers) > 0 {
+		why += ": it has the finalizer " + have.Finalizers[0]
+	}
+	return why
+}
+
+func (r *Rules) scopeReason(t Target, c Change) string {
+	switch {
+	case !r.AllowsSource(c.CopyOf.Namespace):
+		return "--source-namespace does not allow the source"
+	case t.Namespace != nil && !r.Selects(t.Namespace) && r.AllowsTarget(t.Key.Namespace):
+		return "--namespace-selector does not match the namespace"
+	}
+	return "--namespace-prefix or --exclude-namespace rules the namespace out"
+}
+
+// exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.
+var exclusions = map[Exclusion]struct{ why, remedy string }{
+	NotExcluded:                 {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
+	ExcludedSource:              {"the flags of the controller do not allow the source", "start the controller with other flags"},
+	ExcludedName:                {"the flags of the controller do not allow the namespace", "start the controller with other flags"},
+	ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
+	ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
+	ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
+	ExcludedByNamespaceSelector: {"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
+}
+
+// maxQuoted is how many bytes of an annotation a text quotes.
+const maxQuoted = 200
+
+// Explain returns why a source has no copy in a namespace from which e keeps it, and what its owner can do about that. s is nil if the
+// source is gone; e is [NotExcluded] then.
+func (r *Rules) Explain(s *Source, e Exclusion) (why, remedy string) {
+	key := map[Exclusion]string{ExcludedByPrefix: PrefixAnnotation, ExcludedBySelector: SelectorAnnotation}[e]
+	annotation := ""
+	if key != "" && s != nil {
+		value := s.ConfigMap.Annotations[key]
+		if len(value) > maxQuoted {
+			value = strings.ToValidUTF8(value[:maxQuoted], "") + "…"
+		}
+		annotation = fmt.Sprintf("%s=%q", key, value)
+	}
+	x := exclusions[e]
+	return strings.NewReplacer("{label}", r.label, "{annotation}", annotation).Replace(x.why), x.remedy
+}
+
+// Excluded counts, by what keeps the source from them, the namespaces that the flags allow. It returns nil if the source has a target.
+func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) map[Exclusion]int {
+	all := map[Exclusion]int{}
+	for ns := range namespaces {
+		switch e := r.Exclusion(s, ns); e {
+		case NotExcluded:
+			return nil
+		case ExcludedByPrefix, ExcludedByOptOut, ExcludedBySelector:
+			if r.Selects(ns) {
+				all[e]++
+			}
+		}
+	}
+	return all
+}
+
+// ExplainExcluded says what keeps a source from all namespaces that the flags allow, and what its owner can do about that. excluded is what
+// [Rules.Excluded] counted.
+func (r *Rules) ExplainExcluded(s *Source, excluded map[Exclusion]int) (why, remedy string) {
+	var reasons, remedies []string
+	for _, e := range slices.Sorted(maps.Keys(excluded)) {
+		why, remedy := r.Explain(s, e)
+		reasons, remedies = append(reasons, fmt.Sprintf("in %d %s", excluded[e], why)), append(remedies, remedy)
+	}
+	return strings.Join(reasons, ", "), strings.Join(remedies, "; ")
+}
