@@ -187,7 +187,7 @@ func (c *checker) leader(ctx context.Context) (string, error) {
 func (c *checker) binding(context.Context) (string, error) {
 	b, value := c.Binding, c.Account.Name // as the manifests have it
 	for _, p := range c.policyBindings {
-		if ref := p.Spec.ParamRef; ref != nil && ref.Selector != nil && !c.selectsOthers(&p) {
+		if ref := p.Spec.ParamRef; ref != nil && ref.Selector != nil && !c.selectsAny(&p) {
 			value = cmp.Or(ref.Selector.MatchLabels[Label], value)
 		}
 	}

@@ -41,19 +41,19 @@ func TestSignOfLife(t *testing.T) {
 	const held, nobody, expired = "its Lease mirror-system/mirror-controller is held by somebody", "No controller runs: nobody holds Lease mirror-system/mirror-controller.",
 		"No controller runs: somebody held Lease mirror-system/mirror-controller, and nobody has renewed it since "
 	for name, test := range map[string]struct {
-		argument      string
+		arguments     string
 		objects       []runtime.Object
 		sign, absence string // absence is the beginning
 	}{
 		"held":             {"--leader-elect", []runtime.Object{leaseOf("somebody", time.Now())}, held, ""},
-		"held, dry run":    {"--dry-run", []runtime.Object{leaseOf("somebody", time.Now()), ready}, held, ""},
+		"held, dry run":    {"--leader-elect --dry-run", []runtime.Object{leaseOf("somebody", time.Now()), ready}, held, ""},
 		"expired":          {"--leader-elect", []runtime.Object{leaseOf("somebody", time.Now().Add(-time.Minute))}, "", expired},
-		"expired, dry run": {"--dry-run", []runtime.Object{leaseOf("somebody", time.Now().Add(-time.Minute)), ready}, "", ""},
+		"expired, dry run": {"--leader-elect --dry-run", []runtime.Object{leaseOf("somebody", time.Now().Add(-time.Minute)), ready}, "", ""},
 		"ready Pod":        {"--leader-elect", []runtime.Object{leaseOf("", time.Now()), ready}, "its Pod mirror-system/pod is ready", nobody},
 		"nothing":          {"--leader-elect", nil, "", nobody},
 		"without Leases":   {"--leader-elect=false", nil, "", ""},
 	} {
-		in := &Installation{Account: account, Deployment: new(deploymentOf("d", "account", "--namespace-prefix=team-", test.argument))}
+		in := &Installation{Account: account, Deployment: new(deploymentOf("d", "account", append(strings.Fields(test.arguments), "--namespace-prefix=team-")...))}
 		client := fake.NewClientset(test.objects...)
 		if got, err := in.SignOfLife(t.Context(), client); got != test.sign || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, test.sign)

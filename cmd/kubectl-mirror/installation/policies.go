@@ -84,7 +84,7 @@ func (c *checker) inForce(s shipped) (name string, err error) {
 				if err = judge(&p, &b); err == nil {
 					return name, nil
 				}
-			case name == "" && !c.selectsOthers(&b):
+			case name == "" && !c.selectsAny(&b):
 				err = todo(fmt.Sprintf("give the label %s the value that it selects, or %s", Label, install),
 					"ValidatingAdmissionPolicyBinding %s does not select ClusterRoleBinding %s", b.Name, c.Binding.Name)
 			}
@@ -96,10 +96,10 @@ func (c *checker) inForce(s shipped) (name string, err error) {
 	return name, err
 }
 
-// selectsOthers reports whether a policy binding selects another controller.
-func (c *checker) selectsOthers(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
-	return slices.ContainsFunc(c.labelled(), func(other rbacv1.ClusterRoleBinding) bool {
-		return other.Name != c.Binding.Name && selects(b, other.Name, other.Labels)
+// selectsAny reports whether a policy binding selects any controller.
+func (c *checker) selectsAny(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+	return slices.ContainsFunc(c.labelled(), func(of rbacv1.ClusterRoleBinding) bool {
+		return selects(b, of.Name, of.Labels)
 	})
 }
 
