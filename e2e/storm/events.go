@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,7 +39,9 @@ func (j *judgement) readEvents(ctx context.Context) (map[model.Key]eventKey, err
 	out := map[model.Key]eventKey{}
 	for _, e := range all.Items {
 		if e.ReportingController == model.Controller {
-			out[model.Key{Namespace: e.Namespace, Name: e.Name}] = eventKey{e.Regarding.UID, e.Reason}
+			// An event about a source that went while no controller ran has no UID.
+			regarding := cmp.Or(e.Regarding.UID, types.UID(e.Regarding.Namespace+"/"+e.Regarding.Name))
+			out[model.Key{Namespace: e.Namespace, Name: e.Name}] = eventKey{regarding, e.Reason}
 		}
 	}
 	return out, nil
