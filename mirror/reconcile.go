@@ -228,16 +228,11 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	defer n.unlock()
 	queued := n.calls[k.Namespace]
 	delete(n.calls, k.Namespace)
-	if ctx.Err() != nil && !res.sent {
-		return // the next leader begins anew
-	}
 	if res.sent {
 		r.recordWrite(n, x, *res, now)
 	}
 	wait := r.conclude(x, res, now)
-	if x.record.queued = queued; queued { // what was written may be older than the source
-		x.record.await(x.record.shown(res.change))
-	}
+	x.record.queued = queued
 	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))
 	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
 	if wait > 0 {
