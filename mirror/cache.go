@@ -41,7 +41,7 @@ type caches struct {
 	configMaps coreinformers.ConfigMapIndexInformer
 	namespaces coreinformers.NamespaceIndexInformer
 
-	// prunable are the copies out of scope that the prune limit lets go. It is set before the controller leads.
+	// prunable are the copies out of scope that the prune limit lets go. It is set before the workers start.
 	prunable map[types.UID]bool
 	// spared are the namespaces, and their UIDs, in which the prune limit blocked the deletion of copies that
 	// --namespace-selector rules out.
@@ -293,7 +293,8 @@ func (c *caches) Targets() iter.Seq2[*plan.View, plan.Target] {
 	return func(yield func(*plan.View, plan.Target) bool) {
 		for _, obj := range c.configMaps.GetIndexer().List() {
 			cm := obj.(*corev1.ConfigMap)
-			if !yield(c.view(cm.Name), c.target(plan.KeyOf(cm))) {
+			t := c.target(plan.KeyOf(cm))
+			if !yield(c.view(cm.Name), t) { // the view after the target
 				return
 			}
 		}

@@ -9,7 +9,7 @@
 //	event ──> handlers ──> queue of sources: a name ────────> fanout: decides about all targets of the name
 //	             │                                               │ keys of the targets that are out of sync
 //	             └───────> queue of copies: name, namespace <────┘
-//	                          └──> reconciler: decides about one target, makes one call, records the result
+//	                          └──> reconciler: decides about one target, makes one change, records the result
 //
 // A key names sources by their name alone. A target has room for one ConfigMap of a name, so all sources of a name
 // contend for the same copies, and one decision sees all of them. The queues are client-go's: a key is never in work
@@ -20,7 +20,7 @@
 // its key. The decider decides, for the fan-out and for the reconcile.
 //
 // When no target of a name is queued any more and something has changed, the name goes to the first queue once more, to report
-// its sources.
+// its sources. While targets keep the queue busy, it does so after ten seconds.
 //
 // # Reading order
 //
@@ -34,7 +34,7 @@
 //	retry.go      why a target is retried, and when
 //	confirm.go    live reads before deletions
 //	lanes.go      the places for calls: normal and slow
-//	apply.go      one change, one conditional call
+//	apply.go      the conditional calls of one change: one, or two for an immutable copy
 //	sources.go    the queue of sources: fan-outs, and reports alone
 //	order.go      the queue of copies: events first, fan-outs in turns
 //	cache.go      the informers and what is read from them
@@ -42,6 +42,7 @@
 //	texts.go      the texts of events
 //	prune.go      the prune limit
 //	confined.go   the self-check of the admission policy
+//	slots.go      a bound on how many reads or large writes happen at once
 //	share.go      the metadata that equal objects in the cache share
 //	metrics.go    what is counted
 //	options.go    the flags
@@ -56,10 +57,12 @@
 // judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A copy that no
-// source claims waits for the deletion grace. Then the reconcile reads the source and the namespace live, both at the same time. The
-// answer serves all deletions that depend on it, for five seconds and as long as the read took.
+// source claims waits for the deletion grace, also if only the flags rule it out. Then the reconcile reads live what the deletion depends on:
+// mostly the source alone, and beside it the namespace if only its labels keep a source away. The answer serves all deletions that depend
+// on it, for five seconds and as long as the read took. A live read that shows a claim begins the grace anew.
 //
-// Decisions come from the present state alone. Records and answers can be lost at any moment: a takeover plans everything.
+// Decisions come from the present state alone, but for three facts that a takeover sets anew: the verdict of the prune limit, the
+// namespaces that it spared, and since when a copy is unclaimed. Records and answers can be lost at any moment.
 // The leadership is asked right before each write.
 //
 // # Why one bad target holds up no other
@@ -80,12 +83,12 @@
 //
 // # Locks
 //
-// The order is: the status of a name, then its map of names, or a queue, then order, or the caches. Lanes ask the queue for its
-// length. The mutexes of lanes and confirmer are not held while another one of these is taken, but for that.
+// A goroutine that holds the status of a name may take the lock of the map of names, of a cache, or of a queue, which takes that of order.
+// A goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one is held.
 //
 // # Dry run
 //
-// The writer is the one place that makes writes, and in a dry run it makes none. A target at which it withheld a change is
+// The writer is the one place that writes ConfigMaps, and in a dry run it writes none. A target at which it withheld a change is
 // pending, and waits for its next try as one that failed: an event, or other wanted content, ends the wait. Before a create the
 // writer reads the target, because only the API server knows the foreign objects.
 package mirror
