@@ -61,26 +61,25 @@ func TestChartSelfTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := pod.Spec.Containers[0].Args
-	if want := []string{"check", "--controller=" + w.namespace + "/" + w.name, "--policies=confined,protected-copies,publishers"}; !slices.Equal(args, want) {
+	if want := []string{"check", "--controller=" + w.namespace + "/" + w.name, "--policies=confined,protected-copies,publishers", "--probes=false"}; !slices.Equal(args, want) {
 		t.Fatalf("the arguments are %q, want %q", args, want)
 	}
 	mark, err := w.cluster.Audit().Mark()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := w.checked(kubeconfig, args[2])
-	w.expectLines(got, 0, "probe  not checked  you may not impersonate serviceaccounts/mirror-controller in namespace mirror-system\n", "policy/protected-copies  ok", "20 ok, 0 to do, 2 not checked.")
+	expectLines(t, w.checked(kubeconfig, args[2:]...), 0, "policy/protected-copies  ok", "13 ok, 0 to do, 0 not checked.")
 	w.expectUsed(mark, cluster.ServiceAccountUser(pod.Namespace, pod.Spec.ServiceAccountName), rules)
 
 	w.run("upgrade", w.release, deployed("chart"), "--reuse-values", "--set=dryRun=true")
 	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
-	w.expectLines(w.checked(kubeconfig, args[2]), 0, "arguments  ok  the arguments of the Deployment are valid, and with --dry-run the controller writes nothing\n", "20 ok, 0 to do, 2 not checked.")
+	expectLines(t, w.checked(kubeconfig, args[2:]...), 0, "arguments  ok  the arguments of the Deployment are valid, and with --dry-run the controller writes nothing\n", "13 ok, 0 to do, 0 not checked.")
 
 	err = w.admin.AppsV1().Deployments(w.namespace).Delete(w.ctx, w.name, metav1.DeleteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.expectLines(w.checked(kubeconfig, args[2]), 1, "deployment  to do  no Deployment runs as ServiceAccount mirror-system/mirror-controller: ")
+	expectLines(t, w.checked(kubeconfig, args[2:]...), 1, "deployment  to do  no Deployment runs as ServiceAccount mirror-system/mirror-controller: ")
 }
 
 // expectUsed fails the test if the user has not used each verb on each resource of the rules, or was refused anything.

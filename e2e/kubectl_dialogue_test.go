@@ -122,9 +122,13 @@ func (w *world) person(name string, rules ...rbacv1.PolicyRule) string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: name,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: rules[0].Verbs[0], Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0]}}}
+	return w.login(name, &authorizationv1.ResourceAttributes{Verb: rules[0].Verbs[0], Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0]})
+}
+
+// login returns the kubeconfig of a user, as soon as the user has a permission.
+func (w *world) login(name string, permission *authorizationv1.ResourceAttributes) string {
+	w.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: permission}}
 	w.until(name+" has the permissions", func() error {
 		answer, err := w.admin.AuthorizationV1().SubjectAccessReviews().Create(w.ctx, review, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {

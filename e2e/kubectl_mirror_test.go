@@ -28,7 +28,19 @@ type answer struct {
 // mirror runs kubectl mirror as the admin, with the settings of the world's controller.
 func (w *world) mirror(args ...string) answer {
 	w.Helper()
-	return w.mirrorAs(w.cluster.AdminKubeconfig(), append(args, "--controller="+accountNamespace+"/"+w.account())...)
+	return w.byController(w.cluster.AdminKubeconfig(), args...)
+}
+
+// byController runs kubectl mirror as the user of a kubeconfig, with the settings of the world's controller.
+func (w *world) byController(kubeconfig string, args ...string) answer {
+	w.Helper()
+	return w.mirrorAs(kubeconfig, append(args, "--controller="+accountNamespace+"/"+w.account())...)
+}
+
+// byFlags runs it with the same settings as flags.
+func (w *world) byFlags(kubeconfig string, args ...string) answer {
+	w.Helper()
+	return w.mirrorAs(kubeconfig, append(args, w.args()...)...)
 }
 
 // mirrorAs runs kubectl mirror as the user of a kubeconfig.
@@ -75,7 +87,7 @@ func (w *world) expectError(got answer, text string) {
 	w.Helper()
 	var lines []string
 	for line := range strings.Lines(got.err) {
-		if !strings.HasPrefix(line, "Settings: ") {
+		if !strings.HasPrefix(line, "Settings: ") && !strings.HasPrefix(line, "No controller runs: ") {
 			lines = append(lines, line)
 		}
 	}
@@ -126,11 +138,11 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		want string
 	}{
 		{[]string{"mirror", "--version"}, "kubectl-mirror "},
-		{[]string{"mirror", "status", "--controller=" + accountNamespace + "/" + w.account()}, "NAMESPACE"},
+		{[]string{"mirror", "options"}, "All commands have these flags:\n"},
+		{[]string{"mirror", "status", "-A", "--controller=" + accountNamespace + "/" + w.account()}, "NAMESPACE"},
 		{[]string{"__complete", "mirror", "sta"}, "status\t"},
 		{[]string{"__complete", "mirror", "status", "--controller=" + accountNamespace + "/" + w.account(), w.home}, w.home + "/settings\n"},
-		{[]string{"__complete", "mirror", "explain", w.home}, w.home + "\n"},
-		{[]string{"__complete", "mirror", "adopt", w.home}, w.home + "/\n"},
+		{[]string{"__complete", "mirror", "explain", "--namespace", w.home}, w.home + "\n"},
 	} {
 		args := test.args
 		if args[0] != "__complete" {

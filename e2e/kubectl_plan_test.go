@@ -35,8 +35,8 @@ func TestKubectlPlan(t *testing.T) {
 	w.expect(got, 1, want)
 	// The same by flags, as a user who may read only.
 	lists := mayList("", "configmaps", "namespaces")
-	w.expect(w.mirrorAs(w.reader("reader", lists), append([]string{"plan"}, w.args()...)...), 1, want)
-	w.expectError(w.mirrorAs(w.reader("other", lists), append([]string{"plan", "--diff"}, w.args()...)...), "get ConfigMap ")
+	w.expect(w.byFlags(w.reader("reader", lists), "plan"), 1, want)
+	w.expectError(w.byFlags(w.reader("other", lists), "plan", "--diff"), "get ConfigMap ")
 	if strings.Contains(got.out, "secret") || !strings.Contains(w.mirror("plan", "--diff").out, "-  key: secret\n") {
 		t.Error("data shows without --diff, or not with it")
 	}
@@ -111,9 +111,5 @@ Blocked: 11 of 12 copies are out of scope of the flags, which is more than --pru
 	if want := controllerSettings + ", changed by --namespace-prefix, --prune-limit"; got.err != want {
 		t.Errorf("stderr is %q, want %q", got.err, want)
 	}
-	for _, namespace := range all {
-		if w.live(namespace, "settings") == nil {
-			t.Errorf("the copy in %s is gone", namespace)
-		}
-	}
+	w.copies("settings", all...)
 }

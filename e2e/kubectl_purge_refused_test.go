@@ -48,19 +48,16 @@ func TestKubectlPurgeBesideController(t *testing.T) {
 	const advice = " Take the label off the sources (kubectl -n NAMESPACE label configmap NAME mirror-), or stop the controller"
 	const byLease = "Controller mirror-system/mirror-controller would restore 5 of 6 copies: its Lease platform/mirror-controller is held by somebody."
 	w.expectRefused(w.mirror("purge", "--yes"), byLease+advice)
-	got := w.mirror("purge", "settings", "--dry-run", "-o", "name")
-	w.expect(got, 0, "team-a/settings\nteam-b/settings")
+	got := w.mirror("purge", "settings", "-n", w.home, "--dry-run", "-o", "name")
+	w.expect(got, 0, "configmap/settings -n team-a\nconfigmap/settings -n team-b")
 	if !strings.Contains(got.err, "Objection: Controller mirror-system/mirror-controller would restore 2 of 2 copies") {
 		t.Errorf("stderr is %q, want an objection", got.err)
 	}
 	blind := w.person("blind", may("", "configmaps", "list", "delete"), mayList("", "namespaces"),
 		mayList("rbac.authorization.k8s.io", "clusterrolebindings"))
-	asBlind := func(args ...string) answer {
-		return w.mirrorAs(blind, append(args, "--controller="+accountNamespace+"/"+w.account())...)
-	}
-	w.expectError(asBlind("purge", "--yes"), "cannot check that nothing keeps the copies from being deleted: you may not get leases in namespace "+
+	w.expectError(w.byController(blind, "purge", "--yes"), "cannot check that nothing keeps the copies from being deleted: you may not get leases in namespace "+
 		"platform: --force goes on without that")
-	if got := asBlind("purge", "forced", "--yes", "--force"); got.code != 0 || !strings.HasSuffix(got.err, "Deleted 2 of 2 copies.") {
+	if got := w.byController(blind, "purge", w.home+"/forced", "--yes", "--force"); got.code != 0 || !strings.HasSuffix(got.err, "Deleted 2 of 2 copies.") {
 		t.Errorf("got exit code %d and %q, want 0 and all deleted", got.code, got.err)
 	}
 
@@ -74,7 +71,7 @@ func TestKubectlPurgeBesideController(t *testing.T) {
 
 	w.edit(w.home, "settings", withoutLabel(w.label))
 	w.edit(w.home, "left", withoutLabel(w.label))
-	if got := asBlind("purge", "--yes"); got.code != 0 || !strings.HasSuffix(got.err, "Deleted 4 of 4 copies.") {
+	if got := w.byController(blind, "purge", "--yes"); got.code != 0 || !strings.HasSuffix(got.err, "Deleted 4 of 4 copies.") {
 		t.Errorf("got exit code %d and %q, want 0 and all deleted", got.code, got.err)
 	}
 	for _, name := range []string{"settings", "forced", "left"} {

@@ -19,8 +19,8 @@ var purger = []rbacv1.PolicyRule{
 	mayList("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 }
 
-// TestKubectlPurge deletes the copies of a source, and then of the instance, when the controller has stopped: nothing else, and
-// nothing that has changed since the user saw the list.
+// TestKubectlPurge deletes the copies of a source, and then of the instance, when the controller has stopped: nothing else, such as
+// copies of a source of the same name, and nothing that has changed since the user saw the list.
 func TestKubectlPurge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", "b")
@@ -39,24 +39,22 @@ func TestKubectlPurge(t *testing.T) {
 	w.expectError(w.mirror("purge", "-n", a, "--yes"), "name a source, or leave it out to delete the copies of the whole instance")
 	w.expectError(w.mirrorAs(w.cluster.AdminKubeconfig(), "purge", "--yes"), "choose one with --controller: ")
 	kubeconfig := w.person("purger", purger...)
-	asPurger := func(args ...string) answer {
-		return w.mirrorAs(kubeconfig, append(args, "--controller="+accountNamespace+"/"+w.account())...)
-	}
 	of := func(source string, names ...string) string {
-		text := "COPY  SOURCE  NOTE\n"
+		text := "COPY  SOURCE\n"
 		for _, name := range names {
 			text += "team-" + name + "  platform/" + name[2:] + "\n"
 		}
 		return fmt.Sprintf("%sTo be deleted: %d copies of %s, instance %s.", text, len(names), source, w.instance)
 	}
-	w.expect(asPurger("purge", "--dry-run"), 0, strings.ReplaceAll(shown(t, "purge --dry-run"), "instance default", "instance "+w.instance))
-	d := w.converse(kubeconfig, "purge", "settings")
+	w.expect(w.byController(kubeconfig, "purge", "--dry-run"), 0, strings.ReplaceAll(shown(t, "purge --dry-run"), "instance default", "instance "+w.instance))
+	theirs := w.create(w.elsewhere("other"), "settings", w.marksOfCopy(a, "other-"+w.home, "settings")...)
+	d := w.converse(kubeconfig, "purge", w.home+"/settings")
 	d.await(question)
 	w.expect(d.typed(""), 1, of("platform/settings", "a/settings", "b/settings"))
 	w.waitInSync(settings, a, b)
 	w.waitInSync(other, a, b)
 
-	d = w.converse(kubeconfig, "purge", "settings")
+	d = w.converse(kubeconfig, "purge", w.home+"/settings")
 	d.await(question)
 	released := w.edit(b, "settings", withoutAnnotation(plan.CopyAnnotation))
 	got := d.typed("y")
@@ -65,10 +63,11 @@ func TestKubectlPurge(t *testing.T) {
 		t.Errorf("got exit code %d and %q, want 1 and %q", got.code, got.err, want)
 	}
 	w.absent("settings", a)
-	w.expect(asPurger("purge", w.home+"/settings", "--yes"), 0, "Nothing to delete: there is no copy of platform/settings.")
-	w.expect(asPurger("purge", "unknown", "--dry-run"), 0, "Nothing to delete: there is no copy of unknown.")
+	w.untouched(theirs)
+	w.delete(theirs.Namespace, "settings")
+	w.expect(w.byController(kubeconfig, "purge", w.home+"/settings", "--yes"), 0, "Nothing to delete: there is no copy of platform/settings.")
 
-	got = asPurger("purge", "--yes")
+	got = w.byController(kubeconfig, "purge", "--yes")
 	w.expect(got, 0, of("platform/other", "a/other", "b/other"))
 	if want := "Deleted 2 of 2 copies."; !strings.HasSuffix(got.err, want) {
 		t.Errorf("stderr is %q, want a line %q", got.err, want)
@@ -79,20 +78,6 @@ func TestKubectlPurge(t *testing.T) {
 	w.untouched(released)
 	w.untouched(settings)
 	w.untouched(other)
-}
-
-// TestKubectlPurgeOfNamesakes has copies of two sources of one name.
-func TestKubectlPurgeOfNamesakes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "a", "b")
-	a, b, other := w.ns("a"), w.ns("b"), w.elsewhere("other")
-	w.create(a, "settings", w.marksOfCopy(w.home, a, "settings")...)
-	theirs := w.create(b, "settings", w.marksOfCopy(other, b, "settings")...)
-	w.expectError(w.mirror("purge", "settings", "--yes"), "there are copies of 2 sources of the name settings: name one of: ")
-	got := w.mirror("purge", "settings", "-n", w.home, "--yes", "-o", "name")
-	w.expect(got, 0, "team-a/settings")
-	w.absent("settings", a)
-	w.untouched(theirs)
 }
 
 // TestKubectlPurgeInterrupted interrupts a purge while deletions are in flight, which count, and repeats it.
@@ -127,18 +112,20 @@ func TestKubectlPurgeInterrupted(t *testing.T) {
 	}
 	got = w.mirror("purge", "--yes", "-o", "name")
 	if want := fmt.Sprintf("Deleted %d of %d copies.", left, left); got.code != 0 || !strings.HasSuffix(got.err, want) ||
-		strings.Count(got.out, "team-a/copy-") != left {
+		strings.Count(got.out, " -n team-a") != left {
 		t.Errorf("got exit code %d, %q and\n%s\nwant 0, %q and the names", got.code, got.err, got.out, want)
 	}
 	w.absent("copy-59", a)
 }
 
-// TestKubectlPurgeClosedPipe has the reader of the list go away before anything is deleted.
+// TestKubectlPurgeClosedPipe has the reader of the list go away: the program ends by the signal, says nothing, and deletes nothing.
 func TestKubectlPurgeClosedPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a")
 	there := w.create(w.ns("a"), "settings", w.marksOfCopy(w.home, w.ns("a"), "settings")...)
 	cmd := w.cluster.Command(w.ctx, plugin(), append(w.args(), "purge", "--yes", "--kubeconfig="+w.cluster.AdminKubeconfig())...)
+	var problems strings.Builder
+	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = out.Close()
@@ -150,8 +137,8 @@ func TestKubectlPurgeClosedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = cmd.Wait()
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE {
-		t.Errorf("got %v, want SIGPIPE", err)
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE || problems.String() != "Settings: flags\n" {
+		t.Errorf("got %v and %q, want SIGPIPE and no more than the settings", err, problems.String())
 	}
 	w.untouched(there)
 }

@@ -12,21 +12,31 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
+const viewerRole = "mirror-controller-viewer"
+
+// viewerRules returns the permissions of the role of component viewer.
+func (w *world) viewerRules() []rbacv1.PolicyRule {
+	w.Helper()
+	m, err := renderWith(w.T, "", "viewer")
+	if err != nil {
+		w.Fatal(err)
+	}
+	roles, err := m.ClusterRoles()
+	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == viewerRole })
+	if err != nil || at < 0 {
+		w.Fatalf("the role is not among %d: %v", len(roles), err)
+	}
+	return roles[at].Rules
+}
+
 // TestDocsViewer binds the role of component viewer by the command of the manual, and asks for each of its permissions as one of
 // the group. kubectl asks for a resource by the name that the API server has, so a rule with another name permits nothing.
 func TestDocsViewer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m, err := renderWith(t, "", "viewer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	roles, err := m.ClusterRoles()
-	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == "mirror-controller-viewer" })
-	if err != nil || at < 0 {
-		t.Fatalf("the role is not among %d: %v", len(roles), err)
-	}
-	if _, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx, &roles[at], metav1.CreateOptions{}); err != nil {
+	rules := w.viewerRules()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: viewerRole}, Rules: rules}
+	if _, err := w.admin.RbacV1().ClusterRoles().Create(w.ctx, role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	bind := manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators")
@@ -44,7 +54,7 @@ func TestDocsViewer(t *testing.T) {
 		}
 		return nil
 	})
-	for _, rule := range roles[at].Rules {
+	for _, rule := range rules {
 		for _, resource := range rule.Resources {
 			resource = strings.TrimSuffix(resource+"."+rule.APIGroups[0], ".")
 			if len(rule.ResourceNames) > 0 {

@@ -58,6 +58,9 @@ func (g *plugin) measure(ctx context.Context, b *bench) error {
 // run runs a command once. Exit code 1 would mean that the cluster is not in sync.
 func (g *plugin) run(ctx context.Context, b *bench, c pluginCommand) error {
 	args := []string{c.name, "--kubeconfig=" + b.cluster.AdminKubeconfig()}
+	if c.name == "status" {
+		args = append(args, "-A")
+	}
 	for _, prefix := range b.pool.prefixes(g.scene.targets) {
 		args = append(args, "--namespace-prefix="+prefix)
 	}

@@ -131,7 +131,7 @@ func (s *storm) status(ctx context.Context) (map[string]int, error) {
 			Counts          map[string]int
 		}
 	}
-	if err := s.kubectlMirror(ctx, "status", &said); err != nil {
+	if err := s.kubectlMirror(ctx, "status -A", &said); err != nil {
 		return nil, err
 	}
 	counts := map[string]int{}
@@ -184,7 +184,7 @@ func compareCounts(who string, said, want map[string]int) error {
 
 // kubectlMirror runs the plug-in with the flags of the fleet and reads what it prints.
 func (s *storm) kubectlMirror(ctx context.Context, command string, into any) error {
-	args := slices.Concat([]string{command, "--output=json", "--kubeconfig=" + s.cluster.AdminKubeconfig()}, argsOf(s.fleet.present()))
+	args := slices.Concat(strings.Fields(command), []string{"--output=json", "--kubeconfig=" + s.cluster.AdminKubeconfig()}, argsOf(s.fleet.present()))
 	out, err := s.cluster.Command(ctx, s.plugin, args...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {

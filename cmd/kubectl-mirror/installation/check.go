@@ -257,7 +257,7 @@ func (c *checker) addSettings(r *Report) {
 		err = todo("annotate it as deploy/base/rbac.yaml does", "ClusterRoleBinding %s has no settings: %s", c.Binding.Name, consequence)
 	}
 	for _, d := range differences {
-		r.add("settings/"+d.Flag, "", todo(d.Mend, "the flag has %q, and the annotation %q: %s", d.Have, d.Known, consequence))
+		r.add("settings/"+d.Flag, "", todo(d.Repair, "the flag has %q, and the annotation %q: %s", d.Have, d.Known, consequence))
 	}
 	if len(differences) == 0 {
 		r.add("settings", "flags and annotations agree", err)

@@ -14,12 +14,12 @@ import (
 // policies follow the annotation.
 type Difference struct {
 	Flag, Have, Known string
-	Mend              string // the command that has the annotation follow the flag
+	Repair            string // the command that has the annotation follow the flag
 }
 
 func (d Difference) String() string {
 	return fmt.Sprintf("Flag and annotation differ: --%s is %q, and the annotation %q: the API server may refuse writes, or allow others. "+
-		"To mend it: %s", d.Flag, d.Have, d.Known, d.Mend)
+		"To repair it: %s", d.Flag, d.Have, d.Known, d.Repair)
 }
 
 // Differences returns the flags that differ from their annotations. It returns nil if the user sees one of the two objects only, or if the
@@ -39,7 +39,7 @@ func (in *Installation) Differences() ([]Difference, error) {
 	var out []Difference
 	differ := func(flag, have, known string) {
 		if have != known {
-			out = append(out, Difference{flag, have, known, in.mend(flag, have)})
+			out = append(out, Difference{flag, have, known, in.repair(flag, have)})
 		}
 	}
 	annotated := values(known)
@@ -53,8 +53,8 @@ func (in *Installation) Differences() ([]Difference, error) {
 	return out, nil
 }
 
-// mend returns the command that sets an annotation, or removes it if the flag has its default.
-func (in *Installation) mend(flag, value string) string {
+// repair returns the command that sets an annotation, or removes it if the flag has its default.
+func (in *Installation) repair(flag, value string) string {
 	defaults := values(mirror.NewOptions())
 	if i := slices.Index(defaults, setting{flag, value}); i >= 0 {
 		return fmt.Sprintf("kubectl annotate clusterrolebinding %s %s/%s-", in.Binding.Name, plan.Domain, flag)
