@@ -37,13 +37,13 @@ func foreignText(s *summary, targets []string) string {
 		}
 	}
 	var parts []string
-	if len(foreign) > 0 {
-		parts = append(parts, fmt.Sprintf("Not copied to %s: a foreign ConfigMap of that name exists. Delete or rename it, or hand it over (this "+
-			"REPLACES ITS DATA): kubectl annotate -n %s configmap %s %s=%s. A ConfigMap with finalizers cannot be handed over.",
-			namespaces(foreign), foreign[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
-	}
 	if len(sources) > 0 {
 		parts = append(parts, fmt.Sprintf("Not copied to %s: another source of that name is there. Rename one of the two.", namespaces(sources)))
+	}
+	if len(foreign) > 0 {
+		parts = append(parts, fmt.Sprintf("Not copied to %s: a foreign ConfigMap of that name exists. Delete or rename it, or, unless it has "+
+			"finalizers, hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
+			namespaces(foreign), foreign[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
 	}
 	return strings.Join(parts, " ")
 }

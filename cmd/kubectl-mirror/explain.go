@@ -94,10 +94,14 @@ func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*exp
 	if out.handedOver != nil {
 		out.Diff, err = s.diff(ctx, out.handedOver.Change)
 	}
-	if err != nil || cm == nil || !s.Rules.AsksToBeMirrored(cm) {
-		return out, err
+	if err != nil {
+		return nil, err
 	}
-	sources := snap.Sources(s.Options, func(k types.NamespacedName) bool { return k == asked })
+	of := asked // the source that the warning is about
+	if d := snap.Decision(asked); d != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
+		of = d.CountsFor()
+	}
+	sources := snap.Sources(s.Options, func(k types.NamespacedName) bool { return k == of })
 	if err := s.addWarnings(ctx, snap, sources); err != nil {
 		return nil, err
 	}
