@@ -114,7 +114,7 @@ func mayList(group string, resources ...string) rbacv1.PolicyRule {
 }
 
 const controllerSettings = "Settings: annotations of ClusterRoleBinding mirror-controller (controller mirror-system/mirror-controller)" +
-	", without --source-namespace, for its Deployment was not found"
+	", without --source-namespace, because its Deployment was not found"
 
 // TestKubectlFindsPlugin has kubectl find the plug-in and its completion by their names.
 func TestKubectlFindsPlugin(t *testing.T) {

@@ -232,7 +232,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 		r.recordWrite(n, x, *res, now)
 	}
 	wait := r.conclude(x, res, now)
-	x.record.queued = queued
+	if x.record.queued = queued; queued { // what was written may be older than the source
+		x.record.await(x.record.shown(res.change))
+	}
 	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))
 	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
 	if wait > 0 {

@@ -17,7 +17,7 @@ const checkHelp = `Check the installation of the controller, line by line:
 
   ok           it is as it should be
   to do        a fault, and what to do about it
-  not checked  it could not be asked: the missing permission is named
+  not checked  the line names the permission that you lack
 
 The command reads. If you may impersonate the account of the controller, it asks the API server by dry-run whether the policies hold.
 

@@ -30,7 +30,7 @@ const longHelp = `kubectl mirror shows what mirror-controller has done and would
 
 The settings are those of the installed controller: the arguments of its Deployment, or else the annotations of its
 ClusterRoleBinding. Flags that are named as the controller's replace them: without --controller the others have their defaults
-then, with it those of that controller. Which settings count is said on stderr.
+then, with it those of that controller. A line on stderr says which settings count.
 
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
 
@@ -56,6 +56,7 @@ Flags:
 type cli struct {
 	kube     *genericclioptions.ConfigFlags
 	settings *installation.Flags
+	hidden   bool // the user was told that not all can be seen
 }
 
 func newRoot() *cobra.Command {

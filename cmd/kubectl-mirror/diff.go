@@ -31,7 +31,7 @@ func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 	if err == nil && c.Source != nil {
 		source, err = s.Get(ctx, c.Source.Key)
 	}
-	if err != nil {
+	if err != nil || c.Source != nil && source == nil { // the source has gone meanwhile
 		return "", err
 	}
 	return diffOf(s.Rules, c.Op, c.Key, source, have)

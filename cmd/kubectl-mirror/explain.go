@@ -16,8 +16,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const explainHelp = `Explain, rule by rule, why a ConfigMap is, is not, or is no longer a source or a copy, and what would change it. It need not
-exist: then it is explained why there is no copy. namespace/NAME explains why a namespace is or is not a target.
+const explainHelp = `Explain, rule by rule, why a ConfigMap is, is not, or is no longer a source or a copy, and what would change it. If there is no
+such ConfigMap, the command explains why there is no copy. namespace/NAME explains why a namespace is or is not a target.
 
 Of a foreign ConfigMap, whose name a copy needs, the command shows which content the copy would replace, and how to hand it over.
 
@@ -36,11 +36,14 @@ func newExplain(c *cli) *cobra.Command {
 			if output == "name" {
 				return errors.New("--output=name: explain names nothing: use table, json or yaml")
 			}
-			kind, name, _ := strings.Cut(args[0], "/")
-			isNamespace := slices.Contains([]string{"namespace", "namespaces", "ns"}, kind)
+			kind, name, typed := strings.Cut(args[0], "/")
+			isNamespace := typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind)
 			arg := args[0]
-			if slices.Contains([]string{"configmap", "configmaps", "cm"}, kind) {
+			if typed && slices.Contains([]string{"configmap", "configmaps", "cm"}, kind) {
 				arg = name
+			}
+			if isNamespace && (name == "" || strings.Contains(name, "/")) {
+				return fmt.Errorf("%q: must be namespace/NAME", arg)
 			}
 			asked, err := c.parseKey(arg)
 			if err != nil && !isNamespace {
@@ -175,7 +178,7 @@ func (e *explainer) configMap(key types.NamespacedName, cm *corev1.ConfigMap) *e
 	case e.snap.Rules.AsksToBeMirrored(cm):
 		e.source(out, cm)
 		if d != nil && d.Source != nil {
-			out.Verdict += fmt.Sprintf(" It has the name of a copy of %s, which is not created here therefore.", d.Source.Key)
+			out.Verdict += fmt.Sprintf(" While it is here, no copy of %s is created in this namespace.", d.Source.Key)
 		}
 	default:
 		e.copyOrForeign(out, cm, d)

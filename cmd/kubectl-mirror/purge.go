@@ -108,7 +108,7 @@ type oneCopy struct {
 
 // purgeable returns the copies of a source, or of all if asked is empty. A copy that lost its label counts as released, and is not among them.
 func (s *session) purgeable(ctx context.Context, asked types.NamespacedName) (*purgeable, error) {
-	snap, err := s.Read(ctx, asked.Name, false)
+	snap, err := s.List(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,16 +34,8 @@ func (s *section) add(holds bool, rule, finding, remedy string) {
 }
 
 // holds reports whether all rules of the section hold.
-func (s *section) holds() bool { return s.firstBroken() == "" }
-
-// firstBroken names the first rule that does not hold, and what is there instead; empty if all hold.
-func (s *section) firstBroken() string {
-	for _, c := range s.Checks {
-		if !c.Holds {
-			return fmt.Sprintf("this does not hold: %q (%s)", c.Rule, c.Finding)
-		}
-	}
-	return ""
+func (s *section) holds() bool {
+	return !slices.ContainsFunc(s.Checks, func(c check) bool { return !c.Holds })
 }
 
 // sourceRules are the rules by which a ConfigMap is a source. The options are those of the controller.

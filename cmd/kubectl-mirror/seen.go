@@ -38,8 +38,11 @@ func (c *cli) seen(cmd *cobra.Command, asked types.NamespacedName, why error) (*
 	if err != nil {
 		return &seen{}, why
 	}
-	s.say("Not all can be seen: " + why.Error())
-	s.say("A ClusterRole whose name ends in -viewer (deploy/components/viewer) shows all.")
+	if !c.hidden { // --watch comes again
+		s.say("Not all can be seen: " + why.Error())
+		s.say("The ClusterRole mirror-controller-viewer (of a chart: RELEASE-viewer) shows all.")
+		c.hidden = true
+	}
 	out := &seen{ConfigMap: asked.String()}
 	switch {
 	case cm == nil:
@@ -48,8 +51,15 @@ func (c *cli) seen(cmd *cobra.Command, asked types.NamespacedName, why error) (*
 		err = s.seenSource(cmd.Context(), out, cm)
 	case plan.NamesItself(cm):
 		s.seenCopy(out, cm)
+	case cm.Annotations[plan.AdoptAnnotation] == plan.AdoptValue && len(cm.Finalizers) == 0:
+		out.say("ConfigMap %s is no copy, and handed over: a source of that name REPLACES ITS DATA. To take it back: kubectl annotate -n %s configmap %s %s-",
+			asked, asked.Namespace, asked.Name, plan.AdoptAnnotation)
+	case len(cm.Finalizers) > 0:
+		out.say("ConfigMap %s is no copy, by the label %s: no controller changes or deletes it. It has the finalizer %s, and cannot be handed over.",
+			asked, s.settings.Label, cm.Finalizers[0])
 	default:
-		out.say("ConfigMap %s is no copy: the controller never changes or deletes it. While it is there, nothing is copied to its name.", asked)
+		out.say("ConfigMap %s is no copy, by the label %s: no controller changes or deletes it. While it is there, nothing is copied to its name.",
+			asked, s.settings.Label)
 		out.say("To hand it over to a source of that name (this REPLACES ITS DATA): %s", handOver(asked))
 	}
 	return out, err
@@ -89,9 +99,9 @@ func (s *session) seenCopy(out *seen, cm *corev1.ConfigMap) {
 	}
 	out.say("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", plan.KeyOf(cm), source, cm.Annotations[plan.InstanceAnnotation])
 	if plan.MatchesChecksum(cm, s.settings.Label) {
-		out.say("It matches its checksum: nobody has edited it since it was copied.")
+		out.say("Its content matches its checksum.")
 	} else {
-		out.say("It does not match its checksum: it was edited, and the controller restores it.")
+		out.say("Its content does not match its checksum: somebody has edited it. The controller restores it while the source wants a copy here.")
 	}
 	out.say("To keep a ConfigMap of your own under this name, ask the owner of %s to leave your namespace out, or opt out of all copies: "+
 		"kubectl label namespace %s %s=%s", source, cm.Namespace, s.settings.Label, plan.OptOutValue)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -50,7 +51,7 @@ func newStatus(c *cli) *cobra.Command {
 	output.bind(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Print again what has changed, until interrupted.")
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
-	cmd.Flags().BoolVarP(&everywhere, "every-namespace", "A", false, "Show the sources of all namespaces.")
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
 	return cmd
 }
 
@@ -65,23 +66,27 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (f
 	}
 	var asked types.NamespacedName
 	if len(args) == 1 {
+		if everywhere {
+			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
+		}
 		if asked, err = c.parseKey(args[0]); err != nil {
 			return nil, err
 		}
 	}
 	s, err := c.begin(cmd)
 	return func() (reported, error) {
-		switch {
-		case err == nil && asked.Name == "":
+		if err == nil && asked.Name == "" {
 			return s.statusOfAll(cmd.Context(), namespace)
-		case err == nil:
-			r, err := s.statusOf(cmd.Context(), asked)
-			if err == nil || !isHidden(err) {
+		}
+		why := err
+		if why == nil {
+			var r *oneReport
+			if r, why = s.statusOf(cmd.Context(), asked); why == nil {
 				r.all = all
-				return r, err
+				return r, nil
 			}
 		}
-		return c.seen(cmd, asked, err)
+		return c.seen(cmd, asked, why)
 	}, nil
 }
 
@@ -159,6 +164,11 @@ func (s *session) read(ctx context.Context, name string, keep func(types.Namespa
 		sources = []*snapshot.Source{}
 	}
 	s.sayAbsence(ctx)
+	for _, source := range sources {
+		if grace := s.grace(); source.Counts[plan.StateExpiring.Metric()] > 0 && grace != "" {
+			s.sayOnce("Copies that expire are deleted at the end of the deletion grace" + grace)
+		}
+	}
 	return sources, s.addWarnings(ctx, snap, sources)
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress is said
-on stderr. The command ends at once, and says so, where a target is blocked by a foreign ConfigMap or another source, and where
-nothing is mirrored from the source. It waits for copies that the API server rejects, and not for copies that expire.
+const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
+The command ends at once if a foreign ConfigMap or another source blocks a target, or if nothing is mirrored from the source. It
+waits for copies that the API server rejects, and not for copies that expire.
 
 Exit codes: 0 in sync, 1 blocked or timed out, or flags and annotations of the controller differ, 2 unknown.`
 
@@ -71,12 +71,12 @@ const (
 
 // phaseOf returns how far a source is.
 func phaseOf(s *snapshot.Source, ignoreBlocked bool) phase {
-	blocked := s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync
+	blocked := 0
 	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateFailed} {
-		blocked = blocked || s.Counts[state.Metric()] > 0
+		blocked += s.Counts[state.Metric()]
 	}
 	switch {
-	case s.Status == snapshot.NoTargets || blocked && !ignoreBlocked:
+	case s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync, blocked > 0 && !ignoreBlocked:
 		return waitBlocked
 	case s.Counts[plan.StatePending.Metric()] > 0:
 		return waitOn
@@ -99,7 +99,8 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 		r, p = now, phaseOf(now.Source, ignoreBlocked)
 		s.sayOnce(fmt.Sprintf("%s: %d of %d in sync", r.Key(), r.Counts[plan.StateSynced.Metric()], r.Total()))
 		if expiring := r.In(plan.StateExpiring); len(expiring) > 0 {
-			s.sayOnce(fmt.Sprintf("Not waited for: %s expire%s: %s", count(len(expiring), "copy", "copies"), s.grace(), strings.Join(expiring, ", ")))
+			verb := map[bool]string{true: "expires", false: "expire"}[len(expiring) == 1]
+			s.sayOnce(fmt.Sprintf("Not waited for: %s %s: %s", count(len(expiring), "copy", "copies"), verb, strings.Join(expiring, ", ")))
 		}
 		return p != waitOn, nil
 	})

@@ -21,8 +21,8 @@ func TestPhase(t *testing.T) {
 		"failed":       {snapshot.OutOfSync, []plan.State{plan.StateFailed}, waitBlocked, waitDone},
 		"expiring":     {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
 		"out of scope": {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
-		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
-		"reserved":     {snapshot.ReservedName, nil, waitBlocked, waitDone},
+		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},
+		"reserved":     {snapshot.ReservedName, nil, waitBlocked, waitBlocked},
 	} {
 		r := &snapshot.Source{Status: test.status, Counts: map[string]int{}}
 		for _, state := range test.states {

@@ -177,7 +177,7 @@ func (c *checker) leader(ctx context.Context) (string, error) {
 		return "", todo(advice, "nobody holds Lease %s: nothing is mirrored", key)
 	}
 	holder, _, _ := strings.Cut(*l.Spec.HolderIdentity, "_") // the name of the Pod and a number
-	if now := c.now(ctx); !held(l, now) {
+	if now := serverTime(ctx, c.Client); !held(l, now) {
 		return "", todo(advice, "%s held Lease %s and has not renewed it for %v: nothing is mirrored",
 			holder, key, now.Sub(l.Spec.RenewTime.Time).Round(time.Second))
 	}
@@ -248,14 +248,7 @@ func versionOf(d *appsv1.Deployment) string {
 func (c *checker) addSettings(r *Report) {
 	differences, err := c.Differences()
 	const consequence = "the API server may refuse writes, or allow others"
-	switch missed := without(c.noDeployment, c.noBinding, c.invalid); {
-	case missed != nil:
-		err = missed
-	case err != nil:
-		err = todo("correct the annotation", "%s", err)
-	case !annotated(c.Binding):
-		err = todo("annotate it as deploy/base/rbac.yaml does", "ClusterRoleBinding %s has no settings: %s", c.Binding.Name, consequence)
-	}
+	err = cmp.Or(without(c.noDeployment, c.noBinding, c.invalid), err)
 	for _, d := range differences {
 		r.add("settings/"+d.Flag, "", todo(d.Repair, "the flag has %q, and the annotation %q: %s", d.Have, d.Known, consequence))
 	}

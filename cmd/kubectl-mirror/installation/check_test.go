@@ -246,8 +246,8 @@ func TestCheck(t *testing.T) {
 			with("--namespace-selector=!frozen,team notin (red,blue),tier=a", "--exclude-namespace=b,a")(w)
 			annotate("namespace-selector", "tier In a\nteam NotIn blue,red\nfrozen DoesNotExist", "exclude-namespace", "a,b")(w)
 		}, 0, nil},
-		"no settings":          {func(w *world) { w.binding.Annotations = nil }, 1, []string{"settings,to do,ClusterRoleBinding binding has no settings"}},
-		"malformed annotation": {annotate("namespace-selector", "team red"), 1, []string{"settings,to do,must be a key"}},
+		"no settings":          {func(w *world) { w.binding.Annotations = nil }, 1, []string{`settings/namespace-prefix,to do,the flag has "team-", and the annotation ""`, "settings,gone"}},
+		"malformed annotation": {annotate("namespace-selector", "team red"), 1, []string{`settings/namespace-selector,to do,the flag has "", and the annotation "team red"`, "settings,gone"}},
 
 		"no label": {func(w *world) { w.binding.Labels = nil }, 1, []string{"binding,to do,kubectl label clusterrolebinding binding " + Label + "=ours",
 			"policy/confined," + doesNotSelect, "policy/confined-others," + doesNotSelect, "policy/publishers," + doesNotSelect}},

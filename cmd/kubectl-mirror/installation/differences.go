@@ -22,20 +22,17 @@ func (d Difference) String() string {
 		"To repair it: %s", d.Flag, d.Have, d.Known, d.Repair)
 }
 
-// Differences returns the flags that differ from their annotations. It returns nil if the user sees one of the two objects only, or if the
-// ClusterRoleBinding has no settings.
+// Differences returns the flags that differ from their annotations, also those whose annotation is malformed. It returns nil if the user sees
+// one of the two objects only, or if no policy finds the ClusterRoleBinding.
 func (in *Installation) Differences() ([]Difference, error) {
-	if in == nil || in.Deployment == nil || !annotated(in.Binding) {
+	if in == nil || in.Deployment == nil || in.Binding == nil || in.Binding.Labels[Label] == "" {
 		return nil, nil
 	}
 	p, err := in.Process()
 	if err != nil {
 		return nil, fmt.Errorf("arguments of Deployment %s: %w", in.Key, err)
 	}
-	known, err := annotations(in.Binding)
-	if err != nil {
-		return nil, fmt.Errorf("annotations of ClusterRoleBinding %s: %w", in.Binding.Name, err)
-	}
+	known, malformed := annotations(in.Binding)
 	var out []Difference
 	differ := func(flag, have, known string) {
 		if have != known {
@@ -44,6 +41,9 @@ func (in *Installation) Differences() ([]Difference, error) {
 	}
 	annotated := values(known)
 	for i, v := range values(p.Options) {
+		if malformed[v.flag] {
+			annotated[i].value = in.annotation(v.flag, "")
+		}
 		differ(v.flag, v.value, annotated[i].value)
 	}
 	if p.LeaderElect {
@@ -61,7 +61,7 @@ func (in *Installation) repair(flag, value string) string {
 	}
 	quoted := value
 	if strings.ContainsAny(value, " \n*") {
-		quoted = "'" + value + "'"
+		quoted = "$'" + strings.ReplaceAll(value, "\n", `\n`) + "'"
 	}
 	return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s", in.Binding.Name, plan.Domain, flag, quoted)
 }
@@ -71,7 +71,9 @@ type setting struct{ flag, value string }
 
 // values returns the settings that the policies know.
 func values(o *mirror.Options) []setting {
-	list := func(values []string) string { return strings.Join(slices.Sorted(slices.Values(values)), ",") }
+	list := func(values []string) string {
+		return strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), ",")
+	}
 	return []setting{
 		{"namespace-prefix", list(o.NamespacePrefixes)},
 		{"all-namespaces", strconv.FormatBool(o.AllNamespaces)},

@@ -5,11 +5,9 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,13 +99,4 @@ func (c *checker) labelled() []rbacv1.ClusterRoleBinding {
 		_, has := b.Labels[Label]
 		return !has
 	})
-}
-
-// now returns the time of the API server, which everybody may ask for: the machine of the user may have another.
-func (c *checker) now(ctx context.Context) time.Time {
-	review, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || review.CreationTimestamp.IsZero() {
-		return time.Now()
-	}
-	return review.CreationTimestamp.Time
 }

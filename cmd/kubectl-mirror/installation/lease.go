@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,16 @@ type Unknown string
 
 func (u Unknown) Error() string { return string(u) }
 
-// held reports whether somebody has renewed the Lease within its duration, by the clock of this machine.
+// serverTime returns the time of the API server, which everybody may ask for: the machine of the user may have another.
+func serverTime(ctx context.Context, client kubernetes.Interface) time.Time {
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.CreationTimestamp.IsZero() {
+		return time.Now()
+	}
+	return review.CreationTimestamp.Time
+}
+
+// held reports whether somebody has renewed the Lease within its duration.
 func held(l *coordinationv1.Lease, now time.Time) bool {
 	s := l.Spec
 	return s.HolderIdentity != nil && *s.HolderIdentity != "" && s.RenewTime != nil && s.LeaseDurationSeconds != nil &&
@@ -44,14 +54,18 @@ func (in *Installation) lease(ctx context.Context, client kubernetes.Interface) 
 	return key, l, p, nil
 }
 
-// Absence says that no controller runs, and since when; empty if one does, or if that cannot be known.
+// Absence says that no controller runs, and since when, or that you may not know; empty if one runs, or if it holds no Lease.
 func (in *Installation) Absence(ctx context.Context, client kubernetes.Interface) string {
 	if in == nil {
 		return ""
 	}
 	key, l, p, err := in.lease(ctx, client)
 	switch {
-	case err != nil || !p.LeaderElect || p.DryRun || l != nil && held(l, time.Now()):
+	case !p.LeaderElect || p.DryRun || err == nil && l != nil && held(l, serverTime(ctx, client)):
+		return ""
+	case err != nil:
+		return "Not checked: whether a controller runs: " + err.Error()
+	case l == nil && in.Deployment == nil: // it may be one that holds no Lease
 		return ""
 	case l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil:
 		return fmt.Sprintf("No controller runs: nobody holds Lease %s.", key)
@@ -66,12 +80,12 @@ func (in *Installation) SignOfLife(ctx context.Context, client kubernetes.Interf
 	switch {
 	case err != nil:
 		return "", err
-	case l != nil && held(l, time.Now()):
+	case l != nil && held(l, serverTime(ctx, client)):
 		return fmt.Sprintf("its Lease %s is held by %s", key, *l.Spec.HolderIdentity), nil
 	case p.DryRun: // its Pods restore nothing; while one of before the dry run does, it holds the Lease
 		return "", nil
 	}
-	// By its account a Pod is found whatever runs it. The clock of this machine may be ahead: then a ready Pod tells.
+	// A Pod has the account of the controller, whatever runs it.
 	pods, err := client.CoreV1().Pods(in.Account.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", in.Account.Name).String()})
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -155,13 +156,13 @@ func (in *Installation) Settings() (*Settings, error) {
 			return nil, fmt.Errorf("%s: %w", s.Origin, err)
 		}
 	case annotated(in.Binding):
-		var err error
 		s.Origin = fmt.Sprintf("annotations of ClusterRoleBinding %s (controller %s)", in.Binding.Name, in.Key)
-		if s.Options, err = annotations(in.Binding); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Origin, err)
+		var malformed map[string]bool
+		if s.Options, malformed = annotations(in.Binding); len(malformed) > 0 {
+			return nil, fmt.Errorf("%s: malformed: %s", s.Origin, strings.Join(slices.Sorted(maps.Keys(malformed)), ", "))
 		}
 		if _, there := in.Binding.Annotations[plan.Domain+"/source-namespace"]; !there {
-			s.Origin += ", without --source-namespace, for its Deployment was not found"
+			s.Origin += ", without --source-namespace, because its Deployment was not found"
 		}
 	default:
 		return nil, fmt.Errorf("controller %s: ClusterRoleBinding %s has no settings among its annotations, and its Deployment was not found: "+
@@ -223,29 +224,32 @@ func annotated(b *rbacv1.ClusterRoleBinding) bool {
 	})
 }
 
-// annotations returns the settings by which the policies judge. An absent annotation means the default of the flag.
-func annotations(b *rbacv1.ClusterRoleBinding) (*mirror.Options, error) {
-	o := mirror.NewOptions()
+// annotations returns the settings by which the policies judge, and the annotations that are malformed. An absent annotation means the default of
+// the flag.
+func annotations(b *rbacv1.ClusterRoleBinding) (o *mirror.Options, malformed map[string]bool) {
+	o, malformed = mirror.NewOptions(), map[string]bool{}
 	fs := flagsOf(o, deciding...)
 	for _, flag := range deciding {
 		value, ok := b.Annotations[plan.Domain+"/"+flag]
 		if !ok {
 			continue
 		}
-		if flag == "namespace-selector" {
-			selector, err := selectorOf(value)
-			if err != nil {
-				return nil, err
-			}
-			value = selector
+		var err error
+		switch list, isList := fs.Lookup(flag).Value.(pflag.SliceValue); {
+		case isList:
+			err = list.Replace(nonEmpty(strings.Split(value, ",")))
+		case flag == "all-namespaces" && value != "true" && value != "false":
+			err = errors.New("must be true or false")
+		case flag == "namespace-selector":
+			o.NamespaceSelector, err = selectorOf(value)
+		default:
+			err = fs.Set(flag, value)
 		}
-		if list, ok := fs.Lookup(flag).Value.(pflag.SliceValue); ok {
-			_ = list.Replace(nonEmpty(strings.Split(value, ","))) // of strings: it cannot fail
-		} else if err := fs.Set(flag, value); err != nil {
-			return nil, err
+		if err != nil {
+			malformed[flag] = true
 		}
 	}
-	return o, nil
+	return o, malformed
 }
 
 func nonEmpty(list []string) []string {
@@ -256,9 +260,9 @@ func nonEmpty(list []string) []string {
 func selectorOf(lines string) (string, error) {
 	var parts []string
 	for line := range strings.SplitSeq(lines, "\n") {
-		words := strings.Fields(line)
+		words := strings.Split(line, " ") // as the policies do
 		switch {
-		case len(words) == 0:
+		case line == "":
 		case len(words) == 3 && words[1] == "In":
 			parts = append(parts, words[0]+" in ("+words[2]+")")
 		case len(words) == 3 && words[1] == "NotIn":

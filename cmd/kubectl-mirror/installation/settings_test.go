@@ -37,7 +37,7 @@ func TestSettings(t *testing.T) {
 		"annotations without the Deployment": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "all-namespaces", "true")},
 			want:     with(func(o *plan.Options) { o.AllNamespaces = true }),
-			origin:   "annotations of ClusterRoleBinding binding (controller mirror-system/account), without --source-namespace, for its Deployment was not found",
+			origin:   "annotations of ClusterRoleBinding binding (controller mirror-system/account), without --source-namespace, because its Deployment was not found",
 		},
 		"arguments before annotations": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "all-namespaces", "true")},
@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 		},
 		"a malformed selector": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "namespace-selector", "team=red")},
-			err:      `annotations of ClusterRoleBinding binding (controller mirror-system/account): namespace-selector: "team=red": must be a key, `,
+			err:      `annotations of ClusterRoleBinding binding (controller mirror-system/account): malformed: namespace-selector`,
 		},
 		"a malformed argument": {
 			deployments: []appsv1.Deployment{deploymentOf("deployment", "account", "--prune-limit=half")},

@@ -36,9 +36,8 @@ type object struct {
 	changed time.Time // when somebody changed the source last; zero: not known
 }
 
-// Read returns what the cluster holds, with the decision about each target: that of a running controller, or, if takeover is set, that of
-// one which takes over. With a name it leaves out all that has another.
-func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
+// List returns what the cluster holds, without decisions. With a name it leaves out all that has another.
+func (r *Reader) List(ctx context.Context, name string) (*Snapshot, error) {
 	found, err := r.listLabelled(ctx, name)
 	if err != nil {
 		return nil, err
@@ -47,8 +46,25 @@ func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapsho
 	if err != nil {
 		return nil, err
 	}
-	s := newSnapshot(r.Rules, namespaces, found)
-	return s, s.decideAll(r.Options.PruneLimit, takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return r.listNamed(ctx, name) })
+	return newSnapshot(r.Rules, namespaces, found), nil
+}
+
+// Read returns what the cluster holds, with the decision about each target: that of a running controller, or, if takeover is set, that of
+// one which takes over. With a name it leaves out all that has another, unless the verdict of the prune limit takes the copies of all names.
+func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
+	s, err := r.List(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s.Pruning = r.Rules.JudgePruning(s, r.Options.PruneLimit)
+	if name != "" && len(s.Pruning.OutOfScope) > 0 {
+		all, err := r.List(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		s.Pruning = r.Rules.JudgePruning(all, r.Options.PruneLimit)
+	}
+	return s, s.decideAll(takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return r.listNamed(ctx, name) })
 }
 
 // Get returns a ConfigMap with its payload; nil if there is none.

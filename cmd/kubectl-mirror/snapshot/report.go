@@ -26,8 +26,8 @@ var Counted = []plan.State{
 	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. The counts are those of mirror_copies, but that a copy which the API server rejects is pending: no object
-// tells of that.
+// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server rejects is pending,
+// because no object tells of a rejection.
 type Source struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`

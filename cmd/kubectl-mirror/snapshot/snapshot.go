@@ -77,7 +77,8 @@ func Of(o *plan.Options, namespaces []*corev1.Namespace, objects []*corev1.Confi
 		}
 	}
 	s := newSnapshot(rules, namespaces, visible)
-	return s, s.decideAll(o.PruneLimit, takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return hidden[name], nil })
+	s.Pruning = rules.JudgePruning(s, o.PruneLimit)
+	return s, s.decideAll(takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return hidden[name], nil })
 }
 
 // Namespace returns a namespace; nil if there is none.
@@ -178,8 +179,7 @@ func (s *Snapshot) decide(v *plan.View, t plan.Target) *Decision {
 
 // decideAll decides about every target. Where a copy is to be created, it asks named for the objects without a label of ours, which no watch
 // shows. A controller that takes over deletes the copies that only the flags rule out, unless the limit blocks that; one that runs did so.
-func (s *Snapshot) decideAll(limit plan.Percent, takeover bool, named func(name string) (map[string]*corev1.ConfigMap, error)) error {
-	s.Pruning = s.Rules.JudgePruning(s, limit)
+func (s *Snapshot) decideAll(takeover bool, named func(name string) (map[string]*corev1.ConfigMap, error)) error {
 	for name, g := range s.names {
 		s.decideGroup(g, nil, takeover)
 		if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Warning is what the controller has last warned of about a source, as it stands in the event.
@@ -20,7 +21,14 @@ type Warning struct {
 	Last   time.Time `json:"last"`
 }
 
-func (w *Warning) String() string { return "Warning " + w.Reason + ": " + w.Note }
+// String returns the warning, with its age if it is more than a minute old.
+func (w *Warning) String() string {
+	age := ""
+	if d := time.Since(w.Last); d > time.Minute {
+		age = " " + duration.HumanDuration(d) + " ago"
+	}
+	return "Warning " + w.Reason + age + ": " + w.Note
+}
 
 // AddWarnings adds the newest warning to each source that is not in sync, if it is younger than the last change of the source.
 func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, sources []*Source) error {
