@@ -175,7 +175,7 @@ func TestKubectlOfTenants(t *testing.T) {
 	for command, code := range map[string]int{"status": 2, "explain": 0} {
 		got := owner(command, "settings")
 		if !strings.HasPrefix(got.out, "ConfigMap platform/settings asks to be mirrored.\n") || !strings.Contains(got.out, "Z: Warning Foreign: "+note) ||
-			!strings.Contains(got.err, "you may not list clusterrolebindings") || !strings.Contains(got.err, "A ClusterRole whose name ends in -viewer ") || got.code != code {
+			!strings.Contains(got.err, "you may not list clusterrolebindings") || !strings.Contains(got.err, "The ClusterRole mirror-controller-viewer ") || got.code != code {
 			t.Errorf("%s: got exit code %d and\n%s\nwant %d and the event\nstderr: %s", command, got.code, got.out, code, got.err)
 		}
 	}
@@ -186,11 +186,11 @@ func TestKubectlOfTenants(t *testing.T) {
 	copied := "ConfigMap team-a/settings is a copy of platform/settings, by its annotations, of instance " + w.instance + ".\n%s\n" +
 		"To keep a ConfigMap of your own under this name, ask the owner of platform/settings to leave your namespace out, or opt out of all copies: " +
 		"kubectl label namespace team-a mirror=false"
-	w.expect(tenant("explain", "settings"), 0, fmt.Sprintf(copied, "It matches its checksum: nobody has edited it since it was copied."))
+	w.expect(tenant("explain", "settings"), 0, fmt.Sprintf(copied, "Its content matches its checksum."))
 	w.edit(a, "settings", withKey("key", "edited"))
-	w.expect(tenant("status", "settings"), 2, fmt.Sprintf(copied, "It does not match its checksum: it was edited, and the controller restores it."))
+	w.expect(tenant("status", "settings"), 2, fmt.Sprintf(copied, "Its content does not match its checksum: somebody has edited it. The controller restores it while the source wants a copy here."))
 	w.create(a, "mine")
 	w.expect(tenant("explain", "mine"), 0, `
-ConfigMap team-a/mine is no copy: the controller never changes or deletes it. While it is there, nothing is copied to its name.
+ConfigMap team-a/mine is no copy, by the label mirror: no controller changes or deletes it. While it is there, nothing is copied to its name.
 To hand it over to a source of that name (this REPLACES ITS DATA): kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true`)
 }
