@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// parallelDeletions is how many deletions are in flight: enough for a thousand a second, and few beside what an API server
-	// takes from all its clients.
+	// parallelDeletions is how many deletions are in flight: enough for a thousand a second, and few for an API server.
 	parallelDeletions = 32
 	// deletionTimeout bounds one deletion, also after an interruption: purge waits for those in flight and counts them.
 	deletionTimeout = 30 * time.Second

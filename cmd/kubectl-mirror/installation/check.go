@@ -78,7 +78,7 @@ func (r *Report) add(check, detail string, err error) {
 	r.Checks = append(r.Checks, l)
 }
 
-// without is the error of a check that cannot be made without what others miss.
+// without is the error of a check that needs an object which another check misses.
 func without(missed ...error) error {
 	if err := cmp.Or(missed...); err != nil {
 		return Unknown(err.Error())

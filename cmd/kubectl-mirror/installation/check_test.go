@@ -297,7 +297,7 @@ func TestCheck(t *testing.T) {
 			w.policies, w.bound = w.policies[:2], w.bound[:2]
 			w.addPolicy("ours-protected-copies", "ours")
 			w.options.Policies = []string{"confined", "protected-copies"}
-		}, 1, []string{"policy/publishers,gone", "policy/protected-copies,to do,whoever forges a copy has it protected"}},
+		}, 1, []string{"policy/publishers,gone", "policy/protected-copies,to do,this one protects forged copies"}},
 		"protected": {func(w *world) { w.addPolicy("ours-protected-copies", "ours") }, 0, nil},
 		"none expected": {func(w *world) { w.options.Policies, w.policies = nil, nil }, 0, []string{"policy/confined,gone", "policy/confined-others,gone", "policy/publishers,gone",
 			"probe/elsewhere,gone", "probe/unmarked,gone"}},

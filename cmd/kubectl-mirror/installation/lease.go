@@ -74,7 +74,7 @@ func (in *Installation) Absence(ctx context.Context, client kubernetes.Interface
 	return fmt.Sprintf("No controller runs: %s held Lease %s, and nobody has renewed it since %s.", holder, key, l.Spec.RenewTime.UTC().Format(time.RFC3339))
 }
 
-// SignOfLife says by what the controller is seen to run; empty: it is not. The error is an [Unknown] if the user lacks a permission.
+// SignOfLife says which object shows that the controller runs; empty: none does. The error is an [Unknown] if the user lacks a permission.
 func (in *Installation) SignOfLife(ctx context.Context, client kubernetes.Interface) (string, error) {
 	key, l, p, err := in.lease(ctx, client)
 	switch {

@@ -29,8 +29,8 @@ func (p *Process) needed(dryRun bool) (everywhere, atHome []rbacv1.PolicyRule) {
 	return append(everywhere, rule("", "configmaps", "create update delete"), rule("events.k8s.io", "events", "create patch")), atHome
 }
 
-// addPermissions adds a line about what the account may not do and needs, and a line about what it, but not every account, may do and does
-// not need.
+// addPermissions adds a line about the permissions that the account needs and lacks, and a line about those that it has and does not need.
+// Permissions of all accounts are not among the latter.
 func (c *checker) addPermissions(ctx context.Context, r *Report) {
 	everywhere, atHome, err := c.granted(ctx)
 	missing, needless := err, err

@@ -55,7 +55,7 @@ func (c *checker) addPolicies(r *Report) {
 			judged = err == nil
 		case s.name == "protected-copies" && err == nil && !judged:
 			err = todo("install deploy/components/admission/publishers beside it",
-				"without a policy publishers whoever forges a copy has it protected from everybody, too")
+				"without the policy publishers, this one protects forged copies, too")
 		}
 		r.add("policy/"+s.name, name+": "+s.effect, err)
 	}
@@ -108,7 +108,7 @@ func judge(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAd
 	checking, absent, detail := p.Status.TypeChecking, b.Spec.ParamRef.ParameterNotFoundAction, ""
 	switch {
 	case p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy != admissionv1.Fail:
-		detail = fmt.Sprintf("failurePolicy of ValidatingAdmissionPolicy %s is %s: what cannot be judged is let pass", p.Name, *p.Spec.FailurePolicy)
+		detail = fmt.Sprintf("failurePolicy of ValidatingAdmissionPolicy %s is %s: it lets a request pass that it cannot judge", p.Name, *p.Spec.FailurePolicy)
 	case checking != nil && len(checking.ExpressionWarnings) > 0:
 		w := checking.ExpressionWarnings[0]
 		text, _, _ := strings.Cut(strings.TrimSpace(w.Warning), "\n")
