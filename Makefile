@@ -75,7 +75,7 @@ kubectl: cluster ## Build a kubectl of the same version, for tests and make run
 
 # The tests of package e2e that are no part of the contract, by their names: each test runs in `make test` or in
 # `make test-rest`.
-REST := '^Test(Chart|Docs|Upgrade)'
+REST := '^Test(Chart|Docs)'
 
 .PHONY: test
 test: vet unit histories e2e ## What to run before a commit: vet, unit tests, histories, the contract on a real API server
@@ -84,7 +84,7 @@ test: vet unit histories e2e ## What to run before a commit: vet, unit tests, hi
 test-all: test test-rest ## All tests
 
 .PHONY: test-rest
-test-rest: benchmarks e2e-rest release-test ## What test leaves out: chart, packaging, docs, upgrade, storm, releases, the node
+test-rest: benchmarks e2e-rest release-test ## What test leaves out: chart, packaging, docs, storm, releases, the node
 	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 

@@ -21,11 +21,11 @@ func TestHelmTest(t *testing.T) {
 		values []string
 		args   string
 	}{
-		"default":  {nil, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers"},
-		"policies": {[]string{`admissionPolicy={"confined":false,"protectCopies":true}`}, "check --controller=my-system/blue-mirror-controller --policies=protected-copies,publishers"},
-		"none":     {[]string{`admissionPolicy={"confined":false,"publishers":false}`}, "check --controller=my-system/blue-mirror-controller --policies="},
+		"default":  {nil, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers --probes=false"},
+		"policies": {[]string{`admissionPolicy={"confined":false,"protectCopies":true}`}, "check --controller=my-system/blue-mirror-controller --policies=protected-copies,publishers --probes=false"},
+		"none":     {[]string{`admissionPolicy={"confined":false,"publishers":false}`}, "check --controller=my-system/blue-mirror-controller --policies= --probes=false"},
 		"Pod": {[]string{`image={"repository":"registry.example/m","tag":"v1","pullPolicy":"Always"}`, `imagePullSecrets=[{"name":"pull"}]`, `nodeSelector={"disk":"fast"}`,
-			`tolerations=[{"key":"spot"}]`}, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers"},
+			`tolerations=[{"key":"spot"}]`}, "check --controller=my-system/blue-mirror-controller --policies=confined,publishers --probes=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := charted(t, "blue", "my-system", set(append([]string{teams}, c.values...)...)...)
