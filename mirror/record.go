@@ -219,8 +219,8 @@ func (r *record) await(c plan.Change) {
 		return
 	}
 	r.state, r.countsFor, r.note = plan.StatePending, c.CountsFor(), ""
-	if c.Op == plan.OpDelete {
-		r.state = plan.StateExpiring
+	if c.Op != plan.OpNone {
+		r.state = c.Status()
 	}
 }
 
