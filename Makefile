@@ -170,7 +170,7 @@ chart: bin/helm ## Package the chart into dist/
 	rm -rf dist/chart
 
 .PHONY: demo
-demo: build cluster ## Show what the controller does, on a control plane that is started for it and stopped again
+demo: build ## Show what the controller does, on a control plane that is started for it and stopped again
 	cd e2e && go build -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED)
 

@@ -173,7 +173,7 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name), pkg)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), markName+"="+tmp,
+	cmd.Env = append(os.Environ(), markName+"="+tmp, "GOGC=400", // the compilers take an eighth less CPU time, and more memory
 		"CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The compilers are the go command's children: end them with it.

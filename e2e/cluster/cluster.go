@@ -35,6 +35,9 @@ type Options struct {
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas, and
 	// the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
+	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes etcd and
+	// kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
+	Bare bool
 	// Progress is told what is built, in lines for people. The default is standard error.
 	Progress io.Writer
 }
@@ -79,9 +82,19 @@ type Cluster struct {
 // When it fails, or ctx ends while it runs, nothing is left, and the error has the last lines that the
 // programs logged. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	bin, err := Build(ctx, o)
-	if err != nil {
-		return nil, err
+	if !o.Bare {
+		bin, err := Build(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return startFrom(ctx, bin, o)
+	}
+	bin, ok := assets(ctx, os.Getenv("KUBEBUILDER_ASSETS"), o.progress())
+	if !ok {
+		var err error
+		if bin, err = Build(ctx, o, Etcd, APIServer); err != nil {
+			return nil, err
+		}
 	}
 	return startFrom(ctx, bin, o)
 }
@@ -131,6 +144,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	if err := c.addAdmin(); err != nil {
 		return err
+	}
+	if c.options.Bare {
+		return nil
 	}
 	if err := c.startManager(); err != nil {
 		return err

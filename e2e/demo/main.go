@@ -38,8 +38,8 @@ func main() {
 
 func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
 	start := time.Now()
-	fmt.Fprintln(out, "Starting etcd, kube-apiserver and kube-controller-manager on loopback. Your kubeconfig is not used.")
-	c, err := cluster.Start(ctx, cluster.Options{Progress: out})
+	fmt.Fprintln(out, "Starting etcd and kube-apiserver on loopback. Your kubeconfig is not used.")
+	c, err := cluster.Start(ctx, cluster.Options{Bare: true, Progress: out})
 	if err != nil {
 		return err
 	}
