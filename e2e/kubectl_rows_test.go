@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -193,4 +194,28 @@ func TestKubectlOfTenants(t *testing.T) {
 	w.expect(tenant("explain", "mine"), 0, `
 ConfigMap team-a/mine is no copy, by the label mirror: no controller changes or deletes it. While it is there, nothing is copied to its name.
 To hand it over to a source of that name (this REPLACES ITS DATA): kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true`)
+}
+
+// TestKubectlOfExpiring has a copy that no source claims: status ends with 1, wait does not wait for it, and plan lists its deletion.
+func TestKubectlOfExpiring(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	a, b := w.ns("a"), w.ns("b")
+	w.start(graced(time.Hour)...)
+	source := w.createSource(w.home, "settings")
+	w.waitInSync(source, a, b)
+	w.optOut(plan.OptOutValue, "b")
+	w.waitEvent(w.home, "settings", "Expiring")
+	w.expect(w.mirror("status", w.home+"/settings", "-o", "wide"), 1, `
+platform/settings: OutOfSync, 1 synced, 1 expiring
+Warning Expiring: `+w.anonymous(w.waitEvent(w.home, "settings", "Expiring"))+`
+TARGET  STATE  OPERATION  REASON
+team-b  expiring  delete  the namespace has the label mirror=false`)
+	if got := w.mirror("wait", w.home+"/settings"); got.code != 0 || !strings.Contains(got.err, "Not waited for: 1 copy expires: team-b") {
+		t.Errorf("wait: got exit code %d and\n%s\nwant 0, and the copy that expires", got.code, got.err)
+	}
+	w.expect(w.mirror("plan"), 1, `
+OPERATION  CONFIGMAP  SOURCE  REASON
+delete  team-b/settings  platform/settings  the namespace has the label mirror=false
+Changes: delete 1.`)
 }
