@@ -34,6 +34,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"wrong value":     {[]string{"status", "--namespace-prefix=Team-"}, `--namespace-prefix="Team-": must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first`},
 		"empty list":      {[]string{"status", "--namespace-prefix=team-", "--source-namespace="}, `--source-namespace="": must not be empty`},
 		"no prefix":       {[]string{"status", "--instance=two"}, "--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, or set --all-namespaces"},
+		"all namespaces":  {[]string{"status", "--server=http://127.0.0.1:1", "--instance=two", "--all-namespaces"}, "connection refused"},
 		"wrong context":   {[]string{"status", "--context=nope"}, "context was not found for specified context: nope"},
 		"wrong source":    {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-", "a/b/c"}, `"a/b/c": must be NAMESPACE/NAME or a name`},
 		"no API server":   {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-"}, "connection refused"},

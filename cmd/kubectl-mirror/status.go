@@ -63,6 +63,7 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (f
 	}
 	if everywhere {
 		namespace = ""
+		c.settings.Everywhere()
 	}
 	var asked types.NamespacedName
 	if len(args) == 1 {

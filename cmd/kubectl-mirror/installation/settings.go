@@ -105,6 +105,14 @@ func (f *Flags) Find(ctx context.Context, client kubernetes.Interface) (*Setting
 	return s, nil
 }
 
+// Everywhere takes note of --all-namespaces given to a command whose own flag of that name means the sources of all namespaces. Beside other flags
+// of a controller it is that of the controller, too, unless there is a prefix.
+func (f *Flags) Everywhere() {
+	if slices.ContainsFunc(deciding, f.Changed) && !f.Changed("namespace-prefix") {
+		_ = f.Set("all-namespaces", "true") // a bool: it cannot fail
+	}
+}
+
 // Default returns the settings of the flags alone, also where they do not say which namespaces are targets.
 func (f *Flags) Default() *Settings { return &Settings{Options: f.given, Origin: "flags"} }
 
