@@ -100,7 +100,7 @@ func newOptions() *cobra.Command {
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return fmt.Errorf("%s has %d arguments, must be: %s %s", cmd.Name(), len(args), displayName, cmd.Use)
+			return fmt.Errorf("%s has %s, must be: %s %s", cmd.Name(), count(len(args), "argument", "arguments"), displayName, cmd.Use)
 		}
 		return nil
 	}
