@@ -39,7 +39,7 @@ func (f ruleFile) names() []string {
 }
 
 // constants are annotations without values of metrics. The cases for promtool leave them out.
-var constants = regexp.MustCompile(`"(description|runbook_url)":"[^"]*",`)
+var constants = regexp.MustCompile(`"description":"[^"]*",`)
 
 // alerts returns the alerts of the components, and writes them for promtool into a folder, which it returns.
 func alerts(t *testing.T) (found ruleFile, dir string) {
@@ -126,7 +126,8 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// TestAlertsAreExplained: each alert has a summary, a description, and a link to its heading on the troubleshooting page.
+// TestAlertsAreExplained: each alert has a summary, a description, and a heading on the troubleshooting page. It has no link: the
+// chart makes one where the docs are hosted.
 func TestAlertsAreExplained(t *testing.T) {
 	rules, _ := alerts(t)
 	page, err := os.ReadFile(filepath.Join(deploy, "docs", "troubleshooting.md"))
@@ -138,8 +139,8 @@ func TestAlertsAreExplained(t *testing.T) {
 			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s: want a summary and a description, got %q", r.Alert, r.Annotations)
 			}
-			if got, want := r.Annotations["runbook_url"], "deploy/docs/troubleshooting.md#"+strings.ToLower(r.Alert); got != want {
-				t.Errorf("%s: got the runbook_url %q, want %q", r.Alert, got, want)
+			if link := r.Annotations["runbook_url"]; link != "" {
+				t.Errorf("%s: the link %s leads nowhere from a cluster", r.Alert, link)
 			}
 			if !strings.Contains(string(page), "\n## "+r.Alert+"\n") {
 				t.Errorf("%s: the troubleshooting page has no heading", r.Alert)

@@ -245,6 +245,13 @@ func TestTwoReleases(t *testing.T) {
 	}
 }
 
+// TestNamespaceOverride compares a release with one in another namespace whose objects are to be in the first.
+func TestNamespaceOverride(t *testing.T) {
+	want := charted(t, "mirror-controller", "mirror-system", everyValue...)
+	have := charted(t, "mirror-controller", "elsewhere", append(set(`namespaceOverride="mirror-system"`), everyValue...)...)
+	expectSame(t, "release in the namespace", want, "override", have)
+}
+
 // TestReleaseWithADot shows that a release may be called what a Service may not.
 func TestReleaseWithADot(t *testing.T) {
 	for _, o := range charted(t, "v1.blue", "mirror-system", everyValue...) {
@@ -381,14 +388,11 @@ func TestRefusals(t *testing.T) {
 		"taken argument, bare":         {set(teams, `extraArgs=["--instance"]`), []string{"extraArgs: --instance"}},
 		"argument from a variable":     {set(teams, `extraArgs=["--$(FLAG)"]`), []string{"/extraArgs/0", "does not match pattern"}},
 		"argument without a value":     {set(teams, `extraArgs=["--metrics-bind-address=:1"]`), []string{"extraArgs: --metrics-bind-address: the chart needs the default"}},
-		"renamed replicas":             {set(teams, "replicas=2"), []string{"replicas: is named replicaCount now"}},
-		"renamed constraints":          {set(teams, "topologySpread.enabled=true"), []string{"topologySpread: is named topologySpreadConstraints now"}},
-		"renamed pull secrets":         {set(teams, `image.pullSecrets=["a"]`), []string{"image.pullSecrets: is named imagePullSecrets now"}},
 		"no address of the docs":       {set(teams, `prometheusRule.runbookBaseURL="docs"`), []string{"/prometheusRule/runbookBaseURL", "does not match pattern"}},
 		"argument in two pieces":       {set(teams, `extraArgs=["--v","2"]`), []string{"/extraArgs/1", "does not match pattern"}},
-		"old Kubernetes":               {append(set(teams), "--kube-version=1.29.9"), []string{"v1.29.9", "admissionPolicy.confined=false and admissionPolicy.publishers=false"}},
+		"no namespace":                 {set(teams, `namespaceOverride="My"`), []string{"/namespaceOverride", "does not match pattern"}},
+		"old Kubernetes":               {append(set(teams), "--kube-version=1.29.9"), []string{"requires kubeVersion: >=1.30.0-0", "v1.29.9"}},
 		"old Kubernetes of a provider": {append(set(teams), "--kube-version=v1.29.9-eks-1234"), []string{"v1.29.9-eks-1234"}},
-		"old Kubernetes, one off":      {append(set(teams, "admissionPolicy.confined=false"), "--kube-version=1.29.9"), []string{"set admissionPolicy.publishers=false"}},
 	} {
 		_, err := h.Template(t.Context(), "mirror-controller", chart, "mirror-system", c.args...)
 		if err == nil {
@@ -403,10 +407,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOldKubernetes shows that without the policies the chart can be installed where there are none, and that a first
-// version that has them, a pre-release too, is none that is too old.
-func TestOldKubernetes(t *testing.T) {
-	charted(t, "mirror-controller", "mirror-system",
-		append(set(teams, `admissionPolicy={"confined":false,"publishers":false}`), "--kube-version=1.29.9")...)
+// TestOldestKubernetes shows that the first version with the policies is not too old, and that the versions of providers count.
+func TestOldestKubernetes(t *testing.T) {
 	charted(t, "mirror-controller", "mirror-system", append(set(teams), "--kube-version=v1.30.0-eks-1234")...)
 }

@@ -52,9 +52,6 @@ func readValues(t *testing.T) *yaml.Node {
 func TestSchema(t *testing.T) {
 	s := readSchema(t)
 	delete(s.Properties, "global") // which Helm hands to every chart
-	for _, renamed := range []map[string]*schema{s.Properties, s.Properties["image"].Properties} {
-		maps.DeleteFunc(renamed, func(_ string, p *schema) bool { return strings.HasPrefix(p.Description, "Renamed: ") })
-	}
 	compareSchema(t, "", s, readValues(t))
 }
 
@@ -254,7 +251,7 @@ func TestPodValues(t *testing.T) {
 		`extraEnv=[{"name":"A","value":"b"}]`,
 		`serviceAccount={"create":false,"name":"theirs"}`,
 		`rbac={"create":false}`,
-		"replicas=null", "replicaCount=3", `topologySpreadConstraints=[{"topologyKey":"rack","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
+		"replicaCount=3", "revisionHistoryLimit=0", `topologySpreadConstraints=[{"topologyKey":"rack","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
 		`commonLabels={"cost":"1","app.kubernetes.io/name":"other"}`, `deploymentAnnotations={"reloader":"on"}`,
 		`volumes=[{"name":"ca","emptyDir":{}}]`, `volumeMounts=[{"name":"ca","mountPath":"/ca"}]`, `global={"any":"thing"}`, "enabled=true")...)
 	d, err := m.Deployment()
@@ -271,7 +268,7 @@ func TestPodValues(t *testing.T) {
 		`"volumeMounts":[{"name":"ca","mountPath":"/ca"}]`, `"annotations":{"reloader":"on"}`,
 		`"tolerations":[{"key":"spot","operator":"Exists"}]`, `"affinity":{"nodeAffinity":{}}`, `"priorityClassName":"high"`,
 		`"team":"platform"`, `"annotations":{"note":"x"}`, `"runAsUser":1000`, `"runAsNonRoot":true`, `"privileged":false`,
-		`"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`,
+		`"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`, `"revisionHistoryLimit":0`,
 		`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`,
 	} {
 		if !strings.Contains(string(content), part) {

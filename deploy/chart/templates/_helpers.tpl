@@ -13,6 +13,10 @@ names, Services may not.
 {{- .Values.fullnameOverride | default $both | replace "." "-" | trunc 45 | trimSuffix "-" }}
 {{- end }}
 
+{{- define "mirror-controller.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- define "mirror-controller.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "mirror-controller.fullname" .) }}
 {{- end }}
@@ -118,14 +122,6 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 
 {{/* Ends the rendering where values that are right one by one do not go together, and names them. */}}
 {{- define "mirror-controller.check" -}}
-{{- $policies := list }}
-{{- range $name := list "confined" "publishers" "protectCopies" }}
-{{- if index $.Values.admissionPolicy $name }}{{ $policies = append $policies (printf "admissionPolicy.%s=false" $name) }}{{ end }}
-{{- end }}
-{{- if and $policies (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
-{{- printf "Kubernetes %s has no ValidatingAdmissionPolicies, they came with 1.30: without them, set %s"
-  .Capabilities.KubeVersion.Version (join " and " $policies) | fail }}
-{{- end }}
 {{- if and .Values.admissionPolicy.protectCopies (not .Values.admissionPolicy.publishers) }}
 {{- fail "admissionPolicy.protectCopies=true needs admissionPolicy.publishers=true, because it would protect forged copies too" }}
 {{- end }}
@@ -138,10 +134,6 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
 {{- if and .Values.allNamespaces .Values.namespacePrefixes }}
 {{- fail "namespacePrefixes and allNamespaces=true: set one of the two" }}
 {{- end }}
-{{- range $old, $new := dict "replicas" "replicaCount" "topologySpread" "topologySpreadConstraints" }}
-{{- if and (hasKey $.Values $old) (not (kindIs "invalid" (get $.Values $old))) }}{{ printf "%s: is named %s now" $old $new | fail }}{{ end }}
-{{- end }}
-{{- if and (hasKey .Values.image "pullSecrets") (not (kindIs "invalid" .Values.image.pullSecrets)) }}{{ fail "image.pullSecrets: is named imagePullSecrets now, a list of objects with a name" }}{{ end }}
 {{- $values := dict "namespace-prefix" "namespacePrefixes" "all-namespaces" "allNamespaces" "namespace-selector" "namespaceSelector"
   "exclude-namespace" "excludeNamespaces" "copy-label" "copyLabels" "copy-annotation" "copyAnnotations" "mirror-label" "mirrorLabel"
   "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
@@ -215,15 +207,17 @@ a list of the root context and the name of the file. The policies of each releas
 {{- end }}
 
 {{/*
-A file of alerts, with links to the place where the docs are hosted: takes a list of the root context and the name of the file.
+A file of alerts, with links if the docs are hosted somewhere: takes a list of the root context and the name of the file.
 */}}
 {{- define "mirror-controller.alerts" -}}
 {{- $root := index . 0 }}
-{{- $alerts := $root.Files.Get (printf "files/%s" (index . 1)) }}
-{{- with $root.Values.prometheusRule.runbookBaseURL }}
-{{- $alerts = $alerts | replace "runbook_url: deploy/docs/" (printf "runbook_url: %s" .) }}
+{{- $alerts := $root.Files.Get (printf "files/%s" (index . 1)) | fromYaml }}
+{{- with $base := $root.Values.prometheusRule.runbookBaseURL }}
+{{- range $rule := first $alerts.spec.groups | dig "rules" list }}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%stroubleshooting.md#%s" $base (lower $rule.alert)) }}
 {{- end }}
-{{- $alerts }}
+{{- end }}
+{{- toYaml $alerts }}
 {{- end }}
 
 {{/*
