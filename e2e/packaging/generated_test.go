@@ -2,9 +2,7 @@ package packaging
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +13,6 @@ import (
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -195,42 +192,4 @@ func arguments(t *testing.T, m shipped.Manifests) []string {
 		t.Fatal(err)
 	}
 	return deployment.Spec.Template.Spec.Containers[0].Args
-}
-
-// TestGeneratedValues holds the table of values to values.yaml and its comments.
-func TestGeneratedValues(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(deploy, "chart/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := "| value | default | meaning |\n|---|---|---|\n" + valueRows(t, "", readValues(t))
-	section := regexp.MustCompile(`(?s)(<!-- values -->\n).*(<!-- /values -->)`)
-	if !section.Match(readme) {
-		t.Fatal("deploy/chart/README.md has no section for the values")
-	}
-	expectGenerated(t, "chart/README.md", section.ReplaceAll(readme, []byte("${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")))
-}
-
-// valueRows returns a row for each value; an object whose values have comments has a row for each of them.
-func valueRows(t *testing.T, path string, values *yaml.Node) string {
-	t.Helper()
-	var b strings.Builder
-	for i := 0; i < len(values.Content); i += 2 {
-		key, value := values.Content[i], values.Content[i+1]
-		path := strings.TrimPrefix(path+"."+key.Value, ".")
-		if value.Kind == yaml.MappingNode && len(value.Content) > 0 && value.Content[0].HeadComment != "" {
-			b.WriteString(valueRows(t, path, value))
-			continue
-		}
-		var parsed any
-		if err := value.Decode(&parsed); err != nil {
-			t.Fatal(err)
-		}
-		content, err := json.Marshal(parsed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", path, content, strings.ReplaceAll(words(key.HeadComment), "|", `\|`))
-	}
-	return b.String()
 }
