@@ -116,3 +116,19 @@ func TestDocsRelease(t *testing.T) {
 	w.eventually("both are foreign", w.noted("settings", "Foreign", w.ns("a"), w.ns("b")))
 	w.allUntouched(released)
 }
+
+// TestDocsOwner asks who wrote a copy, by the command of the manual.
+func TestDocsOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	source := w.createSource(w.home, "settings")
+	w.start()
+	w.waitInSync(source, w.ns("a"))
+	ask := manual.Commands(t, "deploy/docs/troubleshooting.md", "--show-managed-fields", "team-a", w.ns("a"))
+	out, err := w.cluster.Shell(w.ctx, ask).CombinedOutput()
+	for _, want := range []string{plan.SourceAnnotation + ": " + w.home + "/settings\n", "manager: mirror-controller\n"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, and no %q in %s", ask, err, want, out)
+		}
+	}
+}

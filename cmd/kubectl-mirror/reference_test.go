@@ -8,7 +8,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestReferenceTable compares the table of commands in the reference with the commands; -update writes it.
+// TestReferenceTable compares the table of commands in the docs with the commands; -update writes it.
 func TestReferenceTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| command | what it does |\n|---|---|\n")
@@ -17,5 +17,5 @@ func TestReferenceTable(t *testing.T) {
 			fmt.Fprintf(&b, "| `kubectl mirror %s` | %s |\n", strings.ReplaceAll(cmd.Use, "|", "or"), cmd.Short)
 		}
 	}
-	plantest.Section(t, "../../deploy/docs/reference.md", "commands", b.String(), *update)
+	plantest.Section(t, "../../deploy/docs/kubectl-mirror.md", "commands", b.String(), *update)
 }

@@ -18,10 +18,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-const (
-	referencePage       = "../../deploy/docs/reference.md"
-	troubleshootingPage = "../../deploy/docs/troubleshooting.md"
-)
+const referencePage = "../../deploy/docs/reference.md"
 
 // TestReferenceTables compares the generated tables of the reference with the code; -update writes them.
 func TestReferenceTables(t *testing.T) {
@@ -29,8 +26,7 @@ func TestReferenceTables(t *testing.T) {
 	plantest.Section(t, referencePage, "metrics", metricTable(t), *update)
 }
 
-// TestReferenceNames: the reference has a row for each reason of an event, and for each key of a label or an annotation, and the
-// troubleshooting page a heading for each reason of a warning.
+// TestReferenceNames: the reference has a row for each reason of an event, and for each key of a label or an annotation.
 func TestReferenceNames(t *testing.T) {
 	text := read(t, referencePage)
 	for what, names := range map[string][]string{
@@ -43,9 +39,6 @@ func TestReferenceNames(t *testing.T) {
 		for _, name := range names {
 			if row := regexp.MustCompile("(?m)^\\|.*`(mirror-controller\\.github\\.io/)?" + name + "`"); !row.MatchString(text) {
 				t.Errorf("the reference has no row for the %s %s", what, name)
-			}
-			if what == "event" && name != "Mirrored" && !strings.Contains(read(t, troubleshootingPage), "\n## "+name+"\n") {
-				t.Errorf("the troubleshooting page has no heading %s", name)
 			}
 		}
 	}
