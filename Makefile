@@ -73,10 +73,6 @@ cluster: ## Build the control plane for tests and demo into your cache folder (m
 kubectl: cluster ## Build a kubectl of the same version, for tests and make run
 	cd e2e && $(ALONE) go run ./cluster/build kubectl
 
-# The tests of package e2e that are no part of the contract, by their names: each test runs in `make test` or in
-# `make test-rest`.
-REST := '^Test(Chart|Docs)'
-
 .PHONY: test
 test: vet unit histories e2e ## What to run before a commit: vet, unit tests, histories, the contract on a real API server
 
@@ -113,13 +109,13 @@ benchmarks: # that they run; how fast things are is what make bench says
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
-	@# Without a package it prints figures also if all is well. Tests mostly wait, so more run at a time than there are cores.
-	cd e2e && $(ALONE) go test -timeout 60m -parallel 6 -skip $(REST) $(E2E_ARGS) -args $(SHIPPED)
+	@# Tests mostly wait, so more run at a time than there are cores. Anew each time: go does not see that a program changed.
+	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 2 -parallel 4 ./contract ./faults ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
 
 .PHONY: e2e-rest
 e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench ./storm/model $(E2E_ARGS)
-	cd e2e && $(ALONE) go test -timeout 60m -run $(REST) $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./install $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.

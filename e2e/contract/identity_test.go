@@ -1,0 +1,193 @@
+package contract
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// What is a source and what is a copy: cases C01, C02, C05, C09 and C10.
+
+// TestC01SourceInTarget has a source in a namespace that the prefix allows: no copy onto itself, no loop.
+func TestC01SourceInTarget(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
+	w.Start("--resync-period=200ms")
+	source := w.CreateSource(a, "settings")
+	w.WaitInSync(source, b)
+	w.Passes(2, b)
+	w.Untouched(source)
+	w.ExpectWrites("settings", "create "+b)
+	source = w.Edit(a, "settings", suite.WithData(map[string]string{"key": "two"}))
+	w.WaitInSync(source, b)
+	w.Passes(2, b)
+	w.Untouched(source)
+	w.ExpectWrites("settings", "create "+b, "update "+b)
+	w.WaitReasons(a, "settings", map[string]int{"Mirrored": 2})
+}
+
+// TestC02CopyLabelledAsSource has a user label a copy mirror=true and change it: it is restored and never a source,
+// also if its source goes and nobody watches.
+func TestC02CopyLabelledAsSource(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
+	pretend := []suite.Option{suite.WithLabel(w.Label, "true"), suite.WithData(map[string]string{"key": "stolen"})}
+	p := w.Start()
+	source := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(source, a, b)
+	copies := w.Copies("settings", a, b)
+	w.Edit(a, "settings", pretend...)
+	w.WaitInSync(source, a, b)
+	w.SameObjects(copies)
+	w.Untouched(copies[1])
+
+	w.Stop(p)
+	w.Edit(a, "settings", pretend...)
+	p = w.Start()
+	w.WaitInSync(source, a, b)
+	w.Stop(p)
+	w.Edit(a, "settings", pretend...)
+	w.Delete(w.Home, "settings")
+	w.Start()
+	w.WaitGone("settings", a, b)
+	w.Settle(a, b)
+	w.Absent("settings", a, b)
+	w.ExpectReasons(a, "settings", nil)
+	w.ExpectWrites("settings", "create "+a, "create "+b, "update "+a, "update "+a, "delete "+a, "delete "+b)
+}
+
+// TestC05ReservedNames publishes names that other controllers write into every namespace: refused, with an event,
+// and no object of such a name is ever written or deleted.
+func TestC05ReservedNames(t *testing.T) {
+	t.Parallel()
+	const rootCA = "kube-root-ca.crt"
+	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
+	w.Eventually("the cluster has published its certificate", func() error {
+		for _, namespace := range []string{w.Home, a, b} {
+			if w.Seen.ConfigMap(namespace, rootCA) == nil {
+				return errors.New("not in " + namespace)
+			}
+		}
+		return nil
+	})
+	w.Edit(b, rootCA, w.MarksOfCopy(w.Home, b, rootCA)...) // looks as if we had written it once
+	there := w.Copies(rootCA, a, b)
+	p := w.Start("--resync-period=200ms")
+	w.Edit(w.Home, rootCA, suite.WithLabel(w.Label, "true"))
+	reserved := []string{rootCA, "openshift-service-ca.crt", "istio-ca-root-cert"}
+	for _, name := range reserved[1:] {
+		w.CreateSource(w.Home, name)
+	}
+	for _, name := range reserved {
+		if note := w.WaitEvent(w.Home, name, "ReservedName"); !strings.Contains(note, name) {
+			t.Errorf("the event does not name the name: %s", note)
+		}
+	}
+	w.Passes(2, a)
+	for _, name := range reserved {
+		w.ExpectReasons(w.Home, name, map[string]int{"ReservedName": 1})
+	}
+	w.Edit(w.Home, rootCA, suite.WithoutLabel(w.Label))
+	w.Passes(2, a)
+	w.Stop(p)
+	w.Start()
+	w.Settle(a, b)
+	w.AllUntouched(there)
+	w.Absent(reserved[1], a, b)
+	w.Absent(reserved[2], a, b)
+	for _, name := range reserved {
+		if writes := suite.WritesTo(w.Requests(), name); len(writes) > 0 {
+			t.Errorf("%s was written: %v", name, writes)
+		}
+	}
+}
+
+// TestC09Names has a name of 253 characters with dots, a prefix that is the whole name of a namespace, and a
+// namespace whose name goes on behind another's.
+func TestC09Names(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "tea", "team", "teamster", "team-a")
+	tea, team, teamster, teamA := w.NS("tea"), w.NS("team"), w.NS("teamster"), w.NS("team-a")
+	longest := strings.Repeat("a.", 126) + "b"
+	w.StartExactly("--namespace-prefix=" + team)
+	source := w.CreateSource(w.Home, longest)
+	w.WaitInSync(source, team, teamster, teamA)
+	w.WaitEvent(w.Home, longest, "Mirrored")
+	source = w.Edit(w.Home, longest, suite.WithData(map[string]string{"key": "two"}))
+	w.WaitInSync(source, team, teamster, teamA)
+	w.Delete(teamA, longest)
+	w.WaitInSync(source, teamA)
+	w.Absent(longest, tea)
+
+	for prefix, want := range map[string][]string{
+		team:                  {team, teamster, teamA},
+		teamster:              {teamster},
+		w.NS("team-"):         {teamA},
+		teamster + "s":        {},
+		" " + teamA + " ,tea": {teamA},
+	} {
+		source = w.Edit(w.Home, longest, suite.WithAnnotation(plan.PrefixAnnotation, prefix))
+		w.WaitInSync(source, want...)
+		for _, namespace := range []string{tea, team, teamster, teamA} {
+			if !slices.Contains(want, namespace) {
+				w.WaitGone(longest, namespace)
+			}
+		}
+	}
+	w.Edit(w.Home, longest, suite.WithoutAnnotation(plan.PrefixAnnotation))
+	w.WaitInSync(source, team, teamster, teamA)
+	w.Delete(w.Home, longest)
+	w.WaitGone(longest, team, teamster, teamA)
+}
+
+// TestC10TwoInstances runs two controllers with different instances and prefixes: each has its own copies and
+// leaves those of the other alone, also when it would want their place, and when the other is away.
+func TestC10TwoInstances(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "one-a", "two-a", "two-b")
+	oneA, twoA, twoB := w.NS("one-a"), w.NS("two-a"), w.NS("two-b")
+	other := *w
+	other.Instance += "-other"
+	other.TakeAccount()
+	one := w.StartExactly("--namespace-prefix=" + w.NS("one-"))
+	two := other.StartExactly("--namespace-prefix=" + w.NS("two-"))
+	source := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(source, oneA)
+	other.WaitInSync(source, twoA, twoB)
+
+	// The first is given the place of the second as well.
+	w.Stop(one)
+	theirs := w.Copies("settings", twoA, twoB)
+	one = w.StartExactly("--namespace-prefix="+w.NS("one-"), "--namespace-prefix="+w.NS("two-"))
+	if note := w.WaitEvent(w.Home, "settings", "Foreign"); !strings.Contains(note, twoA) || !strings.Contains(note, twoB) {
+		t.Errorf("the event does not name what is in the way: %s", note)
+	}
+	w.AllUntouched(theirs)
+	other.Stop(two)
+	theirs = append(theirs[:1], w.Edit(twoB, "settings", suite.WithAnnotation(plan.AdoptAnnotation, "true"))) // not for others
+	w.Settle(oneA, twoA, twoB)
+	w.AllUntouched(theirs)
+	w.Stop(one)
+
+	// Each sees a copy of the other become a would-be source, and the source go, while the other is away.
+	one = w.StartExactly("--namespace-prefix=" + w.NS("one-"))
+	w.Edit(twoA, "settings", suite.WithLabel(w.Label, "true"))
+	theirs = w.Copies("settings", twoA, twoB)
+	w.Delete(w.Home, "settings")
+	w.WaitGone("settings", oneA)
+	w.Settle(oneA)
+	w.Absent("settings", oneA)
+	w.AllUntouched(theirs)
+	w.Stop(one)
+	other.StartExactly("--namespace-prefix=" + w.NS("two-"))
+	w.WaitGone("settings", twoA, twoB)
+	w.ExpectWrites("settings", "create "+oneA, "delete "+oneA)
+	other.ExpectWrites("settings", "create "+twoA, "create "+twoB, "delete "+twoA, "delete "+twoB)
+}

@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+// candidate is one of the controllers that share the work of a world.
+type candidate struct {
+	*shipped.Process
+	*suite.Account
+}
+
+// newCandidate creates the account of a candidate: with the shipped permissions, those on the lease in the world's home.
+func newCandidate(w *suite.World, name string) *candidate {
+	w.Helper()
+	everywhere, atHome := w.ShippedRules()
+	a := w.NewAccount(name, everywhere)
+	w.Grant(a, w.Home, atHome)
+	return &candidate{Account: a}
+}
+
+// stand starts the candidate, and returns when its caches are full.
+func stand(w *suite.World, c *candidate, kubeconfig string, args ...string) {
+	w.Helper()
+	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home, "--health-probe-bind-address=127.0.0.1:0"}, args...)
+	c.Process = w.StartWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig})
+	w.Until(c.User+" is ready", func() error { return w.Probe(c.Process, "/readyz") })
+}
+
+// leads waits until the candidate has the lease.
+func leads(w *suite.World, c *candidate) {
+	w.Helper()
+	w.Until(c.User+" leads", func() error {
+		if !strings.Contains(c.Log(), suite.Leading) {
+			return errors.New("its log does not say so")
+		}
+		return nil
+	})
+}
+
+// waitRenewal waits until the candidate has renewed its lease after the mark.
+func waitRenewal(w *suite.World, c *candidate, mark cluster.Mark) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), suite.Patience)
+	defer cancel()
+	go func() {
+		defer cancel() // after its end there is no renewal
+		select {
+		case <-c.Done():
+		case <-ctx.Done():
+		}
+	}()
+	_, err := w.Cluster.Audit().WaitFor(ctx, mark, func(e cluster.Event) bool {
+		return e.User.Username == c.User && e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300
+	})
+	if err != nil {
+		w.Fatalf("the next renewal by %s: %v", c.User, err)
+	}
+}
+
+// pair starts two candidates: the first leads, the second stands by with full caches.
+func pair(w *suite.World, firstArgs, secondArgs []string) (first, second *candidate) {
+	w.Helper()
+	first = newCandidate(w, "first")
+	return first, pairWith(w, first, first.Kubeconfig, firstArgs, secondArgs)
+}
+
+// proxiedPair is pair with a proxy between the first and the API server.
+func proxiedPair(w *suite.World, firstArgs, secondArgs []string) (first, second *candidate, between *suite.Proxied) {
+	w.Helper()
+	first = newCandidate(w, "first")
+	between = suite.NewProxiedAs(w.T, w, first.Kubeconfig)
+	second = pairWith(w, first, between.Proxy.Kubeconfig(), firstArgs, secondArgs)
+	w.Cleanup(between.Proxy.Heal) // before the first is stopped
+	return first, second, between
+}
+
+func pairWith(w *suite.World, first *candidate, kubeconfig string, firstArgs, secondArgs []string) (second *candidate) {
+	w.Helper()
+	stand(w, first, kubeconfig, firstArgs...)
+	leads(w, first)
+	second = newCandidate(w, "second")
+	stand(w, second, second.Kubeconfig, secondArgs...)
+	return second
+}
+
+// haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes, there
+// is something left to do.
+func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
+	return w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n,
+		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+}
+
+// fanOut creates the source settings, and returns when some of its copies are there, and most are not.
+func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
+	w.Helper()
+	src := w.CreateSource(w.Home, "settings")
+	w.Eventually("the middle of the fan-out", func() error {
+		if n := w.Count(targets, "settings"); n < len(targets)/20 {
+			return fmt.Errorf("%d copies", n)
+		}
+		return nil
+	})
+	return src
+}
+
+// record is what the audit log has of one of the candidates.
+type record struct {
+	writes []cluster.Event // to the source's copies
+	lease  []cluster.Event // updates of the lease
+	all    []cluster.Event
+}
+
+// records returns what the audit log has of the candidates.
+func records(w *suite.World, candidates ...*candidate) []record {
+	w.Helper()
+	out := make([]record, len(candidates))
+	for _, e := range w.Requests() {
+		for i, c := range candidates {
+			if e.User.Username != c.User {
+				continue
+			}
+			out[i].all = append(out[i].all, e)
+			if e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300 {
+				out[i].lease = append(out[i].lease, e)
+			}
+			out[i].writes = append(out[i].writes, suite.WritesTo([]cluster.Event{e}, "settings")...)
+		}
+	}
+	for i, r := range out {
+		if len(r.writes) == 0 {
+			w.Fatalf("no writes of %s in the audit log", candidates[i].User)
+		}
+	}
+	return out
+}
+
+// inTurn fails the test if the first wrote to a copy after the second had. What the first sent before it lost its lease may
+// arrive later on a slow machine, and is refused then.
+func inTurn(w *suite.World, first, second record) {
+	w.Helper()
+	taken := map[string]time.Time{} // when the second had written to a copy, by namespace
+	for _, e := range second.writes {
+		if at, ok := taken[e.Object.Namespace]; e.Response.Code < 300 && (!ok || e.Done.Before(at)) {
+			taken[e.Object.Namespace] = e.Done
+		}
+	}
+	for _, e := range first.writes {
+		if at, ok := taken[e.Object.Namespace]; e.Response.Code < 300 && ok && e.Received.After(at) {
+			w.Errorf("two writers: %v came %v after a write of the second", e, e.Received.Sub(at))
+		}
+	}
+}
+
+// exits waits until the candidate exits because it has lost its lease.
+func exits(w *suite.World, c *candidate) {
+	w.Helper()
+	w.Wait(c.User+" ends", c.Done())
+	if code := c.ExitCode(); code != 1 || !strings.Contains(c.Log(), "leadership lost") {
+		w.Errorf("%s ended with exit code %d, want 1 and a word about the lease", c.User, code)
+	}
+}

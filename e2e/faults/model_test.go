@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestModelOfTheAPIServer sends the same random requests to a real API server and to package apitest, on which the histories
+// of package mirror rest, and compares all answers and what a watch shows.
+func TestModelOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	namespaces := []string{w.NS("a"), w.NS("b"), w.NS("closing"), w.NS("absent")}
+	model := apitest.NewServer()
+	for _, namespace := range namespaces[:3] {
+		w.CreateNamespace(namespace, nil)
+		model.Namespaces.Put(plantest.Namespace(namespace))
+	}
+	held := suite.ConfigMap(namespaces[2], "held", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} })
+	w.Create(held.Namespace, held.Name, func(cm *corev1.ConfigMap) { cm.Finalizers = held.Finalizers })
+	w.Cleanup(func() {
+		_, err := w.Admin.CoreV1().ConfigMaps(held.Namespace).Update(w.Background(), suite.ConfigMap(held.Namespace, held.Name), metav1.UpdateOptions{})
+		w.CleanUp(err)
+	})
+	w.DeleteNamespace(namespaces[2])
+	model.Terminate(namespaces[2])
+	w.Eventually("the end of the namespace begins", func() error {
+		if w.Seen.Namespace(namespaces[2]).DeletionTimestamp == nil {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+
+	servers := []*asked{newAsked(w, w.Admin), newAsked(w, model.Interface)}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		q := randomRequest(r, namespaces)
+		real, modelled := servers[0].send(w, q), servers[1].send(w, q)
+		if real != modelled {
+			t.Fatalf("%+v:\nthe API server says %s\nthe model says      %s", q, real, modelled)
+		}
+	}
+	real, modelled := servers[0].events(w, namespaces[0]), servers[1].events(w, namespaces[0])
+	for i := range min(len(real), len(modelled)) {
+		if real[i] != modelled[i] {
+			t.Fatalf("event %d: the API server shows %s\nthe model shows %s", i, real[i], modelled[i])
+		}
+	}
+	if len(real) != len(modelled) {
+		t.Errorf("the API server shows %d events, the model %d", len(real), len(modelled))
+	}
+}
+
+// requestTo is a request about the ConfigMap of a name.
+type requestTo struct {
+	verb, namespace, name string
+	version               int // which of the states of the object that were seen it refers to; 0: the last one
+	withUID, withVersion  bool
+	edit                  string
+}
+
+var editsOfModel = map[string]suite.Option{
+	"data": suite.WithData(map[string]string{"key": "other"}), "more data": suite.WithData(map[string]string{"key": "more", "other": ""}), "nothing": func(*corev1.ConfigMap) {},
+	"immutable": plantest.Immutable, "mutable": func(cm *corev1.ConfigMap) { cm.Immutable = nil },
+	"source": labelled("true"), "copy": labelled("copy"), "label off": labelled(""),
+	"annotation": suite.WithAnnotation("mirror-controller.github.io/source", "platform/settings"),
+	"finalizer":  func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} }, "two finalizers": func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep", "example.com/too"} },
+	"no finalizer": func(cm *corev1.ConfigMap) { cm.Finalizers = nil },
+}
+
+func labelled(value string) suite.Option {
+	return func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror-of-model": value} }
+}
+
+func randomRequest(r *rand.Rand, namespaces []string) requestTo {
+	q := requestTo{
+		verb: []string{"create", "update", "update", "update", "delete", "get"}[r.IntN(6)], name: []string{"one", "two"}[r.IntN(2)],
+		namespace: namespaces[0], withUID: r.IntN(2) == 0, withVersion: r.IntN(2) == 0,
+	}
+	if r.IntN(4) == 0 {
+		q.namespace = namespaces[r.IntN(len(namespaces))]
+	}
+	if r.IntN(3) == 0 {
+		q.version = r.IntN(4)
+	}
+	names := make([]string, 0, len(editsOfModel))
+	for name := range editsOfModel {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	q.edit = names[r.IntN(len(names))]
+	return q
+}
+
+// asked is an API server, and what it has answered.
+type asked struct {
+	client kubernetes.Interface
+	states map[string][]*corev1.ConfigMap // of each object, the last first
+	watch  watch.Interface
+}
+
+func newAsked(w *suite.World, client kubernetes.Interface) *asked {
+	a := &asked{client: client, states: map[string][]*corev1.ConfigMap{}}
+	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(w.Context(), metav1.ListOptions{LabelSelector: selectorOfModel})
+	if err == nil {
+		a.watch, err = client.CoreV1().ConfigMaps(metav1.NamespaceAll).Watch(w.Context(), metav1.ListOptions{
+			LabelSelector: selectorOfModel, ResourceVersion: list.ResourceVersion})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(a.watch.Stop)
+	return a
+}
+
+const selectorOfModel = "mirror-of-model in (true,copy)"
+
+// send sends a request, and returns the answer without what differs from one API server to another.
+func (a *asked) send(w *suite.World, q requestTo) string {
+	key := q.namespace + "/" + q.name
+	base := suite.ConfigMap(q.namespace, q.name, suite.WithData(map[string]string{"key": "value"}))
+	if states := a.states[key]; q.version < len(states) && q.verb != "create" {
+		base = states[q.version].DeepCopy()
+	}
+	uid, version := base.UID, base.ResourceVersion
+	if base.UID == "" {
+		uid, version = "none", "1"
+	}
+	base.UID, base.ResourceVersion, base.ManagedFields = "", "", nil
+	if q.verb == "update" && q.withUID {
+		base.UID = uid
+	}
+	if q.verb == "update" && q.withVersion {
+		base.ResourceVersion = version
+	}
+	editsOfModel[q.edit](base)
+	var cm *corev1.ConfigMap
+	var err error
+	switch client := a.client.CoreV1().ConfigMaps(q.namespace); q.verb {
+	case "create":
+		cm, err = client.Create(w.Context(), base, metav1.CreateOptions{})
+	case "update":
+		cm, err = client.Update(w.Context(), base, metav1.UpdateOptions{})
+	case "get":
+		cm, err = client.Get(w.Context(), q.name, metav1.GetOptions{})
+	case "delete":
+		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: preconditions(q, uid, version)})
+	}
+	if err != nil {
+		return fmt.Sprint(apierrors.ReasonForError(err), " terminating=", apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+	}
+	if cm == nil {
+		return "done"
+	}
+	same := len(a.states[key]) > 0 && a.states[key][0].ResourceVersion == cm.ResourceVersion
+	if !same {
+		a.states[key] = append([]*corev1.ConfigMap{cm}, a.states[key]...)
+	}
+	return fmt.Sprint(common(cm), " same=", same)
+}
+
+func preconditions(q requestTo, uid types.UID, version string) *metav1.Preconditions {
+	p := &metav1.Preconditions{}
+	if q.withUID {
+		p.UID = &uid
+	}
+	if q.withVersion {
+		p.ResourceVersion = &version
+	}
+	return p
+}
+
+// common is what two API servers have in common of an object.
+func common(cm *corev1.ConfigMap) string {
+	return fmt.Sprint(cm.Namespace, "/", cm.Name, " ", cm.Labels, cm.Annotations, cm.Finalizers, cm.Data, " immutable=", suite.Immutable(cm),
+		" deleting=", cm.DeletionTimestamp != nil)
+}
+
+// events returns what the watch has shown until now.
+func (a *asked) events(w *suite.World, namespace string) (all []string) {
+	last := suite.ConfigMap(namespace, "last", labelled("true"))
+	if _, err := a.client.CoreV1().ConfigMaps(namespace).Create(w.Context(), last, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	for {
+		select {
+		case e := <-a.watch.ResultChan():
+			cm, ok := e.Object.(*corev1.ConfigMap)
+			if !ok {
+				w.Fatalf("the watch shows %v", e)
+			}
+			if cm.Name == "last" {
+				return all
+			}
+			all = append(all, fmt.Sprint(e.Type, " ", common(cm)))
+		case <-ctx.Done():
+			w.Fatal("the watch does not show the last object")
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+// TestC58Restore restores etcd from a backup while the controller runs, as Kubernetes' docs say: with the API server stopped.
+// Everything comes to be as the restored sources say, and nothing foreign is written to.
+func TestC58Restore(t *testing.T) {
+	t.Parallel()
+	t.Run("revisions go on", func(t *testing.T) {
+		t.Parallel()
+		w := newRewound(t)
+		p := w.StartProxied(nil, "--resync-period=0")
+		w.backUpAndChange()
+		w.restore(true, func() {})
+		w.check()
+		select {
+		case <-p.Done():
+			t.Error("the controller has ended")
+		default:
+		}
+	})
+	// The API server tells no watch that its revision is not there yet: what has a Lease ends without an API server, and is
+	// started again.
+	t.Run("revisions go back", func(t *testing.T) {
+		t.Parallel()
+		w := newRewound(t)
+		c := newCandidate(w.World, "first")
+		w.Proxied = suite.NewProxiedAs(t, w.World, c.Kubeconfig)
+		stand(w.World, c, w.Proxy.Kubeconfig())
+		w.Cleanup(w.Proxy.Heal) // before the controller is stopped
+		w.backUpAndChange()
+		w.restore(false, func() { exits(w.World, c) })
+		stand(w.World, c, w.Proxy.Kubeconfig())
+		w.check()
+	})
+}
+
+// rewound is a world whose etcd is restored.
+type rewound struct {
+	*suite.Proxied
+	a, b, unseen, late string                       // targets; late comes behind the backup
+	backup             string                       // its folder
+	sources            map[string]*corev1.ConfigMap // those of the backup, by name
+	foreign            *corev1.ConfigMap            // in the way in b
+	blind              *faultproxy.Injection        // keeps back the watch on ConfigMaps
+}
+
+func newRewound(t *testing.T) *rewound {
+	w := &rewound{Proxied: suite.NewProxied(t, suite.NewAlone(t, "a", "b", "unseen"))}
+	w.backup = filepath.Join(w.Cluster.Dir(), "backup")
+	w.a, w.b, w.unseen, w.late = w.NS("a"), w.NS("b"), w.NS("unseen"), w.NS("late")
+	w.foreign = w.Create(w.b, "foreign")
+	return w
+}
+
+// holdWrites keeps back the writes to ConfigMaps in the namespaces.
+func (w *rewound) holdWrites(namespaces ...string) *faultproxy.Injection {
+	return w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"create", "update", "delete"}, Resources: []string{"configmaps"},
+		When:  func(q faultproxy.Request) bool { return slices.Contains(namespaces, q.Namespace) },
+		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+}
+
+// backUpAndChange takes a backup while the controller has something to do in each target, lets it do that, and changes much more.
+// In the end the controller has written copies that its watch does not show.
+func (w *rewound) backUpAndChange() {
+	w.Helper()
+	changed := suite.WithData(map[string]string{"key": "changed"})
+	hidden := w.holdWrites(w.unseen)
+	w.sources = map[string]*corev1.ConfigMap{}
+	for _, name := range []string{"foreign", "quiet", "edited", "deleted", "behind", "left"} {
+		w.sources[name] = w.CreateSource(w.Home, name)
+		w.WaitInSync(w.sources[name], w.a)
+	}
+	w.WaitInSync(w.sources["left"], w.b)
+	hold := w.holdWrites(w.a, w.b)
+	w.sources["behind"] = w.Edit(w.Home, "behind", changed)
+	w.sources["missing"] = w.CreateSource(w.Home, "missing")
+	w.Edit(w.Home, "left", suite.WithoutLabel(w.Label))
+	delete(w.sources, "left")
+	if err := w.Cluster.Backup(w.backup); err != nil {
+		w.Fatal(err)
+	}
+	hold.Stop()
+
+	w.CreateNamespace(w.late, nil)
+	foreign := w.Edit(w.b, "foreign", changed)
+	w.Edit(w.a, "quiet", changed)
+	w.Delete(w.b, "quiet")
+	w.Delete(w.Home, "deleted")
+	now := []*corev1.ConfigMap{w.CreateSource(w.Home, "created"), w.Edit(w.Home, "edited", changed)}
+	for _, name := range []string{"quiet", "behind", "missing"} {
+		now = append(now, w.sources[name])
+	}
+	for _, src := range now {
+		w.WaitInSync(src, w.a, w.b, w.late)
+	}
+	for _, name := range []string{"deleted", "left"} {
+		w.WaitGone(name, w.a, w.b)
+	}
+	w.Untouched(foreign)
+
+	w.blind = w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"watch", "list"}, Resources: []string{"configmaps"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+	w.Proxy.CutWatches("configmaps")
+	w.Await("the watch is down", func() bool { return w.blind.Held() == 1 })
+	hidden.Stop()
+	for _, name := range []string{"quiet", "missing"} { // of the others it has an older state on its way
+		w.WaitInSync(w.sources[name], w.unseen)
+	}
+}
+
+// restore puts the backup in the place of what there is, and runs what is to be done while there is no API server.
+func (w *rewound) restore(goOn bool, away func()) {
+	w.Helper()
+	if err := w.Cluster.Restore(w.Context(), w.backup, goOn, away); err != nil {
+		w.Fatal(err)
+	}
+	var err error
+	if w.Seen, err = outside.Observe(w.Background(), w.Admin); err != nil { // the old one is as blind as a controller
+		w.Fatal(err)
+	}
+	w.blind.Stop()
+}
+
+func (w *rewound) check() {
+	w.Helper()
+	w.CreateNamespace(w.late, nil)
+	for _, src := range w.sources {
+		targets := []string{w.a, w.b, w.unseen, w.late}
+		if src.Name == w.foreign.Name {
+			targets = slices.DeleteFunc(targets, func(namespace string) bool { return namespace == w.foreign.Namespace })
+		}
+		w.WaitInSync(src, targets...)
+	}
+	for _, name := range []string{"created", "left"} {
+		w.WaitGone(name, w.a, w.b, w.unseen, w.late)
+	}
+	w.Settle(w.a, w.b, w.unseen, w.late)
+	w.Untouched(w.foreign)
+}

@@ -1,0 +1,239 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+// Watches that end: case C33.
+
+// TestC33WatchEnds ends the watch on ConfigMaps again and again, as the API server does, while things change.
+func TestC33WatchEnds(t *testing.T) {
+	t.Parallel()
+	w := suite.NewProxied(t, suite.New(t, "a", "b", "c"))
+	targets := []string{w.NS("a"), w.NS("b"), w.NS("c")}
+	w.StartProxied(nil)
+	src := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(src, targets...)
+	for i := range 20 {
+		ended := w.Proxy.EndWatches("configmaps")
+		if ended != 1 {
+			w.Await("the watch is back", func() bool { return w.Proxy.Watches("configmaps") == 1 })
+		}
+		src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"version": fmt.Sprint(i)}))
+		w.WaitInSync(src, targets...)
+		w.Edit(targets[0], "settings", suite.WithData(map[string]string{"version": "wrong"}))
+		w.Delete(targets[1], "settings")
+		w.WaitInSync(src, targets...)
+	}
+	w.Proxy.EndWatches()
+	late := w.NS("late")
+	w.CreateNamespace(late, nil)
+	w.Delete(w.Home, "settings")
+	w.WaitGone("settings", targets...)
+	other := w.CreateSource(w.Home, "other")
+	w.WaitInSync(other, append(targets, late)...)
+}
+
+// away is a controller whose watches go down, and come back when things have changed.
+type away struct {
+	*suite.Proxied
+	name    string
+	env     []string
+	down    func(*suite.Proxied) // what is done to the watches, with a hold on new ones already in place
+	hold    *faultproxy.Injection
+	sources map[string]*corev1.ConfigMap // by short name
+	quiet   []*corev1.ConfigMap
+	foreign *corev1.ConfigMap
+	kept    types.UID
+	mark    cluster.Mark
+}
+
+// TestC33WhileAway changes all sorts of things while the controller's watches are down, for every way in which
+// they can be, and lets them come back. A controller for each way has the namespaces in common with the others.
+func TestC33WhileAway(t *testing.T) {
+	t.Parallel()
+	refuse := func(w *suite.Proxied, k faultproxy.Kind) {
+		for _, resource := range watched {
+			w.Proxy.Inject(faultproxy.Rule{
+				Verbs: []string{"watch"}, Resources: []string{resource}, Count: 1, Fault: faultproxy.Fault{Kind: k},
+			})
+		}
+		w.Proxy.EndWatches()
+	}
+	ways := []*away{
+		{name: "ended", down: func(w *suite.Proxied) { w.Proxy.EndWatches() }},
+		{name: "cut", down: func(w *suite.Proxied) { w.Proxy.CutWatches() }},
+		{name: "connection broken", down: func(w *suite.Proxied) { w.Proxy.BreakConnections() }},
+		{name: "expired", down: func(w *suite.Proxied) { w.Proxy.ExpireWatches() }},
+		{name: "answered 410", down: func(w *suite.Proxied) { refuse(w, faultproxy.Gone) }},
+		{name: "begins expired", down: func(w *suite.Proxied) { refuse(w, faultproxy.Expired) }},
+		{name: "answered 429", down: func(w *suite.Proxied) { refuse(w, faultproxy.TooManyRequests) }},
+		{name: "answered 500", down: func(w *suite.Proxied) { refuse(w, faultproxy.InternalError) }},
+		{name: "reset", down: func(w *suite.Proxied) { refuse(w, faultproxy.ResetBefore) }},
+		{name: "expired, listing", env: listing, down: func(w *suite.Proxied) { w.Proxy.ExpireWatches() }},
+		{name: "answered 410, listing", env: listing, down: func(w *suite.Proxied) { refuse(w, faultproxy.Gone) }},
+	}
+	common := suite.New(t, "a", "b", "again", "out")
+	for _, w := range ways {
+		w.Proxied = suite.NewProxied(t, common.Sibling())
+		w.StartProxied(w.env)
+		w.prepare()
+	}
+	for _, w := range ways {
+		w.goDown()
+	}
+	common.DeleteNamespace(common.NS("again"))
+	common.WaitNamespaceGone(common.NS("again"))
+	common.CreateNamespace(common.NS("again"), nil)
+	common.CreateNamespace(common.NS("late"), nil)
+	for _, w := range ways {
+		w.change()
+	}
+	for _, w := range ways {
+		w.hold.Stop()
+	}
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			w.Proxied = w.In(t)
+			w.check()
+		})
+	}
+}
+
+// full returns the full name of a source: no other controller has one of that name.
+func (w *away) full(name string) string { return name + "-" + w.Instance }
+
+func (w *away) prepare() {
+	w.sources = map[string]*corev1.ConfigMap{}
+	for _, name := range []string{"quiet", "edited", "again", "deleted", "unlabelled", "taken"} {
+		w.sources[name] = w.CreateSource(w.Home, w.full(name))
+	}
+	for _, src := range w.sources {
+		w.WaitInSync(src, w.NS("a"), w.NS("b"), w.NS("again"), w.NS("out"))
+	}
+	w.quiet = []*corev1.ConfigMap{w.Live(w.NS("a"), w.full("quiet")), w.Live(w.NS("b"), w.full("quiet"))}
+	w.kept = suite.UID(w.Live(w.NS("b"), w.full("again")))
+}
+
+func (w *away) goDown() {
+	w.hold = w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"watch", "list"}, Resources: watched, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+	w.down(w.Proxied)
+	w.Await("the watches are down: "+w.name, func() bool { return w.hold.Fired() == len(watched) && w.Proxy.Watches() == 0 })
+}
+
+func (w *away) change() {
+	data := func(v string) suite.Option { return suite.WithData(map[string]string{"key": v}) }
+	a, b := w.NS("a"), w.NS("b")
+	w.sources["edited"] = w.Edit(w.Home, w.full("edited"), data("new"))
+	w.Edit(a, w.full("edited"), data("wrong"))
+	w.Delete(b, w.full("edited"))
+	w.Delete(w.Home, w.full("again"))
+	w.sources["again"] = w.CreateSource(w.Home, w.full("again"), data("new"))
+	w.Delete(w.Home, w.full("deleted"))
+	w.Edit(w.Home, w.full("unlabelled"), suite.WithoutLabel(w.Label))
+	w.Delete(a, w.full("taken"))
+	w.foreign = w.Create(a, w.full("taken"), data("somebody's"))
+	w.Edit(b, w.full("taken"), suite.WithoutLabel(w.Label))
+	w.LabelNamespace(w.NS("out"), w.Label, "false")
+	w.sources["new"] = w.CreateSource(w.Home, w.full("new"))
+	w.mark = w.AuditMark()
+}
+
+func (w *away) check() {
+	a, b, again, out, late := w.NS("a"), w.NS("b"), w.NS("again"), w.NS("out"), w.NS("late")
+	wanted := map[string]bool{}
+	for _, name := range []string{"quiet", "edited", "again", "new"} {
+		wanted[w.full(name)] = true
+		w.WaitInSync(w.sources[name], a, b, again, late)
+		w.WaitGone(w.full(name), out)
+	}
+	w.WaitInSync(w.sources["taken"], b, again, late)
+	w.WaitGone(w.full("taken"), out)
+	for _, name := range []string{"deleted", "unlabelled"} {
+		w.WaitGone(w.full(name), a, b, again, out, late)
+	}
+	w.WaitEvent(w.Home, w.full("taken"), "Foreign")
+	w.Settle(a, b, again, late)
+	for _, cm := range append(w.quiet, w.foreign) {
+		w.Untouched(cm)
+	}
+	if now := suite.UID(w.Live(b, w.full("again"))); now != w.kept {
+		w.Errorf("the copy of a source that was created anew is another one: %s, was %s", now, w.kept)
+	}
+	for _, e := range suite.WritesTo(w.RequestsSince(w.mark), "") {
+		if e.Verb == "delete" && wanted[e.Object.Name] && e.Object.Namespace != out {
+			w.Errorf("a copy that is wanted was deleted: %v", e)
+		}
+	}
+}
+
+// TestC33NamespaceAgain deletes a namespace and creates it anew while the watch on namespaces alone is down, so
+// that the controller is refused there again and again, for reasons that it cannot see. When the watch is
+// back the namespace is filled like a new one, and not when its next try would be due.
+func TestC33NamespaceAgain(t *testing.T) {
+	t.Parallel()
+	w := suite.NewProxied(t, suite.New(t, "a", "again"))
+	a, again, late := w.NS("a"), w.NS("again"), w.NS("late")
+	w.StartProxied(nil)
+	src := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(src, a, again)
+	hold := w.Proxy.Inject(faultproxy.Rule{
+		Verbs: []string{"watch", "list"}, Resources: []string{"namespaces"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
+	})
+	w.Proxy.ExpireWatches("namespaces")
+	w.Await("the watch is down", func() bool { return hold.Fired() == 1 })
+	w.DeleteNamespace(again)
+	// The namespace controller would, seconds later.
+	if err := w.Admin.CoreV1().ConfigMaps(again).Delete(w.Context(), "settings", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	w.WaitNamespaceGone(again)
+	w.CreateNamespace(again, nil)
+	mark := w.AuditMark()
+	hold.Stop()
+	w.CreateNamespace(late, nil)
+	w.WaitInSync(src, late)
+	w.Settle(a)
+	tried := slices.ContainsFunc(suite.WritesTo(w.RequestsSince(mark), "settings"), func(e cluster.Event) bool {
+		return e.Verb == "create" && e.Object.Namespace == again
+	})
+	if !tried {
+		t.Error("a namespace created later is filled, and this one not even tried")
+	}
+	w.WaitInSync(src, again) // the API server itself may not know yet that the namespace is another one
+}
+
+// TestC33HalfOpen makes the controller's connection half-open: nothing arrives any more and nobody says so. It
+// has to find out by itself, and what happened meanwhile is restored.
+func TestC33HalfOpen(t *testing.T) {
+	t.Parallel()
+	w := suite.NewProxied(t, suite.New(t, "a", "b"))
+	a, b, late := w.NS("a"), w.NS("b"), w.NS("late")
+	w.StartProxied(impatient)
+	src := w.CreateSource(w.Home, "settings")
+	gone := w.CreateSource(w.Home, "gone")
+	w.WaitInSync(src, a, b)
+	w.WaitInSync(gone, a, b)
+	if n := w.Proxy.LoseConnections(); n == 0 {
+		t.Fatal("there is no connection")
+	}
+	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "new"}))
+	w.Delete(a, "settings")
+	w.Delete(w.Home, "gone")
+	w.CreateNamespace(late, nil)
+	w.WaitInSync(src, a, b, late)
+	w.WaitGone("gone", a, b, late)
+}

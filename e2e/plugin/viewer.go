@@ -1,0 +1,27 @@
+package plugin
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+const ViewerRole = "mirror-controller-viewer"
+
+// ViewerRules returns the permissions of the role of component viewer.
+func ViewerRules(w *suite.World) []rbacv1.PolicyRule {
+	w.Helper()
+	m, err := policies.RenderWith(w.T, "", "viewer")
+	if err != nil {
+		w.Fatal(err)
+	}
+	roles, err := m.ClusterRoles()
+	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == ViewerRole })
+	if err != nil || at < 0 {
+		w.Fatalf("the role is not among %d: %v", len(roles), err)
+	}
+	return roles[at].Rules
+}

@@ -1,0 +1,55 @@
+package policies
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+)
+
+// testSelfTests runs the commands by which the manual has its readers see that the policies hold.
+func (w *Policed) testSelfTests(t *testing.T) {
+	copied := w.Create(teamA, "self-test", w.Copied(teamA, "self-test")...)
+	for answer, test := range map[string]struct {
+		block manual.Block
+		words []string
+	}{
+		"may only write": {block: manual.Find(t, "deploy/docs/policies.md", "--as=system:serviceaccount")},
+		"needs the verb": {manual.Find(t, "deploy/docs/policies.md", "--as=USER"),
+			[]string{"NAMESPACE", platform, "USER", tenant}},
+		"only mirror-controller may change or delete it": {manual.Find(t, "deploy/docs/policies.md", "kubectl delete configmap COPY"),
+			[]string{"NAMESPACE", teamA, "COPY", copied.Name}},
+	} {
+		if !strings.HasSuffix(strings.Join(strings.Fields(test.block.Above), " "), "must be refused with `"+answer+"`:") {
+			t.Errorf("the manual does not say that %q is the answer to %s", answer, test.block.Text)
+		}
+		script := strings.NewReplacer(test.words...).Replace(test.block.Text)
+		if out, err := w.Cluster.Shell(w.Context(), script).CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
+			t.Errorf("%s: %v, %s", script, err, out)
+		}
+	}
+}
+
+// testManualPublishers lets a group and an account publish, and asks whether they may, by the commands of the manual.
+func (w *Policed) testManualPublishers(t *testing.T) {
+	const ask = "kubectl auth can-i mirror configmaps -n platform --as="
+	ofGitOps, question, found := strings.Cut(manual.Commands(t, "deploy/docs/gitops.md", "--serviceaccount=platform:deployer"), ask)
+	if !found {
+		t.Fatalf("the manual does not ask: %s", ofGitOps)
+	}
+	for bind, who := range map[string]string{
+		manual.Commands(t, "deploy/docs/policies.md", "--group=platform-team"): "anybody --as-group=platform-team",
+		ofGitOps: question,
+	} {
+		if out, err := w.Cluster.Shell(w.Context(), bind).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v, %s", bind, err, out)
+		}
+		w.Until("the answer is yes", func() error {
+			if out, _ := w.Cluster.Shell(w.Context(), ask+who).Output(); string(out) != "yes\n" {
+				return fmt.Errorf("it is %q", out)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// The shipped policies that confine the controller are in force for all tests. They take account and settings from
+// ClusterRoleBindings, and each world has an account, and a binding, of its own. A refusal fails the test, so that no test is
+// green because a policy has prevented the wrong write.
+const (
+	ConfinedPolicy   = "mirror-controller-confined"
+	AccountNamespace = "mirror-worlds"
+	// bareNamespace has the accounts that get other permissions than the shipped ones.
+	bareNamespace = AccountNamespace + "-bare"
+
+	// InstallationLabel is the label by which the policies find a ClusterRoleBinding, and installation its value as shipped.
+	InstallationLabel = plan.Domain + "/installation"
+	installation      = "mirror-controller"
+)
+
+// Account is the name of the account of a world, and of its ClusterRoleBinding. A part of a name cannot end with the dash of
+// a prefix.
+func (w *World) Account() string {
+	return strings.TrimSuffix(w.Prefix, "-") + "." + w.Label + "." + w.Instance
+}
+
+// settings are what the policies know of a world. Tests choose copied labels and annotations as they like.
+func (w *World) settings() map[string]string {
+	return map[string]string{
+		"namespace-prefix": w.Prefix, "mirror-label": w.Label, "instance": w.Instance, "copy-label": "*", "copy-annotation": "*",
+		"leader-elect-resource-namespace": w.Home,
+	}
+}
+
+// BoundAccount returns a ClusterRoleBinding as the policies find it: its subject is an account, and the settings stand in
+// its annotations.
+func BoundAccount(name, role string, subject rbacv1.Subject, settings map[string]string) *rbacv1.ClusterRoleBinding {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{InstallationLabel: installation}, Annotations: map[string]string{},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{subject},
+	}
+	for flag, value := range settings {
+		binding.Annotations[plan.Domain+"/"+flag] = value
+	}
+	return binding
+}
+
+// confine has the policies in force, and the permission to have a Lease for the accounts of worlds.
+func (s *Site) confine(ctx context.Context) error {
+	rendered, err := shipped.Render(Deployed("default"))
+	if err != nil {
+		return err
+	}
+	objects := shipped.Manifests{object("v1", "Namespace", AccountNamespace), object("v1", "Namespace", bareNamespace)}
+	for _, o := range rendered {
+		switch o.GetKind() {
+		case "RoleBinding":
+			o = o.DeepCopy()
+			o.SetName(o.GetName() + "-of-worlds")
+			o.Object["subjects"] = []any{map[string]any{
+				"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": "system:serviceaccounts:" + AccountNamespace,
+			}}
+			objects = append(objects, o)
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			if strings.HasPrefix(o.GetName(), ConfinedPolicy) {
+				objects = append(objects, o)
+			}
+		}
+	}
+	if err := objects.Apply(ctx, s.Cluster.Admin()); err != nil {
+		return err
+	}
+	return s.waitConfined(ctx, s.Installed.User)
+}
+
+// Deployed returns the path of a folder of deploy/, beside the kustomization that the tests install.
+func Deployed(name string) string { return filepath.Join(filepath.Dir(*Manifests), name) }
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetName(name)
+	return o
+}
+
+// waitConfined waits until the user is refused a ConfigMap that is no copy. Nothing tells when the API server has taken
+// up a policy, and there is no world yet whose events would do for a clock.
+func (s *Site) waitConfined(ctx context.Context, user string) error {
+	cfg := s.Cluster.Admin()
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, ConfigMap(metav1.NamespaceDefault, probeName),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return RefusedBy(err, ConfinedPolicy), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s is confined: %w", user, err)
+	}
+	return nil
+}
+
+// RefusedBy reports whether the error is the refusal of a policy whose name begins so.
+func RefusedBy(err error, policy string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), Refusal+policy)
+}
+
+// Refusal is what the API server says before the name of the policy that has refused a request.
+const Refusal = "ValidatingAdmissionPolicy '"
+
+// TakeAccount has the controllers of the world run from now on as the account for its settings.
+func (w *World) TakeAccount() {
+	w.Helper()
+	_, err := w.Admin.CoreV1().ServiceAccounts(AccountNamespace).Create(w.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.Account()}}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.BindAccount(BoundAccount(w.Account(), "mirror-controller",
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: AccountNamespace, Name: w.Account()}, w.settings()))
+	own := *w.Site
+	if own.Installed, err = w.Installed.As(w.Context(), AccountNamespace, w.Account()); err != nil {
+		w.Fatal(err)
+	}
+	w.Site = &own
+	w.Cleanup(func() { w.ExpectConfined(own.Installed.User) })
+}
+
+// BindAccount creates the binding of an account until the test ends, and waits until the account has its permissions: the
+// policies have read it by then, too. A policy judges each write once for each binding, so none stays behind.
+func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
+	w.Helper()
+	bindings := w.Admin.RbacV1().ClusterRoleBindings()
+	if _, err := bindings.Create(w.Context(), binding, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { w.CleanUp(bindings.Delete(w.Background(), binding.Name, metav1.DeleteOptions{})) })
+	subject := binding.Subjects[0]
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               cluster.ServiceAccountUser(subject.Namespace, subject.Name),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Resource: "configmaps"},
+	}}
+	err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	})
+	if err != nil {
+		w.Fatalf("wait for the permissions of %s: %v", binding.Name, err)
+	}
+}
+
+// NotThere is what the policy says of a namespace that is no target.
+const NotThere = "is not one of them"
+
+// ExpectConfined fails the test if the policies had to refuse anything to the user. A self-check asks to be refused, and a
+// controller may not have seen yet that the owner of a namespace with the prefix has opted out.
+func (w *World) ExpectConfined(user string) {
+	w.Helper()
+	events, _, err := w.Cluster.Audit().Since(w.Mark)
+	if err != nil {
+		w.Error(err)
+	}
+	for _, e := range events {
+		if e.User.Username == user && strings.Contains(e.Response.Message, Refusal+ConfinedPolicy) &&
+			!strings.Contains(e.RequestURI, "dryRun=All") &&
+			!(strings.Contains(e.Response.Message, NotThere) && strings.HasPrefix(e.Object.Namespace, w.Prefix)) {
+			w.Errorf("the policy had to refuse %v: %s", e, e.Response.Message)
+			return // one shows what is wrong, and it may be one of thousands
+		}
+	}
+}

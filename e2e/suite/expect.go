@@ -1,0 +1,260 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Expectations about copies, events and requests.
+
+// InSync returns nil if the ConfigMap in namespace is the copy of source, whole and with all marks.
+func (w *World) InSync(source *corev1.ConfigMap, namespace string) error {
+	return w.copyOf(source, namespace, w.Seen.ConfigMap(namespace, source.Name))
+}
+
+func (w *World) copyOf(source *corev1.ConfigMap, namespace string, cm *corev1.ConfigMap) error {
+	if cm == nil {
+		return fmt.Errorf("no copy in %s", namespace)
+	}
+	if !maps.Equal(cm.Data, source.Data) {
+		return fmt.Errorf("copy in %s: data is %v, want %v", namespace, clipped(cm.Data), clipped(source.Data))
+	}
+	if !maps.EqualFunc(cm.BinaryData, source.BinaryData, func(a, b []byte) bool { return string(a) == string(b) }) {
+		return fmt.Errorf("copy in %s: binaryData has %d keys, or other content, want %d", namespace, len(cm.BinaryData), len(source.BinaryData))
+	}
+	if Immutable(cm) != Immutable(source) {
+		return fmt.Errorf("copy in %s: immutable is %v, want %v", namespace, Immutable(cm), Immutable(source))
+	}
+	for k, want := range map[string]string{w.Label: "copy", "app.kubernetes.io/managed-by": "mirror-controller"} {
+		if got := cm.Labels[k]; got != want {
+			return fmt.Errorf("copy in %s: label %s is %q, want %q", namespace, k, got, want)
+		}
+	}
+	const domain = "mirror-controller.github.io/"
+	for k, want := range map[string]string{
+		domain + "source":   source.Namespace + "/" + source.Name,
+		domain + "copy":     namespace + "/" + source.Name,
+		domain + "instance": w.Instance,
+	} {
+		if got := cm.Annotations[k]; got != want {
+			return fmt.Errorf("copy in %s: annotation %s is %q, want %q", namespace, k, got, want)
+		}
+	}
+	if sum := cm.Annotations[domain+"checksum"]; len(sum) != len("sha256:")+64 || !strings.HasPrefix(sum, "sha256:") {
+		return fmt.Errorf("copy in %s: checksum is %q", namespace, sum)
+	}
+	if len(cm.OwnerReferences)+len(cm.Finalizers) > 0 {
+		return fmt.Errorf("copy in %s has owner references or finalizers", namespace)
+	}
+	return nil
+}
+
+func Immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
+
+func clipped(data map[string]string) string {
+	s := fmt.Sprint(data)
+	return s[:min(len(s), 200)]
+}
+
+// WaitInSync waits until the namespaces have copies of source that are in sync.
+func (w *World) WaitInSync(source *corev1.ConfigMap, namespaces ...string) {
+	w.Helper()
+	w.Eventually("copies of "+source.Name+" in sync", func() error {
+		for _, namespace := range namespaces {
+			if err := w.InSync(source, namespace); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// WaitGone waits until there is no ConfigMap of the name in the namespaces.
+func (w *World) WaitGone(name string, namespaces ...string) {
+	w.Helper()
+	w.Eventually("copies of "+name+" gone", func() error {
+		for _, namespace := range namespaces {
+			if w.Seen.ConfigMap(namespace, name) != nil {
+				return fmt.Errorf("there is one in %s", namespace)
+			}
+		}
+		return nil
+	})
+}
+
+// Copies returns the ConfigMaps of the name in the namespaces as they are now; none may be missing.
+func (w *World) Copies(name string, namespaces ...string) []*corev1.ConfigMap {
+	w.Helper()
+	var out []*corev1.ConfigMap
+	for _, namespace := range namespaces {
+		cm := w.Live(namespace, name)
+		if cm == nil {
+			w.Fatalf("there is no %s in %s", name, namespace)
+		}
+		out = append(out, cm)
+	}
+	return out
+}
+
+// Untouched fails the test if the object is no longer the one that was created, to the resourceVersion.
+func (w *World) Untouched(cm *corev1.ConfigMap) {
+	w.Helper()
+	now := w.Live(cm.Namespace, cm.Name)
+	if now == nil {
+		w.Errorf("%s/%s is gone", cm.Namespace, cm.Name)
+	} else if now.UID != cm.UID || now.ResourceVersion != cm.ResourceVersion {
+		w.Errorf("%s/%s was touched: now %v", cm.Namespace, cm.Name, now)
+	}
+}
+
+// AllUntouched is untouched for many.
+func (w *World) AllUntouched(cms []*corev1.ConfigMap) {
+	w.Helper()
+	for _, cm := range cms {
+		w.Untouched(cm)
+	}
+}
+
+// SameObjects fails the test if an object is gone or is another one of the same name, whatever it holds.
+func (w *World) SameObjects(cms []*corev1.ConfigMap) {
+	w.Helper()
+	for _, cm := range cms {
+		if now := w.Live(cm.Namespace, cm.Name); UID(now) != cm.UID {
+			w.Errorf("%s/%s was deleted, and made again or not: now %v", cm.Namespace, cm.Name, now)
+		}
+	}
+}
+
+// Absent fails the test if there is a ConfigMap of the name in one of the namespaces.
+func (w *World) Absent(name string, namespaces ...string) {
+	w.Helper()
+	for _, namespace := range namespaces {
+		if cm := w.Live(namespace, name); cm != nil {
+			w.Errorf("there is a ConfigMap %s in %s: %v", name, namespace, cm)
+		}
+	}
+}
+
+func UID(cm *corev1.ConfigMap) types.UID {
+	if cm == nil {
+		return ""
+	}
+	return cm.UID
+}
+
+func LastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// WaitEvent waits for an event with the reason on the ConfigMap and returns it.
+func (w *World) WaitEvent(namespace, name, reason string) string {
+	w.Helper()
+	var note string
+	w.Eventually("event "+reason+" on "+namespace+"/"+name, func() error {
+		for _, e := range w.Seen.EventsOn(namespace, name) {
+			if e.Reason == reason {
+				note = e.Note
+				return nil
+			}
+		}
+		return fmt.Errorf("there are %v", w.Reasons(namespace, name))
+	})
+	return note
+}
+
+// Reasons returns how often each reason was reported of the ConfigMap.
+func (w *World) Reasons(namespace, name string) map[string]int {
+	out := map[string]int{}
+	for _, e := range w.Seen.EventsOn(namespace, name) {
+		out[e.Reason]++
+		if e.Series != nil {
+			out[e.Reason] += int(e.Series.Count) - 1
+		}
+	}
+	return out
+}
+
+// WaitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes an
+// event of one reason up to ten seconds after the one before.
+func (w *World) WaitReasons(namespace, name string, want map[string]int) {
+	w.Helper()
+	w.Eventually("the events on "+namespace+"/"+name, func() error {
+		if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
+			return fmt.Errorf("there are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// ExpectReasons fails the test unless there are exactly these events about the ConfigMap by now, each so many times.
+func (w *World) ExpectReasons(namespace, name string, want map[string]int) {
+	w.Helper()
+	if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
+		w.Errorf("events on %s/%s: %v, want %v", namespace, name, got, want)
+	}
+}
+
+// Noted returns a condition: one of the events of that reason on the source in the home namespace names all of
+// these namespaces.
+func (w *World) Noted(name, reason string, namespaces ...string) func() error {
+	return func() error {
+		for _, e := range w.Seen.EventsOn(w.Home, name) {
+			missing := func(namespace string) bool { return !strings.Contains(e.Note, namespace) }
+			if e.Reason == reason && !slices.ContainsFunc(namespaces, missing) {
+				return nil
+			}
+		}
+		return errors.New("no event names them")
+	}
+}
+
+// Settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for the copy
+// in each of them, which the controller reconciles in the order of events, and deletes the source again. No other source of the
+// world may be waiting for its copies.
+func (w *World) Settle(namespaces ...string) {
+	w.Helper()
+	name := fmt.Sprintf("settle-%d", worlds.Add(1))
+	source := w.CreateSource(w.Home, name, WithAnnotation(plan.PrefixAnnotation, strings.Join(namespaces, ",")))
+	w.WaitInSync(source, namespaces...)
+	w.Edit(w.Home, name, WithoutLabel(w.Label))
+	w.WaitGone(name, namespaces...)
+	w.Delete(w.Home, name)
+}
+
+// Tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than settle,
+// and as good where nothing can be in the way.
+func (w *World) Tick(i int, namespaces ...string) {
+	w.Helper()
+	data := WithData(map[string]string{"tick": string(rune('a' + i%26))})
+	if i == 0 {
+		w.CreateSource(w.Home, "tick")
+	}
+	w.WaitInSync(w.Edit(w.Home, "tick", data), namespaces...)
+}
+
+// Passes lets a controller with a short --resync-period compare everything n times and more, and events that
+// it writes at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target
+// by a timer of a second at least, in which a shorter period has passed several times.
+func (w *World) Passes(n int, target string) {
+	w.Helper()
+	for range n {
+		name := fmt.Sprintf("pass-%d", worlds.Add(1))
+		w.Create(target, name)
+		source := w.CreateSource(w.Home, name)
+		w.WaitEvent(w.Home, name, mirror.ReasonForeign)
+		w.Delete(target, name)
+		w.WaitInSync(source, target)
+		w.Edit(w.Home, name, WithoutLabel(w.Label))
+		w.WaitGone(name, target)
+	}
+}

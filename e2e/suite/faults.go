@@ -1,0 +1,68 @@
+package suite
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// Proxied is a world whose controller reaches the API server through a proxy that misbehaves.
+type Proxied struct {
+	*World
+	Proxy *faultproxy.Proxy
+}
+
+func NewProxied(t *testing.T, w *World) *Proxied {
+	t.Helper()
+	return NewProxiedAs(t, w, w.Installed.Kubeconfig)
+}
+
+// NewProxiedAs is newProxied for a controller with a kubeconfig of its own.
+func NewProxiedAs(t *testing.T, w *World, kubeconfig string) *Proxied {
+	t.Helper()
+	p, err := faultproxy.Start(faultproxy.Options{
+		Kubeconfig: kubeconfig,
+		Dir:        t.TempDir(),
+		Rand:       rand.New(rand.NewPCG(42, 42)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("faults: %v", p.Counts())
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("closing the proxy: %v", err)
+		}
+	})
+	return &Proxied{w, p}
+}
+
+// StartProxied runs a controller that has to pass through the proxy.
+func (w *Proxied) StartProxied(env []string, args ...string) *shipped.Process {
+	w.Helper()
+	p := w.StartWith(shipped.RunOptions{Args: args, Env: env, Kubeconfig: w.Proxy.Kubeconfig()})
+	w.Cleanup(w.Proxy.Heal) // before the controller is stopped
+	return p
+}
+
+// In returns the world as one of the subtest t.
+func (w *Proxied) In(t *testing.T) *Proxied {
+	inner := *w.World
+	inner.T = t
+	return &Proxied{&inner, w.Proxy}
+}
+
+// Await waits until the condition holds, which the proxy has asked again whenever something happens there.
+func (w *Proxied) Await(what string, condition func() bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), Patience)
+	defer cancel()
+	if err := w.Proxy.Await(ctx, condition); err != nil {
+		w.Fatalf("%s: %v; faults: %v", what, err, w.Proxy.Counts())
+	}
+}

@@ -1,0 +1,281 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Changes of namespaces and ConfigMaps.
+
+func (w *World) CreateNamespace(name string, labels map[string]string) *corev1.Namespace {
+	w.Helper()
+	ns, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return ns
+}
+
+// DeleteNamespace deletes a namespace without waiting for its end.
+func (w *World) DeleteNamespace(name string) {
+	w.Helper()
+	if err := w.Admin.CoreV1().Namespaces().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// WaitNamespaceGone waits until a namespace is gone.
+func (w *World) WaitNamespaceGone(name string) {
+	w.Helper()
+	w.Eventually("namespace "+name+" is gone", func() error {
+		if w.Seen.Namespace(name) != nil {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+// HoldNamespace sets the finalizers of a namespace.
+func (w *World) HoldNamespace(name string, finalizers ...string) {
+	w.Helper()
+	retry(w, func() error {
+		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			ns.Finalizers = finalizers
+			_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
+		}
+		return err
+	})
+}
+
+func (w *World) LabelNamespace(name, key, value string) {
+	w.Helper()
+	retry(w, func() error {
+		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if ns.Labels == nil {
+			ns.Labels = map[string]string{}
+		}
+		if ns.Labels[key] = value; value == "" {
+			delete(ns.Labels, key)
+		}
+		_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+type Option func(*corev1.ConfigMap)
+
+func WithData(data map[string]string) Option {
+	return func(cm *corev1.ConfigMap) { cm.Data = maps.Clone(data) }
+}
+
+func WithBinaryData(data map[string][]byte) Option {
+	return func(cm *corev1.ConfigMap) { cm.BinaryData = maps.Clone(data) }
+}
+
+func WithKey(k, v string) Option   { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
+func WithoutKey(k string) Option   { return func(cm *corev1.ConfigMap) { delete(cm.Data, k) } }
+func WithLabel(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Labels, k, v) } }
+
+func WithAnnotation(k, v string) Option {
+	return func(cm *corev1.ConfigMap) { Put(&cm.Annotations, k, v) }
+}
+
+func WithoutLabel(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Labels, k) } }
+
+func WithoutAnnotation(k string) Option {
+	return func(cm *corev1.ConfigMap) { delete(cm.Annotations, k) }
+}
+
+func SetImmutable(cm *corev1.ConfigMap) { yes := true; cm.Immutable = &yes }
+
+func Put(m *map[string]string, k, v string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[k] = v
+}
+
+// ConfigMap returns a plain ConfigMap that is not in the cluster, with data of its own.
+func ConfigMap(namespace, name string, options ...Option) *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string]string{"key": "value of " + namespace},
+	}
+	for _, o := range options {
+		o(cm)
+	}
+	return cm
+}
+
+// Create creates a plain ConfigMap.
+func (w *World) Create(namespace, name string, options ...Option) *corev1.ConfigMap {
+	w.Helper()
+	cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), ConfigMap(namespace, name, options...), metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.waitSeen(cm)
+	return cm
+}
+
+// CreateSource creates a ConfigMap with the label of a source.
+func (w *World) CreateSource(namespace, name string, options ...Option) *corev1.ConfigMap {
+	w.Helper()
+	return w.Create(namespace, name, append([]Option{WithLabel(w.Label, plan.SourceValue)}, options...)...)
+}
+
+// Edit changes a ConfigMap as a user would, with a retry when somebody else was first.
+func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMap {
+	w.Helper()
+	var out *corev1.ConfigMap
+	retry(w, func() error {
+		cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, o := range options {
+			o(cm)
+		}
+		out, err = w.Admin.CoreV1().ConfigMaps(namespace).Update(w.Context(), cm, metav1.UpdateOptions{})
+		return err
+	})
+	w.waitSeen(out)
+	return out
+}
+
+func (w *World) Delete(namespace, name string) {
+	w.Helper()
+	old := w.Live(namespace, name)
+	if err := w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.Eventually("the watch shows that "+namespace+"/"+name+" is deleted", func() error {
+		if now := w.Seen.ConfigMap(namespace, name); UID(now) == UID(old) && now.DeletionTimestamp == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// ReplaceSource deletes a source, and creates it anew at once. inTime is set if that was before its copies may go: on a
+// slow machine it need not be.
+func (w *World) ReplaceSource(name string, options ...Option) (source *corev1.ConfigMap, inTime bool) {
+	w.Helper()
+	began := time.Now()
+	w.Delete(w.Home, name)
+	source = w.CreateSource(w.Home, name, options...)
+	return source, time.Since(began) < deletionGrace
+}
+
+// deletionGrace is how long the controller keeps the copies of a deleted source.
+const deletionGrace = time.Second
+
+// ReplaceAtOnce is replaceSource while the controller stands still: for the controller no time passes without a source.
+func (w *World) ReplaceAtOnce(p *shipped.Process, name string, options ...Option) *corev1.ConfigMap {
+	w.Helper()
+	w.Pause(p)
+	defer w.Resume(p)
+	source, _ := w.ReplaceSource(name, options...)
+	return source
+}
+
+// ReplaceBy deletes a ConfigMap and creates this one in its place, unless somebody else is faster: then anew.
+func (w *World) ReplaceBy(cm *corev1.ConfigMap) {
+	w.Helper()
+	w.Until(cm.Namespace+"/"+cm.Name+" is replaced", func() error {
+		err := w.Admin.CoreV1().ConfigMaps(cm.Namespace).Delete(w.Context(), cm.Name, metav1.DeleteOptions{})
+		if err == nil {
+			fresh := ConfigMap(cm.Namespace, cm.Name)
+			fresh.Labels, fresh.Annotations, fresh.Data, fresh.Immutable = cm.Labels, cm.Annotations, cm.Data, cm.Immutable
+			_, err = w.Admin.CoreV1().ConfigMaps(cm.Namespace).Create(w.Context(), fresh, metav1.CreateOptions{})
+		}
+		return err
+	})
+}
+
+// Live returns the ConfigMap as it is now; nil if there is none.
+func (w *World) Live(namespace, name string) *corev1.ConfigMap {
+	w.Helper()
+	cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return cm
+}
+
+// Shown returns a ConfigMap as the outside watch has shown it, an empty one if there is none.
+func (w *World) Shown(namespace, name string) *corev1.ConfigMap {
+	if cm := w.Seen.ConfigMap(namespace, name); cm != nil {
+		return cm
+	}
+	return &corev1.ConfigMap{}
+}
+
+// waitSeen waits until the outside watch has shown the last write, so that it does not show the state before.
+func (w *World) waitSeen(cm *corev1.ConfigMap) {
+	w.Helper()
+	w.Eventually("the outside watch has caught up", func() error {
+		if !w.Seen.HasSeen(cm) {
+			return fmt.Errorf("it has not shown %s/%s", cm.Namespace, cm.Name)
+		}
+		return nil
+	})
+}
+
+// WaitYounger waits until a new object is younger than cm by its timestamp, which counts seconds.
+func (w *World) WaitYounger(cm *corev1.ConfigMap) {
+	w.Helper()
+	w.Until("the next second", func() error {
+		probe, err := w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), ConfigMap(w.Home, "probe"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && !probe.CreationTimestamp.After(cm.CreationTimestamp.Time) {
+			err = errors.New("still the same second")
+		}
+		return err
+	})
+}
+
+// retry repeats a change that lost a race against another writer.
+func retry(w *World, change func() error) {
+	w.Helper()
+	for {
+		err := change()
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		return
+	}
+}
+
+// Having returns those of the namespaces in which the outside watch has shown a ConfigMap of the name.
+func (w *World) Having(namespaces []string, name string) (out []string) {
+	for _, namespace := range namespaces {
+		if w.Seen.ConfigMap(namespace, name) != nil {
+			out = append(out, namespace)
+		}
+	}
+	return out
+}
+
+// Count returns in how many of the namespaces that is.
+func (w *World) Count(namespaces []string, name string) int { return len(w.Having(namespaces, name)) }

@@ -1,0 +1,186 @@
+package suite
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+// Requests of the controllers of a world, by the audit log of the API server.
+
+// Requests returns the requests of the world's controllers since the world began.
+func (w *World) Requests() []cluster.Event { return w.RequestsSince(w.Mark) }
+
+func (w *World) RequestsSince(mark cluster.Mark) []cluster.Event {
+	w.Helper()
+	all, _, err := w.Cluster.Audit().Since(mark)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var out []cluster.Event
+	for _, e := range all {
+		if w.made(e) {
+			out = append(out, e)
+		}
+	}
+	// Each running controller watches.
+	if len(out) == 0 && mark == w.Mark {
+		w.Fatal("no requests in the audit log: does the user agent of the controller name its instance?")
+	} else if len(out) == 0 {
+		w.Requests()
+	}
+	return out
+}
+
+// made reports whether a controller of the world made the request, and not for its self-check.
+func (w *World) made(e cluster.Event) bool {
+	if strings.Contains(e.RequestURI, "dryRun=All") {
+		return false
+	}
+	agent, mine := e.UserAgent, "instance/"+w.Instance
+	return strings.Contains(agent, mine+" ") || strings.HasSuffix(agent, mine)
+}
+
+// WritesTo returns the writes to ConfigMaps among the requests; of one name, if it is not empty.
+func WritesTo(requests []cluster.Event, name string) []cluster.Event {
+	var out []cluster.Event
+	for _, e := range requests {
+		write := e.Verb == "create" || e.Verb == "update" || e.Verb == "patch" || e.Verb == "delete"
+		if write && e.Object.Resource == "configmaps" && (name == "" || e.Object.Name == name) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (w *World) AuditMark() cluster.Mark {
+	w.Helper()
+	mark, err := w.Cluster.Audit().Mark()
+	if err != nil {
+		w.Fatal(err)
+	}
+	return mark
+}
+
+// WaitRequests waits until the controllers of the world have made n requests that fit since the world began.
+func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), Patience)
+	defer cancel()
+	found := 0
+	_, err := w.Cluster.Audit().WaitFor(ctx, w.Mark, func(e cluster.Event) bool {
+		if w.made(e) && fits(e) {
+			found++
+		}
+		return found == n
+	})
+	if err != nil {
+		w.Fatalf("%s: %d of %d: %v", what, found, n, err)
+	}
+}
+
+// WaitWrites waits until n writes of the world's controllers to ConfigMaps of the name took effect, and returns all of
+// them as "verb namespace", in the order of the audit log. (It has a request a moment after its effect can be seen.)
+func (w *World) WaitWrites(name string, n int) []string {
+	w.Helper()
+	took := func(e cluster.Event) bool {
+		return e.Response.Code < 300 && len(WritesTo([]cluster.Event{e}, name)) > 0
+	}
+	if n > 0 {
+		w.WaitRequests("writes to ConfigMaps "+name, n, took)
+	}
+	var out []string
+	for _, e := range w.Requests() {
+		if took(e) {
+			out = append(out, e.Verb+" "+e.Object.Namespace)
+		}
+	}
+	return out
+}
+
+// ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
+// effect, each as "verb namespace", are exactly these, in whichever order.
+func (w *World) ExpectWrites(name string, want ...string) {
+	w.Helper()
+	got := w.WaitWrites(name, len(want))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		w.Errorf("writes to ConfigMaps %s: %q, want %q", name, got, want)
+	}
+}
+
+// RequestsFor returns the requests for a ConfigMap. Those count that have no name in the audit log, as they were refused before
+// they were read.
+func RequestsFor(requests []cluster.Event, namespace, name string) []cluster.Event {
+	var out []cluster.Event
+	for _, e := range requests {
+		named := e.Object.Name == name || e.Object.Name == ""
+		if e.Object.Resource == "configmaps" && e.Object.Namespace == namespace && named {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second later, and
+// the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes none earlier, so no
+// count is compared. began is a time before the first of them.
+func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []cluster.Event) {
+	w.Helper()
+	slices.SortFunc(requests, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
+	due, wait := began, time.Second
+	for i, e := range requests {
+		if i%perTry == 0 && i/perTry >= atOnce {
+			due = due.Add(wait)
+			wait = min(2*wait, time.Minute)
+		}
+		if e.Received.Before(due) {
+			w.Errorf("request %d came %v too early: %v", i+1, due.Sub(e.Received), e)
+			return
+		}
+	}
+}
+
+// WroteOnce fails the test if a copy of the name was created, updated or deleted more than once, or if anything was written in
+// the namespace that is taken. A refused write does not count: the controller cuts slow calls and sends them again, and each
+// call is conditional.
+func (w *World) WroteOnce(name, taken string) {
+	w.Helper()
+	accepted, refused := map[string]int{}, 0
+	for _, e := range WritesTo(w.Requests(), name) {
+		switch {
+		case e.Response.Code >= 300:
+			refused++
+		case e.Object.Namespace == taken:
+			w.Errorf("a foreign object was written to: %v", e)
+		default:
+			accepted[e.Verb+" in "+e.Object.Namespace]++
+		}
+	}
+	if len(accepted) == 0 {
+		w.Error("the audit log has no write")
+	}
+	for what, n := range accepted {
+		if n > 1 {
+			w.Errorf("%d times %s", n, what)
+		}
+	}
+	w.Logf("%d writes accepted, %d refused", len(accepted), refused)
+}
+
+// ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What the API
+// server received before is not counted, however late it ends.
+func (w *World) ExpectQuiet(name string, namespaces ...string) {
+	w.Helper()
+	began, mark := time.Now(), w.AuditMark()
+	w.Settle(namespaces...)
+	for _, e := range WritesTo(w.RequestsSince(mark), name) {
+		if e.Received.After(began) {
+			w.Errorf("a write when all is in sync: %v", e)
+		}
+	}
+}

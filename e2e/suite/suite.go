@@ -1,0 +1,104 @@
+// Package suite is what the tests of folders beside it share: a cluster with the controller installed, and for each test a World, a
+// part of that cluster of its own.
+//
+// They show what the controller does, from outside: the binary that is built from this checkout, under the permissions and with
+// the arguments of the shipped manifests, on a real etcd, kube-apiserver and kube-controller-manager. `make e2e` runs the tests
+// of contract, faults, policies and plugin, and `make test-rest` those of install.
+package suite
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+var (
+	Binary    = flag.String("controller", "../../bin/mirror-controller", "the controller's binary")
+	Manifests = flag.String("deploy", "../../deploy/base", "the kustomization that installs the controller")
+)
+
+// Site is a cluster with the controller installed, and a watch on it from outside.
+type Site struct {
+	Cluster   *cluster.Cluster
+	Installed *shipped.Installation
+	Admin     kubernetes.Interface
+	Seen      *outside.Observer
+}
+
+// shared is the site of the tests of a package. The first test that needs it starts it.
+var shared struct {
+	sync.Mutex
+	*Site
+	failed error
+}
+
+// Shared returns the site of all tests of a package that do no harm to the control plane.
+func Shared(t testing.TB) *Site {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.Site == nil && shared.failed == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
+		defer cancel()
+		shared.Site, shared.failed = newSite(ctx)
+	}
+	if shared.failed != nil {
+		t.Fatal(shared.failed)
+	}
+	return shared.Site
+}
+
+// Main runs the tests of a package, and stops the cluster that they share.
+func Main(m *testing.M) {
+	code := m.Run()
+	if shared.Site != nil {
+		if err := shared.Cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// newSite starts a cluster and installs the controller. When it fails it leaves nothing behind.
+func newSite(ctx context.Context) (*Site, error) {
+	s, err := newEmptySite(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Installed, err = shipped.Install(ctx, s.Cluster, *Manifests, *Binary); err == nil {
+		err = s.confine(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Cluster.Stop())
+	}
+	return s, nil
+}
+
+// newEmptySite starts a cluster without the controller. When it fails it leaves nothing behind.
+func newEmptySite(ctx context.Context) (*Site, error) {
+	c, err := cluster.Start(ctx, cluster.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{Cluster: c}
+	if s.Admin, err = kubernetes.NewForConfig(c.Admin()); err == nil {
+		// Until the tests have ended: the cluster goes first.
+		s.Seen, err = outside.Observe(context.WithoutCancel(ctx), s.Admin)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return s, nil
+}

@@ -1,0 +1,263 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// Patience is how long a test waits before it fails. Most waits take milliseconds, and some a minute, because the controller
+// retries some targets once a minute. The rest is for slow machines: a wait ends with its event.
+const Patience = 10 * time.Minute
+
+var worlds, marks atomic.Int32
+
+// World is the part of the cluster that one test has for itself: namespaces with a prefix of its own, and
+// controllers with a mirror label and an instance of their own, so that tests run side by side.
+type World struct {
+	*testing.T
+	*Site
+	Prefix   string // of the target namespaces
+	Home     string // a namespace for sources that no prefix allows as a target
+	Label    string
+	Instance string
+	Mark     cluster.Mark // where the audit log stood when the world began
+}
+
+// New creates a world, with its home namespace and one target namespace for each name.
+func New(t *testing.T, targets ...string) *World {
+	t.Helper()
+	return newAt(t, Shared(t), targets...)
+}
+
+// NewAlone creates a world on a cluster of its own, for a test that harms the control plane.
+func NewAlone(t *testing.T, targets ...string) *World {
+	t.Helper()
+	s, err := newSite(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newAt(t, s, targets...)
+}
+
+func newAt(t *testing.T, s *Site, targets ...string) *World {
+	t.Helper()
+	id := fmt.Sprintf("w%d", worlds.Add(1))
+	mark, err := s.Cluster.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id, Instance: id, Mark: mark}
+	w.TakeAccount()
+	w.CreateNamespace(w.Home, nil)
+	for _, name := range targets {
+		w.CreateNamespace(w.NS(name), nil)
+	}
+	return w
+}
+
+// NS returns the full name of a target namespace.
+func (w *World) NS(name string) string { return w.Prefix + name }
+
+// many returns the full names of n target namespaces.
+func (w *World) many(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = w.NS(fmt.Sprintf("n%04d", i))
+	}
+	return out
+}
+
+func (w *World) CreateMany(n int) []string {
+	w.Helper()
+	all := w.many(n)
+	for _, name := range all {
+		w.CreateNamespace(name, nil)
+	}
+	return all
+}
+
+// Elsewhere creates a namespace of the world that is no target by any prefix of it, and returns its full name.
+func (w *World) Elsewhere(name string) string {
+	w.Helper()
+	return w.CreateNamespace(name+"-"+w.Home, nil).Name
+}
+
+// Sibling returns a world with the same target namespaces, for a controller of its own.
+func (w *World) Sibling() *World {
+	w.Helper()
+	s := newAt(w.T, w.Site)
+	s.Prefix = w.Prefix
+	s.TakeAccount()
+	return s
+}
+
+// Args are the arguments that confine a controller to the world. They come behind those of the Deployment.
+func (w *World) Args() []string {
+	return []string{"--namespace-prefix=" + w.Prefix, "--mirror-label=" + w.Label, "--instance=" + w.Instance}
+}
+
+// Alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need them.
+// Those give their own arguments, which come last.
+var Alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
+
+// Start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
+// exit code 0, if the test did not end it before.
+func (w *World) Start(args ...string) *shipped.Process {
+	w.Helper()
+	return w.StartWith(shipped.RunOptions{Args: args})
+}
+
+func (w *World) StartWith(o shipped.RunOptions) *shipped.Process {
+	w.Helper()
+	// The Deployment's own prefix is left out: a list of prefixes grows, and its namespaces are not the world's.
+	shippedArgs := slices.DeleteFunc(slices.Clone(w.Installed.Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--namespace-prefix=")
+	})
+	o.Replace, o.Args = true, slices.Concat(shippedArgs, Alone, w.Args(), o.Args)
+	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
+	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
+	p, err := w.Installed.Start(o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.StopAtEnd(p)
+	return p
+}
+
+// StartExactly runs a controller for the world with a prefix of its own choice among the arguments.
+func (w *World) StartExactly(args ...string) *shipped.Process {
+	w.Helper()
+	p, err := w.Installed.Start(shipped.RunOptions{
+		Args:    slices.Concat(Alone, []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}, args),
+		Replace: true,
+		Env:     []string{"KUBE_CACHE_MUTATION_DETECTOR=true"},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.StopAtEnd(p)
+	return p
+}
+
+// StopAtEnd stops the controller when the test ends, and expects exit code 0 and a log of short lines.
+func (w *World) StopAtEnd(p *shipped.Process) {
+	w.Cleanup(func() {
+		select {
+		case <-p.Done():
+		default:
+			w.Stop(p)
+		}
+		w.expectShortLines(p.Log())
+		if w.Failed() {
+			w.Logf("the controller printed:\n%s", LastLines(p.Log(), 60))
+		}
+	})
+}
+
+// maxLine bounds a line of the log, in bytes: tenants write parts of it, and the platform stores it.
+const maxLine = 4 << 10
+
+// expectShortLines fails the test if a line of the log is longer than maxLine.
+func (w *World) expectShortLines(log string) {
+	w.Helper()
+	for line := range strings.Lines(log) {
+		if len(line) > maxLine {
+			w.Errorf("a line of the log has %d bytes, want %d at most: %s…", len(line), maxLine, line[:maxLine/4])
+			return
+		}
+	}
+}
+
+// Stop stops a controller, which has to end with exit code 0.
+func (w *World) Stop(p *shipped.Process) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), Patience)
+	defer cancel()
+	if err := p.Stop(ctx); err != nil {
+		w.Errorf("stopping the controller: %v\n%s", err, LastLines(p.Log(), 60))
+	}
+}
+
+// Pause stops the process of a controller where it stands, resume lets it go on.
+func (w *World) Pause(p *shipped.Process) { w.Signal(p, syscall.SIGSTOP) }
+
+func (w *World) Resume(p *shipped.Process) { w.Signal(p, syscall.SIGCONT) }
+
+func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
+	w.Helper()
+	if err := p.Signal(sig); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// Eventually waits until the condition returns nil. It is asked again at each event of the outside watch.
+func (w *World) Eventually(what string, condition func() error) {
+	w.Helper()
+	if err := w.Seen.Eventually(w.Context(), Patience, condition); err != nil {
+		w.Fatalf("%s: %v", what, err)
+	}
+}
+
+// betweenTries is the time between two tries, so that the other processes can run.
+const betweenTries = 50 * time.Millisecond
+
+// Until repeats try until it succeeds. It is for conditions that no watch shows: after each failure it changes an object in the
+// world's home, which wakes the next try.
+func (w *World) Until(what string, try func() error) {
+	w.Helper()
+	w.Eventually(what, func() error {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		time.Sleep(betweenTries)
+		// An equal object would be no change, and wake no try.
+		clock := ConfigMap(w.Home, "clock", WithAnnotation("tries", fmt.Sprint(marks.Add(1))))
+		_, clockErr := w.Admin.CoreV1().ConfigMaps(w.Home).Update(w.Context(), clock, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(clockErr) {
+			_, clockErr = w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), clock, metav1.CreateOptions{})
+		}
+		return errors.Join(err, clockErr)
+	})
+}
+
+// Wait waits until the channel is closed.
+func (w *World) Wait(what string, closed <-chan struct{}) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), Patience)
+	defer cancel()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		w.Fatalf("%s: %v", what, ctx.Err())
+	}
+}
+
+// Background is a context for clean-ups after a test, when the test's own has ended.
+func (w *World) Background() context.Context { return context.WithoutCancel(w.Context()) }
+
+// CleanUp reports the error of a clean-up.
+func (w *World) CleanUp(err error) {
+	w.Helper()
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.Error(err)
+	}
+}
