@@ -51,7 +51,8 @@ ARCHIVES := $(foreach os,linux darwin windows,$(ARCHS:%=dist/kubectl-mirror-$(os
 # The version is stamped: go need not ask git, which refuses in a checkout of another user.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -trimpath -buildvcs=false)
-STAMPED = go build -ldflags "-s -w -X main.stamp=$(VERSION)"
+# GOGC: the compilers take an eighth less CPU time, and more memory.
+STAMPED = GOGC=400 go build -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
@@ -166,8 +167,9 @@ chart: bin/helm ## Package the chart into dist/
 	rm -rf dist/chart
 
 .PHONY: demo
-demo: build ## Show what the controller does, on a control plane that is started for it and stopped again
-	cd e2e && go build -o $(CURDIR)/bin/demo ./demo
+demo: ## Show what the controller does, on a control plane that is started for it and stopped again
+	$(STAMPED) -o bin/ ./cmd/mirror-controller
+	cd e2e && GOGC=400 go build -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED)
 
 .PHONY: run
