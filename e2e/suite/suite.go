@@ -73,21 +73,6 @@ func Main(m *testing.M) {
 
 // newSite starts a cluster and installs the controller. When it fails it leaves nothing behind.
 func newSite(ctx context.Context) (*Site, error) {
-	s, err := newEmptySite(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s.Installed, err = shipped.Install(ctx, s.Cluster, *Manifests, *Binary); err == nil {
-		err = s.confine(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Cluster.Stop())
-	}
-	return s, nil
-}
-
-// newEmptySite starts a cluster without the controller. When it fails it leaves nothing behind.
-func newEmptySite(ctx context.Context) (*Site, error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return nil, err
@@ -96,6 +81,12 @@ func newEmptySite(ctx context.Context) (*Site, error) {
 	if s.Admin, err = kubernetes.NewForConfig(c.Admin()); err == nil {
 		// Until the tests have ended: the cluster goes first.
 		s.Seen, err = outside.Observe(context.WithoutCancel(ctx), s.Admin)
+	}
+	if err == nil {
+		s.Installed, err = shipped.Install(ctx, c, *Manifests, *Binary)
+	}
+	if err == nil {
+		err = s.confine(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())

@@ -1,4 +1,4 @@
-package e2e
+package install
 
 import (
 	"errors"
@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
 // alwaysConfigured is what kubectl prints each time: it always sends the selector, which the API says to replace as a whole.
@@ -17,16 +19,16 @@ const alwaysConfigured = "poddisruptionbudget.policy/mirror-controller configure
 // change that somebody made. A default of the API in a list that kubectl replaces as a whole would count as a change.
 func TestDocsApplyTwice(t *testing.T) {
 	t.Parallel()
-	s, err := newEmptySite(t.Context())
+	c, err := cluster.Start(t.Context(), cluster.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.cluster.Stop(); err != nil {
+		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	example, err := os.ReadFile(deployed("example/kustomization.yaml"))
+	example, err := os.ReadFile(suite.Deployed("example/kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +44,13 @@ func TestDocsApplyTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			err := errors.Join(os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(deployed("."))),
+			err := errors.Join(os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(suite.Deployed("."))),
 				os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o644))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.apply(t, "-k", dir)
-			for line := range strings.Lines(s.apply(t, "-k", dir)) {
+			apply(t, c, "-k", dir)
+			for line := range strings.Lines(apply(t, c, "-k", dir)) {
 				if !strings.HasSuffix(line, " unchanged\n") && line != alwaysConfigured {
 					t.Errorf("applied again: %s", line)
 				}
@@ -63,9 +65,9 @@ func fromRoot(kustomization string) string {
 }
 
 // apply runs kubectl apply, and returns its output.
-func (s *site) apply(t *testing.T, args ...string) string {
+func apply(t *testing.T, c *cluster.Cluster, args ...string) string {
 	t.Helper()
-	out, err := s.cluster.KubectlCommand(t.Context(), append([]string{"apply"}, args...)...).CombinedOutput()
+	out, err := c.KubectlCommand(t.Context(), append([]string{"apply"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
