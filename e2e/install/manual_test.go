@@ -108,13 +108,13 @@ func TestDocsRelease(t *testing.T) {
 // TestDocsOwner asks who wrote a copy, by the command of the manual.
 func TestDocsOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a")
-	source := w.createSource(w.home, "settings")
-	w.start()
-	w.waitInSync(source, w.ns("a"))
-	ask := manual.Commands(t, "deploy/docs/troubleshooting.md", "--show-managed-fields", "team-a", w.ns("a"))
-	out, err := w.cluster.Shell(w.ctx, ask).CombinedOutput()
-	for _, want := range []string{plan.SourceAnnotation + ": " + w.home + "/settings\n", "manager: mirror-controller\n"} {
+	w := suite.New(t, "a")
+	source := w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.WaitInSync(source, w.NS("a"))
+	ask := manual.Commands(t, "deploy/docs/troubleshooting.md", "--show-managed-fields", "team-a", w.NS("a"))
+	out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput()
+	for _, want := range []string{plan.SourceAnnotation + ": " + w.Home + "/settings\n", "manager: mirror-controller\n"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, and no %q in %s", ask, err, want, out)
 		}
