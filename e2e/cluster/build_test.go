@@ -28,35 +28,6 @@ func TestMinorsAreOrderedAsNumbers(t *testing.T) {
 	}
 }
 
-func TestUnknownVersionNamesTheKnown(t *testing.T) {
-	_, err := findModule(t.Context(), "1.2")
-	if err == nil || !strings.Contains(err.Error(), "1.2 ") || !strings.Contains(err.Error(), "1.37") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestOutsideOfTheProject(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if _, err := findModule(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "clone of the project") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestSourcesAreFoundFromAnywhereInTheProject(t *testing.T) {
-	here, err := findModule(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{"..", "../..", "../kubernetes", "build"} {
-		t.Run(dir, func(t *testing.T) {
-			t.Chdir(dir)
-			if m, err := findModule(t.Context(), ""); err != nil || m != here {
-				t.Errorf("got %v, %v, want %v", m, err, here)
-			}
-		})
-	}
-}
-
 // What is built depends on these: other flags, and every machine builds the API server anew.
 func TestFlagsOfTheBuild(t *testing.T) {
 	const want = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
@@ -98,31 +69,6 @@ func TestSharedModulesHaveOneVersion(t *testing.T) {
 				t.Errorf("%s: %s in %s/go.mod, %s in %s/go.mod; raise the lower", m.Path, other.version, other.dir, m.Version, dir)
 			}
 		}
-	}
-}
-
-func TestMissingPrograms(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, APIServer), "program")
-	write(t, filepath.Join(dir, Etcd), "")
-	for _, c := range []struct{ names, want []string }{
-		{controlPlane, []string{Etcd, ControllerManager}},
-		{[]string{Kubectl}, []string{Kubectl}},
-		{[]string{APIServer}, nil},
-	} {
-		var got []string
-		for _, p := range missing(dir, c.names) {
-			got = append(got, p.name)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("of %v are missing %v, want %v", c.names, got, c.want)
-		}
-	}
-}
-
-func TestUnknownProgram(t *testing.T) {
-	if _, err := Build(t.Context(), Options{}, Etcd, "kube-proxy"); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
-		t.Errorf("got %v", err)
 	}
 }
 

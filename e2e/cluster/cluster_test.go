@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,12 +19,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // victim, in the environment, makes this test binary a process that starts a cluster and is killed.
@@ -114,83 +111,20 @@ func processesOf(dir string) []string {
 	return found
 }
 
-func TestControllersServeNamespaces(t *testing.T) {
-	client := clientOf(t, shared.Admin())
-	ns := namespace(t, client, "served")
-
-	eventually(t, "kube-root-ca.crt in a new namespace", func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-		return found(err)
-	})
-	eventually(t, "the default ServiceAccount in a new namespace", func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-		return found(err)
-	})
-	if err := client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the end of a deleted namespace", func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
-		is, err := found(err)
-		return !is && err == nil, err
-	})
-}
-
-func TestQuotaIsCounted(t *testing.T) {
-	client := clientOf(t, shared.Admin())
-	ns := namespace(t, client, "narrow")
-	const configMaps = corev1.ResourceName("count/configmaps")
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "few"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{configMaps: resource.MustParse("2")}},
-	}
-	if _, err := client.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a quota that counts kube-root-ca.crt", func(ctx context.Context) (bool, error) {
-		q, err := client.CoreV1().ResourceQuotas(ns).Get(ctx, "few", metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		used, ok := q.Status.Used[configMaps]
-		return ok && used.Value() == 1, nil
-	})
-	create := func(ctx context.Context, name string, o metav1.CreateOptions) error {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		_, err := client.CoreV1().ConfigMaps(ns).Create(ctx, cm, o)
-		return err
-	}
-	if err := create(t.Context(), "second", metav1.CreateOptions{}); err != nil {
-		t.Errorf("create the second of two: %v", err)
-	}
-	// Not at once: the API server enforces what its own cache of quotas has.
-	eventually(t, "the refusal of the third of two", func(ctx context.Context) (bool, error) {
-		err := create(ctx, "third", metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.IsForbidden(err) {
-			return true, nil
-		}
-		return false, err
-	})
-}
-
-func TestServiceAccount(t *testing.T) {
+func TestServiceAccountIsAudited(t *testing.T) {
 	admin := clientOf(t, shared.Admin())
 	ns := namespace(t, admin, "robots")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
 	if _, err := admin.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	path, err := shared.ServiceAccountKubeconfig(t.Context(), ns, "robot")
+	cfg, err := shared.ServiceAccountConfig(t.Context(), ns, "robot")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the kubeconfig has mode %v, %v, want 0600", info.Mode(), err)
-	}
 	mark := auditMark(t)
-
 	user := ServiceAccountUser(ns, "robot")
-	if got := whoAmI(t, fromFile(t, path)).Username; got != user {
+	if got := whoAmI(t, cfg).Username; got != user {
 		t.Errorf("the server knows us as %s, want %s", got, user)
 	}
 	whoAmI(t, shared.Admin())
@@ -200,30 +134,9 @@ func TestServiceAccount(t *testing.T) {
 		t.Fatalf("the audit log has %v, want the request of the ServiceAccount and not the admin's", events)
 	}
 	e := events[0]
-	if e.User.Username != user || e.Verb != "create" || e.Object.Resource != "selfsubjectreviews" ||
-		e.Object.APIGroup != "authentication.k8s.io" || e.Response.Code != 201 || e.Stage != "ResponseComplete" ||
+	if e.User.Username != user || e.Verb != "create" || e.Object.Resource != "selfsubjectreviews" || e.Response.Code != 201 ||
 		e.Done.Before(e.Received) || e.Received.IsZero() {
 		t.Errorf("the audit log has %+v", e)
-	}
-}
-
-func TestUserWithCertificate(t *testing.T) {
-	path, err := shared.Kubeconfig(User{Name: auditedUser, Groups: []string{"team:a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := auditMark(t)
-	info := whoAmI(t, fromFile(t, path))
-	if info.Username != auditedUser || !slices.Contains(info.Groups, "team:a") {
-		t.Errorf("the server knows us as %+v", info)
-	}
-	client := clientOf(t, fromFile(t, path))
-	if _, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("list namespaces without any permission: %v, want forbidden", err)
-	}
-	events := auditSince(t, mark)
-	if len(events) != 2 || events[1].User.Username != auditedUser || events[1].Verb != "list" || events[1].Response.Code != 403 {
-		t.Errorf("the audit log has %v, want a review and a refused list", events)
 	}
 }
 
@@ -252,68 +165,20 @@ func TestAuditHasWatchesOnce(t *testing.T) {
 	}
 }
 
-func TestKubectl(t *testing.T) {
-	out, err := shared.KubectlCommand(t.Context(), "get", "namespace", "default", "-o", "name").CombinedOutput()
-	if got := strings.TrimSpace(string(out)); err != nil || got != "namespace/default" {
-		t.Errorf("kubectl said %q, %v", got, err)
-	}
-	// Without it kubectl must not find that of the person who runs this.
-	t.Setenv("KUBECONFIG", shared.AdminKubeconfig())
-	if out, err := shared.Command(t.Context(), shared.Kubectl(), "get", "namespaces").CombinedOutput(); err == nil {
-		t.Errorf("kubectl without a kubeconfig worked: %s", out)
-	}
-}
-
+// TestRestartAPIServer: what is stored, tokens and the audit log outlive a restart, also of an API server that hangs.
 func TestRestartAPIServer(t *testing.T) {
 	admin := clientOf(t, shared.Admin())
 	ns := namespace(t, admin, "survives")
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
-	if _, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
+	if _, err := admin.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the default ServiceAccount", func(ctx context.Context) (bool, error) {
-		_, err := admin.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-		return found(err)
-	})
-	token, err := shared.ServiceAccountConfig(t.Context(), ns, "default")
+	token, err := shared.ServiceAccountConfig(t.Context(), ns, "robot")
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	if err := shared.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.CoreV1().ConfigMaps(ns).Get(t.Context(), "kept", metav1.GetOptions{}); err == nil {
-		t.Error("the API server answered while it was stopped")
-	}
-	if err := shared.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	got, err := admin.CoreV1().ConfigMaps(ns).Get(t.Context(), "kept", metav1.GetOptions{})
-	if err != nil || got.Data["a"] != "b" {
-		t.Errorf("after the restart the ConfigMap has %v, %v", got.Data, err)
-	}
-	mark := auditMark(t)
-	if user := whoAmI(t, token).Username; user != ServiceAccountUser(ns, "default") {
-		t.Errorf("after the restart the token is that of %s", user)
-	}
-	if events := auditSince(t, mark); len(events) != 1 {
-		t.Errorf("after the restart the audit log has %v", events)
-	}
-	eventuallyServed(t, admin)
-}
-
-// The API server comes back after a crash as well, and one that hangs can be stopped.
-func TestAPIServerCrashes(t *testing.T) {
-	admin := clientOf(t, shared.Admin())
 	if err := shared.Signal(APIServer, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := admin.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err == nil {
-		t.Error("the API server answered while it hung")
 	}
 	if err := shared.Signal(APIServer, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -321,56 +186,12 @@ func TestAPIServerCrashes(t *testing.T) {
 	if err := shared.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyServed(t, admin)
-}
-
-func TestCompact(t *testing.T) {
-	var now struct {
-		Header struct {
-			Revision string `json:"revision"`
-		} `json:"header"`
+	mark := auditMark(t)
+	if user := whoAmI(t, token).Username; user != ServiceAccountUser(ns, "robot") {
+		t.Errorf("after the restart the token is that of %s", user)
 	}
-	if err := shared.etcd(t.Context(), "kv/range", map[string]any{"key": []byte{0}}, &now); err != nil {
-		t.Fatal(err)
-	}
-	old := map[string]any{"key": []byte{0}, "revision": now.Header.Revision}
-	namespace(t, clientOf(t, shared.Admin()), "newer")
-	if err := shared.etcd(t.Context(), "kv/range", old, nil); err != nil {
-		t.Fatalf("read an old revision before the compaction: %v", err)
-	}
-	if err := shared.Compact(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := shared.etcd(t.Context(), "kv/range", old, nil); err == nil || !strings.Contains(err.Error(), "compacted") {
-		t.Errorf("read an old revision after the compaction: %v, want that it is compacted", err)
-	}
-}
-
-func TestCancelledStartLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() {
-		c, err := Start(ctx, Options{})
-		if err == nil {
-			err = errors.Join(errors.New("it came up"), c.Stop())
-		}
-		failed <- err
-	}()
-	var dirs []string
-	eventually(t, "the folder of a starting cluster", func(context.Context) (bool, error) {
-		logs, err := filepath.Glob(filepath.Join(os.TempDir(), "mirror-cluster-*", "apiserver", "*.crt"))
-		for _, log := range logs {
-			dirs = append(dirs, filepath.Dir(filepath.Dir(log)))
-		}
-		return len(logs) > 0, err
-	})
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("the start that was broken off returned %v", err)
-	}
-	if err := nothingLeft(t.Context(), dirs[0]); err != nil {
-		t.Error(err)
+	if events := auditSince(t, mark); len(events) != 1 {
+		t.Errorf("after the restart the audit log has %v", events)
 	}
 }
 
@@ -463,15 +284,6 @@ func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	return client
 }
 
-func fromFile(t *testing.T, kubeconfig string) *rest.Config {
-	t.Helper()
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
 // whoAmI returns whom the server takes the owner of a client configuration for.
 func whoAmI(t *testing.T, cfg *rest.Config) authenticationv1.UserInfo {
 	t.Helper()
@@ -492,16 +304,6 @@ func namespace(t *testing.T, client kubernetes.Interface, prefix string) string 
 		t.Fatal(err)
 	}
 	return created.Name
-}
-
-// eventuallyServed waits until the controllers work again, after the API server was away.
-func eventuallyServed(t *testing.T, client kubernetes.Interface) {
-	t.Helper()
-	ns := namespace(t, client, "after")
-	eventually(t, "kube-root-ca.crt after the API server was away", func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ConfigMaps(ns).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-		return found(err)
-	})
 }
 
 // eventually waits until is says true.
