@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
-	"strings"
+	"math/rand/v2"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // payload returns a ConfigMap with this content and nothing else.
@@ -32,92 +31,6 @@ func contentEncoding(p digest, labels, annotations map[string]string) string {
 	var b bytes.Buffer
 	writeContent(&b, p, labels, annotations)
 	return b.String()
-}
-
-// TestC20NoTwoPayloadsShareAnEncoding compares every two of these contents.
-func TestC20NoTwoPayloadsShareAnEncoding(t *testing.T) {
-	yes := true
-	contents := map[string]*corev1.ConfigMap{
-		"nothing":                          payload(nil, nil),
-		"immutable":                        payload(nil, nil, true),
-		"a key":                            payload(texts{"a": "b"}, nil),
-		"the key in binaryData":            payload(nil, blobs{"a": []byte("b")}),
-		"the key in both":                  payload(texts{"a": "b"}, blobs{"a": []byte("b")}),
-		"the key, immutable":               {Data: texts{"a": "b"}, Immutable: &yes},
-		"the key in binaryData, immutable": {BinaryData: blobs{"a": []byte("b")}, Immutable: &yes},
-		"another value":                    payload(texts{"a": "c"}, nil),
-		"another key":                      payload(texts{"b": "b"}, nil),
-		"key and value swapped":            payload(texts{"b": "a"}, nil),
-		"an empty value":                   payload(texts{"a": ""}, nil),
-		"an empty binary value":            payload(nil, blobs{"a": {}}),
-		"a longer key":                     payload(texts{"ab": ""}, nil),
-		"a longer value":                   payload(texts{"a": "ba"}, nil),
-		"the value belongs to the key":     payload(texts{"ab": "c"}, nil),
-		"the key's end belongs to it":      payload(texts{"a": "bc"}, nil),
-		"two keys":                         payload(texts{"a": "b", "c": "d"}, nil),
-		"their values swapped":             payload(texts{"a": "d", "c": "b"}, nil),
-		"one of them binary":               payload(texts{"a": "b"}, blobs{"c": []byte("d")}),
-		"the other binary":                 payload(texts{"c": "d"}, blobs{"a": []byte("b")}),
-		"both binary":                      payload(nil, blobs{"a": []byte("b"), "c": []byte("d")}),
-		"both in one value":                payload(texts{"a": "bcd"}, nil),
-		"two empty values":                 payload(texts{"a": "", "b": ""}, nil),
-		"a value like an encoding":         payload(texts{"a": payloadEncoding(payload(texts{"b": "c"}, nil))}, nil),
-		"a value like two fields":          payload(texts{"a": payloadEncoding(payload(texts{"a": "b"}, nil))}, nil),
-		"a value with a zero byte":         payload(texts{"a": "b\x00"}, nil),
-		"a value not in UTF-8":             payload(nil, blobs{"a": []byte("\xff")}),
-		"a value of 256 bytes":             payload(texts{"a": strings.Repeat("b", 256)}, nil),
-		"a value of 512 bytes":             payload(texts{"a": strings.Repeat("b", 512)}, nil),
-		// A length of one byte would read 0 here, and then the value would read as the next field.
-		"a value of 256 bytes, like a field": payload(texts{"a": payloadEncoding(payload(texts{"b": strings.Repeat("c", 237)}, nil))}, nil),
-		"an empty value, and that field":     payload(texts{"a": "", "b": strings.Repeat("c", 237)}, nil),
-		"kind letters, text":                 payload(texts{"d": "v"}, nil),
-		"kind letters, binary":               payload(nil, blobs{"b": []byte("w")}),
-		"kind letter of immutable":           payload(texts{"i": ""}, nil),
-	}
-	if n := len(contents["a value of 256 bytes, like a field"].Data["a"]); n != 256 {
-		t.Fatalf("got a value of %d bytes, want 256", n)
-	}
-	encodings := map[string]string{}
-	for name, cm := range contents {
-		encoding := payloadEncoding(cm)
-		if other, taken := encodings[encoding]; taken {
-			t.Errorf("got one encoding for %q and %q, want two", name, other)
-		}
-		encodings[encoding] = name
-		if got, want := payloadDigest(cm), sha256.Sum256([]byte(encoding)); string(got) != string(want[:]) {
-			t.Errorf("%s: got digest %x, want that of the encoding, %x", name, got, want)
-		}
-	}
-}
-
-func TestC21EqualPayloadsHaveOneEncoding(t *testing.T) {
-	long, reversed := texts{}, texts{}
-	keys := numbered(50)
-	for i := range keys {
-		long[keys[i]], reversed[keys[49-i]] = keys[i], keys[49-i]
-	}
-	for name, pair := range map[string][2]*corev1.ConfigMap{
-		"nil and empty data":         {payload(nil, nil), payload(texts{}, nil)},
-		"nil and empty binaryData":   {payload(nil, nil), payload(nil, blobs{})},
-		"nil and empty, with a key":  {payload(texts{"a": "b"}, nil), payload(texts{"a": "b"}, blobs{})},
-		"nil and empty binary value": {payload(nil, blobs{"a": nil}), payload(nil, blobs{"a": {}})},
-		"immutable absent and false": {payload(texts{"a": "b"}, nil), payload(texts{"a": "b"}, nil, false)},
-		"another order of insertion": {payload(long, nil), payload(reversed, nil)},
-		"metadata is no content": {payload(texts{"a": "b"}, nil),
-			plantest.ConfigMap("x", "y", plantest.Data("a", "b"), plantest.Label("l", "1"), plantest.Annotation("n", "1"))},
-		"three keys": {payload(texts{"b": "1", "a": "2", "c": "3"}, nil), payload(texts{"c": "3", "a": "2", "b": "1"}, nil)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for range 10 { // maps have another order each time
-				if a, b := payloadEncoding(pair[0]), payloadEncoding(pair[1]); a != b {
-					t.Fatalf("got %q and %q, want one encoding", a, b)
-				}
-				if a, b := payloadDigest(pair[0]), payloadDigest(pair[1]); a != b {
-					t.Fatalf("got digests %x and %x, want one", a, b)
-				}
-			}
-		})
-	}
 }
 
 // TestC18EncodingNeverChanges pins the encoding. If it changes, the next version writes every copy of every cluster again.
@@ -146,57 +59,113 @@ func TestC18EncodingNeverChanges(t *testing.T) {
 	}
 }
 
-func TestNoTwoContentsShareAnEncoding(t *testing.T) {
-	one, two := payloadDigest(payload(texts{"a": "b"}, nil)), payloadDigest(payload(texts{"a": "c"}, nil))
-	encodings := map[string]string{}
-	for name, c := range map[string]struct {
-		payload             digest
-		labels, annotations texts
-	}{
-		"payload":                    {one, nil, nil},
-		"another payload":            {two, nil, nil},
-		"a label":                    {one, texts{"a": "b"}, nil},
-		"a label, another payload":   {two, texts{"a": "b"}, nil},
-		"the label as an annotation": {one, nil, texts{"a": "b"}},
-		"the label as both":          {one, texts{"a": "b"}, texts{"a": "b"}},
-		"a label of another value":   {one, texts{"a": "c"}, nil},
-		"an empty label":             {one, texts{"a": ""}, nil},
-		"an empty annotation":        {one, nil, texts{"a": ""}},
-		"the value belongs to it":    {one, texts{"ab": ""}, nil},
-		"two labels":                 {one, texts{"a": "b", "c": "d"}, nil},
-		"their values swapped":       {one, texts{"a": "d", "c": "b"}, nil},
-		"one label, one annotation":  {one, texts{"a": "b"}, texts{"c": "d"}},
-		"the other two":              {one, texts{"c": "d"}, texts{"a": "b"}},
-		"two annotations":            {one, nil, texts{"a": "b", "c": "d"}},
-		"kind letters":               {one, texts{"l": "m", "a": "n"}, texts{"p": "d"}},
-	} {
-		encoding := contentEncoding(c.payload, c.labels, c.annotations)
-		if other, taken := encodings[encoding]; taken {
-			t.Errorf("got one encoding for %q and %q, want two", name, other)
-		}
-		encodings[encoding] = name
-		if a, b := checksum(c.payload, c.labels, c.annotations), checksum(c.payload, maps.Clone(c.labels), maps.Clone(c.annotations)); a != b {
-			t.Errorf("%s: got checksums %s and %s, want one", name, a, b)
-		}
+// canonical spells the content out. Two contents are equal if, and only if, this is.
+func canonical(cm *corev1.ConfigMap) string {
+	data := texts{}
+	maps.Copy(data, cm.Data)
+	binaryData := texts{}
+	for k, v := range cm.BinaryData {
+		binaryData[k] = string(v)
 	}
-	if a, b := contentEncoding(one, nil, nil), contentEncoding(one, texts{}, texts{}); a != b {
-		t.Errorf("C21: got %q for nil and %q for empty maps, want one encoding", a, b)
-	}
+	return fmt.Sprintf("%q %q %v", data, binaryData, cm.Immutable != nil && *cm.Immutable) // maps are printed sorted
 }
 
-func TestC21OrderOfMetadataDoesNotMatter(t *testing.T) {
-	keys := numbered(20)
-	up, down := texts{}, texts{}
-	for i := range keys {
-		up[keys[i]], down[keys[len(keys)-1-i]] = "1", "1"
+// drawConfigMap draws a small ConfigMap from raw. Every value of raw is one.
+func drawConfigMap(raw []byte) *corev1.ConfigMap {
+	const letters = "dvbwi\x00\x01a"
+	next := func() byte {
+		if len(raw) == 0 {
+			return 0
+		}
+		b := raw[0]
+		raw = raw[1:]
+		return b
 	}
-	one := payloadDigest(payload(nil, nil))
-	for range 10 { // maps have another order each time
-		if a, b := contentEncoding(one, up, nil), contentEncoding(one, down, nil); a != b {
-			t.Fatalf("labels: got %q and %q, want one encoding", a, b)
+	word := func() string {
+		out := make([]byte, next()%3)
+		for i := range out {
+			out[i] = letters[next()%byte(len(letters))]
 		}
-		if a, b := contentEncoding(one, nil, up), contentEncoding(one, nil, down); a != b {
-			t.Fatalf("annotations: got %q and %q, want one encoding", a, b)
+		return string(out)
+	}
+	cm := &corev1.ConfigMap{}
+	switch next() % 4 {
+	case 1:
+		cm.Data = texts{}
+	case 2:
+		cm.BinaryData = blobs{}
+	case 3:
+		no := false
+		cm.Immutable = &no
+	}
+	for len(raw) > 0 {
+		switch next() % 5 {
+		case 0, 1:
+			if cm.Data == nil {
+				cm.Data = texts{}
+			}
+			cm.Data[word()] = word()
+		case 2, 3:
+			if cm.BinaryData == nil {
+				cm.BinaryData = blobs{}
+			}
+			cm.BinaryData[word()] = []byte(word())
+		case 4:
+			yes := true
+			cm.Immutable = &yes
 		}
+	}
+	return cm
+}
+
+// FuzzEncoding draws two ConfigMaps. They have one encoding if, and only if, they have one content (C20, C21).
+func FuzzEncoding(f *testing.F) {
+	// The data of a drawn ConfigMap serve as labels, and its binaryData as annotations.
+	content := func(cm *corev1.ConfigMap) (digest, texts, texts) {
+		annotations := texts{}
+		for k, v := range cm.BinaryData {
+			annotations[k] = string(v)
+		}
+		return payloadDigest(payload(nil, nil, isImmutable(cm))), cm.Data, annotations
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		one, other := drawConfigMap(a), drawConfigMap(b)
+		equal := canonical(one) == canonical(other)
+		for what, same := range map[string]bool{
+			"encodings of the payload": payloadEncoding(one) == payloadEncoding(other),
+			"digests of the payload":   payloadDigest(one) == payloadDigest(other),
+			"encodings of the content": contentEncoding(content(one)) == contentEncoding(content(other)),
+			"checksums":                checksum(content(one)) == checksum(content(other)),
+		} {
+			if same != equal {
+				t.Errorf("%s and %s: got equal %s %v, want %v", canonical(one), canonical(other), what, same, equal)
+			}
+		}
+	})
+}
+
+// TestC20EncodingsOfManySmallConfigMaps is FuzzEncoding with random ConfigMaps, for every run of the tests. They
+// are so small that many are equal, and many nearly so.
+func TestC20EncodingsOfManySmallConfigMaps(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	byEncoding, byContent := map[string]string{}, map[string]string{}
+	const total = 30000
+	for range total {
+		raw := make([]byte, random.IntN(14))
+		for i := range raw {
+			raw[i] = byte(random.IntN(40))
+		}
+		cm := drawConfigMap(raw)
+		encoding, content := payloadEncoding(cm), canonical(cm)
+		if other, seen := byEncoding[encoding]; seen && other != content {
+			t.Fatalf("got one encoding for %s and %s, want two", content, other)
+		}
+		if other, seen := byContent[content]; seen && other != encoding {
+			t.Fatalf("%s: got encodings %q and %q, want one", content, encoding, other)
+		}
+		byEncoding[encoding], byContent[content] = content, encoding
+	}
+	if n := len(byContent); n < total/10 || n > total*9/10 {
+		t.Errorf("got %d different contents in %d draws, want some equal and some different", n, total)
 	}
 }
