@@ -44,7 +44,6 @@ const (
 type order struct {
 	Op                string
 	Names, Namespaces []string
-	Payload           int
 	Version           string
 	Watch             bool // watch what is written, meanwhile
 }
@@ -58,217 +57,147 @@ const (
 
 func (o order) size() int { return len(o.Names) * len(o.Namespaces) }
 
-// match looks for what the order does, in the outside watch.
-func (o order) match() matcher {
-	if o.Op == opDelete {
-		return gone("")
-	}
-	return holds("", o.Version)
-}
-
-// plainProgram is the plain program as a process.
+// plainProgram is the plain program as a process. It gets an order, says that it has read it, waits for the go, and
+// says how it went, each as a line of JSON. The time to hand over an order is not measured.
 type plainProgram struct {
 	cmd *exec.Cmd
-	in  io.Writer
+	in  *json.Encoder
 	out *json.Decoder
 }
 
 // startPlain starts the plain program. It ends with the cluster.
-func (b *bench) startPlain(ctx context.Context) (*plainProgram, error) {
-	cmd, err := b.command(ctx, plainRole)
-	if err != nil {
-		return nil, err
-	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &plainProgram{cmd: cmd, in: in, out: json.NewDecoder(out)}, cmd.Start()
+func (b *bench) startPlain() *plainProgram {
+	cmd := b.command(plainRole)
+	p := &plainProgram{cmd: cmd, in: json.NewEncoder(get(cmd.StdinPipe())), out: json.NewDecoder(get(cmd.StdoutPipe()))}
+	check(cmd.Start())
+	return p
 }
 
 // command is this binary in another role.
-func (b *bench) command(ctx context.Context, role string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := b.cluster.Command(ctx, self, role, b.installed.Kubeconfig)
+func (b *bench) command(role string) *exec.Cmd {
+	cmd := b.cluster.Command(b.ctx, get(os.Executable()), role, b.installed.Kubeconfig)
 	cmd.Stderr = os.Stderr
-	return cmd, nil
+	return cmd
 }
 
-// The plain program gets an order, says that it has read it, waits for the go, and says how it went, each as a line
-// of JSON. The time to hand over an order is not measured.
-
-// prepare hands the order over.
-func (p *plainProgram) prepare(o order) error {
-	if err := json.NewEncoder(p.in).Encode(o); err != nil {
-		return fmt.Errorf("the plain program: %w", err)
-	}
-	return p.answer()
-}
-
-// execute has the order that was handed over executed, and returns when it is.
-func (p *plainProgram) execute() error {
-	if _, err := fmt.Fprintln(p.in, "true"); err != nil {
-		return fmt.Errorf("the plain program: %w", err)
-	}
-	return p.answer()
-}
-
-func (p *plainProgram) pid() int { return p.cmd.Process.Pid }
-
-func (p *plainProgram) answer() error {
+// tell sends the plain program something and waits for its answer.
+func (p *plainProgram) tell(what any) {
 	var problem string
-	err := p.out.Decode(&problem)
+	err := errors.Join(p.in.Encode(what), p.out.Decode(&problem))
 	if err == nil && problem != "" {
 		err = errors.New(problem)
 	}
 	if err != nil {
-		return fmt.Errorf("the plain program: %w", err)
+		check(fmt.Errorf("the plain program: %w", err))
 	}
-	return nil
 }
 
-// limit returns what it takes to have the plain program execute the order, until the watch has shown the last write.
-func (b *bench) limit(ctx context.Context, w *watcher, o order) (use, error) {
-	if err := b.plain.prepare(o); err != nil {
-		return use{}, err
+// limit returns what it takes to have the plain program execute the order, until an outside watch has shown the last write.
+func (b *bench) limit(o order) use {
+	w := b.watch(plainSelector)
+	defer w.stop()
+	match := holds("", o.Version)
+	if o.Op == opDelete {
+		match = gone("")
 	}
-	if err := b.breathe(ctx); err != nil {
-		return use{}, err
-	}
-	u, err := b.used(b.plain.pid(), func() (time.Duration, error) { return w.timed(ctx, o.size(), o.match(), b.plain.execute) })
-	time.Sleep(afterthought) // as long as ours is followed by nothing but reading the audit log
-	return u, err
+	b.plain.tell(o)
+	b.sleep(pause)
+	u := b.used(b.plain.cmd.Process.Pid, func() time.Duration {
+		return w.timed(o.size(), match, func() { b.plain.tell(true) })
+	})
+	b.sleep(afterthought) // as long as ours is followed by nothing but reading the audit log
+	return u
 }
 
 // plainWriter is the plain program from inside: it writes, and remembers what it takes for conditional writes.
 type plainWriter struct {
+	ctx    context.Context
 	client kubernetes.Interface
 	mu     sync.Mutex
-	made   map[cache.ObjectName]made
+	made   map[cache.ObjectName]identity
 }
 
-// made identifies an object in the state in which it was written.
-type made struct {
+// identity is an object in the state in which it was written.
+type identity struct {
 	uid     types.UID
 	version string
 }
 
 // servePlain is the plain program.
-func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Writer) error {
-	client, err := plainClient(kubeconfig)
-	if err != nil {
-		return err
-	}
-	p := &plainWriter{client: client, made: map[cache.ObjectName]made{}}
+func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Writer) {
+	p := &plainWriter{ctx: ctx, client: plainClient(kubeconfig), made: map[cache.ObjectName]identity{}}
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var o order
-		if err := orders.Decode(&o); err != nil {
-			return fmt.Errorf("no more orders: %w", err)
-		}
-		stop, err := p.watch(ctx, o)
-		if err != nil {
-			return err
-		}
-		if err := answers.Encode(""); err != nil {
-			return err
-		}
-		var proceed bool
-		if err := orders.Decode(&proceed); err != nil {
-			return err
-		}
+		check(orders.Decode(&o)) // the order to end is the end of the cluster
+		stop := p.watch(o)
+		check(answers.Encode(""))
+		check(orders.Decode(new(bool)))
 		problem := ""
-		if err := p.execute(ctx, o); err != nil {
-			problem = firstLine(err)
+		if err := attempt(func() { p.execute(o) }); err != nil {
+			problem, _, _ = strings.Cut(err.Error(), "\n")
 		}
-		if err := answers.Encode(problem); err != nil {
-			return err
-		}
+		check(answers.Encode(problem))
 		time.AfterFunc(2*tail, stop) // when what the last write takes has been counted
 	}
 }
 
 // watch begins a watch like the controller's on the written objects, if the order asks for it. It only decodes the events.
-func (p *plainWriter) watch(ctx context.Context, o order) (stop func(), err error) {
+func (p *plainWriter) watch(o order) (stop func()) {
 	if !o.Watch {
-		return func() {}, nil
+		return func() {}
 	}
 	maps := p.client.CoreV1().ConfigMaps(metav1.NamespaceAll)
-	list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: plainSelector, Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	w, err := maps.Watch(ctx, metav1.ListOptions{LabelSelector: plainSelector, ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return nil, err
-	}
+	list := get(maps.List(p.ctx, metav1.ListOptions{LabelSelector: plainSelector, Limit: 1}))
+	w := get(maps.Watch(p.ctx, metav1.ListOptions{LabelSelector: plainSelector, ResourceVersion: list.ResourceVersion}))
 	go func() {
 		for range w.ResultChan() {
 		}
 	}()
-	return w.Stop, nil
-}
-
-func firstLine(err error) string {
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return first
+	return w.Stop
 }
 
 // plainClient speaks protobuf, wants nothing compressed, and has no limit on requests a second, as the controller.
-func plainClient(kubeconfig string) (kubernetes.Interface, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
+func plainClient(kubeconfig string) kubernetes.Interface {
+	cfg := get(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	cfg.QPS = -1
 	cfg.UserAgent = plainAgent
 	cfg.DisableCompression = true
-	cfg.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
-	return kubernetes.NewForConfig(cfg)
+	cfg.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf,
+		AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
+	return get(kubernetes.NewForConfig(cfg))
 }
 
-func (p *plainWriter) execute(ctx context.Context, o order) error {
+func (p *plainWriter) execute(o order) {
 	targets := make([]cache.ObjectName, 0, o.size())
 	for _, namespace := range o.Namespaces {
 		for _, name := range o.Names {
 			targets = append(targets, cache.ObjectName{Namespace: namespace, Name: name})
 		}
 	}
-	return parallel(plainWriters, targets, func(at cache.ObjectName) error { return p.write(ctx, o, at) })
+	parallel(plainWriters, targets, func(at cache.ObjectName) { p.write(o, at) })
 }
 
 // write makes one write, which is conditional as those of the controller are.
-func (p *plainWriter) write(ctx context.Context, o order, at cache.ObjectName) error {
+func (p *plainWriter) write(o order, at cache.ObjectName) {
 	maps := p.client.CoreV1().ConfigMaps(at.Namespace)
 	p.mu.Lock()
 	before := p.made[at]
 	p.mu.Unlock()
 	cm := o.copyAt(at)
-	var err error
 	switch o.Op {
 	case opCreate:
-		cm, err = maps.Create(ctx, cm, metav1.CreateOptions{})
+		cm = get(maps.Create(p.ctx, cm, metav1.CreateOptions{}))
 	case opUpdate:
 		cm.ResourceVersion = before.version
-		cm, err = maps.Update(ctx, cm, metav1.UpdateOptions{})
+		cm = get(maps.Update(p.ctx, cm, metav1.UpdateOptions{}))
 	case opDelete:
-		return maps.Delete(ctx, at.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &before.uid, ResourceVersion: &before.version}})
-	}
-	if err != nil {
-		return err
+		check(maps.Delete(p.ctx, at.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &before.uid, ResourceVersion: &before.version}}))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made[at] = made{cm.UID, cm.ResourceVersion}
-	return nil
+	p.made[at] = identity{cm.UID, cm.ResourceVersion}
 }
 
 // copyAt is as large as a copy of the controller's, and carries as much metadata.
@@ -282,45 +211,28 @@ func (o order) copyAt(at cache.ObjectName) *corev1.ConfigMap {
 				plan.ChecksumAnnotation: "sha256:" + strings.Repeat("0", 64),
 				plan.InstanceAnnotation: "plain",
 			}},
-		Data: payload(o.Version, o.Payload),
+		Data: data(o.Version, payload),
 	}
 }
 
 // syncInformer is a bare informer in a program of its own: it prints in how many nanoseconds it had all that the
 // controller's watch shows, and ends.
-func syncInformer(ctx context.Context, kubeconfig string, out io.Writer) error {
-	client, err := plainClient(kubeconfig)
-	if err != nil {
-		return err
-	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+func syncInformer(ctx context.Context, kubeconfig string, out io.Writer) {
+	factory := informers.NewSharedInformerFactoryWithOptions(plainClient(kubeconfig), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = mirrorSelector }))
 	factory.Core().V1().ConfigMaps().Informer()
 	start := time.Now()
 	factory.StartWithContext(ctx)
-	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, time.Since(start).Nanoseconds())
-	return err
+	check(factory.WaitForCacheSyncWithContext(ctx).AsError())
+	get(fmt.Fprintln(out, time.Since(start).Nanoseconds()))
 }
 
-// informerMemory bounds what a bare informer lets lie about before it collects. Only a million ConfigMaps come near it, with their
-// payload, which the controller does not keep.
-const informerMemory = "GOMEMLIMIT=5GiB"
-
 // informerSync returns how long a bare informer takes for what is there.
-func (b *bench) informerSync(ctx context.Context) (time.Duration, error) {
-	cmd, err := b.command(ctx, informerRole)
-	if err != nil {
-		return 0, err
-	}
-	cmd.Env = append(cmd.Env, informerMemory)
-	out, err := cmd.Output()
-	if err != nil {
-		return 0, fmt.Errorf("the bare informer: %w", err)
-	}
-	var took time.Duration
-	_, err = fmt.Sscan(string(out), (*int64)(&took))
-	return took, err
+func (b *bench) informerSync() (took time.Duration) {
+	b.sleep(pause)
+	cmd := b.command(informerRole)
+	// Only a million ConfigMaps come near that, with their payload, which the controller does not keep.
+	cmd.Env = append(cmd.Env, "GOMEMLIMIT=5GiB")
+	get(fmt.Sscan(string(get(cmd.Output())), (*int64)(&took)))
+	return took
 }

@@ -2,16 +2,17 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // row is one line of the table: a figure, what was measured of it on both sides, and how far apart the two may be.
-// Ours and the limit's samples of one index belong to the same round where there are rounds.
+// Ours and the limit's samples of one index belong to the same round.
 type row struct {
 	figure      string
 	unit        unit
@@ -23,58 +24,41 @@ type row struct {
 	slack float64
 	// exact rows are met only if ours is the limit in each round.
 	exact bool
-	// off is set if ours differs from the limit in more than its number.
-	off bool
 	// note is what there is to say besides.
 	note string
-	// besides counts, over all rounds, what was asked for that the row does not measure.
-	besides map[string]int
 }
 
 // unit is how a sample is printed.
 type unit func(float64) string
 
-// asTime prints samples of time.
 func asTime(v float64) string {
-	if v < 0.1 {
+	switch {
+	case v < 0.1:
 		return fmt.Sprintf("%.2f ms", v*1e3)
+	case v < 10:
+		return fmt.Sprintf("%.0f ms", v*1e3)
 	}
-	return fmt.Sprintf("%.0f ms", v*1e3)
+	return fmt.Sprintf("%.1f s", v)
 }
 
-// asCPU prints samples of CPU time.
 func asCPU(v float64) string { return fmt.Sprintf("%.0f µs", v*1e6) }
 
-// asBytes prints samples of memory.
 func asBytes(v float64) string {
-	if v < 1<<20 {
+	switch {
+	case v < 1<<20:
 		return fmt.Sprintf("%.2f KiB", v/(1<<10))
+	case v < 1<<30:
+		return fmt.Sprintf("%.1f MiB", v/(1<<20))
 	}
-	return fmt.Sprintf("%.1f MiB", v/(1<<20))
+	return fmt.Sprintf("%.2f GiB", v/(1<<30))
 }
 
-// asSize prints a number of bytes in the name of a figure.
-func asSize(n int) string {
-	if n%(1<<10) == 0 {
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// asShare prints shares of one.
 func asShare(v float64) string { return fmt.Sprintf("%.2f%%", v*100) }
 
-// asCount prints numbers of things.
 func asCount(v float64) string { return thousands(int(v)) }
 
 // thousands prints a number as people do: 20,000.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func thousands(n int) string { return message.NewPrinter(language.English).Sprint(n) }
 
 // add notes one sample of each side.
 func (r *row) add(ours, limit float64) {
@@ -83,6 +67,9 @@ func (r *row) add(ours, limit float64) {
 
 // addTimes notes one sample of each side.
 func (r *row) addTimes(ours, limit time.Duration) { r.add(ours.Seconds(), limit.Seconds()) }
+
+// tell notes a sample of ours that has no limit.
+func (r *row) tell(v float64) { r.ours = append(r.ours, v) }
 
 // ratios are those of ours to the limit of the same round, in ascending order.
 func (r *row) ratios() []float64 {
@@ -97,9 +84,6 @@ func (r *row) ratios() []float64 {
 	return ratios
 }
 
-// ratio is the median of the ratios.
-func (r *row) ratio() float64 { return median(r.ratios()) }
-
 // interval is where the true median of the ratios lies with a confidence of about 90%. The row needs a pair.
 func (r *row) interval() (low, high float64) {
 	ratios := r.ratios()
@@ -111,17 +95,13 @@ func (r *row) interval() (low, high float64) {
 // sample is below the true median with probability 1/2, so the number of those below is distributed binomially. The rank is
 // the one whose confidence is closest to 90%: 7 samples have an interval from the second to the sixth, with 87.5%. Fewer
 // than 5 samples have no such interval: theirs is from the smallest to the largest.
-func intervalRank(n int) int {
-	exactly := math.Pow(0.5, float64(n)) // the probability that k samples are below the median
-	outside := 2 * exactly               // the probability that the median is outside the interval of rank k
-	for k := 0; ; k++ {
-		exactly *= float64(n-k) / float64(k+1)
-		next := outside + 2*exactly
-		if 2*(k+1) >= n || math.Abs(next-0.1) > math.Abs(outside-0.1) {
-			return k
-		}
-		outside = next
+func intervalRank(n int) (rank int) {
+	below := distuv.Binomial{N: float64(n), P: 0.5}
+	off := func(k int) float64 { return math.Abs(2*below.CDF(float64(k)) - 0.1) }
+	for 2*(rank+1) < n && off(rank+1) <= off(rank) {
+		rank++
 	}
+	return rank
 }
 
 // allowed is the ratio at which the bar lies.
@@ -140,10 +120,10 @@ func (r *row) verdict() string {
 	switch {
 	case len(r.ours) == 0 || len(r.limit) == 0 && (r.exact || r.bar > 0):
 		return unmeasured
-	case r.exact && (r.off || !slices.Equal(r.ours, r.limit)):
-		return missed
-	case r.exact:
+	case r.exact && slices.Equal(r.ours, r.limit):
 		return met
+	case r.exact:
+		return missed
 	case r.bar == 0:
 		return information
 	}
@@ -153,46 +133,11 @@ func (r *row) verdict() string {
 	return met
 }
 
-// say adds to what there is to say about the row, once.
-func (r *row) say(format string, args ...any) {
-	said := fmt.Sprintf(format, args...)
-	switch {
-	case strings.Contains(r.note, said):
-	case r.note == "":
-		r.note = said
-	default:
-		r.note += "; " + said
-	}
-}
-
-// count adds to what was asked for besides.
-func (r *row) count(what map[string]int) {
-	if r.besides == nil {
-		r.besides = map[string]int{}
-	}
-	for w, n := range what {
-		r.besides[w] += n
-	}
-}
-
-// remarks is the note, and what was asked for besides.
-func (r *row) remarks() string {
-	all := []string{r.note}
-	for _, what := range slices.Sorted(maps.Keys(r.besides)) {
-		all = append(all, fmt.Sprintf("%s: %s", what, thousands(r.besides[what])))
-	}
-	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), "; ")
-}
-
 // median returns the middle of the values, NaN of none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"time"
 )
@@ -13,82 +12,44 @@ const (
 	memoryOfPlugin = 300 << 20
 )
 
-// plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync.
-type plugin struct {
-	scene  scene
-	rounds int
-	of     []pluginCommand
-}
-
-type pluginCommand struct {
-	name         string
-	time, memory *row
-}
-
+// newPlugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync.
 func newPlugin(s sizes) group {
-	g := &plugin{scene: scene{10, s.pluginAt, s.payload}, rounds: s.few}
+	all := scene{10, s.pluginAt, payload}
+	var rows []*row
 	for _, name := range []string{"status", "plan"} {
-		figure := fmt.Sprintf("kubectl mirror %s, %s namespaces, %s copies: ", name, thousands(s.pluginAt), thousands(g.scene.copies()))
-		g.of = append(g.of, pluginCommand{name, &row{figure: figure + "time", unit: asTime, bar: 1}, &row{figure: figure + "peak", unit: asBytes, bar: 1}})
+		figure := fmt.Sprintf("kubectl mirror %s, %s namespaces, %s copies: ", name, thousands(s.pluginAt), thousands(all.copies()))
+		rows = append(rows, &row{figure: figure + "time", unit: asTime, bar: 1},
+			&row{figure: figure + "peak", unit: asBytes, bar: 1})
 	}
-	return g
-}
-
-func (g *plugin) rows() (out []*row) {
-	for _, c := range g.of {
-		out = append(out, c.time, c.memory)
-	}
-	return out
-}
-
-func (g *plugin) measure(ctx context.Context, b *bench) error {
-	if err := b.fill(ctx, g.scene); err != nil {
-		return err
-	}
-	for range g.rounds {
-		for _, c := range g.of {
-			if err := g.run(ctx, b, c); err != nil {
-				return err
-			}
+	return group{rows, func(b *bench) {
+		b.fill(all)
+		for range s.few {
+			b.runPlugin(rows[0], rows[1], "status", "-A", "--namespace-prefix="+all.prefix())
+			b.runPlugin(rows[2], rows[3], "plan", "--namespace-prefix="+all.prefix())
 		}
-	}
-	return nil
+	}}
 }
 
-// run runs a command once. Exit code 1 would mean that the cluster is not in sync.
-func (g *plugin) run(ctx context.Context, b *bench, c pluginCommand) error {
-	args := []string{c.name, "--kubeconfig=" + b.cluster.AdminKubeconfig()}
-	if c.name == "status" {
-		args = append(args, "-A")
-	}
-	for _, prefix := range b.pool.prefixes(g.scene.targets) {
-		args = append(args, "--namespace-prefix="+prefix)
-	}
-	cmd := b.cluster.Command(ctx, b.plugin, args...)
+// runPlugin runs a command once. Exit code 1 would mean that the cluster is not in sync.
+func (b *bench) runPlugin(took, memory *row, args ...string) {
+	cmd := b.cluster.Command(b.ctx, b.plugin, append(args, "--kubeconfig="+b.cluster.AdminKubeconfig())...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	peak := peakUntilExit(cmd.Process.Pid)
-	c.time.addTimes(time.Since(began), timeOfPlugin)
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("kubectl mirror %s: %w: %s", c.name, err, stderr.Bytes())
-	}
-	c.memory.add(peak, memoryOfPlugin)
-	return nil
-}
-
-// peakUntilExit returns the most that a child process had in memory, in bytes, when the child has ended. The kernel's own
-// account, ru_maxrss, begins with the memory of the parent.
-func peakUntilExit(pid int) (peak float64) {
+	check(cmd.Start())
+	// The kernel's own account, ru_maxrss, begins with the memory of the parent.
+	peak := 0.0
 	for {
-		_, now, err := memoryOf(pid)
-		if err != nil { // a process that has ended has no memory
-			return peak
+		_, now, err := memoryOf(cmd.Process.Pid)
+		if err != nil || now == 0 { // a process that has ended has no memory
+			break
 		}
 		peak = now
 		time.Sleep(time.Millisecond)
 	}
+	took.addTimes(time.Since(began), timeOfPlugin)
+	if err := cmd.Wait(); err != nil {
+		check(fmt.Errorf("kubectl mirror %s: %w: %s", args[0], err, stderr.Bytes()))
+	}
+	memory.add(peak, memoryOfPlugin)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -35,61 +36,40 @@ type watcher struct {
 	err     error
 }
 
-// watch begins a watch at what is there now. It shares no connection with what sets the scene.
-func (b *bench) watch(ctx context.Context, selector string) (*watcher, error) {
+// watch begins a watch at what is there now. It shares no connection with what sets the scene, and goes on where it
+// was when the API server ends it, as that does under load.
+func (b *bench) watch(selector string) *watcher {
 	maps := b.watching.CoreV1().ConfigMaps(metav1.NamespaceAll)
-	list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithCancel(ctx)
+	list := get(maps.List(b.ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1}))
+	ctx, stop := context.WithCancel(b.ctx)
+	begin := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.LabelSelector = selector
+		return maps.Watch(ctx, o)
+	}}
+	events := get(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, begin))
 	w := &watcher{stop: stop, waiting: map[*expectation]bool{}, failed: make(chan struct{})}
-	options := metav1.ListOptions{LabelSelector: selector, ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true}
-	first, err := maps.Watch(ctx, options)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	go func() {
-		defer close(w.failed)
-		w.err = w.follow(ctx, first, options, maps.Watch)
-	}()
-	return w, nil
+	go w.follow(events)
+	return w
 }
 
-// begin begins a watch.
-type begin func(context.Context, metav1.ListOptions) (watch.Interface, error)
-
-// follow reads events, from one watch after the other, each from where the one before ended: under load the API server ends
-// those that do not keep up.
-func (w *watcher) follow(ctx context.Context, events watch.Interface, from metav1.ListOptions, again begin) error {
-	for {
-		for e := range events.ResultChan() {
-			now := time.Now()
-			cm, ok := e.Object.(*corev1.ConfigMap)
-			if !ok || e.Type == watch.Error {
-				return fmt.Errorf("the outside watch: %w", apierrors.FromObject(e.Object))
+// follow tells all who wait of each event.
+func (w *watcher) follow(events watch.Interface) {
+	defer close(w.failed)
+	w.err = fmt.Errorf("the outside watch ended")
+	for e := range events.ResultChan() {
+		now := time.Now()
+		cm, ok := e.Object.(*corev1.ConfigMap)
+		if !ok {
+			w.err = fmt.Errorf("the outside watch: %w", apierrors.FromObject(e.Object))
+			return
+		}
+		w.mu.Lock()
+		for x := range w.waiting {
+			if x.see(now, e.Type, cm) {
+				delete(w.waiting, x)
 			}
-			from.ResourceVersion = cm.ResourceVersion
-			if e.Type != watch.Bookmark {
-				w.show(now, e.Type, cm)
-			}
 		}
-		var err error
-		if events, err = again(ctx, from); err != nil || ctx.Err() != nil {
-			return fmt.Errorf("the outside watch: %w", err)
-		}
-	}
-}
-
-// show tells all who wait of an event.
-func (w *watcher) show(now time.Time, event watch.EventType, cm *corev1.ConfigMap) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for x := range w.waiting {
-		if x.see(now, event, cm) {
-			delete(w.waiting, x)
-		}
+		w.mu.Unlock()
 	}
 }
 
@@ -130,25 +110,20 @@ func (x *expectation) see(now time.Time, event watch.EventType, cm *corev1.Confi
 }
 
 // wait returns when the last of the events was shown. It fails when none is for a time of patience.
-func (x *expectation) wait(ctx context.Context) (time.Time, error) {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for seen := 0; ; {
+func (x *expectation) wait() time.Time {
+	for seen := -1; ; {
 		select {
 		case <-x.done:
-			return x.at, nil
+			return x.at
 		case <-x.watcher.failed:
-			return time.Time{}, x.watcher.err
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		case <-timeout.C:
+			check(x.watcher.err)
+		case <-time.After(patience):
 		}
 		now := x.count()
 		if now == seen {
-			return time.Time{}, fmt.Errorf("the outside watch has shown %d of %d, and nothing more in %s", seen, x.n, patience)
+			check(fmt.Errorf("the outside watch has shown %d of %d, and nothing more in %s", seen, x.n, patience))
 		}
 		seen = now
-		timeout.Reset(patience)
 	}
 }
 
@@ -160,14 +135,11 @@ func (x *expectation) count() int {
 }
 
 // timed returns how long it takes from just before act until the watch has shown what is expected.
-func (w *watcher) timed(ctx context.Context, n int, match matcher, act func() error) (time.Duration, error) {
+func (w *watcher) timed(n int, match matcher, act func()) time.Duration {
 	x := w.expect(n, match)
 	start := time.Now()
-	if err := act(); err != nil {
-		return 0, err
-	}
-	at, err := x.wait(ctx)
-	return at.Sub(start), err
+	act()
+	return x.wait().Sub(start)
 }
 
 // holds looks for copies of the name (empty: of any), whose data begins with the version.
@@ -188,21 +160,9 @@ func isCopyOf(name string, cm *corev1.ConfigMap) bool {
 	return cm.Namespace != home && (name == "" || cm.Name == name)
 }
 
-// in narrows what is looked for to one namespace.
-func in(namespace string, match matcher) matcher {
+// in narrows what is looked for to the namespaces with a prefix.
+func in(prefix string, match matcher) matcher {
 	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
-		return cm.Namespace == namespace && match(event, cm)
+		return strings.HasPrefix(cm.Namespace, prefix) && match(event, cm)
 	}
-}
-
-// inPool narrows what is looked for to the namespaces of the pool.
-func inPool(match matcher) matcher {
-	return func(event watch.EventType, cm *corev1.ConfigMap) bool {
-		return strings.HasPrefix(cm.Namespace, poolPrefix) && match(event, cm)
-	}
-}
-
-// objectName is the key of an object.
-func objectName(namespace, name string) cache.ObjectName {
-	return cache.ObjectName{Namespace: namespace, Name: name}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // hang is how long the webhook holds a write back.
@@ -31,53 +29,49 @@ type webhook struct {
 
 // startWebhook puts a webhook before the namespaces whose names begin with the prefix, and returns when it is in force. It
 // holds nothing back yet.
-func (b *bench) startWebhook(ctx context.Context, prefix, namespace string) (*webhook, error) {
+func (b *bench) startWebhook(prefix, namespace string) *webhook {
 	h := &webhook{asked: make(chan struct{}), open: make(chan struct{})}
 	h.release()
 	h.Server = httptest.NewTLSServer(h)
 	name := prefix + "webhook.example.com"
-	_, err := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: name,
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &h.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	get(b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(b.ctx,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: name,
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{
+					URL:      &h.URL,
+					CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
+				},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}},
+				MatchConditions: []admissionregistrationv1.MatchCondition{{
+					Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
+				FailurePolicy:           new(admissionregistrationv1.Ignore),
+				SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+				TimeoutSeconds:          new(int32(30)),
+				AdmissionReviewVersions: []string{"v1"},
 			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
-			FailurePolicy:           new(admissionregistrationv1.Ignore),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(30)),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
-	if err == nil {
-		err = h.untilAsked(ctx, b, namespace)
+		}, metav1.CreateOptions{}))
+	for !h.inForce(b, namespace) {
+		b.sleep(50 * time.Millisecond)
 	}
-	if err != nil {
-		h.Close()
-		return nil, err
-	}
-	return h, nil
+	return h
 }
 
-// untilAsked tries writes in a namespace until the API server asks the webhook.
-func (h *webhook) untilAsked(ctx context.Context, b *bench, namespace string) error {
+// inForce reports whether the API server asks the webhook about a write in a namespace.
+func (h *webhook) inForce(b *bench, namespace string) bool {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := b.admin.CoreV1().ConfigMaps(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		select {
-		case <-h.asked:
-			return true, err
-		default:
-			return false, err
-		}
-	})
+	get(b.maps(namespace).Create(b.ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+	select {
+	case <-h.asked:
+		return true
+	default:
+		return false
+	}
 }
 
 // hold holds all calls back from now on.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// fewHanging is the number of hanging targets in the smaller of the two rows. Beside them, smallTargets are healthy.
+const fewHanging = 100
+
+// newFirstContact is a new source while many of its targets, which the controller has not written to before, hang:
+// from just before its creation to the last copy in the healthy targets. Each round begins with a new process, which
+// knows nothing of any target. The slowest counts, because the first one is the hardest: an idle API server lends
+// most of the places of our account to others, and returns them within some ten seconds.
+func newFirstContact(s sizes, hanging int, within time.Duration) group {
+	if hanging == 0 {
+		return group{}
+	}
+	figure := fmt.Sprintf("first contact, %d targets beside %s that hang", smallTargets, thousands(hanging))
+	r := &row{figure: figure, unit: asTime, bar: 1}
+	return group{[]*row{r}, func(b *bench) {
+		healthy, prefix := scene{targets: smallTargets}, fmt.Sprintf("hang-%d-", hanging)
+		names := numbered(prefix, hanging)
+		b.createNamespaces(names)
+		h := b.startWebhook(prefix, names[0])
+		defer h.Close()
+		r.slowest(s.few, within, func() (took time.Duration) {
+			b.lay(healthy)
+			w := b.watch(mirrorSelector)
+			defer w.stop()
+			b.with([]string{healthy.prefix(), prefix}, func(*controller) {
+				h.hold()
+				defer h.release() // the process ends with no call in flight
+				b.sleep(pause)
+				took = w.timed(smallTargets, in(healthy.prefix(), holds("", "1")), func() { b.createSource("new", "1", payload) })
+			})
+			return took
+		})
+	}}
+}
+
+// slowest fills a row with the slowest of some rounds, against a time.
+func (r *row) slowest(rounds int, within time.Duration, f func() time.Duration) {
+	var took []float64
+	for range rounds {
+		took = append(took, f().Seconds())
+	}
+	r.add(slices.Max(took), within.Seconds())
+	r.note = fmt.Sprintf("the slowest of %d rounds; median %s", rounds, asTime(median(took)))
+}
+
+const (
+	// foreignObjects are in the way of one source.
+	foreignObjects = 100
+	// slowRead is what a read of one of them takes. It is the bar as well: nobody else may wait for one such read.
+	slowRead = 5 * time.Second
+	// otherSources have the healthy targets only, as many as slowTargets.
+	otherSources, slowTargets = 40, 20
+)
+
+// newSlowReads is 40 new sources beside one with foreign objects in its way, each of which takes five seconds to
+// read: from just before their creation, when the first of these reads has begun, until all healthy targets are in
+// sync, those of the one source as well.
+func newSlowReads(s sizes) group {
+	figure := fmt.Sprintf("%d sources to %d targets beside %d foreign objects that take %s to read",
+		otherSources, slowTargets, foreignObjects, slowRead)
+	r := &row{figure: figure, unit: asTime, bar: 1}
+	return group{[]*row{r}, func(b *bench) {
+		b.createNamespaces(numbered("foreign-", foreignObjects))
+		r.slowest(s.few, slowRead, b.besideSlowReads)
+	}}
+}
+
+// besideSlowReads is one round.
+func (b *bench) besideSlowReads() (took time.Duration) {
+	const blocked, obstructed = "blocked", "foreign-"
+	healthy := scene{targets: slowTargets}
+	b.lay(healthy)
+	parallel(helpers, numbered(obstructed, foreignObjects), func(namespace string) {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: blocked}}
+		_, err := b.maps(namespace).Create(b.ctx, cm, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) { // it stays there from round to round
+			check(err)
+		}
+	})
+	dir := get(os.MkdirTemp("", "bench"))
+	defer os.RemoveAll(dir)
+	proxy := get(faultproxy.Start(faultproxy.Options{Kubeconfig: b.installed.Kubeconfig, Dir: dir}))
+	defer proxy.Close()
+	w := b.watch(mirrorSelector)
+	defer w.stop()
+	c := b.launchWith(shipped.RunOptions{Kubeconfig: proxy.Kubeconfig()}, []string{healthy.prefix(), obstructed})
+	c.during(func() {
+		c.waitMirrors()
+		slow := proxy.Inject(faultproxy.Rule{Verbs: []string{"get"}, Resources: []string{"configmaps"},
+			When:  func(q faultproxy.Request) bool { return q.Name == blocked && q.Namespace != home },
+			Fault: faultproxy.Fault{Kind: faultproxy.Delay, For: slowRead}})
+		defer slow.Stop()
+		all := w.expect((otherSources+1)*slowTargets, in(healthy.prefix(), holds("", "1")))
+		b.createSource(blocked, "1", payload)
+		check(proxy.Await(b.ctx, func() bool { return slow.Fired() > 0 }))
+		start := time.Now()
+		parallel(otherSources, sourceNames(otherSources), func(name string) {
+			source := newSource(name, "1", payload)
+			source.Annotations = map[string]string{plan.PrefixAnnotation: healthy.prefix()}
+			get(b.maps(home).Create(b.ctx, source, metav1.CreateOptions{}))
+		})
+		took = all.wait().Sub(start)
+	})
+	return took
+}
