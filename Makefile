@@ -10,12 +10,10 @@ KUBERNETES ?=
 # Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC07 -v".
 E2E_ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
-# arguments for the program, see `bin/bench -help` and `bin/bench million -help`.
+# arguments for the program, see `bin/bench -help`.
 # BENCH=node for the times of e2e-node, each held to its bar.
 BENCH ?=
 BENCH_ARGS ?=
-# Arguments for `make soak`, such as SOAK_ARGS="-duration 5m", see `bin/bench soak -help`.
-SOAK_ARGS ?=
 # How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
@@ -182,16 +180,12 @@ ifeq ($(BENCH),node)
 bench: E2E_ARGS += -patience=1
 bench: e2e-node
 else
+BENCH_SIZES = $(if $(filter full,$(BENCH)),-full) $(if $(filter million,$(BENCH)),-million 10000)
 bench: build cluster ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench $(filter million,$(BENCH)) $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(patsubst full,-full,$(filter full,$(BENCH))) $(BENCH_ARGS)
+	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS)
 endif
-
-.PHONY: soak
-soak: build cluster ## Change everything for half an hour, and see whether anything grows
-	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench soak $(SHIPPED) $(SOAK_ARGS)
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen, and compare what comes of it with a model

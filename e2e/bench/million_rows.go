@@ -93,8 +93,10 @@ func (m *million) freshNamespaces() group {
 	during := &row{figure: m.figure("new namespace while a source changes"), unit: asTime}
 	return group{[]*row{alone, during}, func(b *bench) {
 		m.with(b, func(c *controller) {
+			limits := 0
 			interleave(m.rounds, alone, func() time.Duration { return m.freshNamespace(b) }, func() time.Duration {
-				name := fmt.Sprintf("plain-%d", m.fresh)
+				limits++
+				name := fmt.Sprintf("plain-%d", limits)
 				b.createNamespaces([]string{name})
 				return b.limit(order{Op: opCreate, Names: sourceNames(millionSources), Namespaces: []string{name}, Version: "1"}).took
 			})
@@ -120,7 +122,7 @@ func (m *million) freshNamespace(b *bench) time.Duration {
 	defer w.stop()
 	name := fmt.Sprintf("%s%05d", freshPrefix, m.fresh)
 	m.fresh++
-	b.sleep(breath)
+	b.sleep(pause)
 	return w.timed(millionSources, in(name, holds("", "1")), func() { b.createNamespace(name) })
 }
 
