@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
@@ -40,6 +41,10 @@ func TestC58Restore(t *testing.T) {
 		w.Cleanup(w.Proxy.Heal) // before the controller is stopped
 		w.backUpAndChange()
 		w.restore(false, func() { exits(w.World, c) })
+		restart := manual.Commands(t, "deploy/docs/disaster.md", "rollout restart")
+		if out, err := w.Cluster.Shell(w.Context(), restart).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 		stand(w.World, c, w.Proxy.Kubeconfig())
 		w.check()
 	})
