@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -81,34 +80,6 @@ func TestC12Adoption(t *testing.T) {
 	}
 }
 
-// TestC12PremiseOfAnAdoptionGoes while the object is read that is in the way: it is not adopted.
-func TestC12PremiseOfAnAdoptionGoes(t *testing.T) {
-	for name, goes := range map[string]func(scene){
-		"the source is deleted":  func(s scene) { s.remove("platform") },
-		"the namespace opts out": func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), theirs(adopt)), func(t *testing.T, s scene) {
-				var once sync.Once
-				s.afterCall(func(c apitest.Call) {
-					if c == request("get", "configmaps", "team-000") {
-						once.Do(func() { goes(s) })
-						time.Sleep(50 * time.Millisecond) // the cache moves
-					}
-				})
-				s.write(source())
-				time.Sleep(time.Hour)
-				if cm := s.get("team-000"); cm == nil || cm.Data["theirs"] == "" {
-					t.Errorf("got %v, want it untouched", cm)
-				}
-				if n := s.Count("get", "configmaps", "team-000"); n == 0 {
-					t.Error("got no read of the object")
-				}
-			})
-		})
-	}
-}
-
 // TestC11PaceAlthoughTheSourceChanges: other content does not remove a foreign object, so edits are no reason for another try,
 // neither during the create nor during the read.
 func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
@@ -132,18 +103,4 @@ func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestC11ForeignObjectGoesBeforeItIsRead: the next try makes the copy.
-func TestC11ForeignObjectGoesBeforeItIsRead(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
-		s.beforeCall(func(c apitest.Call) {
-			if c == request("get", "configmaps", "team-000") {
-				s.remove("team-000")
-			}
-		})
-		s.write(source())
-		time.Sleep(2 * time.Second)
-		s.wantCopy("team-000", "value")
-	})
 }

@@ -1,14 +1,10 @@
 package mirror
 
 import (
-	"errors"
-	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -97,69 +93,6 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentWithoutLeadership: it may also end between the two calls of one change.
-func TestNothingIsSentWithoutLeadership(t *testing.T) {
-	for _, op := range []plan.Op{plan.OpCreate, plan.OpUpdate, plan.OpRecreate, plan.OpDelete} {
-		w := newWriting(t)
-		w.leads = func() bool { return false }
-		if _, err := w.apply(t.Context(), w.change(op)); !errors.Is(err, errNotLeading) || len(w.sent()) > 0 {
-			t.Errorf("%v: got error %v, sent %v, want %v and nothing sent", op, err, w.sent(), errNotLeading)
-		}
-	}
-	w, asked := newWriting(t), 0
-	w.leads = func() bool { asked++; return asked == 1 }
-	if _, err := w.apply(t.Context(), w.change(plan.OpRecreate)); !errors.Is(err, errNotLeading) || len(w.sent()) != 1 {
-		t.Errorf("got error %v, sent %v, want %v after the delete", err, w.sent(), errNotLeading)
-	}
-}
-
-// TestRefusals: a refused write ends a change, but NotFound counts as deleted.
-func TestRefusals(t *testing.T) {
-	conflict := apierrors.NewConflict(configMapResource, "settings", errAway)
-	gone := apierrors.NewNotFound(configMapResource, "settings")
-	for name, tc := range map[string]struct {
-		op   plan.Op
-		verb string
-		err  error
-		want error
-		sent []string
-	}{
-		"a create":                     {plan.OpCreate, "create", gone, gone, []string{"create"}},
-		"an update":                    {plan.OpUpdate, "update", conflict, conflict, []string{"update"}},
-		"a delete":                     {plan.OpDelete, "delete", conflict, conflict, []string{"delete"}},
-		"a delete of what is gone":     {plan.OpDelete, "delete", gone, nil, []string{"delete"}},
-		"a re-creation of another one": {plan.OpRecreate, "delete", conflict, conflict, []string{"delete"}},
-		"a re-creation":                {plan.OpRecreate, "create", conflict, conflict, []string{"delete", "create"}},
-	} {
-		w := newWriting(t)
-		w.refuse(tc.verb, tc.err)
-		made, err := w.apply(t.Context(), w.change(tc.op))
-		if err != tc.want || made != nil || !slices.Equal(w.sent(), tc.sent) {
-			t.Errorf("%s: got %v, error %v, sent %v, want error %v, sent %v", name, made, err, w.sent(), tc.want, tc.sent)
-		}
-	}
-}
-
-// TestAlteredWrites: a write that the API server stores with other content is no success.
-func TestAlteredWrites(t *testing.T) {
-	for name, alter := range map[string]func(*corev1.ConfigMap){
-		"data":       func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"key": "theirs"} },
-		"metadata":   func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "copy"} },
-		"more of it": func(cm *corev1.ConfigMap) { cm.Labels = maps.Clone(cm.Labels); cm.Labels["theirs"] = "kept" },
-	} {
-		w := newWriting(t)
-		w.client.PrependReactor("update", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			cm := a.(clienttesting.UpdateActionImpl).Object.(*corev1.ConfigMap).DeepCopy()
-			alter(cm)
-			return true, cm, nil
-		})
-		made, err := w.apply(t.Context(), w.change(plan.OpUpdate))
-		if errors.Is(err, errAltered) == (name == "more of it") || made == nil {
-			t.Errorf("%s: got %v, error %v", name, made, err)
-		}
-	}
-}
-
 // TestLiveRead reads an object with all of its metadata. A missing object is no error.
 func TestLiveRead(t *testing.T) {
 	w := newWriting(t, plantest.Managed)
@@ -173,12 +106,5 @@ func TestLiveRead(t *testing.T) {
 	w.refuse("get", errAway)
 	if live, err := w.read(t.Context(), settings("team-a")); live != nil || err != errAway {
 		t.Errorf("got %v, error %v, want %v", live, err, errAway)
-	}
-}
-
-// TestRequestsEnd after the longest time that an admission webhook may take, and within the API server's own minute.
-func TestRequestsEnd(t *testing.T) {
-	if requestTimeout <= 30*time.Second || requestTimeout > time.Minute {
-		t.Errorf("got %v for a request, want more than 30s and at most a minute", requestTimeout)
 	}
 }

@@ -61,15 +61,6 @@ func BenchmarkStrip(b *testing.B) {
 	}
 }
 
-// BenchmarkParseSource is what a changed source costs before it is compared with its copies.
-func BenchmarkParseSource(b *testing.B) {
-	r, cm := teamRules(), tenKiB("settings")
-	b.ReportAllocs()
-	for b.Loop() {
-		r.ParseSource(cm)
-	}
-}
-
 // BenchmarkDecide is what a fan-out costs for each copy that is in sync.
 func BenchmarkDecide(b *testing.B) {
 	r := teamRules()
@@ -81,19 +72,6 @@ func BenchmarkDecide(b *testing.B) {
 	for b.Loop() {
 		if c := r.Decide(v, t); c.State != plan.StateSynced {
 			b.Fatalf("got %v, want it in sync", c.State)
-		}
-	}
-}
-
-// BenchmarkWrite is what each write costs before it is sent and after it is answered.
-func BenchmarkWrite(b *testing.B) {
-	r := teamRules()
-	s, have := r.ParseSource(tenKiB("settings")), plantest.Copy(r, tenKiB("settings"), "team-a", plantest.Managed)
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Desired(s, "team-a", have)
-		if !r.InSync(s, have) {
-			b.Fatal("got it out of sync")
 		}
 	}
 }
@@ -124,35 +102,6 @@ func BenchmarkQueue(b *testing.B) {
 			c.copies.Add(key{Namespace: namespace, Name: "settings-000"})
 		}
 		c.drain(b, len(namespaces))
-	}
-}
-
-// BenchmarkCopyEvent is an event about one copy, up to the decision about it.
-func BenchmarkCopyEvent(b *testing.B) {
-	c, _ := loaded(b)
-	k := key{Namespace: "team-000", Name: "settings-000"}
-	have := c.caches.configMap(k)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.handlers.configMapAdded(have)
-		c.drain(b, 1)
-		t := c.caches.target(k)
-		c.caches.rules.Decide(c.caches.view(k.Name), t)
-	}
-}
-
-// BenchmarkNamespaceEvent is an event about a namespace, up to the decisions about its 100 copies.
-func BenchmarkNamespaceEvent(b *testing.B) {
-	c, _ := loaded(b)
-	names := c.caches.sourceNames()
-	b.ReportAllocs()
-	for b.Loop() {
-		c.handlers.namespaceChanged("team-000", nil)
-		c.drain(b, len(names))
-		for _, name := range names {
-			t := c.caches.target(key{Namespace: "team-000", Name: name})
-			c.caches.rules.Decide(c.caches.view(name), t)
-		}
 	}
 }
 

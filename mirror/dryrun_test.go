@@ -13,12 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -190,23 +188,6 @@ func TestDryRunLogsLast(t *testing.T) {
 	}
 }
 
-// TestDryRunLogsWhenAllIsCompared: the first line has all targets, however long they take.
-func TestDryRunLogsWhenAllIsCompared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logged := logOfDryRun(t, 2, func(s scene) {
-			s.delay(func(c apitest.Call) time.Duration {
-				if c.Verb != "get" {
-					return 0
-				}
-				return 20 * time.Second
-			})
-		}, func(scene) {}, append(teams(40, "team-"), source())...)
-		if n := strings.Count(logged, `"Would create `); n != 1 || !strings.Contains(logged, `"Would create 40"`) {
-			t.Errorf("got %d lines, want one about 40 copies, in\n%s", n, logged)
-		}
-	})
-}
-
 // TestDryRunPrune says what the prune limit blocks and what it lets go.
 func TestDryRunPrune(t *testing.T) {
 	src := source()
@@ -225,24 +206,6 @@ func TestDryRunPrune(t *testing.T) {
 	})
 	dry(t, func(o *Options) { o.PruneLimit = 100 }, objects, func(t *testing.T, s scene) {
 		s.wantWould("delete 12", 10)
-	})
-}
-
-// TestDryRunWithoutPermission to read: a target of which nothing is known has failed.
-func TestDryRunWithoutPermission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(plantest.Namespace("team-a"), source())(), func(o *Options) { o.DryRun = true })
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "get" {
-				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", nil)
-			}
-			return nil
-		})
-		defer runs(t, s.controller)()
-		s.wantWould("", 0)
-		if n := s.value("mirror_copies", "failed"); n != 1 {
-			t.Errorf("got %v copies that failed, want 1", n)
-		}
 	})
 }
 

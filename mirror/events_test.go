@@ -164,28 +164,6 @@ func TestProblemBecomesAnother(t *testing.T) {
 	})
 }
 
-// TestSolvedWhilePending: the end of a problem is reported when all targets are in sync, also if one was pending when it ended.
-func TestSolvedWhilePending(t *testing.T) {
-	cluster(t, append(teams(3, "team-"), source(), theirs()), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
-		s.refuse(func(c apitest.Call) error {
-			if c.Namespace == "team-001" {
-				return apierrors.NewServiceUnavailable("etcd")
-			}
-			return nil
-		})
-		s.remove("team-001")
-		time.Sleep(time.Second)
-		s.remove("team-000")
-		time.Sleep(2 * time.Minute)
-		s.wantEvents("solved, and one is pending")
-		s.refuse(func(apitest.Call) error { return nil })
-		time.Sleep(time.Minute)
-		s.wantEvents("solved", ReasonMirrored)
-	})
-}
-
 // TestC03SupersededEvent: the event on the losing source names the winner, and another one says that it takes over.
 func TestC03SupersededEvent(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {

@@ -258,20 +258,6 @@ func TestC55NoTargetsIsNotSaid(t *testing.T) {
 	}
 }
 
-// TestC55NoTargetsBesideAStuckCopy: a copy that a finalizer holds is no target.
-func TestC55NoTargetsBesideAStuckCopy(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
-		s.edit("team-000", plantest.Finalizer)
-		for _, prefix := range []string{"tema-", "taem-"} {
-			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, prefix))
-			time.Sleep(time.Minute)
-			if got := s.said(ReasonNoTargets); !strings.Contains(got, `"`+prefix+`" rules the namespace out`) {
-				t.Errorf("got event %q, want %s in it", got, prefix)
-			}
-		}
-	})
-}
-
 // TestC52ReasonOfADeletion is what was judged, whatever becomes of the namespace during the call.
 func TestC52ReasonOfADeletion(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {

@@ -101,27 +101,6 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 // errAway is an error that is no answer of the API server.
 var errAway = errors.New("away")
 
-func TestEnterWaitsForANormalPlace(t *testing.T) {
-	inLanes(t, 2, func(t *testing.T, l *calls) {
-		first, second := l.enter(t.Context()), l.enter(t.Context())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if p := l.enter(ctx); p != nil {
-			t.Error("got a third place of two")
-		}
-		first.leave()
-		if p := l.enter(t.Context()); p == nil {
-			t.Error("got no place although one is free")
-		} else {
-			p.leave()
-		}
-		second.leave()
-		if got := l.workers(); got != 2+slowPlaces {
-			t.Errorf("got %d workers, want one for each place, %d", got, 2+slowPlaces)
-		}
-	})
-}
-
 func TestSlowCallFreesItsNormalPlace(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		result := l.worker("team-a", time.Minute, nil)
@@ -263,22 +242,6 @@ func TestEndsThatAreNoCut(t *testing.T) {
 		if err := p.call(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
 			t.Errorf("a call that was stopped: got error %v, want %v", err, errAway)
 		}
-	})
-}
-
-// TestAReconcileInASlowPlaceGoesOn: a create and the read after it have one place. The pause is for other reconciles.
-func TestAReconcileInASlowPlaceGoesOn(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
-		p := l.enter(t.Context())
-		for range 2 {
-			if err := p.call(t.Context(), "team-a", func(context.Context) error { time.Sleep(minSlow + 1); return errAway }); err != errAway {
-				t.Errorf("got error %v, want %v", err, errAway)
-			}
-		}
-		if len(l.slow) != 1 || l.free() != 1 {
-			t.Errorf("got %d slow places taken and %d normal ones free, want 1 and 1", len(l.slow), l.free())
-		}
-		p.leave()
 	})
 }
 

@@ -69,26 +69,6 @@ func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
 	})
 }
 
-// TestC31SourceClaimsAgainDuringTheLiveRead of the namespace: the decision is void.
-func TestC31SourceClaimsAgainDuringTheLiveRead(t *testing.T) {
-	gold := plantest.Annotation(plan.SelectorAnnotation, "tier=gold")
-	cluster(t, []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source(gold)}, func(t *testing.T, s scene) {
-		s.afterCall(func(c apitest.Call) {
-			if c == request("get", "namespaces", "team-a") {
-				s.edit("platform", gold)
-				time.Sleep(50 * time.Millisecond)
-			}
-		})
-		time.Sleep(time.Second)
-		s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=silver"))
-		time.Sleep(time.Minute)
-		s.wantCopy("team-a", "value")
-		if reads, deletions := s.Count("get", "namespaces", "team-a"), s.CountAll("team-", "delete"); reads == 0 || deletions > 0 {
-			t.Errorf("got %d reads of the namespace and %d deletions, want one read and no deletion", reads, deletions)
-		}
-	})
-}
-
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
 func TestC28Terminating(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
@@ -140,33 +120,6 @@ func TestC29Recreated(t *testing.T) {
 	}
 }
 
-// TestC29SourceGoneMeanwhile: a copy is made in the new namespace for a source that is gone when the write ends. The watches show
-// the write last. It is an unwanted copy, not one of our own last writes.
-func TestC29SourceGoneMeanwhile(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		time.Sleep(time.Hour)
-		s.Hook(func(h *apitest.Hooks) {
-			h.Lags = func(resource string) time.Duration {
-				return map[string]time.Duration{"configmaps": 100 * time.Millisecond, "namespaces": 300 * time.Millisecond}[resource]
-			}
-		})
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Verb == "create" { // from 100 to 360 ms
-				return 260 * time.Millisecond
-			}
-			return 0
-		})
-		s.removeNamespace("team-000")
-		s.addNamespace("team-000")
-		time.Sleep(250 * time.Millisecond)
-		s.remove("platform") // the watch shows it after the new namespace
-		time.Sleep(time.Minute)
-		if s.wantNone("team-000"); s.Count("create", "configmaps", "team-000") != 2 {
-			t.Error("got no write that ended after its source had gone")
-		}
-	})
-}
-
 // spoil edits the copy in a namespace n times, with this time between.
 func (s scene) spoil(namespace string, n int, pause time.Duration) {
 	s.t.Helper()
@@ -191,30 +144,6 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 		s.addNamespace("team-a")
 		if took := s.within(6*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 }); took < 2*time.Second {
 			t.Errorf("got a copy after %v", took)
-		}
-	})
-}
-
-// TestC29GoneDuringAFanOut: no copy counts as pending a day later.
-func TestC29GoneDuringAFanOut(t *testing.T) {
-	alone(t, having(teams(70, "team-")...), func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Verb == "create" {
-				return 10 * time.Second
-			}
-			return 0
-		})
-		s.write(source())
-		time.Sleep(time.Second)
-		s.remove("platform")
-		time.Sleep(time.Second)
-		s.removeNamespace("team-069")
-		time.Sleep(time.Second)
-		s.delay(func(apitest.Call) time.Duration { return 0 })
-		s.write(source())
-		time.Sleep(24 * time.Hour)
-		if synced, pending := s.value("mirror_copies", "synced"), s.value("mirror_copies", "pending"); synced != 69 || pending != 0 {
-			t.Errorf("got %v synced and %v pending, want 69 and none", synced, pending)
 		}
 	})
 }

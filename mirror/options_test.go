@@ -1,9 +1,7 @@
 package mirror
 
 import (
-	"errors"
 	"io"
-	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,37 +20,6 @@ func flagSet(o *Options) *pflag.FlagSet {
 	fs.SetOutput(io.Discard)
 	o.AddFlags(fs)
 	return fs
-}
-
-// TestAddFlagsNamesAndDefaults is the part of section 3 of the contract that these options are.
-func TestAddFlagsNamesAndDefaults(t *testing.T) {
-	want := map[string]string{
-		"namespace-prefix":   "[]",
-		"all-namespaces":     "false",
-		"namespace-selector": "",
-		"exclude-namespace":  "[kube-*]",
-		"source-namespace":   "[]",
-		"mirror-label":       "mirror",
-		"instance":           "default",
-		"copy-label":         "[]",
-		"copy-annotation":    "[]",
-		"prune-limit":        "50%",
-		"deletion-grace":     "1s",
-		"dry-run":            "false",
-		"resync-period":      "10m0s",
-		"concurrent-sources": "8",
-		"concurrent-writes":  "32",
-	}
-	got := map[string]string{}
-	flagSet(NewOptions()).VisitAll(func(f *pflag.Flag) {
-		got[f.Name] = f.DefValue
-		if !strings.HasSuffix(f.Usage, ".") {
-			t.Errorf("--%s: got the usage %q, want a sentence", f.Name, f.Usage)
-		}
-	})
-	if !maps.Equal(got, want) {
-		t.Errorf("got flags and defaults %v, want %v", got, want)
-	}
 }
 
 func TestAddFlagsSetsEveryOption(t *testing.T) {
@@ -108,21 +75,6 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 	}
 }
 
-func TestAddFlagsKeepsPresentValues(t *testing.T) {
-	options := func() *Options {
-		o := NewOptions()
-		o.Instance, o.ResyncPeriod, o.ExcludeNamespaces, o.PruneLimit = "x", time.Hour, []string{"a", "b"}, 7
-		return o
-	}
-	got, want := options(), options()
-	if err := flagSet(got).Parse(nil); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestFlagsThenValidate(t *testing.T) {
 	const prefix = "--namespace-prefix=team-"
 	for name, tc := range map[string]struct {
@@ -164,18 +116,5 @@ func TestFlagsThenValidate(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestFlagsThatDoNotParse(t *testing.T) {
-	err := flagSet(NewOptions()).Parse([]string{"--no-such-flag"})
-	if err == nil || errors.Is(err, pflag.ErrHelp) {
-		t.Errorf("got %v, want an error", err)
-	}
-	err = flagSet(NewOptions()).Parse([]string{"--prune-limit=half"})
-	for _, want := range []string{"--prune-limit", `"half"`, "must be a percentage from 0% to 100%, such as 50%"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want in it %s", err, want)
-		}
 	}
 }

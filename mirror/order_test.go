@@ -5,10 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // testQueue returns a queue of copies that ends with the test.
@@ -120,52 +117,6 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestOrderOfKeysInWork: events about a key in work bring it back, once.
-func TestOrderOfKeysInWork(t *testing.T) {
-	for name, tc := range map[string]struct{ add, want string }{
-		"nothing":        {"", ""},
-		"a fan-out":      {"+a1 +a1", "a1"},
-		"an event":       {"!a1 !a1", "a1"},
-		"both":           {"+a1 !a1 +a1", "a1"},
-		"of another key": {"!a2", "a2"},
-		"before others":  {"!a1 +b1", "a1 b1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := testQueue(t)
-			q.add("!a1")
-			first, _ := q.gets(1)
-			q.add(tc.add)
-			want := len(strings.Fields(tc.want))
-			q.Done(first[0])
-			if got := q.Len(); got != want {
-				t.Fatalf("got %d keys, want %d", got, want)
-			}
-			if _, got := q.gets(want); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestContended(t *testing.T) {
-	q := testQueue(t)
-	check := func(when string, want bool) {
-		t.Helper()
-		if got := q.contended(); got != want {
-			t.Errorf("%s: got keys that wait %v, want %v", when, got, want)
-		}
-	}
-	check("at first", false)
-	q.add("+a1")
-	check("with a key that waits", true)
-	keys, _ := q.gets(1)
-	check("with a key in work", false)
-	q.Done(keys[0])
-	q.add("+a1")
-	q.ShutDown()
-	check("after a stop", false)
-}
-
 // orderModel is what a queue of copies is to do, in a few lines: the keys that wait, in order of arrival, and those in work.
 type orderModel struct {
 	events, fans []key
@@ -266,74 +217,4 @@ func TestRandomOrder(t *testing.T) {
 		}
 		wantNoKeys(t, q)
 	}
-}
-
-// TestOrderUnderConcurrency adds keys from many goroutines while workers take them: each key is taken after it was added
-// last, and never by two workers at once.
-func TestOrderUnderConcurrency(t *testing.T) {
-	type target struct {
-		mu           sync.Mutex
-		added, taken int
-		inWork       int // without a lock: -race sees two workers
-	}
-	synctest.Test(t, func(t *testing.T) {
-		q := newCopyQueue()
-		targets := map[key]*target{}
-		for i := range 40 {
-			targets[key{Name: string('a' + rune(i%2)), Namespace: fmt.Sprint(i)}] = &target{}
-		}
-		for range 8 {
-			go func() {
-				for {
-					k, shutdown := q.Get()
-					if shutdown {
-						return
-					}
-					at := targets[k]
-					at.inWork++
-					at.mu.Lock()
-					at.taken = at.added
-					at.mu.Unlock()
-					time.Sleep(time.Millisecond)
-					if at.inWork--; at.inWork != 0 {
-						t.Errorf("got %v in work twice", k)
-					}
-					q.Done(k)
-				}
-			}()
-		}
-		for i := range uint64(4) {
-			random := rand.New(rand.NewPCG(i, 1))
-			go func() {
-				for range 500 {
-					k := key{Namespace: fmt.Sprint(random.IntN(40))}
-					k.Name = string('a' + k.Namespace[len(k.Namespace)-1]%2)
-					at := targets[k]
-					at.mu.Lock()
-					at.added++
-					at.mu.Unlock()
-					switch random.IntN(3) {
-					case 0:
-						q.Add(k)
-					case 1:
-						q.addEvent(k)
-					case 2:
-						q.AddAfter(k, time.Millisecond)
-					}
-					if random.IntN(10) == 0 {
-						time.Sleep(time.Millisecond)
-					}
-				}
-			}()
-		}
-		time.Sleep(time.Minute)
-		q.ShutDown()
-		synctest.Wait()
-		for k, at := range targets {
-			if at.taken != at.added {
-				t.Errorf("%v: got it taken after %d additions, want %d", k, at.taken, at.added)
-			}
-		}
-		wantNoKeys(t, q)
-	})
 }

@@ -139,24 +139,3 @@ func TestC38EditAfterAReport(t *testing.T) {
 		}
 	})
 }
-
-// TestOutdatedWrite: a write that began before an edit was taken back reaches a copy that was in sync then. The copy is compared
-// again after the write, not by the resync.
-func TestOutdatedWrite(t *testing.T) {
-	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
-		s.write(source(plantest.Data("key", "old")))
-		time.Sleep(time.Second)
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Namespace == "team-001" {
-				return 2 * time.Second
-			}
-			return 0
-		})
-		s.edit("platform", plantest.Data("key", "new"))
-		time.Sleep(time.Second)
-		s.edit("platform", plantest.Data("key", "old"))
-		time.Sleep(10 * time.Second)
-		s.wantCopy("team-000", "old")
-		s.wantCopy("team-001", "old")
-	})
-}

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -186,22 +185,6 @@ func TestC23RecreationIsNoRepair(t *testing.T) {
 	})
 }
 
-// TestC24HeldByFinalizersWithoutItsLabel: it is ours, and no foreign object is reported.
-func TestC24HeldByFinalizersWithoutItsLabel(t *testing.T) {
-	going := copyOf(source(), "team-000", plantest.Without("mirror"), plantest.Finalizer, plantest.Deleting)
-	cluster(t, append(teams(1, "team-"), source(), going), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.edit("platform", plantest.Data("key", "other"))
-		time.Sleep(time.Hour)
-		if s.reported(ReasonForeign) > 0 {
-			t.Errorf("got events %q, want none about a foreign object", s.all())
-		}
-		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-		time.Sleep(time.Minute)
-		s.wantCopy("team-000", "other")
-	})
-}
-
 // TestC58CopyThatGoesUnseen: what is in team-000 goes before the watch has shown it, by a deletion or by a restore of etcd. A relist
 // shows the rest, and no event tells of it. The copy is made again without a resync.
 func TestC58CopyThatGoesUnseen(t *testing.T) {
@@ -231,28 +214,6 @@ func TestC58CopyThatGoesUnseen(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestUnlabelledWhileNoControllerRan: each of many copies is found by one create and one read, also where sources that the
-// flags do not allow have the same name.
-func TestUnlabelledWhileNoControllerRan(t *testing.T) {
-	const n = 20
-	objects := append(teams(n, "team-"), source())
-	for _, ns := range teams(n, "team-") {
-		objects = append(objects, copyOf(source(), ns.(*corev1.Namespace).Name, plantest.Without("mirror")))
-	}
-	for _, ns := range teams(n, "tenant-") {
-		objects = append(objects, runtime.Object(plantest.Source(ns.(*corev1.Namespace).Name, "settings")))
-	}
-	alone(t, having(objects...), func(o *Options) { o.SourceNamespaces = []string{"platform"} }, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		for _, verb := range []string{"create", "get", "update"} {
-			if got := s.CountAll("team-", verb); got != n {
-				t.Errorf("got %d requests to %s, want one for each of %d copies", got, verb, n)
-			}
-		}
-		s.wantCopy("team-000", "value")
-	})
 }
 
 // TestC36Fight: another client changes the copy back as often as it is restored. It is reported, and it costs a write a
@@ -335,25 +296,6 @@ func TestC57AlteredRecreation(t *testing.T) {
 // quota is the error of a create that a quota rejects.
 func quota() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-}
-
-// TestRepairBehindAQuota: a quota still counts the deleted copy when it is created again.
-func TestRepairBehindAQuota(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		var refused atomic.Bool
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "create" && refused.CompareAndSwap(false, true) {
-				return quota()
-			}
-			return nil
-		})
-		s.remove("team-000")
-		time.Sleep(2 * time.Second)
-		s.wantCopy("team-000", "value")
-		if n := s.value("mirror_repairs_total", "deleted"); n != 1 {
-			t.Errorf("got %v repairs counted, want 1", n)
-		}
-	})
 }
 
 // TestC36FightBehindAQuota: somebody deletes the copy every 45 seconds, and each time a quota still counts it.

@@ -130,54 +130,20 @@ func TestNews(t *testing.T) {
 		}
 	}
 	for name, steps := range map[string][]step{
-		"a source without targets": {{has(), nil}},
-		"a new source": {
-			{wrote("a", "b", "c"), []string{mirrored + "3 namespaces"}},
-			{at(plan.StateSynced, "a", "b", "c"), nil},
-			{has(), nil},
-		},
-		"a new source with one target":  {{wrote("a"), []string{mirrored + "1 namespace"}}},
-		"a restart with all in sync":    {{at(plan.StateSynced, "a", "b"), nil}},
-		"a restart with one drifted":    {{all(at(plan.StateSynced, "a", "b"), wrote("c")), []string{mirrored + "3 namespaces"}}},
-		"each new namespace":            {{wrote("a"), []string{mirrored + "1 namespace"}}, {wrote("b"), nil}},
 		"new namespaces, after a start": {{at(plan.StateSynced, "a"), nil}, {wrote("b"), nil}},
-		"the content changes, and the copies follow one by one": {
-			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
-			{all(changed, at(plan.StatePending, "b"), wrote("a")), nil},
-			{wrote("b"), []string{mirrored + "2 namespaces"}},
-			{at(plan.StateSynced, "a", "b"), nil},
-		},
-		"the content changes, and another process wrote the copies": {
-			{at(plan.StateSynced, "a"), nil}, {all(changed, at(plan.StateSynced, "a")), nil}, {wrote("b"), nil},
-		},
 		"the content changes, and another process writes all but the first copies": {
 			{wrote("a"), []string{mirrored + "1 namespace"}}, {all(changed, at(plan.StateSynced, "a")), nil},
-		},
-		"a problem turns into another": {
-			{all(at(plan.StateForeign, "b"), at(plan.StateSynced, "a")), []string{foreign}},
-			{noted(plan.StateFailed, "no", "b"), []string{failed}},
-			{wrote("b"), []string{mirrored + "2 namespaces"}},
 		},
 		"a target goes": {
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 			{at(plan.StateNone, "a"), nil},
 			{all(changed, wrote("b")), []string{mirrored + "1 namespace"}},
 		},
-		"a foreign object": {
-			{all(at(plan.StateForeign, "b"), wrote("a")), []string{foreign + "namespace b: ", mirrored + "1 namespace, blocked in 1"}},
-			{all(at(plan.StateForeign, "b"), wrote("c")), nil},
-			{wrote("b"), []string{mirrored + "3 namespaces"}},
-		},
 		"foreign objects, more and fewer": {
 			{at(plan.StateForeign, "b"), []string{foreign + "namespace b: "}},
 			{at(plan.StateForeign, "d", "a"), []string{foreign + "3 namespaces (a, b, d): "}},
 			{wrote("b"), []string{foreign + "2 namespaces (a, d): "}},
 			{at(plan.StateNone, "a", "d"), []string{mirrored + "1 namespace"}},
-		},
-		"a problem is over while another target waits": {
-			{all(at(plan.StateForeign, "b"), at(plan.StateSynced, "a")), []string{foreign}},
-			{all(wrote("b"), at(plan.StatePending, "a")), nil},
-			{at(plan.StateSynced, "a"), []string{mirrored + "2 namespaces"}},
 		},
 		"a problem is over, and nothing is there": {{at(plan.StateForeign, "b"), []string{foreign}}, {at(plan.StateNone, "b"), nil}},
 		"another source": {
@@ -254,58 +220,6 @@ func TestNews(t *testing.T) {
 	}
 }
 
-// TestNewsAreAboutTheRightSource: the winner and the loser of a target have events of their own.
-func TestNewsAreAboutTheRightSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{t: t, status: newStatus()}
-		d.has(sourceIn("base"), sourceIn("platform"))
-		d.at(plan.StateForeign, "", "team-a")
-		d.set("team-b", record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}, losers: []key{settings("platform")}})
-		var reasons []string
-		for _, message := range d.messages() {
-			reasons = append(reasons, strings.Join(strings.Fields(message)[0:3], " "))
-		}
-		if want := []string{"base Warning Foreign", "platform Warning Superseded"}; !slices.Equal(reasons, want) {
-			t.Errorf("got %q, want %q", reasons, want)
-		}
-	})
-}
-
-// TestReportWaits: there is no report without news, none while a target is queued, unless that lasts, and none of another view
-// than that of the fan-out.
-func TestReportWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{t: t, status: newStatus()}
-		d.has(sourceIn("platform"))
-		v := plan.NewView(d.sources)
-		check := func(what string, want bool) {
-			t.Helper()
-			n := d.lock("settings")
-			defer n.unlock()
-			if all, _ := reporterOf(t, d.status).news(n, v); (all != nil) != want {
-				t.Errorf("%s: got %v, want a report: %v", what, all, want)
-			}
-		}
-		check("at first", false)
-		d.at(plan.StateForeign, "", "team-a")
-		check("a foreign object", true)
-		time.Sleep(runGap)
-		check("nothing new", false)
-		d.set("team-b", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: true}})
-		d.at(plan.StateForeign, "", "team-c")
-		check("a target is queued", false)
-		time.Sleep(reportAfter)
-		n := d.lock("settings")
-		n.view = plan.NewView(d.sources)
-		n.unlock()
-		check("another view", false)
-		n = d.lock("settings")
-		n.view = v
-		n.unlock()
-		check("a target is queued for long", true)
-	})
-}
-
 // TestRejectedDeletionIsReportedOnce although each try waits for a live read.
 func TestRejectedDeletionIsReportedOnce(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
@@ -373,24 +287,6 @@ func TestC47LogOfATenantsFlips(t *testing.T) {
 		}
 		if usual != 3 {
 			t.Errorf("got %d lines at the usual level in 30 seconds, want 3", usual)
-		}
-	})
-}
-
-// TestNothingIsKeptOfASourceThatIsGone, when its next log line may follow at once.
-func TestNothingIsKeptOfASourceThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &desk{t: t, status: newStatus()}
-		d.has(sourceIn("platform"))
-		d.at(plan.StateForeign, "", "a")
-		d.levels()
-		d.at(plan.StateNone, "", "a")
-		d.has()
-		d.levels()
-		time.Sleep(logSpacing)
-		d.levels()
-		if len(d.names) > 0 {
-			t.Errorf("got %v, want nothing", d.names)
 		}
 	})
 }

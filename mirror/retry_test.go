@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -92,15 +91,6 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestHold: the first repairs happen at once, and the next ones ever later, up to once a minute.
-func TestHold(t *testing.T) {
-	for repairs, want := range map[int]time.Duration{0: 0, 1: 0, 9: 0, 10: 1, 11: 2, 12: 4, 13: 8, 14: 16, 15: 32, 16: 60, 17: 60, 1 << 40: 60} {
-		if got := hold(repairs); got != want*time.Second {
-			t.Errorf("after %d repairs: got %v, want %v", repairs, got, want*time.Second)
-		}
-	}
-}
-
 // TestFail goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until it is known to be
 // over.
 func TestFail(t *testing.T) {
@@ -143,26 +133,6 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestConclude: a concluded record has no failures. Only a copy that is or was in sync has content.
-func TestConclude(t *testing.T) {
-	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
-	for state, want := range map[plan.State]basics{
-		plan.StateNone:    {},
-		plan.StateSynced:  {state: plan.StateSynced, countsFor: owner, content: blue},
-		plan.StatePending: {state: plan.StatePending, countsFor: owner, content: green},
-		plan.StateFrozen:  {state: plan.StateFrozen, countsFor: owner},
-		plan.StateForeign: {state: plan.StateForeign, countsFor: owner},
-	} {
-		now := time.Unix(5000, 0)
-		rec := record{basics: basics{plan.StateFailed, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
-			notBefore: now, tried: trigger{content: blue}, note: "no", appeared: now}
-		rec.conclude(state, owner, blue, now)
-		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (trigger{}) {
-			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
-		}
-	}
-}
-
 // TestLastingAnswersAreRejections: errors that the API server answers for ten seconds count as a rejection. A webhook that it cannot call is
 // one.
 func TestLastingAnswersAreRejections(t *testing.T) {
@@ -189,24 +159,6 @@ func TestLastingAnswersAreRejections(t *testing.T) {
 	} {
 		if got := lasts(&tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
 			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
-// TestRareRepairsAreNoFight, also if nothing happens in between.
-func TestRareRepairsAreNoFight(t *testing.T) {
-	c, _ := stillController(t, noEdit)
-	s, now, x := parsed(sourceIn("platform")), time.Unix(5000, 0), decision{}
-	rec, n := &x.record, c.status.lock("settings")
-	defer n.unlock()
-	for range freeRepairs + 2 {
-		now = now.Add(24 * time.Hour)
-		c.reconciler.recordWrite(n, &x, result{change: plan.Change{Op: plan.OpUpdate, Key: settings("team-a"), Source: s}, repair: true, sent: true}, now)
-		if rec.own != (ownWrite{}) {
-			t.Fatalf("got %+v awaited although the cache does not know its version, want nothing", rec.own)
-		}
-		if rec.conclude(plan.StateSynced, s.Key, contentOf(s), now); rec.repairs != 1 || rec.fight(now) > 0 {
-			t.Fatalf("got %d repairs known, after one a day", rec.repairs)
 		}
 	}
 }
@@ -263,39 +215,6 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestDeletionGrace runs from when no source claims the copy. It begins anew for another copy, and after a claim.
-func TestDeletionGrace(t *testing.T) {
-	const grace = time.Minute
-	now, rec := time.Unix(5000, 0), record{}
-	blue := parsed(sourceIn("platform"))
-	copyA, copyB := plantest.ConfigMap("team-a", "settings"), plantest.ConfigMap("team-a", "settings", func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	unclaimed := func(cm *corev1.ConfigMap) plan.Change { return plan.Change{Op: plan.OpDelete, Have: cm} }
-	for i, tc := range []struct {
-		after time.Duration
-		c     plan.Change
-		step  step
-		wait  time.Duration
-	}{
-		{0, unclaimed(copyA), stepExpire, grace},
-		{grace - 1, unclaimed(copyA), stepExpire, 1},
-		{1, unclaimed(copyA), stepAct, 0},
-		{1, unclaimed(copyB), stepExpire, grace},
-		{grace - 1, plan.Change{Source: blue, Have: copyB, State: plan.StateSynced}, stepNone, 0},
-		{1, unclaimed(copyB), stepExpire, grace},
-		{grace - 1, plan.Change{Op: plan.OpUpdate, Source: blue, Have: copyB}, stepAct, 0},
-		{1, unclaimed(copyB), stepExpire, grace},
-		{grace, unclaimed(copyB), stepAct, 0},
-	} {
-		now = now.Add(tc.after)
-		if got, wait := rec.next(plan.Target{Have: tc.c.Have}, tc.c, "9", grace, now); got != tc.step || wait != tc.wait {
-			t.Errorf("%d: got step %d after %v, want %d after %v", i, got, wait, tc.step, tc.wait)
-		}
-	}
-	if got, _ := (&record{}).next(plan.Target{Have: copyA}, unclaimed(copyA), "9", 0, now); got != stepAct {
-		t.Errorf("no grace: got step %d, want %d", got, stepAct)
-	}
-}
-
 // TestIsTriggered is the table of what ends a wait early.
 func TestIsTriggered(t *testing.T) {
 	tried := trigger{content{settings("platform"), "blue"}, "7", "1"}
@@ -325,37 +244,6 @@ func TestIsTriggered(t *testing.T) {
 		if got := tc.rec.isTriggered(tc.now); got != tc.want {
 			t.Errorf("%s: got the end of the wait %v, want %v", name, got, tc.want)
 		}
-	}
-}
-
-// TestAFightBeginsAndEnds damages a copy ten times, leaves it alone, and damages it again.
-func TestAFightBeginsAndEnds(t *testing.T) {
-	const gap = 10 * time.Minute // as rarely as a GitOps tool
-	now, c := time.Unix(5000, 0), content{checksum: "blue"}
-	rec := record{}
-	var fights []bool
-	for range 12 {
-		now = now.Add(gap)
-		rec.repairs, rec.repairedAt = rec.repairs+1, now
-		rec.conclude(plan.StateSynced, key{}, c, now)
-		fights = append(fights, rec.fight(now) > 0)
-	}
-	if want := append(make([]bool, freeRepairs-1), true, true, true); !slices.Equal(fights, want) {
-		t.Errorf("got fights %v, want %v", fights, want)
-	}
-	if got := rec.fight(now); got != hold(12)+calm {
-		t.Errorf("got a fight for %v more, want %v", got, hold(12)+calm)
-	}
-	now = now.Add(hold(12) + calm)
-	if got := rec.fight(now); got != 0 {
-		t.Errorf("at its end: got a fight for %v more, want none", got)
-	}
-	rec.conclude(plan.StateSynced, key{}, c, now)
-	if rec.repairs != 12 {
-		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
-	}
-	if rec.conclude(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
-		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
 }
 

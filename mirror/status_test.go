@@ -1,16 +1,12 @@
 package mirror
 
 import (
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -53,57 +49,6 @@ func inLock(s *status, f func(*nameStatus)) {
 	n := s.lock("settings")
 	defer n.unlock()
 	f(n)
-}
-
-// TestObserve: an event that only shows our own last write reconciles nothing, and ends the wait for it.
-func TestObserve(t *testing.T) {
-	ours := plantest.ConfigMap("team-a", "settings", withVersion("41"))
-	theirs := plantest.ConfigMap("team-a", "settings", withVersion("42"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	at, synced, pending := time.Unix(5000, 0), basics{state: plan.StateSynced}, basics{state: plan.StatePending}
-	wrote, deleted, both := ownWrite{version: "41", at: at}, ownWrite{deleted: ours.UID, at: at}, ownWrite{version: "41", deleted: theirs.UID, at: at}
-	for name, tc := range map[string]struct {
-		rec       *record
-		cm        *corev1.ConfigMap
-		deleted   bool
-		reconcile bool
-		left      ownWrite
-	}{
-		"nothing known":                      {nil, ours, false, true, ownWrite{}},
-		"no write":                           {&record{repairs: 1}, ours, false, true, ownWrite{}},
-		"no write, of an object without UID": {&record{repairs: 1}, &corev1.ConfigMap{}, false, true, ownWrite{}},
-		"its deletion":                       {&record{repairs: 1}, &corev1.ConfigMap{}, true, true, ownWrite{}},
-		"our write":                          {&record{basics: synced, own: wrote}, ours, false, false, ownWrite{}},
-		"our write, and more to do":          {&record{basics: pending, own: wrote}, ours, false, true, ownWrite{}},
-		"their write":                        {&record{own: wrote}, theirs, false, true, wrote},
-		"a deletion of what we wrote":        {&record{own: wrote}, ours, true, true, wrote},
-		"our deletion":                       {&record{own: deleted}, ours, true, false, ownWrite{}},
-		"our deletion, and more to do":       {&record{basics: pending, own: deleted}, ours, true, true, ownWrite{}},
-		"a write of what we deleted":         {&record{own: deleted}, ours, false, true, deleted},
-		"a deletion of theirs":               {&record{own: deleted}, theirs, true, true, deleted},
-		"a deletion of what is not known":    {&record{own: deleted}, nil, true, true, deleted},
-		"the first part of a re-creation":    {&record{own: both}, theirs, true, false, wrote},
-		"the second part of a re-creation":   {&record{own: both}, ours, false, false, ownWrite{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inLock(newStatus(), func(n *nameStatus) {
-				if tc.rec != nil {
-					n.set("team-a", "uid", *tc.rec)
-				}
-				before := n.record("team-a", "uid").own
-				n.calls["team-a"] = true
-				if got := n.observe("team-a", tc.cm, tc.deleted); !got || n.record("team-a", "uid").own != before {
-					t.Errorf("with a call on its way: got it to be reconciled %v, with %+v, want true, and the record left alone", got, n.record("team-a", "uid").own)
-				}
-				delete(n.calls, "team-a")
-				if got := n.observe("team-a", tc.cm, tc.deleted); got != tc.reconcile {
-					t.Errorf("got it to be reconciled %v, want %v", got, tc.reconcile)
-				}
-				if got := n.record("team-a", "uid").own; got != tc.left {
-					t.Errorf("got %+v awaited, want %+v", got, tc.left)
-				}
-			})
-		})
-	}
 }
 
 // TestStore is the table of what a decision records, for a fan-out and for a reconcile.
@@ -245,109 +190,6 @@ func TestANewNamespaceHasNoHistory(t *testing.T) {
 	}
 }
 
-// TestStatusCounts compares the counts with the records under random operations.
-func TestStatusCounts(t *testing.T) {
-	d := &decider{rules: teamRules()}
-	sources := []*plan.Source{parsed(sourceIn("platform")), parsed(sourceIn("base")), parsed(sourceIn("workshop"))}
-	for seed := range uint64(10) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		some := func() *plan.Source { return sources[random.IntN(len(sources))] }
-		s, now := newStatus(), time.Unix(5000, 0)
-		for i := range 2000 {
-			ns := plantest.Namespace(fmt.Sprintf("team-%d", random.IntN(6)))
-			ns.UID = types.UID(fmt.Sprint("uid-", random.IntN(2)))
-			k := settings(ns.Name)
-			x := &decision{
-				view:   plan.NewView(sources[random.IntN(len(sources)):]), // some are gone
-				target: plan.Target{Key: k, Namespace: ns},
-				change: plan.Change{Key: k, Op: plan.OpUpdate, Source: some()},
-				step:   step(random.IntN(int(stepAct) + 1)),
-			}
-			inLock(s, func(n *nameStatus) {
-				x.record = n.record(ns.Name, ns.UID)
-				switch random.IntN(5) {
-				case 0:
-					x.record.conclude(plan.State(random.IntN(int(plan.States))), some().Key, contentOf(some()), now)
-					n.set(ns.Name, ns.UID, x.record)
-				case 1:
-					x.record.fail(x, result{change: x.change, state: plan.StateFailed, reason: rejected, err: errAway}, now)
-					n.set(ns.Name, ns.UID, x.record)
-				case 2:
-					d.store(n, x, now)
-				case 3:
-					n.appear(ns.Name, ns.UID)
-				case 4:
-					n.dirty, n.reported = true, time.Time{}
-					reporterOf(t, s).news(n, x.view)
-				}
-			})
-			if recount(t, s); t.Failed() {
-				t.Fatalf("seed %d, step %d", seed, i)
-			}
-		}
-		for _, namespace := range s.namespaces("settings") {
-			inLock(s, func(n *nameStatus) { n.set(namespace, "", record{}) })
-		}
-		inLock(s, func(n *nameStatus) {
-			n.dirty, n.reported = true, time.Time{}
-			for _, src := range n.sources {
-				src.logged = nil // long ago
-			}
-			reporterOf(t, s).news(n, &plan.View{})
-		})
-		if len(s.names) > 0 {
-			t.Errorf("got %+v left after all targets and sources went, want nothing", s.names["settings"])
-		}
-	}
-}
-
-// recount compares the counts of all states with the records.
-func recount(t *testing.T, s *status) {
-	t.Helper()
-	var totals [plan.States]int
-	counts := map[key][plan.States]int{}
-	one := func(k key, state plan.State) {
-		c := counts[k]
-		c[state]++
-		counts[k] = c
-		totals[state]++
-	}
-	for _, n := range s.names {
-		queued := 0
-		for namespace, r := range n.targets {
-			if r.state != plan.StateNone {
-				one(r.countsFor, r.state)
-			}
-			for _, loser := range r.losers {
-				one(loser, plan.StateSuperseded)
-			}
-			if r.queued {
-				queued++
-			}
-			if r.isPlain() && r != n.shared[r.basics] && r.uid != "" {
-				t.Errorf("got a plain record of its own in %s: %+v", namespace, r)
-			}
-		}
-		got := map[key][plan.States]int{}
-		for k, src := range n.sources {
-			if src.counts != [plan.States]int{} {
-				got[k] = src.counts
-			}
-		}
-		if n.queued != queued {
-			t.Errorf("got %d records counted as queued, want %d", n.queued, queued)
-		}
-		if !maps.Equal(got, counts) {
-			t.Errorf("got counts %v, want %v", got, counts)
-		}
-	}
-	for state := range plan.States {
-		if got := s.total(state); got != totals[state] {
-			t.Errorf("got %d %v, want %d", got, state, totals[state])
-		}
-	}
-}
-
 // TestEqualRecordsAreShared: ten thousand targets in sync share one record, and a target without anything has none.
 func TestEqualRecordsAreShared(t *testing.T) {
 	s := newStatus()
@@ -372,39 +214,5 @@ func TestEqualRecordsAreShared(t *testing.T) {
 	})
 	if got := s.namespaces("other"); len(got) > 0 || len(s.names) != 1 {
 		t.Errorf("got records for %v, and %d names, want nothing of a name that is not known", got, len(s.names))
-	}
-}
-
-// TestDirty: a name is dirty if there may be something to report, and only then.
-func TestDirty(t *testing.T) {
-	base := settings("platform")
-	of := func(state plan.State) record { return record{basics: basics{state: state, countsFor: base}} }
-	for name, tc := range map[string]struct {
-		before, after record
-		want          bool
-	}{
-		"arrived":                     {of(plan.StatePending), of(plan.StateSynced), true},
-		"gone":                        {of(plan.StatePending), record{}, true},
-		"a new problem":               {of(plan.StateSynced), of(plan.StateFailed), true},
-		"no longer a problem":         {of(plan.StateFight), of(plan.StateSynced), true},
-		"another problem":             {of(plan.StateForeign), of(plan.StateFailed), true},
-		"the problem of another":      {of(plan.StateOutOfScope), record{basics: basics{state: plan.StateOutOfScope, countsFor: settings("base")}}, true},
-		"another source has it":       {of(plan.StateSynced), record{basics: of(plan.StateSynced).basics, losers: []key{settings("base")}}, true},
-		"as before":                   {of(plan.StateFailed), of(plan.StateFailed), false},
-		"still pending":               {of(plan.StatePending), of(plan.StatePending), false},
-		"to be written":               {of(plan.StateSynced), of(plan.StatePending), false},
-		"in sync, and in sync":        {of(plan.StateSynced), of(plan.StateSynced), false},
-		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, true},
-		"withheld by a dry run":       {of(plan.StatePending), record{basics: of(plan.StatePending).basics, would: plan.OpCreate}, true},
-	} {
-		inLock(newStatus(), func(n *nameStatus) {
-			n.set("team-a", "a", tc.before)
-			n.dirty = false
-			for range 2 { // the second time nothing is new, but nothing was reported either
-				if n.set("team-a", "a", tc.after); n.dirty != tc.want {
-					t.Errorf("%s: got something to report %v, want %v", name, n.dirty, tc.want)
-				}
-			}
-		})
 	}
 }
