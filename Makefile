@@ -109,7 +109,7 @@ benchmarks: # that they run; how fast things are is what make bench says
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager
 	@# Tests mostly wait, so more run at a time than there are cores. Anew each time: go does not see that a program changed.
-	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 2 -parallel 4 ./contract ./faults ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 2 -parallel 3 ./contract ./faults ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
 
 .PHONY: e2e-rest
 e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
