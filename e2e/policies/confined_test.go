@@ -30,7 +30,7 @@ const (
 	isAProtected = "only mirror-controller may change or delete it: change the source instead"
 )
 
-// confinedRows are requests about what a controller that runs would change at once, or never meets. TestAttacks has the others.
+// confinedRows are requests about what a controller that runs would change at once, or never meets. stolenRows are the others.
 func (w *Policed) confinedRows() []row {
 	copied := shape(w.Copied)
 	return []row{

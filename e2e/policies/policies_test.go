@@ -52,6 +52,7 @@ func TestPolicies(t *testing.T) {
 		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, probe(user, platform)) })
 	}
 	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", probe(unlabeled, platform)) })
+	t.Run("stolen", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.stolenRows()) })
 	t.Run("confined", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.confinedRows()) })
 	t.Run("targets", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.targetRows()) })
 	t.Run("keys", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.keyRows()) })
@@ -67,6 +68,7 @@ func TestPolicies(t *testing.T) {
 		w.Until(user+" may publish", func() error { return probe(user, namespace, asSource) })
 	}
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishersPolicy, w.publisherRows()) })
+	t.Run("users", func(t *testing.T) { w.check(t, publishersPolicy, w.userRows()) })
 	t.Run("forgers", func(t *testing.T) { w.check(t, publishersPolicy, w.forgerRows()) })
 
 	w.applyPolicies("protect-copies")

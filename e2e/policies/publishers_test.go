@@ -5,7 +5,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// publisherRows are requests about sources. TestAttacks has those of ordinary editors and deploy accounts.
+// publisherRows are requests about sources. userRows are those of ordinary people.
 func (w *Policed) publisherRows() []row {
 	copied := shape(w.Copied)
 	return []row{

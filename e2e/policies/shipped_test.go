@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -181,4 +182,28 @@ func TestShippedArguments(t *testing.T) {
 	expectMetricsOfMonitoring(w, p)
 	w.Edit(w.Home, "shipped", suite.WithoutLabel(w.Label))
 	w.WaitGone("shipped", target)
+}
+
+// TestPodSecurity asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which enforces the
+// Pod Security Standard restricted, and one as root. Package checks compares more of it with the standard.
+func TestPodSecurity(t *testing.T) {
+	t.Parallel()
+	site := suite.Shared(t)
+	create := func(change func(*corev1.SecurityContext)) error {
+		deployment, err := site.Installed.Manifests.Deployment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := deployment.Spec.Template.Spec
+		change(spec.Containers[0].SecurityContext)
+		_, err = site.Admin.CoreV1().Pods(deployment.Namespace).Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}, Spec: spec}, dryCreate)
+		return err
+	}
+	if err := create(func(*corev1.SecurityContext) {}); err != nil {
+		t.Error(err)
+	}
+	if err := create(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) }); !strings.Contains(fmt.Sprint(err), `violates PodSecurity "restricted`) {
+		t.Errorf("got error %v, want that root violates restricted", err)
+	}
 }
