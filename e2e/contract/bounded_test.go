@@ -1,13 +1,11 @@
 package contract
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,11 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -37,42 +33,6 @@ const (
 	// spacing is the least time between two events, or two log lines, of one reason about one source.
 	spacing = 10 * time.Second
 )
-
-// TestC47PruneLimitCannotBeDisarmed starts the controller with a prefix that leaves out 13 of 15 copies, while tenants have 40 forged
-// copies: they do not outweigh the 13.
-func TestC47PruneLimitCannotBeDisarmed(t *testing.T) {
-	t.Parallel()
-	for what, test := range map[string]struct {
-		tenants, name string // of the forged copies
-		ofTenants     string // the value of the mirror label of their namespaces
-		says          string
-	}{
-		"of sources that are not there": {"tenant-", "forged", "", "13 of 15 copies"},
-		"in namespaces that opted out":  {"kept-tenant-", "settings", plan.OptOutValue, "13 of 15 copies"},
-		"in namespaces out of scope":    {"tenant-", "settings", "", "53 of 55 copies"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t)
-			kept, dropped := createNamed(w, "kept-", 2), createNamed(w, "dropped-", 13)
-			all := slices.Concat(kept, dropped)
-			p := w.StartExactly("--namespace-prefix=" + w.NS("kept-") + "," + w.NS("dropped-"))
-			w.WaitInSync(w.CreateSource(w.Home, "settings"), all...)
-			copies := w.Copies("settings", all...)
-			w.Stop(p)
-			for i := range 40 {
-				tenant := w.CreateNamespace(w.NS(fmt.Sprint(test.tenants, i)), map[string]string{w.Label: test.ofTenants}).Name
-				w.Create(tenant, test.name, w.MarksOfCopy(w.Home, tenant, test.name)...)
-			}
-			w.StartExactly("--namespace-prefix=" + w.NS("kept-"))
-			if note := w.WaitEvent(w.Home, "settings", mirror.ReasonPruneBlocked); !strings.Contains(note, test.says) {
-				t.Errorf("the event says %q, want %q in it", note, test.says)
-			}
-			w.Settle(kept...)
-			w.AllUntouched(copies)
-		})
-	}
-}
 
 // TestC47MetadataOfForgedCopies fills a namespace with objects that have the label of a copy, and as much other metadata as the API
 // server accepts. The controller bears it while they come, and starts with them, by a stream and by lists. (Nothing else runs beside
@@ -190,111 +150,6 @@ func insist(request func() error) error {
 		}
 	}
 	return err
-}
-
-// TestC47EventsAndLogOfFlips changes forged copies as fast as the API server accepts it: one out of scope, one in the way. The
-// state of their sources changes as fast, but events and log lines keep their spacing.
-func TestC47EventsAndLogOfFlips(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	p := w.Start("--logging-format=json")
-	w.Settle(w.NS("b")) // copies out of scope that it finds when it takes over go
-	here, away := w.NS("a"), w.Elsewhere("tenant")
-	for _, name := range []string{"here", "away"} {
-		w.WaitInSync(w.CreateSource(w.Home, name), here, w.NS("b"))
-	}
-	w.Create(away, "away", w.MarksOfCopy(w.Home, away, "away")...)
-	var flipping sync.WaitGroup
-	flipping.Go(func() { flip(w, here, "here") })
-	flipping.Go(func() { flip(w, away, "away") })
-	flipping.Wait()
-	w.Stop(p) // it writes the events that wait
-	expectSpacedEvents(w, w.Home)
-	expectSpacedLines(w, p.Log())
-}
-
-// flip makes a copy of ours of the ConfigMap, and something else again, hundreds of times.
-func flip(w *suite.World, namespace, name string) {
-	const flips = 500
-	ours := map[string]any{plan.SourceAnnotation: w.Home + "/" + name}
-	for i := range flips {
-		label, annotations := any(plan.CopyValue), ours
-		switch i % 6 {
-		case 1:
-			annotations = map[string]any{plan.SourceAnnotation: nil}
-		case 3:
-			label = nil
-		case 5:
-			annotations = map[string]any{plan.SourceAnnotation: w.Home + "/another"}
-		}
-		labels := map[string]any{w.Label: label}
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
-		if err == nil {
-			_, err = w.Admin.CoreV1().ConfigMaps(namespace).Patch(w.Context(), name, types.MergePatchType, body, metav1.PatchOptions{})
-		}
-		if err != nil {
-			w.Error(err)
-			return
-		}
-	}
-}
-
-// expectSpacedEvents fails the test if there are too many events about the sources in the namespace.
-func expectSpacedEvents(w *suite.World, namespace string) {
-	w.Helper()
-	events, err := w.Admin.EventsV1().Events(namespace).List(w.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	times := map[string][]time.Time{}
-	for _, e := range events.Items {
-		key := e.Reason + " " + e.Regarding.Name
-		times[key] = append(times[key], e.EventTime.Time)
-		if e.Series != nil {
-			times[key] = append(times[key], slices.Repeat([]time.Time{e.Series.LastObservedTime.Time}, int(e.Series.Count)-1)...)
-		}
-	}
-	expectSpaced(w, "events", times)
-}
-
-// expectSpacedLines is expectSpacedEvents for the lines of a log in JSON. Those without a reason count by their message.
-func expectSpacedLines(w *suite.World, log string) {
-	w.Helper()
-	times := map[string][]time.Time{}
-	for line := range strings.Lines(log) {
-		var fields struct {
-			TS          float64
-			Msg, Reason string
-			Source      types.NamespacedName
-		}
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			w.Fatalf("%v: %s", err, line)
-		}
-		key := fields.Msg
-		if fields.Reason != "" {
-			key = fields.Reason + " " + fields.Source.Name
-		}
-		times[key] = append(times[key], time.UnixMicro(int64(fields.TS*1e3)))
-	}
-	expectSpaced(w, "log lines", times)
-}
-
-// expectSpaced fails the test if there are too many of a key in the time that they took. It allows one more for what a process writes
-// when it stops.
-func expectSpaced(w *suite.World, what string, times map[string][]time.Time) {
-	w.Helper()
-	counts := map[string]int{}
-	for key, at := range times {
-		counts[key] = len(at)
-		elapsed := slices.MaxFunc(at, time.Time.Compare).Sub(slices.MinFunc(at, time.Time.Compare))
-		if most := int(elapsed/spacing) + 2; len(at) > most {
-			w.Errorf("%d %s %q in %s, want %d at most", len(at), what, key, elapsed, most)
-		}
-	}
-	w.Logf("%s: %v", what, counts)
-	if counts[mirror.ReasonForeign+" here"]*counts[mirror.ReasonOutOfScope+" away"] == 0 {
-		w.Errorf("%s: %v: the attack was none", what, counts)
-	}
 }
 
 // TestC47HostileConnections opens connections to both ports as anybody in the cluster can, and keeps them. The probes of a kubelet

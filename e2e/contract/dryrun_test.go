@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -53,19 +52,19 @@ func TestDryRunWritesNothing(t *testing.T) {
 	mark := w.AuditMark()
 	p := w.StartWith(shipped.RunOptions{Args: []string{"--dry-run", "-v=2", "--leader-elect", "--resync-period=200ms",
 		"--metrics-bind-address=127.0.0.1:0"}})
-	untilLogged(w, p, `"Would create 1, update 1" source="`+w.Home+`/settings"`)
+	w.WaitLog(p, `"Would create 1, update 1" source="`+w.Home+`/settings"`)
 	w.WaitMetrics("a dry run", p, map[string]float64{
 		`mirror_copies{state="synced"}`: 1, `mirror_copies{state="pending"}`: 2, `mirror_copies{state="foreign"}`: 1,
 		`mirror_writes_total{operation="create",result="success"}`: 0,
 	})
 	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
-	untilLogged(w, p, `"Would create 1, update 2" source="`+w.Home+`/settings"`)
+	w.WaitLog(p, `"Would create 1, update 2" source="`+w.Home+`/settings"`)
 	w.CreateNamespace(w.NS("new"), nil)
-	untilLogged(w, p, `"Would create 2, update 2" source="`+w.Home+`/settings"`)
+	w.WaitLog(p, `"Would create 2, update 2" source="`+w.Home+`/settings"`)
 	gone := w.CreateSource(w.Home, "gone")
-	untilLogged(w, p, `"Would create 5" source="`+w.Home+`/gone"`)
+	w.WaitLog(p, `"Would create 5" source="`+w.Home+`/gone"`)
 	w.Delete(w.Home, gone.Name)
-	untilLogged(w, p, `"Would change nothing" source="`+w.Home+`/gone"`)
+	w.WaitLog(p, `"Would change nothing" source="`+w.Home+`/gone"`)
 	w.Stop(p)
 	expectOnlyReads(w, mark)
 	if changes := strings.Count(p.Log(), "Would change a copy"); changes > 20 {
@@ -96,18 +95,7 @@ func TestDryRunReads(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
 	})
 	p := w.StartWith(shipped.RunOptions{Args: []string{"--dry-run", "--leader-elect"}, Kubeconfig: reader.Kubeconfig})
-	untilLogged(w, p, `"Would create 1" source="`+w.Home+`/settings"`)
+	w.WaitLog(p, `"Would create 1" source="`+w.Home+`/settings"`)
 	w.Stop(p)
 	expectOnlyReads(w, w.Mark)
-}
-
-// untilLogged waits until the controller has printed the text.
-func untilLogged(w *suite.World, p *shipped.Process, text string) {
-	w.Helper()
-	w.Until("the log says "+text, func() error {
-		if !strings.Contains(p.Log(), text) {
-			return errors.New("not yet: " + suite.LastLines(p.Log(), 20))
-		}
-		return nil
-	})
 }

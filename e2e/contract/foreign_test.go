@@ -1,11 +1,9 @@
 package contract
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,49 +41,6 @@ func TestC11ForeignObject(t *testing.T) {
 			t.Errorf("something else than a create was tried: %v", e)
 		}
 	}
-	w.Delete(a, "settings")
-	w.WaitInSync(source, a)
-}
-
-// TestC11TriedAgain leaves the foreign object to the retries, without any resync: they wait ever longer, and the copy is
-// there once the object is gone.
-func TestC11TriedAgain(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	mine := w.Create(a, "settings")
-	w.Start("--resync-period=0")
-	began := time.Now()
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitEvent(w.Home, "settings", "Foreign")
-	read := func(e cluster.Event) bool {
-		return e.Verb == "get" && e.Object.Namespace == a && e.Object.Name == "settings" && e.Response.Code == http.StatusOK
-	}
-	w.WaitRequests("it is read again", 2, read)
-	w.Settle(b)
-	w.ExpectPaced(began, 2, 1, suite.RequestsFor(w.Requests(), a, "settings"))
-	w.Untouched(mine)
-	w.Delete(a, "settings")
-	w.WaitInSync(source, a, b)
-}
-
-// TestC11EditsKeepThePace edits the source again and again: that takes no object out of the way, and is no reason to
-// try again before the time.
-func TestC11EditsKeepThePace(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	mine := w.Create(a, "settings")
-	w.Start()
-	began := time.Now()
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitEvent(w.Home, "settings", "Foreign")
-	for i := range 50 {
-		source = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": fmt.Sprint(i)}))
-		w.WaitInSync(source, b)
-	}
-	w.ExpectPaced(began, 2, 1, suite.RequestsFor(w.Requests(), a, "settings"))
-	w.Untouched(mine)
 	w.Delete(a, "settings")
 	w.WaitInSync(source, a)
 }

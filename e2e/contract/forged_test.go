@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -13,46 +12,6 @@ import (
 )
 
 // Clones of copies and forged copies: cases C06 and C07.
-
-// TestC06CloneOfCopy applies a copy's YAML in other namespaces, as a clone or a restored backup: foreign there,
-// and never deleted.
-func TestC06CloneOfCopy(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b", "c")
-	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	elsewhere := w.Elsewhere("elsewhere")
-	p := w.Start("--resync-period=200ms")
-	source := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a+","+b))
-	w.WaitInSync(source, a, b)
-	backup := w.Live(a, "settings")
-	clones := []*corev1.ConfigMap{restore(w, backup, c), restore(w, backup, elsewhere)}
-	w.Passes(2, b)
-	w.AllUntouched(clones)
-
-	// It is in the way where it is wanted, and not where it is not.
-	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PrefixAnnotation))
-	if note := w.WaitEvent(w.Home, "settings", "Foreign"); !strings.Contains(note, c) || strings.Contains(note, elsewhere) {
-		t.Errorf("the event names something else than the clone: %s", note)
-	}
-	w.Delete(w.Home, "settings")
-	w.WaitGone("settings", a, b)
-	w.Passes(2, b)
-	w.Stop(p)
-	clones = append(clones, restore(w, backup, b)) // in a target of old, while nobody watches
-	w.Start("--resync-period=200ms")
-	w.Settle(a, b)
-	w.Passes(2, b)
-	w.AllUntouched(clones)
-}
-
-// restore creates a ConfigMap in another namespace from what a backup has of it.
-func restore(w *suite.World, backup *corev1.ConfigMap, namespace string) *corev1.ConfigMap {
-	w.Helper()
-	return w.Create(namespace, backup.Name, func(cm *corev1.ConfigMap) {
-		cm.Labels, cm.Annotations = maps.Clone(backup.Labels), maps.Clone(backup.Annotations)
-		cm.Data, cm.BinaryData, cm.Immutable = backup.Data, backup.BinaryData, backup.Immutable
-	})
-}
 
 // TestC07ForgedAnnotations puts our marks on somebody's ConfigMaps, in every way but the true one: never
 // changed, never deleted, with a source of that name or without.

@@ -34,38 +34,6 @@ func TestC22ImmutableSource(t *testing.T) {
 	w.WaitGone("settings", a, b)
 }
 
-// TestC23CopyMadeImmutable has a user make copies immutable, with the data as they were or changed, and put other data
-// into the place of an immutable one: restored.
-func TestC23CopyMadeImmutable(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	p := w.Start()
-	source := w.CreateSource(w.Home, "settings")
-	fixed := w.CreateSource(w.Home, "fixed", suite.SetImmutable)
-	w.WaitInSync(source, a, b)
-	w.WaitInSync(fixed, a, b)
-	other := suite.WithData(map[string]string{"key": "other"})
-	spoil := func() {
-		w.Edit(a, "settings", suite.SetImmutable)
-		w.Edit(b, "settings", suite.SetImmutable, other)
-	}
-	spoil()
-	w.WaitInSync(source, a, b)
-	source = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
-	w.WaitInSync(source, a, b)
-	for _, namespace := range []string{a, b} {
-		backup := w.Live(namespace, "fixed")
-		backup.Data = map[string]string{"key": "other"}
-		w.ReplaceBy(backup)
-	}
-	w.WaitInSync(fixed, a, b)
-	w.Stop(p)
-	spoil()
-	w.Start()
-	w.WaitInSync(source, a, b)
-}
-
 // TestC27RecreatedWithoutOthersLabels replaces an immutable source by one with other data. The copy has to be re-created, and
 // has no labels and annotations of others then: the admission policy lets the controller add none.
 func TestC27RecreatedWithoutOthersLabels(t *testing.T) {

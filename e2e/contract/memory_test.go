@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -106,58 +105,4 @@ func TestC47SourcesOfForgedCopies(t *testing.T) {
 		w.WaitGone(name(i), copies)
 	}
 	expectBounded(w, "reading their sources", p, maxMemory)
-}
-
-// TestC47RepairsOfLargeCopies edits copies so that each has to be read whole before it is repaired, and starts a controller that
-// finds all of them so.
-func TestC47RepairsOfLargeCopies(t *testing.T) {
-	w := suite.New(t, "a", "b")
-	p := startAsShipped(w)
-	expectMirroring(w)
-	const edited = 40
-	name := func(i int) string { return fmt.Sprint("edited-", i) }
-	w.Cleanup(func() {
-		w.CleanUp(inParallel(edited, func(i int) error {
-			return w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Background(), name(i), metav1.DeleteOptions{})
-		}))
-	})
-	published := make([]*corev1.ConfigMap, edited)
-	for i := range edited {
-		published[i] = w.CreateSource(w.Home, name(i))
-	}
-	inSync := func() {
-		w.Eventually("all copies are in sync", func() error {
-			var errs []error
-			for _, source := range published {
-				errs = append(errs, w.InSync(source, w.NS("a")))
-			}
-			return errors.Join(errs...)
-		})
-	}
-	edit := func() {
-		err := inParallel(edited, func(i int) error {
-			cm := w.Shown(w.NS("a"), name(i)).DeepCopy()
-			cm.ResourceVersion = ""
-			for k, v := range manyLabels(i) {
-				cm.Labels[k] = v
-			}
-			cm.Data = map[string]string{"key": "edited"}
-			_, err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Update(w.Context(), cm, metav1.UpdateOptions{})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	inSync()
-	edit()
-	expectMirroring(w)
-	inSync()
-	expectBounded(w, "repairing them", p, maxMemory)
-	w.Stop(p)
-	edit()
-	p = startAsShipped(w)
-	expectMirroring(w)
-	inSync()
-	expectBounded(w, "started with them", p, maxMemory)
 }

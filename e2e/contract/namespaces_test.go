@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
@@ -124,29 +121,4 @@ func TestC29NamespaceRecreated(t *testing.T) {
 		}
 	}
 	w.WaitReasons(w.Home, "settings-0", map[string]int{"Mirrored": 1})
-}
-
-// TestC29AdmissionBehind has the API server refuse creates in a namespace that is there anew as if it were still being
-// deleted, which admission may believe for a moment: the copy is made soon after, and no failure is reported.
-func TestC29AdmissionBehind(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "anew", "b")
-	anew, b := w.NS("anew"), w.NS("b")
-	var refusals atomic.Int32
-	w.StartWebhook(anew, func(r *admissionv1.AdmissionRequest) error {
-		if r.Operation != admissionv1.Create || refusals.Add(1) > 3 {
-			return nil
-		}
-		err := apierrors.NewForbidden(corev1.Resource("configmaps"), r.Name, errors.New("the namespace is being terminated"))
-		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		return err
-	})
-	w.Start("--resync-period=0")
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(source, anew, b)
-	w.WaitEvent(w.Home, "settings", "Mirrored")
-	w.ExpectReasons(w.Home, "settings", map[string]int{"Mirrored": 1})
-	if n := refusals.Load(); n <= 3 {
-		t.Errorf("%d creates came to the webhook: nothing was refused", n)
-	}
 }

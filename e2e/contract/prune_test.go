@@ -57,31 +57,6 @@ func TestC17PruneLimit(t *testing.T) {
 	w.WaitMetrics("the wrong prefix is believed", p, blocked(0))
 }
 
-// TestC17CountsWhatWouldGo: copies that another source takes over are not deleted, and so not counted.
-func TestC17CountsWhatWouldGo(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	targets := w.CreateMany(12)
-	second := w.Elsewhere("second")
-	first := w.CreateSource(w.Home, "settings")
-	p := w.Start("--source-namespace=" + w.Home)
-	w.WaitInSync(first, targets...)
-	copies := w.Copies("settings", targets...)
-	w.Stop(p)
-	successor := w.CreateSource(second, "settings", suite.WithData(map[string]string{"key": "second"}))
-	w.Start("--source-namespace=" + second)
-	w.WaitInSync(successor, targets...)
-	w.SameObjects(copies)
-	w.WaitEvent(second, "settings", "Mirrored") // events are written in order, and PruneBlocked would come first
-	for _, namespace := range []string{w.Home, second} {
-		for _, event := range w.Seen.EventsOn(namespace, "settings") {
-			if event.Reason == "PruneBlocked" {
-				t.Errorf("on %s: %s", namespace, event.Note)
-			}
-		}
-	}
-}
-
 // TestC44SharedInstance runs two controllers of one instance with different prefixes: each leaves the copies of the other
 // alone, reports them, and nothing is emptied.
 func TestC44SharedInstance(t *testing.T) {
@@ -114,29 +89,6 @@ func TestC44SharedInstance(t *testing.T) {
 	}
 }
 
-// TestC56FewCopies starts the controller with a wrong prefix: however few copies there are, none is deleted.
-func TestC56FewCopies(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{3, 8} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t, "taem-a")
-			targets := w.CreateMany(n)
-			p := w.StartExactly("--namespace-prefix=" + w.NS("n"))
-			w.WaitInSync(w.CreateSource(w.Home, "settings"), targets...)
-			copies := w.Copies("settings", targets...)
-			w.Stop(p)
-			w.StartExactly("--namespace-prefix="+w.NS("taem-"), "--deletion-grace=0s")
-			if note := w.WaitEvent(w.Home, "settings", mirror.ReasonPruneBlocked); !strings.HasPrefix(note, fmt.Sprintf("%d of %d copies", n, n+1)) {
-				t.Errorf("the event does not say how many: %s", note)
-			}
-			w.WaitEvent(w.Home, "settings", mirror.ReasonOutOfScope)
-			w.Settle(w.NS("taem-a"))
-			w.AllUntouched(copies)
-		})
-	}
-}
-
 // createNamed creates n target namespaces whose names begin so.
 func createNamed(w *suite.World, prefix string, n int) (names []string) {
 	w.Helper()
@@ -144,55 +96,4 @@ func createNamed(w *suite.World, prefix string, n int) (names []string) {
 		names = append(names, w.CreateNamespace(w.NS(fmt.Sprint(prefix, i)), nil).Name)
 	}
 	return names
-}
-
-// TestC50PruneNothing starts the controller with other flags and --prune-limit=0%: it deletes nothing, not even one copy,
-// and says so. The copies of a source that goes are deleted all the same.
-func TestC50PruneNothing(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "kept", "dropped")
-	kept, dropped := w.NS("kept"), w.NS("dropped")
-	p := w.Start()
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(source, kept, dropped)
-	copies := w.Copies("settings", kept, dropped)
-	w.Stop(p)
-	p = w.Start("--exclude-namespace="+dropped, "--prune-limit=0%", "--resync-period=200ms", "--metrics-bind-address=127.0.0.1:0")
-	if note := w.WaitEvent(w.Home, "settings", mirror.ReasonPruneBlocked); !strings.Contains(note, "1 of 2 copies") {
-		t.Errorf("the event does not say how many: %s", note)
-	}
-	w.WaitMetrics("one copy is out of scope", p, map[string]float64{
-		`mirror_prune_blocked`:                1,
-		`mirror_copies{state="out_of_scope"}`: 1,
-		`mirror_copies{state="synced"}`:       1,
-	})
-	w.Passes(2, kept)
-	w.AllUntouched(copies)
-	w.Delete(w.Home, "settings")
-	w.WaitGone("settings", kept, dropped)
-}
-
-// TestC44SharedInstanceBySourceNamespace is the same with controllers that differ in where sources may be.
-func TestC44SharedInstanceBySourceNamespace(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	targets := w.CreateMany(12)
-	away := w.Elsewhere("away")
-	w.Start("--source-namespace=" + w.Home)
-	ours := w.CreateSource(w.Home, "ours")
-	theirs := w.CreateSource(away, "theirs")
-	w.WaitInSync(ours, targets...)
-	w.Start("--source-namespace=" + away)
-	w.WaitInSync(theirs, targets...)
-	w.WaitEvent(w.Home, "ours", mirror.ReasonOutOfScope)
-	w.WaitEvent(away, "theirs", mirror.ReasonOutOfScope)
-	ours = w.Edit(w.Home, "ours", suite.WithData(map[string]string{"key": "two"}))
-	theirs = w.Edit(away, "theirs", suite.WithData(map[string]string{"key": "two"}))
-	w.WaitInSync(ours, targets...)
-	w.WaitInSync(theirs, targets...)
-	for _, e := range append(suite.WritesTo(w.Requests(), "ours"), suite.WritesTo(w.Requests(), "theirs")...) {
-		if e.Verb == "delete" {
-			t.Errorf("one deleted a copy of the other: %v", e)
-		}
-	}
 }

@@ -9,14 +9,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 // Namespaces whose copies the API server rejects: case C30.
@@ -30,7 +27,6 @@ func TestC30Rejected(t *testing.T) {
 		reason string
 	}{
 		"quota":   {suite.RefuseByQuota, "exceeded quota: no-more"},
-		"policy":  {refuseByPolicy, "not in this house"},
 		"webhook": {refuseByWebhook, "not on my watch"},
 		"RBAC":    {refuseByRBAC, "cannot create resource"},
 	} {
@@ -73,42 +69,6 @@ func TestC30Rejected(t *testing.T) {
 	}
 }
 
-func refuseByPolicy(w *suite.World, namespace string) (run shipped.RunOptions, lift func()) {
-	w.Helper()
-	name, forbidden := "refuse-"+namespace, metav1.StatusReasonForbidden
-	api := w.Admin.AdmissionregistrationV1()
-	_, err := api.ValidatingAdmissionPolicies().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: suite.OnlyNamespace(namespace),
-				ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: suite.WritesOfConfigMaps}},
-			},
-			MatchConditions: w.ControllersAndProbes(),
-			Validations:     []admissionregistrationv1.Validation{{Expression: "false", Message: "not in this house", Reason: &forbidden}},
-		},
-	}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = api.ValidatingAdmissionPolicyBindings().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        name,
-				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-			},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	lift = func() {
-		w.CleanUp(api.ValidatingAdmissionPolicyBindings().Delete(w.Background(), name, metav1.DeleteOptions{}))
-		w.CleanUp(api.ValidatingAdmissionPolicies().Delete(w.Background(), name, metav1.DeleteOptions{}))
-	}
-	w.Cleanup(lift)
-	w.UntilProbesAre(suite.RefusedProbes, namespace)
-	return run, lift
-}
-
 func refuseByWebhook(w *suite.World, namespace string) (run shipped.RunOptions, lift func()) {
 	w.Helper()
 	hook := w.StartWebhook(namespace, func(*admissionv1.AdmissionRequest) error { return errors.New("not on my watch") })
@@ -131,37 +91,4 @@ func refuseByRBAC(w *suite.World, namespace string) (run shipped.RunOptions, lif
 	grant(w.NS("good-2"))
 	run.Kubeconfig = account.Kubeconfig
 	return run, func() { grant(namespace) }
-}
-
-// TestC30BrokenWebhook puts a webhook before a namespace that cannot be called: the API server answers with an
-// error of its own, which does not say that it rejects. It is reported all the same, and the others are served.
-func TestC30BrokenWebhook(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "good", "bad")
-	good, bad := w.NS("good"), w.NS("bad")
-	nobody, none := "https://127.0.0.1:1/", admissionregistrationv1.SideEffectClassNone
-	hooks := w.Admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := hooks.Create(w.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: bad},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    bad + ".broken.example.com",
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &nobody},
-			Rules:                   []admissionregistrationv1.RuleWithOperations{suite.WritesOfConfigMaps},
-			NamespaceSelector:       suite.OnlyNamespace(bad),
-			SideEffects:             &none,
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	remove := func() { w.CleanUp(hooks.Delete(w.Background(), bad, metav1.DeleteOptions{})) }
-	w.Cleanup(remove)
-	w.UntilProbesAre(suite.RefusedProbes, bad)
-	w.Start()
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(source, good)
-	w.WaitEvent(w.Home, "settings", mirror.ReasonWriteFailed)
-	remove()
-	w.WaitInSync(source, good, bad)
 }

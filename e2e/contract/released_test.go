@@ -1,13 +1,10 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror"
@@ -60,12 +57,12 @@ func TestC08UnlabelledUnderFullQuota(t *testing.T) {
 	w := suite.New(t, "ours", "foreign")
 	ours, foreign := w.NS("ours"), w.NS("foreign")
 	mine := w.Create(foreign, "settings")
-	fullQuota(w, foreign)
+	w.FillQuota(foreign, 2)
 	w.Start()
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(source, ours)
 	before := w.Live(ours, "settings")
-	fullQuota(w, ours)
+	w.FillQuota(ours, 2)
 	w.Edit(ours, "settings", suite.WithoutLabel(w.Label))
 	w.WaitInSync(source, ours)
 	if after := w.Live(ours, "settings"); after.UID != before.UID {
@@ -73,26 +70,6 @@ func TestC08UnlabelledUnderFullQuota(t *testing.T) {
 	}
 	w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
 	w.Untouched(mine)
-}
-
-// fullQuota gives a namespace that holds its certificate and one more ConfigMap a quota of just these two, and
-// returns when it is in force.
-func fullQuota(w *suite.World, namespace string) {
-	w.Helper()
-	w.Eventually("the certificate of "+namespace, func() error {
-		if w.Seen.ConfigMap(namespace, "kube-root-ca.crt") == nil {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	_, err := w.Admin.CoreV1().ResourceQuotas(namespace).Create(w.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "full"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": resource.MustParse("2")}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.UntilProbesAre(suite.RefusedProbes, namespace)
 }
 
 // TestC43LabelThenSource strips the label of a copy and, right after, takes its source away: the copy counts as released,
@@ -126,47 +103,4 @@ func TestC43LabelThenSource(t *testing.T) {
 		w.WaitInSync(source, a, b)
 		w.SameObjects([]*corev1.ConfigMap{released})
 	}
-}
-
-// TestC43WhileDown is C43 for a controller that was away: copies that it cannot see when it takes over are released as well.
-func TestC43WhileDown(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	p := w.Start()
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-	w.Stop(p)
-	released := w.Edit(a, "settings", suite.WithoutLabel(w.Label))
-	w.Delete(w.Home, "settings")
-	w.Start()
-	w.WaitGone("settings", b)
-	w.Settle(b)
-	w.Untouched(released)
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-	w.SameObjects([]*corev1.ConfigMap{released})
-}
-
-// TestC43WithNamesake is C43 where another source of the name, for other namespaces, stays: its fan-outs leave the released
-// copy alone, until it claims the namespace.
-func TestC43WithNamesake(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	second := w.Elsewhere("second")
-	p := w.Start()
-	source := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	other := w.CreateSource(second, "settings", suite.WithAnnotation(plan.PrefixAnnotation, b))
-	w.WaitInSync(source, a)
-	w.WaitInSync(other, b)
-	w.Pause(p)
-	released := w.Edit(a, "settings", suite.WithoutLabel(w.Label))
-	w.Delete(w.Home, "settings")
-	other = w.Edit(second, "settings", suite.WithData(map[string]string{"key": "two"}))
-	w.Resume(p)
-	w.WaitInSync(other, b)
-	w.Settle(b)
-	w.Untouched(released)
-	other = w.Edit(second, "settings", suite.WithoutAnnotation(plan.PrefixAnnotation))
-	w.WaitInSync(other, a, b)
-	w.SameObjects([]*corev1.ConfigMap{released})
 }

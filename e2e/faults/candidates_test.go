@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -41,32 +39,7 @@ func stand(w *suite.World, c *candidate, kubeconfig string, args ...string) {
 // leads waits until the candidate has the lease.
 func leads(w *suite.World, c *candidate) {
 	w.Helper()
-	w.Until(c.User+" leads", func() error {
-		if !strings.Contains(c.Log(), suite.Leading) {
-			return errors.New("its log does not say so")
-		}
-		return nil
-	})
-}
-
-// waitRenewal waits until the candidate has renewed its lease after the mark.
-func waitRenewal(w *suite.World, c *candidate, mark cluster.Mark) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), suite.Patience)
-	defer cancel()
-	go func() {
-		defer cancel() // after its end there is no renewal
-		select {
-		case <-c.Done():
-		case <-ctx.Done():
-		}
-	}()
-	_, err := w.Cluster.Audit().WaitFor(ctx, mark, func(e cluster.Event) bool {
-		return e.User.Username == c.User && e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300
-	})
-	if err != nil {
-		w.Fatalf("the next renewal by %s: %v", c.User, err)
-	}
+	w.WaitLog(c.Process, suite.Leading)
 }
 
 // pair starts two candidates: the first leads, the second stands by with full caches.
@@ -121,7 +94,6 @@ func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
 type record struct {
 	writes []cluster.Event // to the source's copies
 	lease  []cluster.Event // updates of the lease
-	all    []cluster.Event
 }
 
 // records returns what the audit log has of the candidates.
@@ -133,7 +105,6 @@ func records(w *suite.World, candidates ...*candidate) []record {
 			if e.User.Username != c.User {
 				continue
 			}
-			out[i].all = append(out[i].all, e)
 			if e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300 {
 				out[i].lease = append(out[i].lease, e)
 			}

@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -93,32 +92,6 @@ func TestC61Paused(t *testing.T) {
 	}
 }
 
-// TestC35LeaseLost takes the way to its lease from the leader, while its writes get through and there is always something
-// to write: it stops because its lease is over, and for no other reason, before the other begins.
-func TestC35LeaseLost(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	targets := w.CreateMany(20)
-	first, second, between := proxiedPair(w, nil, nil)
-	src := w.CreateSource(w.Home, "settings")
-	change := func(i int) {
-		src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": fmt.Sprint(i)}))
-		w.WaitInSync(src, targets...)
-	}
-	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold}})
-	changes := 0
-	for ; !strings.Contains(second.Log(), suite.Leading); changes++ {
-		change(changes)
-	}
-	for i := range 20 { // for a first that goes on
-		change(changes + i)
-	}
-	exits(w, first)
-	w.Settle(targets[0])
-	r := records(w, first, second)
-	inTurn(w, r[0], r[1])
-}
-
 // TestC35CutOff cuts the leader off from the API server in the middle of a fan-out: it ends by itself, and the other
 // brings the fan-out to its end. The writes in flight arrive when all copies have changed once more, and are refused.
 func TestC35CutOff(t *testing.T) {
@@ -162,24 +135,5 @@ func TestC35CutOff(t *testing.T) {
 	}
 	if conflicts == 0 {
 		t.Error("none of them was refused for what has changed")
-	}
-}
-
-// TestC35LostConnections makes all connections of the leader half-open, as a firewall does that has forgotten them: it
-// keeps its lease by a new one.
-func TestC35LostConnections(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a")
-	// A hanging request ends after half of the deadline, which leaves time for a new connection.
-	args := []string{"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s"}
-	first, second, between := proxiedPair(w, args, args)
-	for range 2 {
-		between.Proxy.LoseConnections()
-		mark := w.AuditMark() // what was on its way has arrived, or never does
-		waitRenewal(w, first, mark)
-		waitRenewal(w, first, w.AuditMark()) // the answer to the first one may be lost
-	}
-	if strings.Contains(second.Log(), suite.Leading) {
-		t.Error("the other has taken over")
 	}
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -129,56 +128,6 @@ func (w *faulty) check() {
 	w.ExpectQuiet(w.foreign.Name, w.targets[0])
 	w.Absent(w.foreign.Name, w.targets...)
 	w.Logf("faults: %v", counts)
-}
-
-// TestC34NoAnswer has some of the requests of a fan-out hang for ever, before or after the server did what they
-// asked for. All others go on, and these are tried again when the controller has given them up.
-func TestC34NoAnswer(t *testing.T) {
-	t.Parallel()
-	w := suite.NewProxied(t, suite.New(t))
-	targets := w.CreateMany(100)
-	w.StartProxied(nil)
-	w.Settle(targets[0])
-	creates := faultproxy.Rule{Verbs: []string{"create"}, Resources: []string{"configmaps"}, Skip: 30, Count: 5}
-	before, after := creates, creates
-	before.Fault = faultproxy.Fault{Kind: faultproxy.Hold}
-	after.Fault = faultproxy.Fault{Kind: faultproxy.DelayAnswer, For: time.Hour}
-	held, lost := w.Proxy.Inject(before), w.Proxy.Inject(after)
-	src := w.CreateSource(w.Home, "settings")
-	w.Await("requests hang", func() bool { return held.Fired() == 5 && lost.Fired() == 5 })
-	w.Eventually("all others in sync", func() error {
-		if n := w.Count(targets, "settings"); n < len(targets)-5 {
-			return fmt.Errorf("there are %d of %d", n, len(targets)-5)
-		}
-		return nil
-	})
-	w.WaitInSync(src, targets...)
-	w.Settle(targets...)
-	w.WroteOnce("settings", "")
-	w.ExpectQuiet("settings", targets[0])
-}
-
-// TestC34HangingLiveRead has the live read hang on which the deletion of many copies depends. That holds up nobody else.
-func TestC34HangingLiveRead(t *testing.T) {
-	t.Parallel()
-	w := suite.NewProxied(t, suite.New(t))
-	targets := w.CreateMany(50) // more than there are places for writes
-	w.StartProxied(nil)
-	gone, other := w.CreateSource(w.Home, "gone"), w.CreateSource(w.Home, "other")
-	w.WaitInSync(gone, targets...)
-	w.WaitInSync(other, targets...)
-	hold := w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{"get"}, Resources: []string{"configmaps"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
-		When: func(q faultproxy.Request) bool { return q.Name == "gone" },
-	})
-	defer hold.Stop()
-	w.Edit(w.Home, "gone", suite.WithoutLabel(w.Label))
-	w.Await("the live read", func() bool { return hold.Fired() > 0 })
-	other = w.Edit(w.Home, "other", suite.WithData(map[string]string{"key": "new"}))
-	w.WaitInSync(other, targets...)
-	w.Await("one live read hangs", func() bool { return hold.Held() == 1 }) // it may just have been given up, to be tried again
-	hold.Stop()
-	w.WaitGone("gone", targets...)
 }
 
 // TestC34Partition parts the controller from the API server in the middle of a fan-out, until the controller has

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -16,34 +15,6 @@ import (
 )
 
 // Watches that end: case C33.
-
-// TestC33WatchEnds ends the watch on ConfigMaps again and again, as the API server does, while things change.
-func TestC33WatchEnds(t *testing.T) {
-	t.Parallel()
-	w := suite.NewProxied(t, suite.New(t, "a", "b", "c"))
-	targets := []string{w.NS("a"), w.NS("b"), w.NS("c")}
-	w.StartProxied(nil)
-	src := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(src, targets...)
-	for i := range 20 {
-		ended := w.Proxy.EndWatches("configmaps")
-		if ended != 1 {
-			w.Await("the watch is back", func() bool { return w.Proxy.Watches("configmaps") == 1 })
-		}
-		src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"version": fmt.Sprint(i)}))
-		w.WaitInSync(src, targets...)
-		w.Edit(targets[0], "settings", suite.WithData(map[string]string{"version": "wrong"}))
-		w.Delete(targets[1], "settings")
-		w.WaitInSync(src, targets...)
-	}
-	w.Proxy.EndWatches()
-	late := w.NS("late")
-	w.CreateNamespace(late, nil)
-	w.Delete(w.Home, "settings")
-	w.WaitGone("settings", targets...)
-	other := w.CreateSource(w.Home, "other")
-	w.WaitInSync(other, append(targets, late)...)
-}
 
 // away is a controller whose watches go down, and come back when things have changed.
 type away struct {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -171,40 +171,13 @@ func (w *World) Delete(namespace, name string) {
 	})
 }
 
-// ReplaceSource deletes a source, and creates it anew at once. inTime is set if that was before its copies may go: on a
-// slow machine it need not be.
-func (w *World) ReplaceSource(name string, options ...Option) (source *corev1.ConfigMap, inTime bool) {
-	w.Helper()
-	began := time.Now()
-	w.Delete(w.Home, name)
-	source = w.CreateSource(w.Home, name, options...)
-	return source, time.Since(began) < deletionGrace
-}
-
-// deletionGrace is how long the controller keeps the copies of a deleted source.
-const deletionGrace = time.Second
-
-// ReplaceAtOnce is replaceSource while the controller stands still: for the controller no time passes without a source.
+// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time passes without.
 func (w *World) ReplaceAtOnce(p *shipped.Process, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
 	w.Pause(p)
 	defer w.Resume(p)
-	source, _ := w.ReplaceSource(name, options...)
-	return source
-}
-
-// ReplaceBy deletes a ConfigMap and creates this one in its place, unless somebody else is faster: then anew.
-func (w *World) ReplaceBy(cm *corev1.ConfigMap) {
-	w.Helper()
-	w.Until(cm.Namespace+"/"+cm.Name+" is replaced", func() error {
-		err := w.Admin.CoreV1().ConfigMaps(cm.Namespace).Delete(w.Context(), cm.Name, metav1.DeleteOptions{})
-		if err == nil {
-			fresh := ConfigMap(cm.Namespace, cm.Name)
-			fresh.Labels, fresh.Annotations, fresh.Data, fresh.Immutable = cm.Labels, cm.Annotations, cm.Data, cm.Immutable
-			_, err = w.Admin.CoreV1().ConfigMaps(cm.Namespace).Create(w.Context(), fresh, metav1.CreateOptions{})
-		}
-		return err
-	})
+	w.Delete(w.Home, name)
+	return w.CreateSource(w.Home, name, options...)
 }
 
 // Live returns the ConfigMap as it is now; nil if there is none.
@@ -218,14 +191,6 @@ func (w *World) Live(namespace, name string) *corev1.ConfigMap {
 		w.Fatal(err)
 	}
 	return cm
-}
-
-// Shown returns a ConfigMap as the outside watch has shown it, an empty one if there is none.
-func (w *World) Shown(namespace, name string) *corev1.ConfigMap {
-	if cm := w.Seen.ConfigMap(namespace, name); cm != nil {
-		return cm
-	}
-	return &corev1.ConfigMap{}
 }
 
 // waitSeen waits until the outside watch has shown the last write, so that it does not show the state before.
@@ -279,3 +244,23 @@ func (w *World) Having(namespaces []string, name string) (out []string) {
 
 // Count returns in how many of the namespaces that is.
 func (w *World) Count(namespaces []string, name string) int { return len(w.Having(namespaces, name)) }
+
+// OptOut sets the mirror label of target namespaces, or takes it away.
+func (w *World) OptOut(value string, names ...string) {
+	w.Helper()
+	for _, name := range names {
+		w.LabelNamespace(w.NS(name), w.Label, value)
+	}
+}
+
+// MarksOfCopy makes of a ConfigMap what a copy of namespace/name in target carries, true to the last mark.
+func (w *World) MarksOfCopy(namespace, target, name string) []Option {
+	return []Option{
+		WithLabel(w.Label, "copy"),
+		WithLabel("app.kubernetes.io/managed-by", "mirror-controller"),
+		WithAnnotation(plan.SourceAnnotation, namespace+"/"+name),
+		WithAnnotation(plan.CopyAnnotation, target+"/"+name),
+		WithAnnotation(plan.InstanceAnnotation, w.Instance),
+		WithAnnotation(plan.ChecksumAnnotation, "sha256:"+strings.Repeat("0", 64)),
+	}
+}

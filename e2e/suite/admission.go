@@ -12,9 +12,13 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
@@ -25,7 +29,6 @@ type webhook struct {
 
 	mu    sync.Mutex
 	judge func(*admissionv1.AdmissionRequest) error
-	patch []byte // how it alters what is written, as a JSON patch; empty: not at all
 }
 
 // probeName begins the names of the ConfigMaps by which a test finds out that a webhook or a policy is in
@@ -36,12 +39,6 @@ const probeName = "admission-probe"
 // what judge returns an error for, with its status if it has one. A nil judge refuses nothing.
 func (w *World) StartWebhook(namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
 	w.Helper()
-	return w.StartWebhookBy(OnlyNamespace(namespace), namespace, judge)
-}
-
-// StartWebhookBy is startWebhook for all namespaces that the selector matches. The given one must be among them.
-func (w *World) StartWebhookBy(selector *metav1.LabelSelector, namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
-	w.Helper()
 	h := &webhook{w: w, judge: judge}
 	name, client := h.serve(namespace)
 	hooks := w.Admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -50,9 +47,9 @@ func (w *World) StartWebhookBy(selector *metav1.LabelSelector, namespace string,
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    name,
 			ClientConfig:            client,
-			Rules:                   []admissionregistrationv1.RuleWithOperations{WritesOfConfigMaps},
-			NamespaceSelector:       selector,
-			MatchConditions:         w.ControllersAndProbes(),
+			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
+			NamespaceSelector:       onlyNamespace(namespace),
+			MatchConditions:         w.controllersAndProbes(),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(webhookSeconds),
 			AdmissionReviewVersions: []string{"v1"},
@@ -62,34 +59,7 @@ func (w *World) StartWebhookBy(selector *metav1.LabelSelector, namespace string,
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { w.CleanUp(hooks.Delete(w.Background(), name, metav1.DeleteOptions{})) })
-	w.UntilProbesAre(RefusedProbes, namespace)
-	return h
-}
-
-// StartAltering is startWebhook for one that alters what is written, by a JSON patch.
-func (w *World) StartAltering(namespace, patch string) *webhook {
-	w.Helper()
-	h := &webhook{w: w, patch: []byte(patch)}
-	name, client := h.serve(namespace)
-	hooks := w.Admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	_, err := hooks.Create(w.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:                    name,
-			ClientConfig:            client,
-			Rules:                   []admissionregistrationv1.RuleWithOperations{WritesOfConfigMaps},
-			NamespaceSelector:       OnlyNamespace(namespace),
-			MatchConditions:         w.ControllersAndProbes(),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(webhookSeconds),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { w.CleanUp(hooks.Delete(w.Background(), name, metav1.DeleteOptions{})) })
-	w.UntilProbesAre(RefusedProbes, namespace)
+	w.untilRefused(namespace)
 	return h
 }
 
@@ -106,38 +76,29 @@ func (h *webhook) serve(namespace string) (name string, client admissionregistra
 }
 
 // writesOfConfigMaps, onlyNamespace and controllersAndProbes confine webhooks and policies.
-var WritesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
+var writesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
 	Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
 	Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 }
 
-func OnlyNamespace(name string) *metav1.LabelSelector {
+func onlyNamespace(name string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}
 }
 
-func (w *World) ControllersAndProbes() []admissionregistrationv1.MatchCondition {
+func (w *World) controllersAndProbes() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{
 		Name:       "whose",
 		Expression: fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)", w.Installed.User, probeName),
 	}}
 }
 
-// Whether a namespace takes probes.
-const (
-	acceptedProbes = true
-	RefusedProbes  = false
-)
-
-// UntilProbesAre waits until the API server accepts or refuses the ConfigMaps named probeName in a namespace.
-func (w *World) UntilProbesAre(accepted bool, namespace string) {
+// untilRefused waits until the API server refuses the ConfigMaps named probeName in a namespace.
+func (w *World) untilRefused(namespace string) {
 	w.Helper()
 	w.Until("admission of "+namespace, func() error {
 		_, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), ConfigMap(namespace, probeName),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		switch {
-		case accepted:
-			return err
-		case err == nil:
+		if err == nil {
 			return errors.New("not in force yet")
 		}
 		return nil
@@ -148,7 +109,7 @@ func (w *World) UntilProbesAre(accepted bool, namespace string) {
 func (h *webhook) Allow() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.judge, h.patch = nil, nil
+	h.judge = nil
 }
 
 // HoldNext has the next request with the operation wait in the middle: reached is closed when it is there, and
@@ -189,11 +150,6 @@ func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 			review.Response.Result = new(status.Status())
 		}
 	}
-	h.mu.Lock()
-	if len(h.patch) > 0 && review.Request.Operation != admissionv1.Delete {
-		review.Response.Patch, review.Response.PatchType = h.patch, new(admissionv1.PatchTypeJSONPatch)
-	}
-	h.mu.Unlock()
 	review.Request = nil
 	answer.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	_ = json.NewEncoder(answer).Encode(review) // fails if the API server has gone away
@@ -210,4 +166,40 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 		return nil
 	}
 	return judge(r)
+}
+
+// RefuseByQuota has a quota refuse ConfigMaps in a namespace that has its certificate alone.
+func RefuseByQuota(w *World, namespace string) (run shipped.RunOptions, lift func()) {
+	w.Helper()
+	return run, w.FillQuota(namespace, 1)
+}
+
+// FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns when it is in
+// force.
+func (w *World) FillQuota(namespace string, n int) (lift func()) {
+	w.Helper()
+	w.Eventually("the cluster's certificate is there, so that the count is known", func() error {
+		if w.Seen.ConfigMap(namespace, "kube-root-ca.crt") == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	const name, what = "no-more", "count/configmaps"
+	quotas := w.Admin.CoreV1().ResourceQuotas(namespace)
+	_, err := quotas.Create(w.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: *resource.NewQuantity(int64(n), resource.DecimalSI)}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Until("the quota is counted", func() error {
+		quota, err := quotas.Get(w.Context(), name, metav1.GetOptions{})
+		if used := quota.Status.Used[what]; err == nil && used.Value() != int64(n) {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	w.untilRefused(namespace)
+	return func() { w.CleanUp(quotas.Delete(w.Context(), name, metav1.DeleteOptions{})) }
 }
