@@ -21,11 +21,12 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Attacks by tenants, and by anybody who reaches the ports: case C47. The policies of deploy/ prevent some of them; the controller
-// has to bear them without.
+// Attacks by tenants, and by anybody who reaches the ports: case C47. The policies of deploy/ prevent some of them; the
+// controller has to bear them without.
 
 const (
-	// maxMemory, in MiB, is far below the memory limit of the Deployment, and far above what the controller takes in a small cluster.
+	// maxMemory, in MiB, is far below the memory limit of the Deployment, and far above what the controller takes in a
+	// small cluster.
 	maxMemory = 150
 	// maxMemoryOfLists, in MiB, is for an API server that cannot stream: a page of a list is in memory whole before it is stripped.
 	// It is below GOMEMLIMIT of the Deployment. How much of a page is garbage at a moment depends on the machine.
@@ -34,9 +35,9 @@ const (
 	spacing = 10 * time.Second
 )
 
-// TestC47MetadataOfForgedCopies fills a namespace with objects that have the label of a copy, and as much other metadata as the API
-// server accepts. The controller bears it while they come, and starts with them, by a stream and by lists. (Nothing else runs beside
-// this test, or TestC47HostileConnections: Go's collector needs its time to keep a limit.)
+// TestC47MetadataOfForgedCopies fills a namespace with objects that have the label of a copy, and as much other metadata as
+// the API server accepts. The controller bears it while they come, and starts with them, by a stream and by lists. (Nothing
+// else runs beside this test, or TestC47HostileConnections: Go's collector needs its time to keep a limit.)
 func TestC47MetadataOfForgedCopies(t *testing.T) {
 	w := suite.New(t, "a", "b")
 	tenant := w.Elsewhere("tenant")
@@ -80,8 +81,8 @@ func TestC47MetadataOfForgedCopies(t *testing.T) {
 	}
 }
 
-// startAsShipped runs a controller with the environment of the Deployment, and serves both ports. The mutation detector is off: it
-// keeps a second copy of each object.
+// startAsShipped runs a controller with the environment of the Deployment, and serves both ports. The mutation detector is
+// off: it keeps a second copy of each object.
 func startAsShipped(w *suite.World, env ...string) *shipped.Process {
 	w.Helper()
 	deployment, err := w.Installed.Manifests.Deployment()
@@ -152,8 +153,8 @@ func insist(request func() error) error {
 	return err
 }
 
-// TestC47HostileConnections opens connections to both ports as anybody in the cluster can, and keeps them. The probes of a kubelet
-// are answered beside them, and memory is bounded.
+// TestC47HostileConnections opens connections to both ports as anybody in the cluster can, and keeps them. The probes of a
+// kubelet are answered beside them, and memory is bounded.
 func TestC47HostileConnections(t *testing.T) {
 	w := suite.New(t, "a", "b")
 	p := startAsShipped(w)
@@ -201,8 +202,8 @@ func TestC47HostileConnections(t *testing.T) {
 	})
 }
 
-// connect opens a connection and writes the request when it gets a place, waits a moment for an answer, calls opened, and keeps the
-// connection until ended is closed. Errors are the attacker's, and do not fail the test.
+// connect opens a connection and writes the request when it gets a place, waits a moment for an answer, calls opened, and
+// keeps the connection until ended is closed. Errors are the attacker's, and do not fail the test.
 func connect(address, request string, places chan struct{}, opened func(), ended <-chan struct{}) {
 	const moment = 2 * time.Second
 	places <- struct{}{}

@@ -71,7 +71,8 @@ func TestC21NothingToDo(t *testing.T) {
 		w.CreateSource(w.Home, "text", suite.WithData(map[string]string{"a": "1", "b": "2", "c": "3"})),
 		w.CreateSource(w.Home, "binary", suite.WithData(nil), suite.WithBinaryData(map[string][]byte{"a": {1}, "b": {}})),
 		w.CreateSource(w.Home, "fixed", suite.SetImmutable),
-		w.CreateSource(w.Home, "travels", suite.WithLabel("team", "red"), suite.WithAnnotation("note", "x"), suite.WithLabel("stays", "x")),
+		w.CreateSource(w.Home, "travels", suite.WithLabel("team", "red"), suite.WithAnnotation("note", "x"),
+			suite.WithLabel("stays", "x")),
 	}
 	var copies []*corev1.ConfigMap
 	for _, source := range sources {

@@ -81,7 +81,8 @@ func TestDryRunWritesNothing(t *testing.T) {
 		}
 	}
 	slices.Sort(writes)
-	if want := []string{"create " + w.NS("b"), "create " + w.NS("new"), "update " + w.NS("a"), "update " + w.NS("drift")}; !slices.Equal(writes, want) {
+	want := []string{"create " + w.NS("b"), "create " + w.NS("new"), "update " + w.NS("a"), "update " + w.NS("drift")}
+	if !slices.Equal(writes, want) {
 		t.Errorf("writes: %q, want %q", writes, want)
 	}
 }

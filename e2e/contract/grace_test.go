@@ -11,8 +11,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestC52Kept takes its copies from a source, by a mistake of each kind. The controller says which copies it will delete, why, when,
-// and how to keep them, and does not write to them, nor restore what others change. The remedy that it names keeps them all.
+// TestC52Kept takes its copies from a source, by a mistake of each kind. The controller says which copies it will delete,
+// why, when, and how to keep them, and does not write to them, nor restore what others change. The remedy that it names
+// keeps them all.
 func TestC52Kept(t *testing.T) {
 	t.Parallel()
 	const gone = "the source is deleted, or has lost its label "

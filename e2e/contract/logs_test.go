@@ -35,12 +35,13 @@ func traces() []string {
 
 func withSecrets(version int) suite.Option {
 	value := fmt.Sprint(secrets, version)
-	text, binary := suite.WithData(map[string]string{"text": value}), suite.WithBinaryData(map[string][]byte{"binary": []byte("\x00\xff" + value)})
+	text := suite.WithData(map[string]string{"text": value})
+	binary := suite.WithBinaryData(map[string][]byte{"binary": []byte("\x00\xff" + value)})
 	return func(cm *corev1.ConfigMap) { text(cm); binary(cm) }
 }
 
-// TestLogsHoldNoData has a controller at the highest verbosity do all that it can do with data: create, update, restore, adopt, read,
-// delete, be refused. The data is nowhere in its log, of which nobody knows who reads it.
+// TestLogsHoldNoData has a controller at the highest verbosity do all that it can do with data: create, update, restore,
+// adopt, read, delete, be refused. The data is nowhere in its log, of which nobody knows who reads it.
 func TestLogsHoldNoData(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
@@ -74,7 +75,8 @@ func TestLogsHoldNoData(t *testing.T) {
 			w.Stop(p)
 
 			log := p.Log()
-			for _, happened := range []string{"Copy written", "Copy out of sync", "Copy deleted", "/api/v1/namespaces/" + good + "/configmaps"} {
+			request := "/api/v1/namespaces/" + good + "/configmaps"
+			for _, happened := range []string{"Copy written", "Copy out of sync", "Copy deleted", request} {
 				if !strings.Contains(log, happened) {
 					t.Errorf("there is no %q in the log", happened)
 				}
@@ -89,8 +91,9 @@ func TestLogsHoldNoData(t *testing.T) {
 	}
 }
 
-// TestC47LongValuesInTheLog has values of 250 KB in all places that the controller reads and a tenant can write, and in an answer of
-// the API server. No line of the log is longer than maxLine at any verbosity: expectShortLines judges the controllers of all tests.
+// TestC47LongValuesInTheLog has values of 250 KB in all places that the controller reads and a tenant can write, and in an
+// answer of the API server. No line of the log is longer than maxLine at any verbosity: expectShortLines judges the
+// controllers of all tests.
 func TestC47LongValuesInTheLog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 250<<10)

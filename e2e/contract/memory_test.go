@@ -11,8 +11,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// What the controller reads live, and namespaces: case C47. Each of these objects has some 1.3 MB of labels, which have no limit but
-// that of a request.
+// What the controller reads live, and namespaces: case C47. Each of these objects has some 1.3 MB of labels, which have no
+// limit but that of a request.
 
 // manyLabels returns labels of 1.3 MB in all, others for each n.
 func manyLabels(n int) map[string]string {

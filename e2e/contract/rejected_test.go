@@ -51,7 +51,8 @@ func TestC30Rejected(t *testing.T) {
 			w.Settle(good...)
 			w.Until("the metrics say so", func() error {
 				got, err := w.Scrape(p)
-				if err == nil && (got[`mirror_writes_total{operation="create",result="rejected"}`] < 3 || got[`mirror_copies{state="failed"}`] != 1) {
+				rejected, failed := got[`mirror_writes_total{operation="create",result="rejected"}`], got[`mirror_copies{state="failed"}`]
+				if err == nil && (rejected < 3 || failed != 1) {
 					err = fmt.Errorf("they are %v", got)
 				}
 				return err

@@ -31,7 +31,8 @@ func newCandidate(w *suite.World, name string) *candidate {
 // stand starts the candidate, and returns when its caches are full.
 func stand(w *suite.World, c *candidate, kubeconfig string, args ...string) {
 	w.Helper()
-	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home, "--health-probe-bind-address=127.0.0.1:0"}, args...)
+	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
+		"--health-probe-bind-address=127.0.0.1:0"}, args...)
 	c.Process = w.StartWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig})
 	w.Until(c.User+" is ready", func() error { return w.Probe(c.Process, "/readyz") })
 }

@@ -56,9 +56,9 @@ func TestC35Stopped(t *testing.T) {
 	}
 }
 
-// TestC61Paused, of case C35 too, stops the process of the leader for longer than its lease, in the middle of a fan-out, with all
-// its writes in flight. When it goes on, these are answered, and neither its watches nor its lease tell it at once what has happened:
-// its own clock has to. It sends no more.
+// TestC61Paused, of case C35 too, stops the process of the leader for longer than its lease, in the middle of a fan-out,
+// with all its writes in flight. When it goes on, these are answered, and neither its watches nor its lease tell it at once
+// what has happened: its own clock has to. It sends no more.
 func TestC61Paused(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)

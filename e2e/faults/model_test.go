@@ -34,7 +34,8 @@ func TestModelOfTheAPIServer(t *testing.T) {
 	held := suite.ConfigMap(namespaces[2], "held", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} })
 	w.Create(held.Namespace, held.Name, func(cm *corev1.ConfigMap) { cm.Finalizers = held.Finalizers })
 	w.Cleanup(func() {
-		_, err := w.Admin.CoreV1().ConfigMaps(held.Namespace).Update(w.Background(), suite.ConfigMap(held.Namespace, held.Name), metav1.UpdateOptions{})
+		free := suite.ConfigMap(held.Namespace, held.Name)
+		_, err := w.Admin.CoreV1().ConfigMaps(held.Namespace).Update(w.Background(), free, metav1.UpdateOptions{})
 		w.CleanUp(err)
 	})
 	w.DeleteNamespace(namespaces[2])
@@ -75,12 +76,15 @@ type requestTo struct {
 }
 
 var editsOfModel = map[string]suite.Option{
-	"data": suite.WithData(map[string]string{"key": "other"}), "more data": suite.WithData(map[string]string{"key": "more", "other": ""}), "nothing": func(*corev1.ConfigMap) {},
+	"data":      suite.WithData(map[string]string{"key": "other"}),
+	"more data": suite.WithData(map[string]string{"key": "more", "other": ""}),
+	"nothing":   func(*corev1.ConfigMap) {},
 	"immutable": plantest.Immutable, "mutable": func(cm *corev1.ConfigMap) { cm.Immutable = nil },
 	"source": labelled("true"), "copy": labelled("copy"), "label off": labelled(""),
-	"annotation": suite.WithAnnotation("mirror-controller.github.io/source", "platform/settings"),
-	"finalizer":  func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} }, "two finalizers": func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep", "example.com/too"} },
-	"no finalizer": func(cm *corev1.ConfigMap) { cm.Finalizers = nil },
+	"annotation":     suite.WithAnnotation("mirror-controller.github.io/source", "platform/settings"),
+	"finalizer":      func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} },
+	"two finalizers": func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep", "example.com/too"} },
+	"no finalizer":   func(cm *corev1.ConfigMap) { cm.Finalizers = nil },
 }
 
 func labelled(value string) suite.Option {
@@ -162,7 +166,8 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: preconditions(q, uid, version)})
 	}
 	if err != nil {
-		return fmt.Sprint(apierrors.ReasonForError(err), " terminating=", apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+		terminating := apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+		return fmt.Sprint(apierrors.ReasonForError(err), " terminating=", terminating)
 	}
 	if cm == nil {
 		return "done"

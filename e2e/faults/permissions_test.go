@@ -187,7 +187,9 @@ func TestC37LiveReads(t *testing.T) {
 			copies := w.Copies("settings", a, b)
 			c.change(w)
 			w.WaitLog(p, fmt.Sprintf(`cannot get resource \"%s\"`, c.resource))
-			w.WaitRequests("it asks again", 3, func(e cluster.Event) bool { return e.Verb == "get" && e.Response.Code == http.StatusForbidden })
+			w.WaitRequests("it asks again", 3, func(e cluster.Event) bool {
+				return e.Verb == "get" && e.Response.Code == http.StatusForbidden
+			})
 			w.Tick(0, b)
 			w.Tick(1, b)
 			waitReadiness(w, p)

@@ -29,13 +29,15 @@ func TestC42Relist(t *testing.T) {
 				w.CreateSource(w.Home, "empty", suite.WithData(nil)),
 				w.CreateSource(w.Home, "binary", binary),
 				w.CreateSource(w.Home, "frozen", suite.SetImmutable),
-				w.CreateSource(w.Home, "marked", suite.WithLabel("team", "x"), suite.WithAnnotation("example.com/y", "z"), suite.WithAnnotation("other", "z")),
+				w.CreateSource(w.Home, "marked", suite.WithLabel("team", "x"), suite.WithAnnotation("example.com/y", "z"),
+					suite.WithAnnotation("other", "z")),
 			}
 			for _, src := range sources {
 				w.WaitInSync(src, targets...)
 			}
 			// Marks that a copy can carry, put there by a user.
-			w.Edit(targets[0], "plain", suite.WithAnnotation("payload", "x"), suite.WithAnnotation("mirror-controller.github.io/payload", "x"))
+			w.Edit(targets[0], "plain", suite.WithAnnotation("payload", "x"),
+				suite.WithAnnotation("mirror-controller.github.io/payload", "x"))
 			w.Settle(targets...)
 			mark := w.AuditMark()
 			for i, expire := range []func(){

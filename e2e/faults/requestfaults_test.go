@@ -65,7 +65,8 @@ func TestC34FaultyAPI(t *testing.T) {
 	for _, w := range cases {
 		w.Proxied = suite.NewProxied(t, common.Sibling())
 		w.targets, w.taken = all[1:], all[0]
-		w.foreign = w.Create(w.taken, "settings-"+w.Instance, suite.WithAnnotation("mirror-controller.github.io/source", w.Home+"/settings"))
+		w.foreign = w.Create(w.taken, "settings-"+w.Instance,
+			suite.WithAnnotation("mirror-controller.github.io/source", w.Home+"/settings"))
 		w.StartProxied(nil)
 		w.Settle(w.targets[0])
 	}

@@ -168,7 +168,8 @@ func TestC33NamespaceAgain(t *testing.T) {
 	w.Await("the watch is down", func() bool { return hold.Fired() == 1 })
 	w.DeleteNamespace(again)
 	// The namespace controller would, seconds later.
-	if err := w.Admin.CoreV1().ConfigMaps(again).Delete(w.Context(), "settings", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	err := w.Admin.CoreV1().ConfigMaps(again).Delete(w.Context(), "settings", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	w.WaitNamespaceGone(again)

@@ -25,7 +25,8 @@ func TestChartIsAccepted(t *testing.T) {
 		"everything": {[]string{"--values=../packaging/testdata/everything.yaml"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := policies.NewHelm(t).Template(t.Context(), "accepted", suite.Deployed("chart"), suite.Shared(t).Installed.Namespace, c.args...)
+			namespace := suite.Shared(t).Installed.Namespace
+			m, err := policies.NewHelm(t).Template(t.Context(), "accepted", suite.Deployed("chart"), namespace, c.args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +99,8 @@ func (w *charted) waitConfined() {
 	test := w.advice("See that the controller is confined")
 	w.Until("the self-test is refused", func() error {
 		out, err := w.Cluster.KubectlCommand(w.Context(), test[0]...).CombinedOutput()
-		if err != nil && strings.Contains(string(out), "may only write") && strings.Contains(string(out), suite.Refusal+w.FullName+"-confined'") {
+		says := func(text string) bool { return strings.Contains(string(out), text) }
+		if err != nil && says("may only write") && says(suite.Refusal+w.FullName+"-confined'") {
 			return nil
 		}
 		return fmt.Errorf("the answer is %s (%v)", out, err)
@@ -117,7 +119,8 @@ func TestChartInstalls(t *testing.T) {
 	w.follow(w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
 	w.Until("the copies are protected", func() error {
-		return policies.InForce(w.FullName+"-protected-copies", w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete))
+		err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete)
+		return policies.InForce(w.FullName+"-protected-copies", err)
 	})
 	w.follow(w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))

@@ -1,4 +1,5 @@
-// Package policies shows what the shipped manifests allow: the admission policies, the roles, and the arguments of the Deployment.
+// Package policies shows what the shipped manifests allow: the admission policies, the roles, and the arguments of the
+// Deployment.
 package policies
 
 import (

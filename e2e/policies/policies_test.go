@@ -42,16 +42,11 @@ const (
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	probe := func(user, namespace string, o ...suite.Option) error {
-		_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.Context(), suite.ConfigMap(namespace, NamedSource, o...), dryCreate)
-		return err
-	}
-
 	w.bindAccounts()
 	for _, user := range []string{controller, several, unbounded, unset, everyone, selective, malformed, copying, another} {
-		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, probe(user, platform)) })
+		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, w.Probe(user, platform)) })
 	}
-	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", probe(unlabeled, platform)) })
+	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", w.Probe(unlabeled, platform)) })
 	t.Run("stolen", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.stolenRows()) })
 	t.Run("confined", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.confinedRows()) })
 	t.Run("targets", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.targetRows()) })
@@ -63,9 +58,9 @@ func TestPolicies(t *testing.T) {
 	}
 	w.applyPolicies("admission")
 	w.bindPublishers()
-	w.Until("publishing is refused", func() error { return InForce(publishersPolicy, probe(tenant, platform, asSource)) })
+	w.Until("publishing is refused", func() error { return InForce(publishersPolicy, w.Probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
-		w.Until(user+" may publish", func() error { return probe(user, namespace, asSource) })
+		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
 	}
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishersPolicy, w.publisherRows()) })
 	t.Run("users", func(t *testing.T) { w.check(t, publishersPolicy, w.userRows()) })
@@ -115,7 +110,8 @@ func (w *Policed) bindAccounts() {
 		unbounded: {"namespace-prefix": ""},
 		unset:     nil,
 		everyone:  {"all-namespaces": "true", "exclude-namespace": "team-b,plat*"},
-		selective: {"namespace-prefix": "team-", "namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
+		selective: {"namespace-prefix": "team-",
+			"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
 		malformed: {"namespace-prefix": "team-", "namespace-selector": "team=red"},
 		copying:   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
 		another:   {"namespace-prefix": "team-", "mirror-label": "share", "instance": "third"},

@@ -203,7 +203,8 @@ func TestPodSecurity(t *testing.T) {
 	if err := create(func(*corev1.SecurityContext) {}); err != nil {
 		t.Error(err)
 	}
-	if err := create(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) }); !strings.Contains(fmt.Sprint(err), `violates PodSecurity "restricted`) {
+	err := create(func(c *corev1.SecurityContext) { c.RunAsUser = new(int64(0)) })
+	if !strings.Contains(fmt.Sprint(err), `violates PodSecurity "restricted`) {
 		t.Errorf("got error %v, want that root violates restricted", err)
 	}
 }

@@ -78,7 +78,9 @@ func (h *webhook) serve(namespace string) (name string, client admissionregistra
 // writesOfConfigMaps, onlyNamespace and controllersAndProbes confine webhooks and policies.
 var writesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
 	Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
-	Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	Rule: admissionregistrationv1.Rule{
+		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+	},
 }
 
 func onlyNamespace(name string) *metav1.LabelSelector {
@@ -174,8 +176,8 @@ func RefuseByQuota(w *World, namespace string) (run shipped.RunOptions, lift fun
 	return run, w.FillQuota(namespace, 1)
 }
 
-// FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns when it is in
-// force.
+// FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns when
+// it is in force.
 func (w *World) FillQuota(namespace string, n int) (lift func()) {
 	w.Helper()
 	w.Eventually("the cluster's certificate is there, so that the count is known", func() error {

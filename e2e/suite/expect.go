@@ -29,7 +29,8 @@ func (w *World) copyOf(source *corev1.ConfigMap, namespace string, cm *corev1.Co
 		return fmt.Errorf("copy in %s: data is %v, want %v", namespace, clipped(cm.Data), clipped(source.Data))
 	}
 	if !maps.EqualFunc(cm.BinaryData, source.BinaryData, func(a, b []byte) bool { return string(a) == string(b) }) {
-		return fmt.Errorf("copy in %s: binaryData has %d keys, or other content, want %d", namespace, len(cm.BinaryData), len(source.BinaryData))
+		return fmt.Errorf("copy in %s: binaryData has %d keys, or other content, want %d",
+			namespace, len(cm.BinaryData), len(source.BinaryData))
 	}
 	if Immutable(cm) != Immutable(source) {
 		return fmt.Errorf("copy in %s: immutable is %v, want %v", namespace, Immutable(cm), Immutable(source))

@@ -124,7 +124,8 @@ func ConfigMap(namespace, name string, options ...Option) *corev1.ConfigMap {
 // Create creates a plain ConfigMap.
 func (w *World) Create(namespace, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
-	cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), ConfigMap(namespace, name, options...), metav1.CreateOptions{})
+	cm := ConfigMap(namespace, name, options...)
+	cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), cm, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -171,7 +172,8 @@ func (w *World) Delete(namespace, name string) {
 	})
 }
 
-// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time passes without.
+// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time passes
+// without.
 func (w *World) ReplaceAtOnce(p *shipped.Process, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
 	w.Pause(p)
