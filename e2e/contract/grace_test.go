@@ -68,30 +68,3 @@ func TestC52Kept(t *testing.T) {
 		})
 	}
 }
-
-// TestC52TakenOver has other sources of that name claim copies that expire, or that lose their source: they have them at once.
-func TestC52TakenOver(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	p := w.Start(suite.Graced(time.Hour)...)
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-	copies := w.Copies("settings", a, b)
-	w.Delete(w.Home, "settings")
-	w.WaitMetrics("they expire", p, suite.Expiring(2))
-
-	second := w.CreateSource(w.Elsewhere("second"), "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	w.WaitInSync(second, a)
-	w.WaitMetrics("the other expires", p, suite.Expiring(1))
-	second = w.Edit(second.Namespace, "settings", suite.WithoutAnnotation(plan.PrefixAnnotation))
-	w.WaitInSync(second, a, b)
-	w.WaitMetrics("all are claimed", p, suite.Expiring(0))
-
-	w.WaitYounger(second)
-	third := w.CreateSource(w.Home, "settings")
-	w.WaitEvent(w.Home, "settings", mirror.ReasonSuperseded)
-	w.Delete(second.Namespace, "settings")
-	w.WaitInSync(third, a, b)
-	w.SameObjects(copies)
-	w.ExpectWrites("settings", "create "+a, "create "+b, "update "+a, "update "+b, "update "+a, "update "+b)
-}

@@ -8,26 +8,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// What is a source and what is a copy: cases C01, C02, C05, C09 and C10.
-
-// TestC01SourceInTarget has a source in a namespace that the prefix allows: no copy onto itself, no loop.
-func TestC01SourceInTarget(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	w.Start("--resync-period=200ms")
-	source := w.CreateSource(a, "settings")
-	w.WaitInSync(source, b)
-	w.Passes(2, b)
-	w.Untouched(source)
-	w.ExpectWrites("settings", "create "+b)
-	source = w.Edit(a, "settings", suite.WithData(map[string]string{"key": "two"}))
-	w.WaitInSync(source, b)
-	w.Passes(2, b)
-	w.Untouched(source)
-	w.ExpectWrites("settings", "create "+b, "update "+b)
-	w.WaitReasons(a, "settings", map[string]int{"Mirrored": 2})
-}
+// What is a source and what is a copy: cases C09 and C10.
 
 // TestC09Names has a name of 253 characters with dots, a prefix that is the whole name of a namespace, and a
 // namespace whose name goes on behind another's.

@@ -3,10 +3,8 @@ package contract
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -124,57 +122,5 @@ func TestC47LongValuesInTheLog(t *testing.T) {
 				t.Errorf("there is nothing of the values in the log:\n%s", suite.LastLines(p.Log(), 60))
 			}
 		})
-	}
-}
-
-// lowerCamel is the style of the keys of the log.
-var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
-
-// TestLogsInJSON reads each line of the log of a controller that logs its decisions.
-func TestLogsInJSON(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
-	w.Create(b, "settings")
-	p := w.Start("-v=4", "--logging-format=json", "--health-probe-bind-address=127.0.0.1:0")
-	source := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(source, a)
-	w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
-	w.Edit(a, "settings", suite.WithData(nil))
-	w.WaitInSync(source, a)
-	w.Delete(w.Home, "settings")
-	w.WaitGone("settings", a)
-	w.Stop(p)
-	lines, types := 0, map[string]string{} // log stores refuse a key that is now a text and now an object
-	for line := range strings.Lines(p.Log()) {
-		lines++
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Errorf("%v: %s", err, line)
-			continue
-		}
-		if message, _ := fields["msg"].(string); message == "" {
-			t.Errorf("no message: %s", line)
-		}
-		if at, _ := fields["ts"].(float64); at == 0 {
-			t.Errorf("no time: %s", line)
-		}
-		// An error has no verbosity: it is logged at each.
-		if _, leveled := fields["v"].(float64); !leveled && fields["err"] == nil {
-			t.Errorf("neither a verbosity nor an error: %s", line)
-		}
-		for key, value := range fields {
-			if before, now := types[key], fmt.Sprintf("%T", value); before == "" {
-				types[key] = now
-			} else if before != now {
-				t.Errorf("key %q is %s, and was %s before: %s", key, now, before, line)
-			}
-			if !lowerCamel.MatchString(key) {
-				t.Errorf("key %q is not in lowerCamel: %s", key, line)
-			}
-		}
-	}
-	if lines < 10 {
-		t.Errorf("only %d lines:\n%s", lines, p.Log())
 	}
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -99,34 +98,6 @@ func TestC37Watches(t *testing.T) {
 	}
 }
 
-// TestC37RevokedWatch takes the permission to watch from a controller that watches, and ends its watch.
-func TestC37RevokedWatch(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a")
-	rules, _ := w.ShippedRules()
-	account := w.NewAccount("confined", rules)
-	cut := suite.NewProxiedAs(t, w, account.Kubeconfig)
-	through := *account
-	through.Kubeconfig = cut.Proxy.Kubeconfig()
-	p := startConfined(w, &through, shipped.RunOptions{})
-	waitReadiness(w, p)
-	w.SetRules(account, without(rules, "configmaps", "list", "watch"))
-	// The API server may not have heard of it when the watch is begun anew.
-	w.Until("the watch is refused", func() error {
-		cut.Proxy.EndWatches("configmaps")
-		_, text, err := w.Ask(p, "/readyz/watch-configmaps")
-		if err == nil && text == "ok" {
-			err = errors.New("it is not")
-		}
-		return err
-	})
-	waitReadiness(w, p, "list-configmaps", "watch-configmaps")
-	src := w.CreateSource(w.Home, "settings")
-	w.SetRules(account, rules)
-	waitReadiness(w, p)
-	w.WaitInSync(src, w.NS("a"))
-}
-
 // TestC37Writes takes a permission to write from the controller: an event, or the log where the source is gone, says
 // which. It is ready, because its caches are full, and all copies are in sync when the permission is granted.
 func TestC37Writes(t *testing.T) {
@@ -198,30 +169,6 @@ func TestC37LiveReads(t *testing.T) {
 			w.WaitGone("settings", a)
 		})
 	}
-}
-
-// TestC37Events takes the permission to write events from the controller: the log says so, and it mirrors as ever. What
-// there was to report is reported when the permission is granted.
-func TestC37Events(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a")
-	rules, _ := w.ShippedRules()
-	account := w.NewAccount("confined", without(rules, "events", "create"))
-	p := startConfined(w, account, shipped.RunOptions{})
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("a"))
-	w.WaitLog(p, `cannot create resource \"events\"`)
-	waitReadiness(w, p)
-	w.Settle(w.NS("a"))
-	if got := w.Reasons(w.Home, "settings"); len(got) > 0 {
-		t.Errorf("events: %v, want none", got)
-	}
-	w.SetRules(account, rules)
-	w.Until("the event", func() error {
-		if w.Reasons(w.Home, "settings")["Mirrored"] == 0 {
-			return errors.New("none yet")
-		}
-		return nil
-	})
 }
 
 // TestC37Leases takes the permissions on the lease from the controller: the log and /readyz say which, it is not ready, and it

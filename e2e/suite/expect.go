@@ -197,14 +197,6 @@ func (w *World) WaitReasons(namespace, name string, want map[string]int) {
 	})
 }
 
-// ExpectReasons fails the test unless there are exactly these events about the ConfigMap by now, each so many times.
-func (w *World) ExpectReasons(namespace, name string, want map[string]int) {
-	w.Helper()
-	if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
-		w.Errorf("events on %s/%s: %v, want %v", namespace, name, got, want)
-	}
-}
-
 // Noted returns a condition: one of the events of that reason on the source in the home namespace names all of
 // these namespaces.
 func (w *World) Noted(name, reason string, namespaces ...string) func() error {
