@@ -56,6 +56,9 @@ type Event struct {
 	UserAgent  string    `json:"userAgent"`
 	Received   time.Time `json:"requestReceivedTimestamp"`
 	Done       time.Time `json:"stageTimestamp"` // for watches: begun
+	// Sent and Answer are the bodies of the request and of the answer, as JSON, with Options.AuditBodies.
+	Sent   json.RawMessage `json:"requestObject"`
+	Answer json.RawMessage `json:"responseObject"`
 }
 
 // String is the event in a line for people.
@@ -152,6 +155,11 @@ type auditRule struct {
 // users, is logged once. A watch is logged when it has begun, as it may not end before the test does, everything else
 // when it is done. Requests that fit no rule are not logged.
 func WriteAuditPolicy(file string, users ...string) error {
+	return writeAuditPolicy(file, "Metadata", users)
+}
+
+// writeAuditPolicy is WriteAuditPolicy with a level for all requests but watches.
+func writeAuditPolicy(file, level string, users []string) error {
 	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
 	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}
 	if len(users) > 0 {
@@ -161,7 +169,7 @@ func WriteAuditPolicy(file string, users ...string) error {
 		rule.Level = "Metadata"
 		watches := rule
 		watches.Verbs, watches.OmitStages = []string{"watch"}, []string{"RequestReceived", "ResponseComplete"}
-		rule.OmitStages = []string{"RequestReceived", "ResponseStarted"}
+		rule.Level, rule.OmitStages = level, []string{"RequestReceived", "ResponseStarted"}
 		rules = append(rules, watches, rule)
 	}
 	content, err := json.MarshalIndent(struct {

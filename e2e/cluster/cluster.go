@@ -32,6 +32,8 @@ type Options struct {
 	Kubernetes string
 	// AuditUsers are users whose requests are in the audit log beside those of ServiceAccounts.
 	AuditUsers []string
+	// AuditBodies has the audit log hold what requests and answers carry. Watches have none.
+	AuditBodies bool
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas, and
 	// the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
@@ -47,6 +49,14 @@ func (o Options) kubernetes() string {
 		return os.Getenv("KUBERNETES")
 	}
 	return o.Kubernetes
+}
+
+// auditLevel returns how much the audit log holds of a request.
+func (o Options) auditLevel() string {
+	if o.AuditBodies {
+		return "RequestResponse"
+	}
+	return "Metadata"
 }
 
 func (o Options) progress() io.Writer {

@@ -64,7 +64,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := WriteAuditPolicy(c.auditPolicyFile(), c.options.AuditUsers...); err != nil {
+	if err := writeAuditPolicy(c.auditPolicyFile(), c.options.auditLevel(), c.options.AuditUsers); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{

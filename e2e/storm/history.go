@@ -1,296 +1,195 @@
 package main
 
+// Every state of every ConfigMap and namespace, from etcd: no watch of an API server shows what happens while that is away.
+
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
 )
 
-// transition is the step of one ConfigMap from one state to the next. before is nil where it appeared, after where it
-// went. They have the digest of their payload in its place.
-type transition struct {
-	key           model.Key
-	before, after *corev1.ConfigMap
-	rv            string    // of the write that made it
-	seen          time.Time // when we were told of it
-	// gap is set if there may have been states between these that nobody saw.
-	gap bool
+// state is what an object is from a revision on.
+type state[T any] struct {
+	revision int64
+	object   T // nil: it is gone
 }
 
-// appeared reports whether there was nothing before.
-func (t transition) appeared() bool { return t.before == nil }
+// states are those of one object, in order.
+type states[T any] []state[T]
 
-// ended reports whether the object was deleted, be it that a finalizer holds it.
-func (t transition) ended() bool {
-	return t.before != nil && (t.after == nil || t.after.DeletionTimestamp != nil && t.before.DeletionTimestamp == nil)
+// at returns the state at a revision.
+func (s states[T]) at(revision int64) (object T) {
+	for _, one := range s {
+		if one.revision > revision {
+			break
+		}
+		object = one.object
+	}
+	return object
 }
 
-// isSource reports whether the object was a source before or after.
-func (t transition) isSource() bool {
-	return t.before != nil && source(t.before) || t.after != nil && source(t.after)
-}
-
-// The resources of which there is a history.
-const (
-	ofConfigMaps = "configmaps"
-	ofNamespaces = "namespaces"
-)
-
-// history is what watches from outside show of all ConfigMaps and namespaces: every state, in order. Of who was
-// written to even for a moment, each counts.
+// history is all that has been.
 type history struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each change
-	seen    map[string]string
-	round   []transition
-
-	configMaps map[model.Key]record[corev1.ConfigMap]
-	namespaces map[string]record[corev1.Namespace]
-	// By UID: what an object has been. An object that is gone is forgotten.
-	pristine map[types.UID]bool
-	// By key: the last object there was immutable, and not pristine. Its successor has its metadata.
-	worn map[model.Key]bool
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at each change
+	revision   int64         // the last one
+	configMaps map[key]states[*corev1.ConfigMap]
+	namespaces map[string]states[*corev1.Namespace]
+	err        error // of the way to etcd
 }
 
 func newHistory() *history {
 	return &history{
-		changed: make(chan struct{}), seen: map[string]string{},
-		configMaps: map[model.Key]record[corev1.ConfigMap]{}, namespaces: map[string]record[corev1.Namespace]{},
-		pristine: map[types.UID]bool{}, worn: map[model.Key]bool{},
+		changed: make(chan struct{}), configMaps: map[key]states[*corev1.ConfigMap]{}, namespaces: map[string]states[*corev1.Namespace]{},
 	}
 }
 
-// follow watches until ctx ends.
-func (h *history) follow(ctx context.Context, client kubernetes.Interface) {
-	var following sync.WaitGroup
-	configMaps, namespaces := client.CoreV1().ConfigMaps(""), client.CoreV1().Namespaces()
-	for _, t := range []*tape{
-		{
-			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return configMaps.List(ctx, o)
-			},
-			watch: configMaps.Watch, take: h.takeConfigMap, reached: h.reached(ofConfigMaps),
-			known: func() []model.Key { return slices.Collect(maps.Keys(h.present())) },
-		},
-		{
-			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return namespaces.List(ctx, o)
-			},
-			watch: namespaces.Watch, take: h.takeNamespace, reached: h.reached(ofNamespaces), known: h.knownNamespaces,
-		},
-	} {
-		following.Go(func() { t.follow(ctx) })
-	}
-	following.Wait()
-}
-
-// reached returns what notes how far the history of a resource goes.
-func (h *history) reached(resource string) func(rv string) {
-	return func(rv string) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.seen[resource] = rv
-		close(h.changed)
-		h.changed = make(chan struct{})
-	}
-}
-
-// takeConfigMap takes in the next state of a ConfigMap.
-func (h *history) takeConfigMap(key model.Key, object metav1.Object, rv string, gap bool) {
+// follow takes in what etcd gets until ctx ends.
+func (h *history) follow(ctx context.Context, c *cluster.Cluster) {
+	err := c.Follow(ctx, "/registry/", h.take)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cm, _ := object.(*corev1.ConfigMap)
-	before := h.configMaps[key].last()
-	if before != nil && cm != nil && before.UID != cm.UID {
-		h.step(transition{key: key, before: before, rv: rv, gap: gap})
-		before = nil
-	}
-	if before == nil && cm == nil || before != nil && cm != nil && stateOf(before) == stateOf(cm) {
-		return
-	}
-	if cm != nil {
-		cm = cm.DeepCopy()
-		cm.Data, cm.BinaryData = map[string]string{digestKey: digest(cm)}, nil
-		cm.ManagedFields = slices.Clone(cm.ManagedFields[:min(1, len(cm.ManagedFields))])
-		h.describe(before, cm)
-	}
-	h.step(transition{key: key, before: before, after: cm, rv: rv, gap: gap})
+	h.err = err
+	h.wake()
 }
 
-// step takes down a transition. The mutex is held.
-func (h *history) step(t transition) {
-	t.seen = time.Now()
-	if t.after == nil {
-		h.worn[t.key] = immutable(t.before) && !h.pristine[t.before.UID]
-		delete(h.pristine, t.before.UID)
-	}
-	h.configMaps[t.key] = h.configMaps[t.key].add(spell[corev1.ConfigMap]{t.after, t.rv, t.seen, t.gap})
-	h.round = append(h.round, t)
-}
-
-// digestKey is where a ConfigMap of the history has the digest of its payload.
-const digestKey = ""
-
-// digest returns what is the same for equal payloads and differs for others.
-func digest(cm *corev1.ConfigMap) string {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q", cm.Data, cm.BinaryData) // in the order of the keys
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// describe takes down what the object has been.
-func (h *history) describe(before, cm *corev1.ConfigMap) {
-	if before == nil {
-		h.pristine[cm.UID] = madeBy(cm, model.Controller) && !h.worn[model.KeyOf(cm)]
-	}
-	if !ours(cm) {
-		delete(h.pristine, cm.UID)
-	}
-}
-
-// takeNamespace takes in the next state of a namespace.
-func (h *history) takeNamespace(key model.Key, object metav1.Object, rv string, gap bool) {
+// take takes in a revision of etcd.
+func (h *history) take(s cluster.Stored) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ns, _ := object.(*corev1.Namespace)
-	before := h.namespaces[key.Name].last()
-	if before == nil && ns == nil || before != nil && ns != nil && sameToAll(before, ns) {
-		return
+	parts := strings.Split(strings.TrimPrefix(s.Key, "/registry/"), "/")
+	var err error
+	switch {
+	case parts[0] == "configmaps":
+		var cm *corev1.ConfigMap
+		if s.Value != nil {
+			cm = &corev1.ConfigMap{}
+			err = decode(s, cm)
+		}
+		h.addConfigMap(key{Namespace: parts[1], Name: parts[2]}, s.Revision, cm)
+	case parts[0] == "namespaces":
+		var ns *corev1.Namespace
+		if s.Value != nil {
+			ns = &corev1.Namespace{}
+			err = decode(s, ns)
+		}
+		h.addNamespace(parts[1], s.Revision, ns)
 	}
-	h.namespaces[key.Name] = h.namespaces[key.Name].add(spell[corev1.Namespace]{ns, rv, time.Now(), gap})
-}
-
-// sameToAll reports whether a namespace is what it was before, as far as copies depend on it.
-func sameToAll(before, ns *corev1.Namespace) bool {
-	return before.UID == ns.UID && maps.Equal(before.Labels, ns.Labels) && model.Terminating(before) == model.Terminating(ns)
-}
-
-func (h *history) knownNamespaces() []model.Key {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var out []model.Key
-	for name := range h.namespaces {
-		out = append(out, model.Key{Name: name})
+	if err != nil {
+		h.err = err
 	}
-	return out
+	h.revision = s.Revision
+	h.wake()
 }
 
-// await waits until the history of a resource goes as far as the object.
-func (h *history) await(ctx context.Context, resource string, object metav1.Object) error {
+func (h *history) addConfigMap(k key, revision int64, cm *corev1.ConfigMap) {
+	h.configMaps[k] = append(h.configMaps[k], state[*corev1.ConfigMap]{revision, cm})
+}
+
+func (h *history) addNamespace(name string, revision int64, ns *corev1.Namespace) {
+	h.namespaces[name] = append(h.namespaces[name], state[*corev1.Namespace]{revision, ns})
+}
+
+// decode reads an object as the API server stores it: it gets its resourceVersion only when it is read.
+func decode[T interface {
+	metav1.Object
+	runtime.Object
+}](s cluster.Stored, into T) error {
+	if _, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(s.Value, nil, into); err != nil {
+		return fmt.Errorf("%s in etcd: %w", s.Key, err)
+	}
+	into.SetResourceVersion(strconv.FormatInt(s.Revision, 10))
+	return nil
+}
+
+// wake has everybody look again. The mutex is held.
+func (h *history) wake() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// eventually waits until the condition returns nil, and asks it again when something has changed.
+func (h *history) eventually(ctx context.Context, patience time.Duration, condition func() error) error {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
 	for {
 		h.mu.Lock()
-		changed, seen := h.changed, h.seen[resource]
+		changed, broken := h.changed, h.err
 		h.mu.Unlock()
-		if seen != "" && !later(object.GetResourceVersion(), seen) {
-			return nil
+		err := condition()
+		if err == nil || broken != nil {
+			return broken
 		}
 		select {
 		case <-changed:
+		case <-timeout.C:
+			return fmt.Errorf("not within %s: %w", patience, err)
 		case <-ctx.Done():
-			return fmt.Errorf("the watch of the history of %s is at %s, not at %s: %w", resource, seen, object.GetResourceVersion(), ctx.Err())
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// takeRound returns what happened since it was called last, and what there is now, without payload, at which time.
-func (h *history) takeRound() (happened []transition, now map[model.Key]*corev1.ConfigMap, at time.Time) {
+// now returns what there is, and its revision.
+func (h *history) now() (outside.World, int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	happened, h.round = h.round, nil
-	return happened, h.there(), time.Now()
-}
-
-// forget forgets what had ended by then.
-func (h *history) forget(then time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, r := range h.configMaps {
-		if h.configMaps[key] = r.since(then); len(h.configMaps[key]) == 1 && h.configMaps[key].last() == nil && r[0].seen.Before(then) {
-			delete(h.configMaps, key)
+	w := outside.NewWorld()
+	for k, s := range h.configMaps {
+		if cm := s.at(h.revision); cm != nil {
+			w.ConfigMaps[k] = cm
 		}
 	}
-	for name, r := range h.namespaces {
-		h.namespaces[name] = r.since(then)
-	}
-}
-
-// of returns what a ConfigMap has been, from a time on.
-func (h *history) of(key model.Key, from time.Time) record[corev1.ConfigMap] {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.configMaps[key].since(from)
-}
-
-// ofNamespace returns what a namespace has been, from a time on.
-func (h *history) ofNamespace(name string, from time.Time) record[corev1.Namespace] {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.namespaces[name].since(from)
-}
-
-// named returns the keys of a name of which anything is known.
-func (h *history) named(name string) []model.Key {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var out []model.Key
-	for key := range h.configMaps {
-		if key.Name == name {
-			out = append(out, key)
+	for name, s := range h.namespaces {
+		if ns := s.at(h.revision); ns != nil {
+			w.Namespaces[name] = ns
 		}
 	}
+	return w, h.revision
+}
+
+// revisionsOf returns the revisions behind since, up to another one, at which something changed that decides about copies of a name in
+// a namespace: a ConfigMap of the name, or the namespace. The first is since.
+func (h *history) revisionsOf(at key, since, until int64) []int64 {
+	out := []int64{since}
+	add := func(revision int64) {
+		if revision > since && revision <= until {
+			out = append(out, revision)
+		}
+	}
+	for k, list := range h.configMaps {
+		for _, s := range list {
+			if k.Name == at.Name {
+				add(s.revision)
+			}
+		}
+	}
+	for _, s := range h.namespaces[at.Namespace] {
+		add(s.revision)
+	}
+	slices.Sort(out)
 	return out
 }
 
-// lastAt returns when something happened to a ConfigMap last.
-func (h *history) lastAt(key model.Key) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if r := h.configMaps[key]; len(r) > 0 {
-		return r[len(r)-1].seen
-	}
-	return time.Time{}
-}
-
-func (h *history) has(facts map[types.UID]bool) func(types.UID) bool {
-	return func(uid types.UID) bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return facts[uid]
-	}
-}
-
-// present returns what is there now, without payload.
-func (h *history) present() map[model.Key]*corev1.ConfigMap {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.there()
-}
-
-// there is present. The mutex is held.
-func (h *history) there() map[model.Key]*corev1.ConfigMap {
-	out := map[model.Key]*corev1.ConfigMap{}
-	for key, r := range h.configMaps {
-		if cm := r.last(); cm != nil {
-			out[key] = cm
+// sourcesAt returns the sources of a name at a revision.
+func (h *history) sourcesAt(name string, revision int64) (out []*corev1.ConfigMap) {
+	for k, list := range h.configMaps {
+		if cm := list.at(revision); k.Name == name && isSource(cm) {
+			out = append(out, cm)
 		}
 	}
 	return out
-}
-
-// madeBy reports whether a new object was made by somebody of that name in the managed fields.
-func madeBy(cm *corev1.ConfigMap, manager string) bool {
-	return len(cm.ManagedFields) == 1 && cm.ManagedFields[0].Manager == manager
 }

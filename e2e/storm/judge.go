@@ -1,360 +1,293 @@
 package main
 
+// The judgement on every request of the controllers, by what was there when it came.
+
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
 )
 
-// onStage reports whether it is one of the ConfigMaps that steps are about.
-func onStage(key model.Key) bool {
-	return slices.Contains(names, key.Name) && slices.Contains(stage, key.Namespace)
+// part is one life of the fleet: from its start to its end with the same flags.
+type part struct {
+	flags
+	grace    time.Duration
+	blocked  bool // by the prune limit
+	since    int64
+	requests []*request // of all, in the order of their ends
+	ours     []string   // the users of the controllers
+	// disturbed returns how long faults, and a machine without time, kept the requests of a user up between the two.
+	disturbed func(user string, from, to time.Time) time.Duration
 }
 
-// judge returns what the controller did in the round that it must not do, be it for a moment: by what the watches of
-// the history showed, as far as users did not do it, and by the API server's audit log.
-func (s *storm) judge(ctx context.Context) []string {
-	j := s.newJudgement()
-	j.readAudit()
-	j.judgeTransitions()
-	j.effective()
-	j.unseen()
-	j.judgeEvents(ctx)
+func (p *part) isOurs(user string) bool { return slices.Contains(p.ours, user) }
+
+// judge judges the requests of a part.
+type judge struct {
+	*part
+	*history
+	times    map[int64]time.Time // when the request came that made a revision, if it is in the log
+	problems []string
+}
+
+// How old a live read may be when a deletion arrives that depends on it: the controller keeps an answer for 5 seconds, and as long as
+// the read took. A process that stood still, and faults on the way, add to that.
+const (
+	answerLasts = 6 * time.Second
+	// unseen is how short a claim may be for a cache to miss it.
+	unseen = 10 * time.Second
+)
+
+// judge returns what the controllers did that they must not do.
+func (p *part) judge(h *history) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := &judge{part: p, history: h, times: map[int64]time.Time{}}
+	j.readTimes()
+	for _, r := range p.requests {
+		if !p.isOurs(r.User.Username) || !r.isWrite() {
+			continue
+		}
+		switch {
+		case r.isAbout("configmaps"):
+			j.judgeWrite(r)
+		case !r.isAbout("leases") && !r.isAbout("events"):
+			j.problem(r, "it is none of the controller's business")
+		}
+	}
 	j.judgeWriters()
 	return j.problems
 }
 
-// border is where one round ends for the judge, and the next begins: nothing is between them. Of what is under way the
-// watch may show the effect before the audit log has its line.
-type border struct {
-	mark      cluster.Mark
-	shown     time.Time                       // what was done before this, the watches have shown
-	began     time.Time                       // of the round behind it
-	start     map[model.Key]*corev1.ConfigMap // what there was, without payload
-	takeOvers int                             // how many there had been by then
+func (j *judge) problem(r *request, format string, args ...any) {
+	j.problems = append(j.problems, fmt.Sprintf("%v: %s", r, fmt.Sprintf(format, args...)))
 }
 
-// begins returns the border at which a round begins: where the one before was judged up to; for the first, here.
-func (s *storm) begins() (border, error) {
-	if s.judged != nil {
-		return *s.judged, nil
-	}
-	mark, err := s.cluster.Audit().Mark()
-	_, start, at := s.history.takeRound()
-	return border{mark: mark, shown: at, began: at, start: start, takeOvers: len(s.fleet.tookOver())}, err
-}
-
-// newJudgement begins a judgement on what happened up to now.
-func (s *storm) newJudgement() *judgement {
-	happened, now, at := s.history.takeRound()
-	s.judged = &border{mark: s.round.mark, shown: s.round.ended, began: at, start: now, takeOvers: len(s.fleet.tookOver())}
-	return &judgement{storm: s, transitions: happened, writes: map[model.Key][]cluster.Event{}}
-}
-
-// judgeTransitions finds out which transitions the controller made, and what was wrong with them.
-func (j *judgement) judgeTransitions() {
-	for _, t := range j.transitions {
-		if !onStage(t.key) || model.Reserved(t.key.Name) {
-			continue
+// judgeWrite judges a write of a ConfigMap, be it refused: what it would do does not depend on that.
+func (j *judge) judgeWrite(r *request) {
+	switch r.Verb {
+	case "create":
+		j.judgeContent(r)
+	case "update":
+		if j.judgePremise(r) != nil {
+			j.judgeContent(r)
 		}
-		byUser := j.byUser(t)
-		if doubtful := byUser && j.mayBeUsers(t); doubtful || !byUser {
-			j.counts.state(doubtful)
+		if r.accepted && r.made != 0 && r.made == r.named {
+			j.problem(r, "it changed nothing")
 		}
-		if !byUser {
-			j.controllers = append(j.controllers, t)
+	case "delete":
+		if have, end := j.judgePremise(r), j.endOf(r); have != nil && end != 0 {
+			j.judgeDeletion(r, have, end)
 		}
-	}
-	for _, t := range j.controllers {
-		j.rightful(t)
-		j.asked(t)
-		j.needed(t)
-		j.kept(t)
-		j.limited(t)
-		j.noticed(t)
+	default:
+		j.problem(r, "a ConfigMap is created, updated or deleted")
 	}
 }
 
-// judgement is what is known when a round is judged.
-type judgement struct {
-	*storm
-	transitions []transition
-	controllers []transition                  // those that the controller made
-	writes      map[model.Key][]cluster.Event // of the controller, to ConfigMaps, that were accepted
-	events      []cluster.Event               // the events that it wrote
-	renewed     []cluster.Event               // its writes of the lease
-	problems    []string
+// judgePremise returns the state on which an update or a delete depends, if that may be written to.
+func (j *judge) judgePremise(r *request) *corev1.ConfigMap {
+	if r.named == 0 || r.Verb == "delete" && r.uid == "" {
+		j.problem(r, "it depends on no state of the object")
+		return nil
+	}
+	have := j.configMaps[r.at].at(r.named)
+	if have == nil || have.ResourceVersion != fmt.Sprint(r.named) {
+		j.problem(r, "there never was a state %d", r.named)
+		return nil
+	}
+	_, ours := ownerOf(have)
+	switch mayReplace := handedOver(have) && (r.Verb == "update" || immutable(have)); {
+	case isSource(have):
+		j.problem(r, "it touches a source")
+	case !ours && !mayReplace:
+		j.problem(r, "it touches a foreign object: %s", describe(have))
+	default:
+		return have
+	}
+	return nil
 }
 
-func (j *judgement) problem(t transition, what string) {
-	j.problems = append(j.problems, fmt.Sprintf("%s: %s\n  before: %s\n  after:  %s", t.key, what, describe(t.before), describe(t.after)))
-}
-
-// describe is an object in a line.
 func describe(cm *corev1.ConfigMap) string {
-	if cm == nil {
-		return "nothing"
-	}
-	return fmt.Sprintf("uid=%s rv=%s labels=%v annotations=%v immutable=%v deleted=%v finalizers=%v",
-		cm.UID, cm.ResourceVersion, cm.Labels, cm.Annotations, immutable(cm), cm.DeletionTimestamp != nil, cm.Finalizers)
+	return fmt.Sprintf("labels %v, annotations %v, immutable %v, data %v", cm.Labels, cm.Annotations, immutable(cm), cm.Data)
 }
 
-// byUser reports whether a user, or the end of a namespace, made the transition, or may have.
-func (j *judgement) byUser(t transition) bool {
-	if t.ended() {
-		return j.endedByUser(t)
-	}
-	j.users.mu.Lock()
-	defer j.users.mu.Unlock()
-	switch {
-	case j.users.doubtful(t):
-		return true
-	case t.after != nil:
-		return !j.users.wrote[t.after.ResourceVersion].IsZero() || t.appeared() && madeBy(t.after, user)
-	}
-	return t.before.DeletionTimestamp != nil // somebody took the last finalizer away
-}
-
-// doubtful reports whether it cannot be known that no user made the transition. The mutex is held.
-func (u *users) doubtful(t transition) bool { return u.unsure[t.key] || t.gap && u.touched[t.key] }
-
-// mayBeUsers reports whether a transition that counts as made by a user is not known to be.
-func (j *judgement) mayBeUsers(t transition) bool {
-	j.users.mu.Lock()
-	defer j.users.mu.Unlock()
-	known := t.after != nil && !j.users.wrote[t.after.ResourceVersion].IsZero()
-	return !known && j.users.doubtful(t)
-}
-
-// endedByUser is byUser for a deletion. The audit log tells how many of them the controller made.
-func (j *judgement) endedByUser(t transition) bool {
-	j.users.mu.Lock()
-	doubtful, deleted := j.users.doubtful(t), !j.users.deleted[stateOf(t.before)].IsZero()
-	j.users.mu.Unlock()
-	if doubtful || t.before.DeletionTimestamp != nil {
-		return true
-	}
-	endings, torn := 0, false
-	for _, other := range j.transitions {
-		if other.key == t.key && other.ended() && other.before.DeletionTimestamp == nil {
-			endings++
-		}
-		torn = torn || other.key == t.key && other.gap
-	}
-	deletions := 0
-	for _, e := range j.writes[t.key] {
-		if e.Verb == "delete" {
-			deletions++
-		}
-	}
-	switch {
-	case deletions >= endings && !torn:
-		return false // all of them were the controller's
-	case deleted:
-		return true
-	}
-	return j.closing(t)
-}
-
-// closing reports whether the namespace was being deleted at the time of the transition, so that what was in it was
-// deleted with it.
-func (j *judgement) closing(t transition) bool {
-	r := j.history.ofNamespace(t.key.Namespace, j.round.before)
-	states := r.states()
-	if !r.torn() {
-		states = []*corev1.Namespace{r.before(t.rv).last()}
-	}
-	return slices.ContainsFunc(states, func(ns *corev1.Namespace) bool { return ns == nil || model.Terminating(ns) })
-}
-
-// rightful finds what was done to an object that is not ours, and where nothing of ours has a place.
-func (j *judgement) rightful(t transition) {
-	if t.appeared() || !t.ended() {
-		if !j.fleet.allows(t.key.Namespace) {
-			j.problem(t, "written out of scope")
-		}
-		if !ours(t.after) {
-			j.problem(t, "written, and not a copy of ours")
-		}
-	}
-	switch {
-	case t.appeared() || ours(t.before):
-	case source(t.before):
-		j.problem(t, "a source was touched")
-	case t.ended() && !(instance.Adoptable(t.before) && immutable(t.before)): // which can only be replaced
-		j.problem(t, "a foreign object was deleted")
-	case !instance.Adoptable(t.before):
-		j.problem(t, "a foreign object was changed")
-	}
-}
-
-// limited finds copies that were deleted because a flag had changed, where the prune limit blocks that.
-func (j *judgement) limited(t transition) {
-	if !j.blocked || !t.ended() || !ours(t.before) {
+// judgeContent judges what is written: a copy of a source that asked for it, with that content and there, since the part began.
+func (j *judge) judgeContent(r *request) {
+	owner, ours := ownerOf(r.sent)
+	if !ours {
+		j.problem(r, "it writes no copy: %s", describe(r.sent))
 		return
 	}
-	owner, _ := instance.Ours(t.before)
-	flags, ns := j.fleet.present(), j.history.ofNamespace(t.key.Namespace, j.round.began).last()
-	if cm := j.history.present()[owner]; cm != nil && (flags.OutOfScope(cm, t.key.Namespace) || ns != nil && flags.Unselected(cm, ns)) {
-		j.problem(t, "deleted, and the prune limit blocks")
+	until := r.made
+	if until == 0 {
+		until = j.revision
 	}
+	for _, revision := range j.revisionsOf(r.at, j.since, until) {
+		source, ns := j.configMaps[owner].at(revision), j.namespaces[r.at.Namespace].at(revision)
+		if source != nil && j.claims(source, ns) && sameContent(source, r.sent) {
+			return
+		}
+	}
+	j.problem(r, "%v never asked for that there: %s", owner, describe(r.sent))
 }
 
-// longestRetry is how long an object in the way may be left alone, and noticeSlack the time for requests on a busy machine.
-const (
-	longestRetry = time.Minute
-	noticeSlack  = 15 * time.Second
-)
+// endOf returns the revision at which a deletion was carried out; 0: it was not, or somebody else's was.
+func (j *judge) endOf(r *request) int64 {
+	if !r.maybe() {
+		return 0
+	}
+	list := j.configMaps[r.at]
+	i := slices.IndexFunc(list, func(s state[*corev1.ConfigMap]) bool { return s.revision == r.named })
+	if i+1 < len(list) && (list[i+1].object == nil || list[i+1].object.DeletionTimestamp != nil) {
+		return list[i+1].revision
+	}
+	return 0
+}
 
-// noticed finds adoptions that came too late: of objects that no watch shows, and about which nothing changed for longer than
-// an object in the way may be left alone, nor about its sources and namespace, after the last fault was over.
-func (j *judgement) noticed(t transition) {
-	if t.gap || t.before == nil || ours(t.before) || model.Labelled(t.before) || j.round.healed.IsZero() {
+// judgeDeletion judges the deletion of a copy at a revision.
+func (j *judge) judgeDeletion(r *request, have *corev1.ConfigMap, end int64) {
+	owner, ours := ownerOf(have)
+	if j.isRecreated(r, have, end) || !ours {
 		return
 	}
-	from := j.round.healed.Add(late)
-	for _, at := range slices.Concat(j.fleet.tookOver(), j.changes(t)) {
-		if at.Before(t.seen) && at.After(from) {
-			from = at
+	if have.Labels[mirrorLabel] == "" {
+		j.problem(r, "the copy had lost its label and counts as released")
+	}
+	if source := j.configMaps[owner].at(end); isSource(source) && !j.allows(r.at.Namespace) {
+		if j.blocked {
+			j.problem(r, "the prune limit blocks")
 		}
+		return // it goes because of the flags alone, and no live read is needed
 	}
-	limit := longestRetry + noticeSlack + j.stalls.Between(from, t.seen)
-	if took := t.seen.Sub(from); took > limit {
-		j.problem(t, fmt.Sprintf("adopted %s after the last change, at most %s is allowed", took, limit))
-	}
+	j.judgeClaims(r, owner, end)
+	j.judgeReads(r, owner)
 }
 
-// changes returns when something changed before the transition that it depends on.
-func (j *judgement) changes(t transition) (out []time.Time) {
-	for _, other := range j.transitions {
-		if other.key.Name == t.key.Name && later(t.rv, other.rv) {
-			out = append(out, other.seen)
-		}
-	}
-	for _, s := range j.history.ofNamespace(t.key.Namespace, j.round.began).before(t.rv) {
-		out = append(out, s.seen)
-	}
-	return out
-}
-
-// readAudit reads what the controllers wrote, and finds writes that are none of their business.
-func (j *judgement) readAudit() {
-	events, mark, err := j.cluster.Audit().Since(j.round.mark)
-	if err != nil {
-		j.problems = append(j.problems, err.Error())
-		return
-	}
-	j.judged.mark = mark
-	for _, e := range events {
-		if !j.fleet.isOurs(e.User.Username) {
-			continue
-		}
-		if took := e.Done.Sub(e.Received); took >= slowAnswer && e.Verb != "watch" && e.Verb != "list" {
-			j.stalls.Add(e.Done, took)
-		}
-		if !isWrite(e) {
-			continue
-		}
-		key := model.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
-		switch e.Object.Resource {
-		case "leases":
-			j.renewed = append(j.renewed, e)
-		case "events":
-			j.events = append(j.events, e)
-		case "configmaps":
-			if !onStage(key) || model.Reserved(key.Name) || e.Verb == "patch" || e.Verb == "deletecollection" {
-				j.problems = append(j.problems, fmt.Sprintf("an improper write: %v", e))
-			}
-			j.counts.write(e.Verb)
-			// Others may have had their effect in the round before, or have it in the next.
-			if !e.Received.Before(j.round.began) && e.Done.Before(j.judged.shown) {
-				j.writes[key] = append(j.writes[key], e)
-			}
-		default:
-			j.problems = append(j.problems, fmt.Sprintf("an improper write: %v", e))
-		}
-	}
-}
-
-// unseen finds foreign objects that the controller changed or deleted in moments that nobody saw, before the history
-// went on: whatever users did there, it made them no object of ours, nor anything that may be taken.
-func (j *judgement) unseen() {
-	judged := map[model.Key]bool{}
-	for _, t := range j.transitions {
-		if !t.gap || judged[t.key] || !onStage(t.key) {
-			continue
-		}
-		judged[t.key] = true
-		for _, e := range j.writes[t.key] {
-			if (e.Verb == "update" || e.Verb == "delete") && e.Received.Before(t.seen) && j.keptAway(t) {
-				j.problem(t, fmt.Sprintf("a foreign object was written to when nobody saw it: %v", e))
+// isRecreated reports whether an immutable copy is deleted to be made again: a source asked for another content there.
+func (j *judge) isRecreated(r *request, have *corev1.ConfigMap, end int64) bool {
+	for _, revision := range j.revisionsOf(r.at, j.since, end) {
+		for _, source := range j.sourcesAt(r.at.Name, revision) {
+			if immutable(have) && j.claims(source, j.namespaces[r.at.Namespace].at(revision)) && !sameContent(source, have) {
+				return true
 			}
 		}
 	}
+	return false
 }
 
-// keptAway reports whether nothing was there for the controller to write to in the round, up to the first transition
-// of an object that nobody saw.
-func (j *judgement) keptAway(gap transition) bool {
-	j.users.mu.Lock()
-	given := j.users.unsure[gap.key] || j.users.given[gap.key]
-	j.users.mu.Unlock()
-	if given || j.moved(gap.key.Namespace) || j.history.ofNamespace(gap.key.Namespace, j.round.began).torn() {
-		return false
+// judgeReads judges what was read live before a deletion: that the source does not ask for the copy. If it is for the labels of the
+// namespace, these were read, too.
+func (j *judge) judgeReads(r *request, owner key) {
+	read := j.lastRead(r, "configmaps", owner)
+	if read == nil {
+		j.problem(r, "%v was not read live before", owner)
+		return
 	}
-	for _, s := range j.history.of(gap.key, j.round.began).before(gap.rv) {
-		if s.gap {
-			break // and what comes behind
-		}
-		if !theirs(s.state) {
-			return false
-		}
+	source, _ := read.answeredConfigMap()
+	if source == nil || !isSource(source) {
+		return
 	}
-	return true
-}
-
-// theirs reports whether there is an object that the controller must not touch.
-func theirs(cm *corev1.ConfigMap) bool {
-	return cm != nil && !ours(cm) && !instance.Adoptable(cm) && cm.DeletionTimestamp == nil
-}
-
-// effective finds writes in the audit log that changed nothing.
-func (j *judgement) effective() {
-	for key, list := range j.writes {
-		if j.accountable(key) && len(list) > j.made(key) {
-			j.problems = append(j.problems, fmt.Sprintf("%s: %d writes had %d effects: %v", key, len(list), j.made(key), list))
-		}
+	if frozen(source) {
+		j.problem(r, "%v is frozen, by what was read live: %v", owner, read)
+		return
+	}
+	accepting := &corev1.Namespace{}
+	accepting.Name = r.at.Namespace
+	if !j.claims(source, accepting) {
+		return
+	}
+	read = j.lastRead(r, "namespaces", key{Name: r.at.Namespace})
+	if read == nil {
+		j.problem(r, "%v asks for the copy but for the namespace, and that was not read live before", owner)
+		return
+	}
+	if ns, _ := read.answeredNamespace(); j.claims(source, ns) {
+		j.problem(r, "%v asks for the copy, by what was read live: %v", owner, read)
 	}
 }
 
-// accountable reports whether all writes to the object are known by their effects.
-func (j *judgement) accountable(key model.Key) bool {
-	j.users.mu.Lock()
-	unsure := j.users.unsure[key]
-	j.users.mu.Unlock()
-	return !unsure && !j.moved(key.Namespace) &&
-		!slices.ContainsFunc(j.transitions, func(t transition) bool { return t.key == key && t.gap })
-}
-
-// made returns how many transitions of the object the controller made.
-func (j *judgement) made(key model.Key) int {
-	n := 0
-	for _, t := range j.controllers {
-		if t.key == key {
-			n++
+// lastRead returns the last answer to a GET of an object that a deletion may depend on; nil if there is none.
+func (j *judge) lastRead(r *request, resource string, of key) (last *request) {
+	for _, other := range j.requests {
+		object := key{Namespace: other.Object.Namespace, Name: other.Object.Name}
+		if resource == "namespaces" {
+			object.Namespace = ""
+		}
+		told := other.accepted || other.Response.Code == 404
+		if other.Verb != "get" || !other.isAbout(resource) || object != of || other.User.Username != r.User.Username || !told {
+			continue
+		}
+		took := other.Done.Sub(other.Received) + j.disturbed(r.User.Username, other.Received.Add(-answerLasts), r.Received)
+		if !other.Received.After(r.Received) && r.Received.Sub(other.Done) <= answerLasts+took {
+			last = other
 		}
 	}
-	return n
+	return last
 }
 
-// moved reports whether the namespace was another one in the round than before, or was being deleted all the time.
-func (j *judgement) moved(namespace string) bool {
-	r := j.history.ofNamespace(namespace, j.round.began)
-	return len(r) > 1 || r.last() == nil || model.Terminating(r.last())
+// judgeClaims finds a copy that was deleted though it was claimed, or too soon after it was, or after the process took over.
+func (j *judge) judgeClaims(r *request, owner key, end int64) {
+	claimed, since, known := j.claim(r.at, owner, end)
+	if !known {
+		return
+	}
+	if led := j.tookOver(r); led.After(since) {
+		since = led
+	}
+	lasted := r.Received.Sub(since)
+	most := unseen + j.disturbed(r.User.Username, since, r.Received)
+	switch {
+	case claimed && lasted > most:
+		j.problem(r, "the copy had been claimed for %s, and a cache may be behind by %s", lasted, most)
+	case !claimed && lasted < j.grace:
+		j.problem(r, "the copy was unclaimed for %s, not for %s", lasted, j.grace)
+	}
+}
+
+// claim returns whether a copy is claimed up to a revision, and since when, at the earliest; zero: since the part began. A claim that
+// lasts so short that a cache may miss it does not interrupt the time without one.
+func (j *judge) claim(at, owner key, end int64) (claimed bool, since time.Time, known bool) {
+	known = true
+	before, knew := time.Time{}, true // the begin of the time without a claim before the present claim
+	for i, revision := range j.revisionsOf(at, j.since, end-1) {
+		is := j.claimedAt(at, owner, revision)
+		if i == 0 {
+			claimed = is
+		}
+		if is == claimed {
+			continue
+		}
+		now, timed := j.times[revision]
+		if short := claimed && timed && known && !since.IsZero() && now.Sub(since) < unseen; short {
+			since, known = before, knew
+		} else {
+			before, knew = since, known
+			since, known = now, timed
+		}
+		claimed = is
+	}
+	return claimed, since, known
+}
+
+// claimedAt reports whether a source asks for a copy at a revision, or keeps it because it is frozen.
+func (j *judge) claimedAt(at, owner key, revision int64) bool {
+	ns := j.namespaces[at.Namespace].at(revision)
+	return slices.ContainsFunc(j.sourcesAt(at.Name, revision), func(cm *corev1.ConfigMap) bool {
+		return j.claims(cm, ns) || keyOf(cm) == owner && frozen(cm)
+	})
+}
+
+// readTimes reads when the requests came that made the revisions.
+func (j *judge) readTimes() {
+	for _, r := range j.requests {
+		revision := r.made
+		if r.Verb == "delete" && r.isAbout("configmaps") {
+			revision = j.endOf(r)
+		}
+		if r.isWrite() && revision != 0 {
+			j.times[revision] = r.Received
+		}
+	}
 }

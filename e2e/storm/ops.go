@@ -1,316 +1,267 @@
 package main
 
+// What users do. The random histories of package mirror do much more, and in finer detail.
+
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/mirror-controller/mirror-controller/e2e/storm/model"
+	"k8s.io/client-go/kubernetes"
 )
 
-// operation is something that a user does.
-type operation struct {
-	// do returns errMiss if there was nothing to do it to.
-	do func(ctx context.Context, s *storm, st step) error
-	// of chooses among the ConfigMaps to which it can be done instead; nil if there is no choice.
-	of which
-	// makes is set for what makes a namespace, free for what makes a ConfigMap: it can make another one instead.
-	makes, free bool
-}
-
-// which chooses objects by what they are at the moment.
-type which func(*corev1.ConfigMap) bool
-
-// Objects by whose they are. The instance is the same all the time, so flags have no part in it.
+// The places where things happen. There are so few of them that what happens meets what happened before.
 var (
-	source   which = model.Asks
-	ours     which = func(cm *corev1.ConfigMap) bool { _, ok := instance.Ours(cm); return ok }
-	foreign  which = func(cm *corev1.ConfigMap) bool { return !source(cm) && !ours(cm) }
-	mutable  which = func(cm *corev1.ConfigMap) bool { return !immutable(cm) }
-	narrowed which = func(cm *corev1.ConfigMap) bool {
-		return slices.ContainsFunc(narrowings, func(k string) bool { return cm.Annotations[k] != "" })
-	}
-	held     which = func(cm *corev1.ConfigMap) bool { return len(cm.Finalizers) > 0 }
-	anything which = func(*corev1.ConfigMap) bool { return true }
+	homes   = []string{"home", "shared"} // no targets
+	targets = []string{"team-a", "team-b", "team-c", "dev-x", "dev-y"}
+	names   = []string{"settings", "ca", "proxy", "banner"}
 )
 
-func immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
+// act is one thing that happens: all that is random about it was drawn before.
+type act struct {
+	after time.Duration // the act before
+	text  string        // for people
+	fault bool
+	do    func(ctx context.Context, s *storm) error
+}
 
-// and chooses what both choose.
-func (a which) and(b which) which { return func(cm *corev1.ConfigMap) bool { return a(cm) && b(cm) } }
+func (a act) String() string { return fmt.Sprintf("+%s %s", a.after, a.text) }
 
-// instance are flags that tell whose an object is.
-var instance = model.Flags{Instance: "default"}
+// drawer draws from a seed what is to happen.
+type drawer struct{ *rand.Rand }
 
-// operations are all there are, by their kinds.
-var operations map[string]*operation
+func one[T any](d drawer, list ...T) T { return list[d.IntN(len(list))] }
 
-func init() { // for they refer to parseStep, which refers to them
-	operations = map[string]*operation{
-		"create-source":  {do: put, free: true},
-		"edit-source":    edit(source.and(mutable)),
-		"replace-source": replace(source),
-		"delete-source":  remove(source),
-		"label-source":   edit(foreign),
-		"unlabel-source": edit(source),
-		"narrow-source":  edit(source),
-		"mend-source":    edit(source.and(narrowed)),
-		"mark-source":    edit(source),
-		"freeze-source":  edit(source.and(mutable)),
+// between draws a time.
+func (d drawer) between(from, to time.Duration) time.Duration {
+	return (from + time.Duration(d.Int64N(int64(to-from)))).Round(time.Millisecond)
+}
 
-		"edit-copy":    edit(ours.and(mutable)),
-		"delete-copy":  remove(ours),
-		"replace-copy": replace(ours),
-		"usurp-copy":   replace(ours), // by an object without our marks
-		"strip-label":  edit(ours),
-		"pose-source":  edit(ours), // the label of a source on a copy
-		"release-copy": edit(ours), // our annotations are stripped
-		"promote-copy": edit(ours), // made a source
-		"freeze-copy":  edit(ours.and(mutable)),
-		"finalize":     edit(anything),
-		"unfinalize":   edit(held),
-		"forge":        {do: putOrEdit},
+// edit changes a ConfigMap.
+type edit func(*corev1.ConfigMap)
 
-		"create-foreign": {do: put},
-		"edit-foreign":   edit(foreign.and(mutable)),
-		"adopt-foreign":  edit(foreign),
-		"delete-foreign": remove(foreign),
+func label(k, v string) edit {
+	return func(cm *corev1.ConfigMap) { set(&cm.Labels, k, v) }
+}
 
-		"create-namespace":   {do: createNamespace, makes: true},
-		"delete-namespace":   {do: deleteNamespace},
-		"recreate-namespace": {do: recreateNamespace},
-		"label-namespace":    {do: labelNamespace},
+func annotation(k, v string) edit {
+	return func(cm *corev1.ConfigMap) { set(&cm.Annotations, k, v) }
+}
+
+func content(n int) edit {
+	return func(cm *corev1.ConfigMap) {
+		cm.Data = map[string]string{"key": fmt.Sprint(n), fmt.Sprintf("key-%d", n%3): strings.Repeat("x", n%700)}
+		cm.BinaryData = map[string][]byte{"bytes": {byte(n), 0xff}}
 	}
 }
 
-// keyOf reads the key of a ConfigMap.
-func keyOf(on string) model.Key {
-	namespace, name, _ := strings.Cut(on, "/")
-	return model.Key{Namespace: namespace, Name: name}
+func makeImmutable(cm *corev1.ConfigMap) { yes := true; cm.Immutable = &yes }
+
+// released takes our marks from a copy.
+func released(cm *corev1.ConfigMap) {
+	for _, k := range known {
+		delete(cm.Annotations, domain+k)
+	}
 }
 
-// finalizer is one of nobody who would ever remove it.
-const finalizer = "example.com/storm"
+// copyOf has the marks of a copy of a source.
+func copyOf(source key, itself key) edit {
+	return func(cm *corev1.ConfigMap) {
+		label(mirrorLabel, "copy")(cm)
+		annotation(domain+"source", source.String())(cm)
+		annotation(domain+"copy", itself.String())(cm)
+		annotation(domain+"instance", "default")(cm)
+	}
+}
 
-// Arguments of operations on ConfigMaps.
-const (
-	contentArg     = "content"         // a token for fill
-	extraArg       = "extra"           // a key to add to data
-	cutArg         = "cut"             // if set, one key is taken from data
-	labelArg       = "label."          // and a key
-	annotationArg  = "annotation."     // and a key
-	dropLabel      = "drop-label"      // a key
-	dropAnnotation = "drop-annotation" // a key
-	immutableArg   = "immutable"       // if set
-	finalizerArg   = "finalizer"       // "on" or "off"
-	pauseArg       = "pause"           // between a deletion and a creation
-	selfValue      = "{self}"          // in the value of an annotation: the key of the object
-	nameValue      = "{name}"          // likewise: its name
-)
+// set sets an entry; an empty value removes it.
+func set(m *map[string]string, k, v string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	if (*m)[k] = v; v == "" {
+		delete(*m, k)
+	}
+}
 
-// shape makes cm what the arguments say, and reports whether that changed anything.
-func (st step) shape(cm *corev1.ConfigMap) bool {
+// operation draws what a user does.
+func (d drawer) operation() act {
+	source := key{Namespace: one(d, "home", "home", "home", "shared", "team-a"), Name: one(d, names...)}
+	target := key{Namespace: one(d, targets...), Name: one(d, names...)}
+	n, pause := d.IntN(1000), d.between(0, 3*time.Second)
+	switch d.IntN(24) {
+	case 0, 1, 2, 3:
+		return put("put source", source, label(mirrorLabel, "true"), label(copiedLabel, one(d, "red", "blue", "")), content(n))
+	case 4:
+		return put("put immutable source", source, label(mirrorLabel, "true"), content(n), makeImmutable)
+	case 5, 6, 7:
+		return remove("delete", source)
+	case 8:
+		return replace(source, pause, content(n))
+	case 9:
+		return change("unlabel", source, label(mirrorLabel, ""))
+	case 10:
+		return change("narrow", source, annotation(domain+"namespace-prefix", one(d, "team-", "team-a,dev-", "dev-x", "")))
+	case 11:
+		return change("freeze", source, annotation(domain+one(d, "namespace-prefix", "namespace-prefixes"), one(d, "Team", "*")))
+	case 12:
+		return change("thaw", source, annotation(domain+"namespace-prefix", ""), annotation(domain+"namespace-prefixes", ""))
+	case 13, 14:
+		return change("edit", target, content(n))
+	case 15:
+		return remove("delete", target)
+	case 16:
+		return change("strip label of", target, label(mirrorLabel, ""))
+	case 17:
+		return change("release", target, released)
+	case 18:
+		return put("put foreign", target, content(n))
+	case 19:
+		return change("hand over", target, annotation(domain+"adopt", "true"), label(mirrorLabel, one(d, "copy", "")))
+	case 20:
+		ghost := key{Namespace: one(d, "home", "shared"), Name: target.Name}
+		return put("forge copy of "+ghost.String()+" as", target, copyOf(ghost, key{Namespace: one(d, targets...), Name: target.Name}), content(n))
+	case 21:
+		return labelNamespace(target.Namespace, mirrorLabel, one(d, "false", "", ""))
+	case 22:
+		return labelNamespace(target.Namespace, "tier", one(d, "bronze", "", ""))
+	}
+	return recreateNamespace(target.Namespace)
+}
+
+// put creates an object, or changes the one that is there.
+func put(what string, at key, edits ...edit) act {
+	return act{text: what + " " + at.String(), do: func(ctx context.Context, s *storm) error {
+		if err := update(ctx, s.users, at, edits); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return create(ctx, s.users, at, edits)
+	}}
+}
+
+func change(what string, at key, edits ...edit) act {
+	return act{text: what + " " + at.String(), do: func(ctx context.Context, s *storm) error { return update(ctx, s.users, at, edits) }}
+}
+
+func remove(what string, at key) act {
+	return act{text: what + " " + at.String(), do: func(ctx context.Context, s *storm) error {
+		return s.users.CoreV1().ConfigMaps(at.Namespace).Delete(ctx, at.Name, metav1.DeleteOptions{
+			Preconditions: s.present(at),
+		})
+	}}
+}
+
+// replace deletes an object and creates it anew, as tools do that cannot change one.
+func replace(at key, pause time.Duration, edits ...edit) act {
+	return act{text: fmt.Sprintf("replace %s after %s", at, pause), do: func(ctx context.Context, s *storm) error {
+		if err := remove("", at).do(ctx, s); err != nil {
+			return err
+		}
+		sleep(ctx, pause)
+		return create(ctx, s.users, at, append(edits, label(mirrorLabel, "true")))
+	}}
+}
+
+func create(ctx context.Context, users kubernetes.Interface, at key, edits []edit) error {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
+	for _, e := range edits {
+		e(cm)
+	}
+	_, err := users.CoreV1().ConfigMaps(at.Namespace).Create(ctx, cm, metav1.CreateOptions{})
+	return err
+}
+
+// update changes what is there. Of an immutable object only the metadata can be.
+func update(ctx context.Context, users kubernetes.Interface, at key, edits []edit) error {
+	api := users.CoreV1().ConfigMaps(at.Namespace)
+	cm, err := api.Get(ctx, at.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
 	before := cm.DeepCopy()
-	if token := st.args.Get(contentArg); token != "" {
-		fill(cm, token)
-		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, contentMark, token)
+	for _, e := range edits {
+		e(cm)
 	}
-	if k := st.args.Get(extraArg); k != "" {
-		delete(cm.BinaryData, k)
-		set(&cm.Data, k, "extra")
+	if immutable(before) {
+		cm.Data, cm.BinaryData, cm.Immutable = before.Data, before.BinaryData, before.Immutable
 	}
-	if keys := slices.Sorted(maps.Keys(cm.Data)); st.args.Has(cutArg) && len(keys) > 0 {
-		delete(cm.Data, keys[0])
-	}
-	for _, k := range st.args[dropLabel] {
-		delete(cm.Labels, k)
-	}
-	for _, k := range st.args[dropAnnotation] {
-		delete(cm.Annotations, k)
-	}
-	values := strings.NewReplacer(selfValue, model.KeyOf(cm).String(), nameValue, cm.Name)
-	for arg, value := range st.args {
-		if k, ok := strings.CutPrefix(arg, labelArg); ok {
-			metav1.SetMetaDataLabel(&cm.ObjectMeta, k, value[0])
-		}
-		if k, ok := strings.CutPrefix(arg, annotationArg); ok {
-			metav1.SetMetaDataAnnotation(&cm.ObjectMeta, k, values.Replace(value[0]))
-		}
-	}
-	if st.args.Has(immutableArg) {
-		yes := true
-		cm.Immutable = &yes
-	}
-	switch st.args.Get(finalizerArg) {
-	case "on":
-		cm.Finalizers = []string{finalizer}
-	case "off":
-		cm.Finalizers = nil
-	}
-	return !equal(before, cm)
+	_, err = api.Update(ctx, cm, metav1.UpdateOptions{})
+	return err
 }
 
-// equal reports whether two states of an object differ in nothing that users write.
-func equal(a, b *corev1.ConfigMap) bool {
-	return maps.Equal(a.Data, b.Data) && maps.EqualFunc(a.BinaryData, b.BinaryData, slices.Equal) &&
-		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		(a.Immutable == nil) == (b.Immutable == nil) && slices.Equal(a.Finalizers, b.Finalizers)
-}
-
-// put creates an object.
-func put(ctx context.Context, s *storm, st step) error {
-	key := keyOf(st.on)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	st.shape(cm)
-	return s.users.create(ctx, cm)
-}
-
-// edit changes an object of the kind.
-func edit(of which) *operation {
-	return &operation{of: of, do: func(ctx context.Context, s *storm, st step) error {
-		return s.users.edit(ctx, keyOf(st.on), func(cm *corev1.ConfigMap) bool { return of(cm) && st.shape(cm) })
-	}}
-}
-
-// putOrEdit changes what is there, whatever it is, or creates it.
-func putOrEdit(ctx context.Context, s *storm, st step) error {
-	if err := edit(anything).do(ctx, s, st); !errors.Is(err, errMiss) {
-		return err
-	}
-	return put(ctx, s, st)
-}
-
-// remove deletes an object of the kind.
-func remove(of which) *operation {
-	return &operation{of: of, do: func(ctx context.Context, s *storm, st step) error {
-		_, err := s.users.delete(ctx, keyOf(st.on), of)
-		return err
-	}}
-}
-
-// replace deletes an object of the kind and creates it anew, as tools do that cannot change one, with the metadata
-// that it had.
-func replace(of which) *operation {
-	return &operation{of: of, do: func(ctx context.Context, s *storm, st step) error {
-		began := time.Now()
-		old, err := s.users.delete(ctx, keyOf(st.on), of)
+func labelNamespace(name, k, v string) act {
+	return act{text: fmt.Sprintf("label namespace %s %s=%s", name, k, v), do: func(ctx context.Context, s *storm) error {
+		ns, err := s.users.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, st.duration(pauseArg)); err != nil {
-			return err
-		}
-		cm := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: old.Namespace, Name: old.Name, Labels: old.Labels, Annotations: old.Annotations},
-			Data:       old.Data, BinaryData: old.BinaryData, Immutable: old.Immutable,
-		}
-		st.shape(cm)
-		if err := s.users.create(ctx, cm); err != nil {
-			return err
-		}
-		if time.Since(began) < s.fleet.grace() { // the live read behind the grace finds the new one
-			s.users.mu.Lock()
-			s.users.replaced[stateOf(old)] = true
-			s.users.mu.Unlock()
-		}
-		return nil
+		set(&ns.Labels, k, v)
+		_, err = s.users.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
+		return err
 	}}
 }
 
-// sleep waits as a person or a tool does that has nothing to wait for.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
+// recreateNamespace deletes a namespace and creates it as soon as it is gone.
+func recreateNamespace(name string) act {
+	return act{text: "recreate namespace " + name, do: func(ctx context.Context, s *storm) error {
+		if err := s.users.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		err := s.history.eventually(ctx, s.patience, func() error {
+			if w, _ := s.history.now(); w.Namespaces[name] != nil {
+				return fmt.Errorf("%s is still there", name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return s.createNamespace(ctx, name)
+	}}
+}
+
+func (s *storm) createNamespace(ctx context.Context, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := s.users.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return err
 }
 
-// labels returns the labels among the arguments.
-func (st step) labels() map[string]string {
-	out := map[string]string{}
-	for arg, value := range st.args {
-		if k, ok := strings.CutPrefix(arg, labelArg); ok {
-			out[k] = value[0]
+// present returns the preconditions of a deletion of what is there, so that it is known which state that ends.
+func (s *storm) present(at key) *metav1.Preconditions {
+	w, _ := s.history.now()
+	cm := w.ConfigMaps[at]
+	if cm == nil {
+		return nil // and there is nothing to delete
+	}
+	return &metav1.Preconditions{UID: &cm.UID, ResourceVersion: &cm.ResourceVersion}
+}
+
+// clear deletes all that the round before left, while no controller runs.
+func (s *storm) clear(ctx context.Context) error {
+	for _, name := range slices.Concat(homes, targets) {
+		if err := s.createNamespace(ctx, name); err != nil {
+			return err
+		}
+		for _, k := range []string{mirrorLabel, "tier"} {
+			if err := labelNamespace(name, k, "").do(ctx, s); err != nil {
+				return err
+			}
+		}
+		for _, cm := range names {
+			err := s.users.CoreV1().ConfigMaps(name).Delete(ctx, cm, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
 		}
 	}
-	return out
-}
-
-func createNamespace(ctx context.Context, s *storm, st step) error {
-	return s.users.createNamespace(ctx, st.on, st.labels())
-}
-
-func deleteNamespace(ctx context.Context, s *storm, st step) error {
-	return s.users.deleteNamespace(ctx, st.on)
-}
-
-// namespacePatience is how long a user waits for the end of a namespace: somebody's finalizer may hold it up. Its
-// controller looks a second time after 5 s.
-const namespacePatience = 8 * time.Second
-
-// recreateNamespace deletes a namespace and creates it anew as soon as it is gone.
-func recreateNamespace(ctx context.Context, s *storm, st step) error {
-	if err := s.users.deleteNamespace(ctx, st.on); err != nil {
-		return err
-	}
-	err := s.seen.Eventually(ctx, namespacePatience, func() error {
-		if s.seen.Namespace(st.on) != nil {
-			return fmt.Errorf("%s is still there", st.on)
-		}
-		return nil
-	})
-	if err != nil {
-		return errMiss
-	}
-	return s.users.createNamespace(ctx, st.on, st.labels())
-}
-
-func labelNamespace(ctx context.Context, s *storm, st step) error {
-	return s.users.labelNamespace(ctx, st.on, st.labels())
-}
-
-// instead returns the step on something else that the operation can act on, if there is any: of the same name if
-// possible, and always the same in the same state.
-func (s *storm) instead(op *operation, st step) (step, bool) {
-	now := s.observed()
-	var same, others []string
-	for key, cm := range now.ConfigMaps {
-		if op.of == nil || !op.of(cm) || st.on == key.String() {
-			continue
-		}
-		if key.Name == keyOf(st.on).Name {
-			same = append(same, key.String())
-		}
-		others = append(others, key.String())
-	}
-	for _, ns := range slices.Concat(homes, targets) {
-		switch key := (model.Key{Namespace: ns, Name: keyOf(st.on).Name}); {
-		case op.makes && now.Namespaces[ns] == nil:
-			others = append(others, ns)
-		case op.free && now.Namespaces[ns] != nil && now.ConfigMaps[key] == nil:
-			others = append(others, key.String())
-		}
-	}
-	choice := same
-	if len(choice) == 0 {
-		choice = others
-	}
-	if len(choice) == 0 {
-		return st, false
-	}
-	slices.Sort(choice)
-	st.on = choice[hash(st.String())%uint32(len(choice))]
-	return st, true
+	return s.catchUp(ctx)
 }

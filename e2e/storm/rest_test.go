@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/outside"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// TestCompare: whatever is not as the contract says is found, also if a plan from scratch does not mind.
+func TestCompare(t *testing.T) {
+	f := newFlags(100, "tier!=bronze", "team-", "dev-")
+	source := newSource(label(copiedLabel, "red"))
+	exact := newCopy("team-a", label(copiedLabel, "red"), label("app.kubernetes.io/managed-by", "mirror-controller"))
+	away := newCopy("team-b")
+	older := source.DeepCopy()
+	older.Namespace, older.CreationTimestamp = "team-c", metav1.Unix(-1, 0)
+	for name, c := range map[string]struct {
+		there   []*corev1.ConfigMap
+		labels  map[string]string // of team-a, the only target
+		blocked bool
+		want    string // a part of the only difference; empty: there is none
+	}{
+		"in sync":              {[]*corev1.ConfigMap{source, exact}, nil, false, ""},
+		"missing":              {[]*corev1.ConfigMap{source}, nil, false, "team-a/settings is missing"},
+		"edited":               {[]*corev1.ConfigMap{source, edited(exact, content(2))}, nil, false, "has another content"},
+		"made immutable":       {[]*corev1.ConfigMap{source, edited(exact, makeImmutable)}, nil, false, "has another content"},
+		"without its label":    {[]*corev1.ConfigMap{source, edited(exact, label(mirrorLabel, ""))}, nil, false, "has the labels"},
+		"with an old label":    {[]*corev1.ConfigMap{source, edited(exact, label(copiedLabel, "blue"))}, nil, false, "lacks a copied label"},
+		"foreign":              {[]*corev1.ConfigMap{source, configMap("team-a")}, nil, false, ""},
+		"not adopted":          {[]*corev1.ConfigMap{source, configMap("team-a", annotation(domain+"adopt", "true"))}, nil, false, "is not adopted"},
+		"orphan":               {[]*corev1.ConfigMap{exact}, nil, false, "is wanted by nobody"},
+		"released orphan":      {[]*corev1.ConfigMap{edited(exact, label(mirrorLabel, ""))}, nil, false, ""},
+		"opted out":            {[]*corev1.ConfigMap{source, exact}, map[string]string{mirrorLabel: "false"}, false, "is wanted by nobody"},
+		"not selected":         {[]*corev1.ConfigMap{source, exact}, map[string]string{"tier": "bronze"}, false, "is wanted by nobody"},
+		"not selected, spared": {[]*corev1.ConfigMap{source, exact}, map[string]string{"tier": "bronze"}, true, ""},
+		"narrowed":             {[]*corev1.ConfigMap{edited(source, annotation(domain+"namespace-prefix", "dev-,team-b")), exact}, nil, false, "is wanted by nobody"},
+		"frozen":               {[]*corev1.ConfigMap{edited(source, annotation(domain+"namespace-prefix", "Team")), edited(exact, content(2))}, nil, false, ""},
+		"of the wrong source":  {[]*corev1.ConfigMap{source, older, edited(exact, annotation(domain+"source", "team-c/settings"))}, nil, false, "has the labels"},
+	} {
+		w := outside.NewWorld()
+		w.Namespaces["team-a"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: c.labels}}
+		for _, cm := range append(c.there, away) {
+			w.ConfigMaps[keyOf(cm)] = cm
+		}
+		got := fmt.Sprint(f.compare(w, c.blocked))
+		if want := c.want; want == "" && got != "<nil>" || !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %q", name, got, want)
+		}
+	}
+}
+
+// TestPlanned: what is due by a plan from scratch is found, and copies are counted by their states.
+func TestPlanned(t *testing.T) {
+	f := newFlags(100, "", "team-", "dev-")
+	w := outside.NewWorld()
+	for _, name := range []string{"home", "shared", "team-a", "team-b", "team-c"} {
+		w.Namespaces[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	rules := plan.NewRules(&f.Options)
+	source := newSource()
+	loser := edited(source, func(cm *corev1.ConfigMap) { cm.Namespace = "shared" })
+	for _, namespace := range []string{"team-a", "team-b"} {
+		made := rules.Desired(rules.ParseSource(source), namespace, nil).DeepCopy() // it shares its data with the source
+		made.Namespace = namespace
+		w.ConfigMaps[keyOf(made)] = made
+	}
+	for _, cm := range []*corev1.ConfigMap{source, loser, configMap("team-c")} {
+		w.ConfigMaps[keyOf(cm)] = cm
+	}
+	due, counts := planned(w, f, plan.Pruning{})
+	if want := "map[foreign:1 superseded:3 synced:2]"; due != nil || fmt.Sprint(counts) != want {
+		t.Errorf("got %v, %v, want %s", due, counts, want)
+	}
+	text := "mirror_copies{state=\"foreign\"} 1\nmirror_copies{state=\"superseded\"} 3\nmirror_copies{state=\"synced\"} 2\n" +
+		"mirror_copies{state=\"pending\"} 0\n"
+	if err := compareMetrics(text, counts); err != nil {
+		t.Error(err)
+	}
+	if err := compareMetrics(strings.Replace(text, "2", "1", 1), counts); err == nil {
+		t.Error("other metrics are not found")
+	}
+	w.ConfigMaps[key{Namespace: "team-a", Name: "settings"}].Data["key"] = "other"
+	if due, _ := planned(w, f, plan.Pruning{}); due == nil || due.Error() != "team-a/settings: update is due" {
+		t.Errorf("got %v, want that an update is due", due)
+	}
+}
+
+// TestPrediction: what the controllers do otherwise than kubectl mirror plan says is found.
+func TestPrediction(t *testing.T) {
+	s := newScene(t)
+	_, made := s.mirrored()
+	s.put(leader, edited(made, content(2)))
+	s.put(usersName, configMap("dev-x"))
+	at := keyOf(made)
+	for operation, found := range map[string]bool{"create update": false, "create": true, "": true} {
+		p := &prediction{operations: map[key]string{at: operation}}
+		if err := p.compare(&s.part); (err != nil) != found {
+			t.Errorf("%q: got %v, want a finding: %v", operation, err, found)
+		}
+	}
+}
+
+// TestQuiet: a write in the time of quiet is found, and nothing else is.
+func TestQuiet(t *testing.T) {
+	s := storm{replicas: []*replica{{installed: &shipped.Installation{User: leader}}}}
+	since := time.Unix(1e9, 0)
+	write := func(user, verb string, code int, at time.Time) cluster.Event {
+		e := cluster.Event{Verb: verb, Received: at, Sent: json.RawMessage(`{"metadata":{"name":"settings"}}`)}
+		e.Object.Resource, e.User.Username, e.Response.Code = "configmaps", user, code
+		return e
+	}
+	for name, c := range map[string]struct {
+		event cluster.Event
+		found bool
+	}{
+		"a write":              {write(leader, "update", 200, since.Add(1)), true},
+		"a refused one":        {write(leader, "create", 409, since.Add(1)), false},
+		"a read":               {write(leader, "get", 200, since.Add(1)), false},
+		"a user's":             {write(usersName, "update", 200, since.Add(1)), false},
+		"one from before that": {write(leader, "update", 200, since.Add(-1)), false},
+	} {
+		if err := s.judgeQuiet([]cluster.Event{c.event}, since); (err != nil) != c.found {
+			t.Errorf("%s: got %v, want a finding: %v", name, err, c.found)
+		}
+	}
+}
