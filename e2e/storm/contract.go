@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -112,7 +111,7 @@ func (f flags) outranks(a, b *corev1.ConfigMap) bool {
 }
 
 // winner returns the source that has a place; nil if none claims it.
-func (f flags) winner(w outside.World, at key) (first *corev1.ConfigMap) {
+func (f flags) winner(w world, at key) (first *corev1.ConfigMap) {
 	for k, cm := range w.ConfigMaps {
 		if k.Name == at.Name && f.claims(cm, w.Namespaces[at.Namespace]) && (first == nil || f.outranks(cm, first)) {
 			first = cm
@@ -122,7 +121,7 @@ func (f flags) winner(w outside.World, at key) (first *corev1.ConfigMap) {
 }
 
 // compare returns what is not as the contract says when all is quiet. blocked says that the prune limit blocks.
-func (f flags) compare(w outside.World, blocked bool) error {
+func (f flags) compare(w world, blocked bool) error {
 	names := map[string]bool{}
 	for k := range w.ConfigMaps {
 		names[k.Name] = true
@@ -140,7 +139,7 @@ func (f flags) compare(w outside.World, blocked bool) error {
 }
 
 // wrong returns what is wrong in a place; empty if nothing is.
-func (f flags) wrong(w outside.World, at key, blocked bool) string {
+func (f flags) wrong(w world, at key, blocked bool) string {
 	have, winner := w.ConfigMaps[at], f.winner(w, at)
 	switch {
 	case have == nil && winner != nil:

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/outside"
 )
 
 // state is what an object is from a revision on.
@@ -144,10 +143,10 @@ func (h *history) eventually(ctx context.Context, patience time.Duration, condit
 }
 
 // now returns what there is, and its revision.
-func (h *history) now() (outside.World, int64) {
+func (h *history) now() (world, int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := outside.NewWorld()
+	w := newWorld()
 	for k, s := range h.configMaps {
 		if cm := s.at(h.revision); cm != nil {
 			w.ConfigMaps[k] = cm

@@ -67,6 +67,9 @@ func (j *judge) problem(r *request, format string, args ...any) {
 
 // judgeWrite judges a write of a ConfigMap, be it refused: what it would do does not depend on that.
 func (j *judge) judgeWrite(r *request) {
+	if r.unread() {
+		return
+	}
 	switch r.Verb {
 	case "create":
 		j.judgeContent(r)

@@ -43,6 +43,9 @@ func (r *request) isAbout(resource string) bool { return r.Object.Resource == re
 // had not the time to wait.
 func (r *request) maybe() bool { return r.accepted || r.Response.Code >= 500 }
 
+// unread reports whether the API server refused the request before it had its body: its sender had gone, or had to wait.
+func (r *request) unread() bool { return !r.accepted && len(r.Sent) == 0 }
+
 func (r *request) String() string {
 	return fmt.Sprintf("%s %v", r.Received.Format("15:04:05.000"), r.Event)
 }

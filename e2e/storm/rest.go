@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -85,11 +84,11 @@ func (s *storm) asPlanned() error {
 }
 
 // planned plans from scratch, and returns what is due, and how many copies are in each state.
-func planned(w outside.World, f flags, prune plan.Pruning) (due error, counts map[string]int) {
+func planned(w world, f flags, prune plan.Pruning) (due error, counts map[string]int) {
 	rules := plan.NewRules(&f.Options)
 	var errs []error
 	counts = map[string]int{}
-	for v, t := range w.By(rules).Places() {
+	for v, t := range w.by(rules).Places() {
 		t.Prunable, t.Spared = !prune.Blocked, rules.Spares(prune, t.Namespace)
 		c := rules.Decide(v, t)
 		if c.Op != plan.OpNone {

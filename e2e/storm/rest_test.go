@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -47,7 +46,7 @@ func TestCompare(t *testing.T) {
 		"frozen":               {[]*corev1.ConfigMap{edited(source, annotation(domain+"namespace-prefix", "Team")), edited(exact, content(2))}, nil, false, ""},
 		"of the wrong source":  {[]*corev1.ConfigMap{source, older, edited(exact, annotation(domain+"source", "team-c/settings"))}, nil, false, "has the labels"},
 	} {
-		w := outside.NewWorld()
+		w := newWorld()
 		w.Namespaces["team-a"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: c.labels}}
 		for _, cm := range append(c.there, away) {
 			w.ConfigMaps[keyOf(cm)] = cm
@@ -62,7 +61,7 @@ func TestCompare(t *testing.T) {
 // TestPlanned: what is due by a plan from scratch is found, and copies are counted by their states.
 func TestPlanned(t *testing.T) {
 	f := newFlags(100, "", "team-", "dev-")
-	w := outside.NewWorld()
+	w := newWorld()
 	for _, name := range []string{"home", "shared", "team-a", "team-b", "team-c"} {
 		w.Namespaces[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}

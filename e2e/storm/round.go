@@ -190,7 +190,7 @@ func (s *storm) start(ctx context.Context, f flags, grace time.Duration) (err er
 	}
 	w, revision := s.history.now()
 	rules := plan.NewRules(&f.Options)
-	s.flags, s.grace, s.since, s.prune = f, grace, revision, rules.JudgePruning(w.By(rules), f.PruneLimit)
+	s.flags, s.grace, s.since, s.prune = f, grace, revision, rules.JudgePruning(w.by(rules), f.PruneLimit)
 	if s.mark, err = s.cluster.Audit().Mark(); err != nil {
 		return err
 	}
