@@ -85,8 +85,8 @@ type Stored struct {
 	Revision int64  // the resourceVersion of the object that begins with it
 }
 
-// Follow calls take with every revision of the keys with that prefix since the first one of the cluster, in order, and goes on until
-// ctx ends. It misses none, also while there is no API server. etcd must not have forgotten any before.
+// Follow calls take with every revision of the keys with that prefix since the first one of the cluster, in order, until ctx
+// ends. It misses none, also while there is no API server. etcd must not have forgotten any before.
 func (c *Cluster) Follow(ctx context.Context, prefix string, take func(Stored)) error {
 	end := []byte(prefix)
 	end[len(end)-1]++

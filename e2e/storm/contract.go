@@ -165,9 +165,12 @@ func (f flags) wrong(w world, at key, blocked bool) string {
 
 // differs returns in which respect a copy is no copy of the source.
 func differs(source, have *corev1.ConfigMap) string {
-	marks := map[string]string{domain + "source": keyOf(source).String(), domain + "copy": keyOf(have).String(), domain + "instance": "default"}
+	marks := map[string]string{
+		domain + "source": keyOf(source).String(), domain + "copy": keyOf(have).String(), domain + "instance": "default",
+	}
 	_, adopting := have.Annotations[domain+"adopt"]
-	marked := !adopting && have.Labels[mirrorLabel] == "copy" && have.Labels["app.kubernetes.io/managed-by"] == "mirror-controller"
+	marked := !adopting && have.Labels[mirrorLabel] == "copy" &&
+		have.Labels["app.kubernetes.io/managed-by"] == "mirror-controller"
 	for k, v := range marks {
 		marked = marked && have.Annotations[k] == v
 	}
@@ -183,5 +186,6 @@ func differs(source, have *corev1.ConfigMap) string {
 }
 
 func sameContent(a, b *corev1.ConfigMap) bool {
-	return equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) && immutable(a) == immutable(b)
+	return equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) &&
+		immutable(a) == immutable(b)
 }

@@ -50,8 +50,8 @@ func (i *incidents) between(user string, from, to time.Time) (sum time.Duration)
 // Faults of requests, and the verbs that they are about.
 var (
 	requestFaults = []faultproxy.Kind{
-		faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter, faultproxy.BreakBefore, faultproxy.BreakAfter,
-		faultproxy.TooManyRequests, faultproxy.InternalError, faultproxy.Unavailable, faultproxy.Conflict,
+		faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter, faultproxy.BreakBefore,
+		faultproxy.BreakAfter, faultproxy.TooManyRequests, faultproxy.InternalError, faultproxy.Unavailable, faultproxy.Conflict,
 	}
 	writes, reads, watches = []string{"create", "update", "delete"}, []string{"get"}, []string{"watch", "list"}
 	mirrored, leases       = []string{"configmaps", "namespaces", "events"}, []string{"leases"}

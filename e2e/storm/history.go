@@ -52,7 +52,9 @@ type history struct {
 
 func newHistory() *history {
 	return &history{
-		changed: make(chan struct{}), configMaps: map[key]states[*corev1.ConfigMap]{}, namespaces: map[string]states[*corev1.Namespace]{},
+		changed:    make(chan struct{}),
+		configMaps: map[key]states[*corev1.ConfigMap]{},
+		namespaces: map[string]states[*corev1.Namespace]{},
 	}
 }
 
@@ -160,8 +162,8 @@ func (h *history) now() (world, int64) {
 	return w, h.revision
 }
 
-// revisionsOf returns the revisions behind since, up to another one, at which something changed that decides about copies of a name in
-// a namespace: a ConfigMap of the name, or the namespace. The first is since.
+// revisionsOf returns the revisions behind since, up to another one, at which something changed that decides about copies
+// of a name in a namespace: a ConfigMap of the name, or the namespace. The first is since.
 func (h *history) revisionsOf(at key, since, until int64) []int64 {
 	out := []int64{since}
 	add := func(revision int64) {

@@ -32,8 +32,8 @@ type judge struct {
 	problems []string
 }
 
-// How old a live read may be when a deletion arrives that depends on it: the controller keeps an answer for 5 seconds, and as long as
-// the read took. A process that stood still, and faults on the way, add to that.
+// How old a live read may be when a deletion arrives that depends on it: the controller keeps an answer for 5 seconds, and
+// as long as the read took. A process that stood still, and faults on the way, add to that.
 const (
 	answerLasts = 6 * time.Second
 	// unseen is how short a claim may be for a cache to miss it.
@@ -116,7 +116,8 @@ func describe(cm *corev1.ConfigMap) string {
 	return fmt.Sprintf("labels %v, annotations %v, immutable %v, data %v", cm.Labels, cm.Annotations, immutable(cm), cm.Data)
 }
 
-// judgeContent judges what is written: a copy of a source that asked for it, with that content and there, since the part began.
+// judgeContent judges what is written: a copy of a source that asked for it, with that content and there, since the part
+// began.
 func (j *judge) judgeContent(r *request) {
 	owner, ours := ownerOf(r.sent)
 	if !ours {
@@ -180,8 +181,8 @@ func (j *judge) isRecreated(r *request, have *corev1.ConfigMap, end int64) bool 
 	return false
 }
 
-// judgeReads judges what was read live before a deletion: that the source does not ask for the copy. If it is for the labels of the
-// namespace, these were read, too.
+// judgeReads judges what was read live before a deletion: that the source does not ask for the copy. If it is for the
+// labels of the namespace, these were read, too.
 func (j *judge) judgeReads(r *request, owner key) {
 	read := j.lastRead(r, "configmaps", owner)
 	if read == nil {
@@ -249,8 +250,8 @@ func (j *judge) judgeClaims(r *request, owner key, end int64) {
 	}
 }
 
-// claim returns whether a copy is claimed up to a revision, and since when, at the earliest; zero: since the part began. A claim that
-// lasts so short that a cache may miss it does not interrupt the time without one.
+// claim returns whether a copy is claimed up to a revision, and since when, at the earliest; zero: since the part began. A
+// claim that lasts so short that a cache may miss it does not interrupt the time without one.
 func (j *judge) claim(at, owner key, end int64) (claimed bool, since time.Time, known bool) {
 	known = true
 	before, knew := time.Time{}, true // the begin of the time without a claim before the present claim

@@ -143,6 +143,10 @@ func edited(cm *corev1.ConfigMap, edits ...edit) *corev1.ConfigMap {
 	return cm
 }
 
+func version(rv string) edit { return func(cm *corev1.ConfigMap) { cm.ResourceVersion = rv } }
+
+func in(namespace string) edit { return func(cm *corev1.ConfigMap) { cm.Namespace = namespace } }
+
 // mirrored makes a source and its copy.
 func (s *scene) mirrored(edits ...edit) (source, made *corev1.ConfigMap) {
 	s.t.Helper()
@@ -189,13 +193,17 @@ func TestJudge(t *testing.T) {
 		}, "it changed nothing"},
 		"an update without a precondition": {func(s *scene) {
 			_, made := s.mirrored()
-			s.log(usual, leader, "update", "configmaps", keyOf(made), 200, edited(made, func(cm *corev1.ConfigMap) { cm.ResourceVersion = "" }), nil)
+			s.log(usual, leader, "update", "configmaps", keyOf(made), 200, edited(made, version("")), nil)
 		}, "it depends on no state"},
 		"a refused delete without a UID": {func(s *scene) {
 			_, made := s.mirrored()
 			options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &made.ResourceVersion}}
 			s.log(usual, leader, "delete", "configmaps", keyOf(made), 409, options, nil)
 		}, "it depends on no state"},
+		"a delete that was cut before it was read": {func(s *scene) {
+			_, made := s.mirrored()
+			s.log(usual, leader, "delete", "configmaps", keyOf(made), 500, nil, nil)
+		}, ""},
 		"a state that never was": {func(s *scene) {
 			_, made := s.mirrored()
 			made.ResourceVersion = "3"
@@ -204,24 +212,23 @@ func TestJudge(t *testing.T) {
 		"a foreign object": {func(s *scene) {
 			s.put(usersName, newSource())
 			foreign := s.put(usersName, configMap("team-a", content(3)))
-			s.put(leader, edited(newCopy("team-a"), func(cm *corev1.ConfigMap) { cm.ResourceVersion = foreign.ResourceVersion }))
+			s.put(leader, edited(newCopy("team-a"), version(foreign.ResourceVersion)))
 		}, "it touches a foreign object"},
 		"a clone of a copy": {func(s *scene) {
 			_, made := s.mirrored()
-			clone := s.put(usersName, edited(made, func(cm *corev1.ConfigMap) { cm.Namespace, cm.ResourceVersion = "dev-x", "" }))
+			clone := s.put(usersName, edited(made, in("dev-x"), version("")))
 			s.remove(usual, leader, clone)
 		}, "it touches a foreign object"},
 		"a refused update of a foreign object": {func(s *scene) {
 			s.put(usersName, newSource())
 			foreign := s.put(usersName, configMap("team-a", content(3)))
-			s.log(usual, leader, "update", "configmaps", keyOf(foreign), 409, edited(newCopy("team-a"), func(cm *corev1.ConfigMap) {
-				cm.ResourceVersion = foreign.ResourceVersion
-			}), nil)
+			sent := edited(newCopy("team-a"), version(foreign.ResourceVersion))
+			s.log(usual, leader, "update", "configmaps", keyOf(foreign), 409, sent, nil)
 		}, "it touches a foreign object"},
 		"an object that was handed over": {func(s *scene) {
 			s.put(usersName, newSource())
 			foreign := s.put(usersName, configMap("team-a", content(3), annotation(domain+"adopt", "true")))
-			s.put(leader, edited(newCopy("team-a"), func(cm *corev1.ConfigMap) { cm.ResourceVersion = foreign.ResourceVersion }))
+			s.put(leader, edited(newCopy("team-a"), version(foreign.ResourceVersion)))
 		}, ""},
 		"a source": {func(s *scene) { s.remove(usual, leader, s.put(usersName, newSource())) }, "it touches a source"},
 		"a patch": {func(s *scene) {
@@ -272,7 +279,7 @@ func TestJudge(t *testing.T) {
 		}, "and that was not read live before"},
 		"another source asks": {func(s *scene) {
 			source, made := s.mirrored()
-			s.put(usersName, edited(newSource(), func(cm *corev1.ConfigMap) { cm.Namespace = "shared" }))
+			s.put(usersName, edited(newSource(), in("shared")))
 			s.remove(usual, usersName, source)
 			s.get(usual, source)
 			s.remove(time.Second, leader, made)
@@ -380,8 +387,11 @@ func TestDisturbed(t *testing.T) {
 	var i incidents
 	at := time.Unix(1e9, 0)
 	i.add(leader, at, at.Add(3*time.Second))
-	got := fmt.Sprint(i.between(leader, at.Add(4*time.Second), at.Add(usual)), i.between(leader, at.Add(6*time.Second), at.Add(usual)),
-		i.between(leader, at.Add(-usual), at.Add(-1)), i.between(standby, at, at.Add(usual)))
+	between := func(user string, from, to time.Duration) time.Duration {
+		return i.between(user, at.Add(from), at.Add(to))
+	}
+	got := fmt.Sprint(between(leader, 4*time.Second, usual), between(leader, 6*time.Second, usual),
+		between(leader, -usual, -1), between(standby, 0, usual))
 	if want := "5s 0s 0s 0s"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

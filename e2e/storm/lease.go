@@ -4,7 +4,8 @@ package main
 
 import "time"
 
-// overtaken is how long a request may be under way that was sent while its sender had the lease, besides what faults add to it.
+// overtaken is how long a request may be under way that was sent while its sender had the lease, besides what faults add to
+// it.
 const overtaken = time.Second
 
 // leases returns the accepted writes of the lease.

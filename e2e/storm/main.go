@@ -1,36 +1,37 @@
-// Command storm has random operations of users and random faults happen to two replicas of the controller on a real API server, and
-// judges each of their writes by the API server's audit log. `make storm` runs it.
+// Command storm has random operations of users and random faults happen to two replicas of the controller on a real API
+// server, and judges each of their writes by the API server's audit log. `make storm` runs it.
 //
-// The random histories of package mirror prove the controller in finer detail, in virtual time. The storm has what they cannot have: real
-// processes, which are killed, stopped and paused, a real Lease, a real API server, which crashes, and faults between the two.
+// The random histories of package mirror prove the controller in finer detail, in virtual time. The storm has what they
+// cannot have: real processes, which are killed, stopped and paused, a real Lease, a real API server, which crashes, and
+// faults between the two.
 //
 // # A round
 //
 // A round follows from the seed and its number alone: it begins in an empty cluster.
 //
-//  1. Users and faults happen at the same time. Then all has to become what a plan from scratch and the contract say, and nothing
-//     may be written for a while. mirror_copies has the totals of the plan.
+//  1. Users and faults happen at the same time. Then all has to become what a plan from scratch and the contract say, and
+//     nothing may be written for a while. mirror_copies has the totals of the plan.
 //  2. The controllers stop, users go on, and the controllers start with other flags. Now and then the prune limit blocks what
 //     these would delete. The controllers do what `kubectl mirror plan` said before.
 //
 // # The judge
 //
-// The audit log holds what requests and answers carry, and etcd tells every state of every object. So each write of the controllers
-// is judged by the state that its precondition names, be it refused or not:
+// The audit log holds what requests and answers carry, and etcd tells every state of every object. So each write of the
+// controllers is judged by the state that its precondition names, be it refused or not:
 //
 //   - It names a state, and that is a copy of ours, or was handed over: no foreign object and no source is touched.
 //   - What it writes is a copy, and its source asked for that content, there, since the controllers started.
-//   - A deletion follows a live read of the source, and of the namespace if that matters, whose answer says that the copy is not wanted.
-//     No source claimed the copy for longer than a cache may be behind, nor within the deletion grace. Nothing goes that the
-//     prune limit keeps, or that lost its label.
+//   - A deletion follows a live read of the source, and of the namespace if that matters, by which the copy is not wanted.
+//     No source claimed the copy for longer than a cache may be behind, nor within the deletion grace. Nothing goes that
+//     the prune limit keeps, or that lost its label.
 //   - Its sender has the lease, or sent it before it lost it.
 //
 // Faults, and a machine without time for anybody, give requests the benefit of the doubt for as long as they last.
 //
 // # When it fails
 //
-// It exits with 1, and prints what was wrong and how to play that round again. A folder keeps what happened: steps.log, the logs of the
-// replicas, and audit.log.
+// It exits with 1, and prints what was wrong and how to play that round again. A folder keeps what happened: steps.log, the
+// logs of the replicas, and audit.log.
 //
 // # The files
 //
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&o.first, "first", 0, "the number of the first round")
 	fs.DurationVar(&o.quiet, "quiet", 10*time.Second, "the time in which nothing may be written")
 	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which all has to be as a plan from scratch says")
-	fs.StringVar(&o.artefacts, "artefacts", "", "a folder for what tells of a failure; empty: a temporary one, which a success removes")
+	fs.StringVar(&o.artefacts, "artefacts", "", "a folder for what tells of a failure; empty: a temporary one")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -114,7 +115,8 @@ func (s *storm) playAll(ctx context.Context) (int, error) {
 		if err := s.play(ctx, number); err != nil {
 			return number, err
 		}
-		fmt.Fprintf(s.out, "%8s  seed %d, round %d: all is as it should be, and quiet\n", time.Since(began).Round(time.Second), s.seed, number)
+		fmt.Fprintf(s.out, "%8s  seed %d, round %d: all is as it should be, and quiet\n",
+			time.Since(began).Round(time.Second), s.seed, number)
 	}
 	return 0, nil
 }

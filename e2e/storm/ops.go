@@ -126,7 +126,8 @@ func (d drawer) operation() act {
 		return change("hand over", target, annotation(domain+"adopt", "true"), label(mirrorLabel, one(d, "copy", "")))
 	case 20:
 		ghost := key{Namespace: one(d, "home", "shared"), Name: target.Name}
-		return put("forge copy of "+ghost.String()+" as", target, copyOf(ghost, key{Namespace: one(d, targets...), Name: target.Name}), content(n))
+		named := key{Namespace: one(d, targets...), Name: target.Name}
+		return put("forge copy of "+ghost.String()+" as", target, copyOf(ghost, named), content(n))
 	case 21:
 		return labelNamespace(target.Namespace, mirrorLabel, one(d, "false", "", ""))
 	case 22:
@@ -146,7 +147,9 @@ func put(what string, at key, edits ...edit) act {
 }
 
 func change(what string, at key, edits ...edit) act {
-	return act{text: what + " " + at.String(), do: func(ctx context.Context, s *storm) error { return update(ctx, s.users, at, edits) }}
+	return act{text: what + " " + at.String(), do: func(ctx context.Context, s *storm) error {
+		return update(ctx, s.users, at, edits)
+	}}
 }
 
 func remove(what string, at key) act {

@@ -26,8 +26,8 @@ var electing = []string{
 	"--concurrent-writes=8", "--copy-label=" + copiedLabel, "-v=3",
 }
 
-// environment has the controller find out within seconds that nothing comes on a connection, and has it panic if it changes an object
-// of its cache.
+// environment has the controller find out within seconds that nothing comes on a connection, and has it panic if it changes
+// an object of its cache.
 var environment = []string{
 	"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1", "KUBE_CACHE_MUTATION_DETECTOR=true",
 }
@@ -139,7 +139,8 @@ func (r *replica) watch(p *shipped.Process) {
 		r.problems = append(r.problems, fmt.Sprintf("replica %d printed %q:\n%s", r.id, found, tail(p.Log(), 40)))
 	}
 	if asked := r.asked[p]; p.ExitCode() != 0 && !lost && !(asked && young) || p.ExitCode() == 0 && !asked {
-		r.problems = append(r.problems, fmt.Sprintf("replica %d ended with exit code %d:\n%s", r.id, p.ExitCode(), tail(p.Log(), 20)))
+		problem := fmt.Sprintf("replica %d ended with exit code %d:\n%s", r.id, p.ExitCode(), tail(p.Log(), 20))
+		r.problems = append(r.problems, problem)
 	} else if !asked {
 		r.start()
 	}

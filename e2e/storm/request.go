@@ -39,8 +39,8 @@ func (r *request) isWrite() bool {
 // isAbout reports whether the request is about an object, or objects, of a resource.
 func (r *request) isAbout(resource string) bool { return r.Object.Resource == resource }
 
-// maybe reports whether the request may have been carried out although the log says that it failed: the API server or its client
-// had not the time to wait.
+// maybe reports whether the request may have been carried out although the log says that it failed: the API server or its
+// client had not the time to wait.
 func (r *request) maybe() bool { return r.accepted || r.Response.Code >= 500 }
 
 // unread reports whether the API server refused the request before it had its body: its sender had gone, or had to wait.

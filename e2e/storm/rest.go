@@ -26,8 +26,8 @@ const (
 	mostTakeovers = 5
 )
 
-// rest waits until all is as a plan from scratch says and the contract demands, and sees that it stays so: nothing is written. That
-// nothing happens has no event to wait for.
+// rest waits until all is as a plan from scratch says and the contract demands, and sees that it stays so: nothing is
+// written. That nothing happens has no event to wait for.
 func (s *storm) rest(ctx context.Context) error {
 	sleep(ctx, late)
 	for range mostTakeovers {
@@ -144,7 +144,8 @@ type said struct {
 
 // ask runs kubectl mirror plan with flags.
 func (s *storm) ask(ctx context.Context, f flags) (out said, err error) {
-	args := append([]string{"plan", "--output=json", "--kubeconfig=" + s.cluster.AdminKubeconfig(), "--copy-label=" + copiedLabel}, f.arguments()...)
+	args := []string{"plan", "--output=json", "--kubeconfig=" + s.cluster.AdminKubeconfig(), "--copy-label=" + copiedLabel}
+	args = append(args, f.arguments()...)
 	text, err := s.cluster.Command(ctx, s.plugin, args...).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() != 1 { // 1: there is something to do
 		return out, fmt.Errorf("kubectl mirror %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
@@ -192,7 +193,8 @@ func (s *storm) asPredicted(p *prediction) error {
 		return err
 	}
 	if p.blocked != s.prune.Blocked {
-		err = fmt.Errorf("kubectl mirror plan says that the prune limit blocks: %v, a plan from scratch %v", p.blocked, s.prune.Blocked)
+		err = fmt.Errorf("the prune limit blocks: %v by kubectl mirror plan, %v by a plan from scratch",
+			p.blocked, s.prune.Blocked)
 	}
 	return errors.Join(err, p.compare(part))
 }

@@ -23,28 +23,35 @@ func TestCompare(t *testing.T) {
 	away := newCopy("team-b")
 	older := source.DeepCopy()
 	older.Namespace, older.CreationTimestamp = "team-c", metav1.Unix(-1, 0)
+	narrowed := edited(source, annotation(domain+"namespace-prefix", "dev-,team-b"))
+	frozen := edited(source, annotation(domain+"namespace-prefix", "Team"))
+	ofOlder := edited(exact, annotation(domain+"source", "team-c/settings"))
+	handed := configMap("team-a", annotation(domain+"adopt", "true"))
+	optedOut, bronze := map[string]string{mirrorLabel: "false"}, map[string]string{"tier": "bronze"}
+	unlabelled := edited(exact, label(mirrorLabel, ""))
+	type cms []*corev1.ConfigMap
 	for name, c := range map[string]struct {
-		there   []*corev1.ConfigMap
+		there   cms
 		labels  map[string]string // of team-a, the only target
 		blocked bool
 		want    string // a part of the only difference; empty: there is none
 	}{
-		"in sync":              {[]*corev1.ConfigMap{source, exact}, nil, false, ""},
-		"missing":              {[]*corev1.ConfigMap{source}, nil, false, "team-a/settings is missing"},
-		"edited":               {[]*corev1.ConfigMap{source, edited(exact, content(2))}, nil, false, "has another content"},
-		"made immutable":       {[]*corev1.ConfigMap{source, edited(exact, makeImmutable)}, nil, false, "has another content"},
-		"without its label":    {[]*corev1.ConfigMap{source, edited(exact, label(mirrorLabel, ""))}, nil, false, "has the labels"},
-		"with an old label":    {[]*corev1.ConfigMap{source, edited(exact, label(copiedLabel, "blue"))}, nil, false, "lacks a copied label"},
-		"foreign":              {[]*corev1.ConfigMap{source, configMap("team-a")}, nil, false, ""},
-		"not adopted":          {[]*corev1.ConfigMap{source, configMap("team-a", annotation(domain+"adopt", "true"))}, nil, false, "is not adopted"},
-		"orphan":               {[]*corev1.ConfigMap{exact}, nil, false, "is wanted by nobody"},
-		"released orphan":      {[]*corev1.ConfigMap{edited(exact, label(mirrorLabel, ""))}, nil, false, ""},
-		"opted out":            {[]*corev1.ConfigMap{source, exact}, map[string]string{mirrorLabel: "false"}, false, "is wanted by nobody"},
-		"not selected":         {[]*corev1.ConfigMap{source, exact}, map[string]string{"tier": "bronze"}, false, "is wanted by nobody"},
-		"not selected, spared": {[]*corev1.ConfigMap{source, exact}, map[string]string{"tier": "bronze"}, true, ""},
-		"narrowed":             {[]*corev1.ConfigMap{edited(source, annotation(domain+"namespace-prefix", "dev-,team-b")), exact}, nil, false, "is wanted by nobody"},
-		"frozen":               {[]*corev1.ConfigMap{edited(source, annotation(domain+"namespace-prefix", "Team")), edited(exact, content(2))}, nil, false, ""},
-		"of the wrong source":  {[]*corev1.ConfigMap{source, older, edited(exact, annotation(domain+"source", "team-c/settings"))}, nil, false, "has the labels"},
+		"in sync":              {there: cms{source, exact}},
+		"missing":              {there: cms{source}, want: "team-a/settings is missing"},
+		"edited":               {there: cms{source, edited(exact, content(2))}, want: "has another content"},
+		"made immutable":       {there: cms{source, edited(exact, makeImmutable)}, want: "has another content"},
+		"without its label":    {there: cms{source, unlabelled}, want: "has the labels"},
+		"with an old label":    {there: cms{source, edited(exact, label(copiedLabel, "blue"))}, want: "lacks a copied label"},
+		"foreign":              {there: cms{source, configMap("team-a")}},
+		"not adopted":          {there: cms{source, handed}, want: "is not adopted"},
+		"orphan":               {there: cms{exact}, want: "is wanted by nobody"},
+		"released orphan":      {there: cms{unlabelled}},
+		"opted out":            {there: cms{source, exact}, labels: optedOut, want: "is wanted by nobody"},
+		"not selected":         {there: cms{source, exact}, labels: bronze, want: "is wanted by nobody"},
+		"not selected, spared": {there: cms{source, exact}, labels: bronze, blocked: true},
+		"narrowed":             {there: cms{narrowed, exact}, want: "is wanted by nobody"},
+		"frozen":               {there: cms{frozen, edited(exact, content(2))}},
+		"of the wrong source":  {there: cms{source, older, ofOlder}, want: "has the labels"},
 	} {
 		w := newWorld()
 		w.Namespaces["team-a"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: c.labels}}
@@ -67,7 +74,7 @@ func TestPlanned(t *testing.T) {
 	}
 	rules := plan.NewRules(&f.Options)
 	source := newSource()
-	loser := edited(source, func(cm *corev1.ConfigMap) { cm.Namespace = "shared" })
+	loser := edited(source, in("shared"))
 	for _, namespace := range []string{"team-a", "team-b"} {
 		made := rules.Desired(rules.ParseSource(source), namespace, nil).DeepCopy() // it shares its data with the source
 		made.Namespace = namespace

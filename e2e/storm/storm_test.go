@@ -89,10 +89,11 @@ func TestDraw(t *testing.T) {
 		all += text(401, number)
 	}
 	for _, kind := range []string{
-		"put source", "put immutable", "delete", "replace", "unlabel", "narrow", "freeze", "thaw", "edit", "strip label", "release",
-		"put foreign", "hand over", "forge copy", "mirror=false", "tier=bronze", "recreate namespace", "kill the API server", ": kill",
-		": stop", ": pause", ": silence", "hold watches", "end watches", "cut watches", "expire watches", "break connections",
-		"lose connections", "[leases]", "reset after",
+		"put source", "put immutable", "delete", "replace", "unlabel", "narrow", "freeze", "thaw", "edit",
+		"strip label", "release", "put foreign", "hand over", "forge copy", "mirror=false", "tier=bronze",
+		"recreate namespace", "kill the API server", ": kill", ": stop", ": pause", ": silence", "hold watches",
+		"end watches", "cut watches", "expire watches", "break connections", "lose connections", "[leases]",
+		"reset after",
 	} {
 		if !strings.Contains(all, kind) {
 			t.Errorf("no round has %q", kind)
