@@ -290,3 +290,38 @@ func TestC47LogOfATenantsFlips(t *testing.T) {
 		}
 	})
 }
+
+// TestReportWaits: there is no report without news, none while a target is queued, unless that lasts, and none of another view
+// than that of the fan-out.
+func TestReportWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{t: t, status: newStatus()}
+		d.has(sourceIn("platform"))
+		v := plan.NewView(d.sources)
+		check := func(what string, want bool) {
+			t.Helper()
+			n := d.lock("settings")
+			defer n.unlock()
+			if all, _ := reporterOf(t, d.status).news(n, v); (all != nil) != want {
+				t.Errorf("%s: got %v, want a report: %v", what, all, want)
+			}
+		}
+		check("at first", false)
+		d.at(plan.StateForeign, "", "team-a")
+		check("a foreign object", true)
+		time.Sleep(runGap)
+		check("nothing new", false)
+		d.set("team-b", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: true}})
+		d.at(plan.StateForeign, "", "team-c")
+		check("a target is queued", false)
+		time.Sleep(reportAfter)
+		n := d.lock("settings")
+		n.view = plan.NewView(d.sources)
+		n.unlock()
+		check("another view", false)
+		n = d.lock("settings")
+		n.view = v
+		n.unlock()
+		check("a target is queued for long", true)
+	})
+}

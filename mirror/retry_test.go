@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -337,4 +338,35 @@ func TestReasonsTakeTurns(t *testing.T) {
 			t.Errorf("got %d updates within a minute, want at most 30", updates)
 		}
 	})
+}
+
+// TestAFightBeginsAndEnds damages a copy ten times, leaves it alone, and damages it again.
+func TestAFightBeginsAndEnds(t *testing.T) {
+	const gap = 10 * time.Minute // as rarely as a GitOps tool
+	now, c := time.Unix(5000, 0), content{checksum: "blue"}
+	rec := record{}
+	var fights []bool
+	for range 12 {
+		now = now.Add(gap)
+		rec.repairs, rec.repairedAt = rec.repairs+1, now
+		rec.conclude(plan.StateSynced, key{}, c, now)
+		fights = append(fights, rec.fight(now) > 0)
+	}
+	if want := append(make([]bool, freeRepairs-1), true, true, true); !slices.Equal(fights, want) {
+		t.Errorf("got fights %v, want %v", fights, want)
+	}
+	if got := rec.fight(now); got != hold(12)+calm {
+		t.Errorf("got a fight for %v more, want %v", got, hold(12)+calm)
+	}
+	now = now.Add(hold(12) + calm)
+	if got := rec.fight(now); got != 0 {
+		t.Errorf("at its end: got a fight for %v more, want none", got)
+	}
+	rec.conclude(plan.StateSynced, key{}, c, now)
+	if rec.repairs != 12 {
+		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
+	}
+	if rec.conclude(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
+		t.Errorf("got %d repairs known after it, want none", rec.repairs)
+	}
 }

@@ -216,3 +216,37 @@ func TestEqualRecordsAreShared(t *testing.T) {
 		t.Errorf("got records for %v, and %d names, want nothing of a name that is not known", got, len(s.names))
 	}
 }
+
+// TestDirty: a name is dirty if there may be something to report, and only then.
+func TestDirty(t *testing.T) {
+	base := settings("platform")
+	of := func(state plan.State) record { return record{basics: basics{state: state, countsFor: base}} }
+	for name, tc := range map[string]struct {
+		before, after record
+		want          bool
+	}{
+		"arrived":                     {of(plan.StatePending), of(plan.StateSynced), true},
+		"gone":                        {of(plan.StatePending), record{}, true},
+		"a new problem":               {of(plan.StateSynced), of(plan.StateFailed), true},
+		"no longer a problem":         {of(plan.StateFight), of(plan.StateSynced), true},
+		"another problem":             {of(plan.StateForeign), of(plan.StateFailed), true},
+		"the problem of another":      {of(plan.StateOutOfScope), record{basics: basics{state: plan.StateOutOfScope, countsFor: settings("base")}}, true},
+		"another source has it":       {of(plan.StateSynced), record{basics: of(plan.StateSynced).basics, losers: []key{settings("base")}}, true},
+		"as before":                   {of(plan.StateFailed), of(plan.StateFailed), false},
+		"still pending":               {of(plan.StatePending), of(plan.StatePending), false},
+		"to be written":               {of(plan.StateSynced), of(plan.StatePending), false},
+		"in sync, and in sync":        {of(plan.StateSynced), of(plan.StateSynced), false},
+		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, true},
+		"withheld by a dry run":       {of(plan.StatePending), record{basics: of(plan.StatePending).basics, would: plan.OpCreate}, true},
+	} {
+		inLock(newStatus(), func(n *nameStatus) {
+			n.set("team-a", "a", tc.before)
+			n.dirty = false
+			for range 2 { // the second time nothing is new, but nothing was reported either
+				if n.set("team-a", "a", tc.after); n.dirty != tc.want {
+					t.Errorf("%s: got something to report %v, want %v", name, n.dirty, tc.want)
+				}
+			}
+		})
+	}
+}
