@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -240,23 +239,6 @@ func handOver(t *testing.T) {
 	if lease.holder() != "" {
 		t.Errorf("at the end %q has the lease, want that it is given back", lease.holder())
 	}
-}
-
-func TestStandbyStopsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := &fakeLease{}
-		leader, standby := newReplica(t, lease, "leader").start(), newReplica(t, lease, "standby").start()
-		pass(time.Minute)
-		asked := time.Now()
-		noError(t, standby.end())
-		if took := time.Since(asked); took != 0 {
-			t.Errorf("it took %v", took)
-		}
-		if lease.holder() != "leader" || slices.Contains(lease.writes, "") || slices.Contains(lease.writes, "standby") {
-			t.Error("it has touched the lease")
-		}
-		noError(t, leader.end())
-	})
 }
 
 // Who has not filled its caches would hold the lease and do nothing.

@@ -200,18 +200,6 @@ func TestFailingEventHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestEventDuringAWrite: an event that comes while an older one of its key is being written is not lost.
-func TestEventDuringAWrite(t *testing.T) {
-	store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Second); return nil }}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		say(r, "settings", "a")
-		time.Sleep(time.Second / 2)
-		say(r, "settings", "b")
-		time.Sleep(time.Minute)
-		expect(t, store, "a", "b")
-	})
-}
-
 // TestEventWithLostAnswer: an event that was written although its answer is lost is not written twice.
 func TestEventWithLostAnswer(t *testing.T) {
 	store := &eventStore{after: func(attempt int) error {
@@ -226,37 +214,6 @@ func TestEventWithLostAnswer(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		expect(t, store, "a (2)")
-	})
-}
-
-// TestEventsAreNotDropped: thousands of events do not block the caller, and all are written, in order.
-func TestEventsAreNotDropped(t *testing.T) {
-	store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Millisecond); return nil }}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		var want []string
-		began := time.Now()
-		for i := range 3000 {
-			want = append(want, fmt.Sprint(i))
-			say(r, want[i], want[i])
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the caller waited for %v", took)
-		}
-		time.Sleep(time.Minute)
-		if got := store.written(); !slices.Equal(got, want) {
-			t.Errorf("%d events were written, or in another order, want all of 3000", len(got))
-		}
-	})
-}
-
-// TestEventOnASourceWithALongName: the name of an event is valid also where that of the source leaves no room.
-func TestEventOnASourceWithALongName(t *testing.T) {
-	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		say(r, strings.Repeat("a", 253), "one")
-		if expect(t, store, "one"); len(store.events[0].Name) > 253 {
-			t.Errorf("the event is named %s", store.events[0].Name)
-		}
 	})
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -282,17 +281,6 @@ func TestNothingIsLeft(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestNoServer(t *testing.T) {
-	server := newAPIServer(t)
-	server.Close()
-	p := start(t, server.URL)
-	p.awaitLine("connection refused")
-	p.signal(syscall.SIGTERM)
-	if status := p.end(); !status.Exited() || status.ExitStatus() != 0 {
-		t.Errorf("ended with status %#x, want exit code 0", status)
-	}
-}
-
 func TestRequestsSayWhoSendsThem(t *testing.T) {
 	server := newAPIServer(t)
 	start(t, server.URL)
@@ -308,25 +296,4 @@ func TestRequestsSayWhoSendsThem(t *testing.T) {
 	if got := write.Header.Get("Content-Type"); got != "application/vnd.kubernetes.protobuf" {
 		t.Errorf("writes are sent as %q, want protobuf", got)
 	}
-}
-
-func TestLogFormat(t *testing.T) {
-	server := newAPIServer(t)
-	var line struct {
-		TS           float64
-		Msg, Version string
-	}
-	first := start(t, server.URL, "--logging-format=json").awaitLine("Starting")
-	if err := json.Unmarshal([]byte(first), &line); err != nil || line.TS == 0 || line.Msg != "Starting" || line.Version != version() {
-		t.Errorf("--logging-format=json logs %s (%v)", first, err)
-	}
-	first = start(t, server.URL).awaitLine("Starting")
-	if !strings.HasPrefix(first, "I") || !strings.Contains(first, "] \"Starting\"") {
-		t.Errorf("the default format logs %s, want that of klog", first)
-	}
-}
-
-func TestVerbosity(t *testing.T) {
-	server := newAPIServer(t)
-	start(t, server.URL, "-v=6").awaitLine("/api/v1/namespaces") // as client-go logs requests from 6 on
 }
