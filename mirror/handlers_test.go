@@ -3,12 +3,15 @@ package mirror
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -200,4 +203,25 @@ func TestFactsOfEvents(t *testing.T) {
 			t.Errorf("%s: got a namespace to fill %v, want %v", namespace, got, want)
 		}
 	}
+}
+
+// TestADeletedNamespaceIsForgotten, also if it was never seen terminating.
+func TestADeletedNamespaceIsForgotten(t *testing.T) {
+	server := func() *apitest.Server {
+		return apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), sourceIn("platform"), plantest.ConfigMap("team-a", "settings"))
+	}
+	alone(t, server, noEdit, func(t *testing.T, s scene) {
+		time.Sleep(time.Millisecond)
+		if got := s.controller.status.namespaces("settings"); !slices.Contains(got, "team-a") {
+			t.Fatalf("got records of %v, want the foreign object in team-a known", got)
+		}
+		if err := s.Interface.CoreV1().Namespaces().Delete(t.Context(), "team-a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got := s.controller.status.namespaces("settings"); slices.Contains(got, "team-a") {
+			t.Errorf("got records of %v, want none of a namespace that is gone", got)
+		}
+	})
 }

@@ -370,3 +370,23 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
 }
+
+// TestConclude: a concluded record has no failures. Only a copy that is or was in sync has content.
+func TestConclude(t *testing.T) {
+	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
+	for state, want := range map[plan.State]basics{
+		plan.StateNone:    {},
+		plan.StateSynced:  {state: plan.StateSynced, countsFor: owner, content: blue},
+		plan.StatePending: {state: plan.StatePending, countsFor: owner, content: green},
+		plan.StateFrozen:  {state: plan.StateFrozen, countsFor: owner},
+		plan.StateForeign: {state: plan.StateForeign, countsFor: owner},
+	} {
+		now := time.Unix(5000, 0)
+		rec := record{basics: basics{plan.StateFailed, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
+			notBefore: now, tried: trigger{content: blue}, note: "no", appeared: now}
+		rec.conclude(state, owner, blue, now)
+		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (trigger{}) {
+			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
+		}
+	}
+}

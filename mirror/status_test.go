@@ -250,3 +250,54 @@ func TestDirty(t *testing.T) {
 		})
 	}
 }
+
+// TestObserve: an event that only shows our own last write reconciles nothing, and ends the wait for it.
+func TestObserve(t *testing.T) {
+	ours := plantest.ConfigMap("team-a", "settings", withVersion("41"))
+	theirs := plantest.ConfigMap("team-a", "settings", withVersion("42"), func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	at, synced, pending := time.Unix(5000, 0), basics{state: plan.StateSynced}, basics{state: plan.StatePending}
+	wrote, deleted, both := ownWrite{version: "41", at: at}, ownWrite{deleted: ours.UID, at: at}, ownWrite{version: "41", deleted: theirs.UID, at: at}
+	for name, tc := range map[string]struct {
+		rec       *record
+		cm        *corev1.ConfigMap
+		deleted   bool
+		reconcile bool
+		left      ownWrite
+	}{
+		"nothing known":                      {nil, ours, false, true, ownWrite{}},
+		"no write":                           {&record{repairs: 1}, ours, false, true, ownWrite{}},
+		"no write, of an object without UID": {&record{repairs: 1}, &corev1.ConfigMap{}, false, true, ownWrite{}},
+		"its deletion":                       {&record{repairs: 1}, &corev1.ConfigMap{}, true, true, ownWrite{}},
+		"our write":                          {&record{basics: synced, own: wrote}, ours, false, false, ownWrite{}},
+		"our write, and more to do":          {&record{basics: pending, own: wrote}, ours, false, true, ownWrite{}},
+		"their write":                        {&record{own: wrote}, theirs, false, true, wrote},
+		"a deletion of what we wrote":        {&record{own: wrote}, ours, true, true, wrote},
+		"our deletion":                       {&record{own: deleted}, ours, true, false, ownWrite{}},
+		"our deletion, and more to do":       {&record{basics: pending, own: deleted}, ours, true, true, ownWrite{}},
+		"a write of what we deleted":         {&record{own: deleted}, ours, false, true, deleted},
+		"a deletion of theirs":               {&record{own: deleted}, theirs, true, true, deleted},
+		"a deletion of what is not known":    {&record{own: deleted}, nil, true, true, deleted},
+		"the first part of a re-creation":    {&record{own: both}, theirs, true, false, wrote},
+		"the second part of a re-creation":   {&record{own: both}, ours, false, false, ownWrite{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLock(newStatus(), func(n *nameStatus) {
+				if tc.rec != nil {
+					n.set("team-a", "uid", *tc.rec)
+				}
+				before := n.record("team-a", "uid").own
+				n.calls["team-a"] = true
+				if got := n.observe("team-a", tc.cm, tc.deleted); !got || n.record("team-a", "uid").own != before {
+					t.Errorf("with a call on its way: got it to be reconciled %v, with %+v, want true, and the record left alone", got, n.record("team-a", "uid").own)
+				}
+				delete(n.calls, "team-a")
+				if got := n.observe("team-a", tc.cm, tc.deleted); got != tc.reconcile {
+					t.Errorf("got it to be reconciled %v, want %v", got, tc.reconcile)
+				}
+				if got := n.record("team-a", "uid").own; got != tc.left {
+					t.Errorf("got %+v awaited, want %+v", got, tc.left)
+				}
+			})
+		})
+	}
+}
