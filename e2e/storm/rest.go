@@ -26,7 +26,7 @@ const (
 	mostTakeovers = 5
 )
 
-// rest waits until all is as a plan from scratch says and the contract demands, and sees that it stays so: nothing is
+// rest waits until all is as a plan from scratch says, and sees that it stays so: nothing is
 // written. That nothing happens has no event to wait for.
 func (s *storm) rest(ctx context.Context) error {
 	sleep(ctx, late)
@@ -76,11 +76,11 @@ func (s *storm) isOurs(e cluster.Event) bool {
 	return slices.ContainsFunc(s.replicas, func(r *replica) bool { return r.installed.User == e.User.Username })
 }
 
-// asPlanned returns what is not as a plan from scratch says, or not as the contract says.
+// asPlanned returns what is not as a plan from scratch says.
 func (s *storm) asPlanned() error {
 	w, _ := s.history.now()
 	due, _ := planned(w, s.flags, s.prune)
-	return errors.Join(due, s.flags.compare(w, s.prune.Blocked))
+	return due
 }
 
 // planned plans from scratch, and returns what is due, and how many copies are in each state.

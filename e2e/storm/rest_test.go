@@ -15,56 +15,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestCompare: whatever is not as the contract says is found, also if a plan from scratch does not mind.
-func TestCompare(t *testing.T) {
-	f := newFlags(100, "tier!=bronze", "team-", "dev-")
-	source := newSource(label(copiedLabel, "red"))
-	exact := newCopy("team-a", label(copiedLabel, "red"), label("app.kubernetes.io/managed-by", "mirror-controller"))
-	away := newCopy("team-b")
-	older := source.DeepCopy()
-	older.Namespace, older.CreationTimestamp = "team-c", metav1.Unix(-1, 0)
-	narrowed := edited(source, annotation(domain+"namespace-prefix", "dev-,team-b"))
-	frozen := edited(source, annotation(domain+"namespace-prefix", "Team"))
-	ofOlder := edited(exact, annotation(domain+"source", "team-c/settings"))
-	handed := configMap("team-a", annotation(domain+"adopt", "true"))
-	optedOut, bronze := map[string]string{mirrorLabel: "false"}, map[string]string{"tier": "bronze"}
-	unlabelled := edited(exact, label(mirrorLabel, ""))
-	type cms []*corev1.ConfigMap
-	for name, c := range map[string]struct {
-		there   cms
-		labels  map[string]string // of team-a, the only target
-		blocked bool
-		want    string // a part of the only difference; empty: there is none
-	}{
-		"in sync":              {there: cms{source, exact}},
-		"missing":              {there: cms{source}, want: "team-a/settings is missing"},
-		"edited":               {there: cms{source, edited(exact, content(2))}, want: "has another content"},
-		"made immutable":       {there: cms{source, edited(exact, makeImmutable)}, want: "has another content"},
-		"without its label":    {there: cms{source, unlabelled}, want: "has the labels"},
-		"with an old label":    {there: cms{source, edited(exact, label(copiedLabel, "blue"))}, want: "lacks a copied label"},
-		"foreign":              {there: cms{source, configMap("team-a")}},
-		"not adopted":          {there: cms{source, handed}, want: "is not adopted"},
-		"orphan":               {there: cms{exact}, want: "is wanted by nobody"},
-		"released orphan":      {there: cms{unlabelled}},
-		"opted out":            {there: cms{source, exact}, labels: optedOut, want: "is wanted by nobody"},
-		"not selected":         {there: cms{source, exact}, labels: bronze, want: "is wanted by nobody"},
-		"not selected, spared": {there: cms{source, exact}, labels: bronze, blocked: true},
-		"narrowed":             {there: cms{narrowed, exact}, want: "is wanted by nobody"},
-		"frozen":               {there: cms{frozen, edited(exact, content(2))}},
-		"of the wrong source":  {there: cms{source, older, ofOlder}, want: "has the labels"},
-	} {
-		w := newWorld()
-		w.Namespaces["team-a"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: c.labels}}
-		for _, cm := range append(c.there, away) {
-			w.ConfigMaps[keyOf(cm)] = cm
-		}
-		got := fmt.Sprint(f.compare(w, c.blocked))
-		if want := c.want; want == "" && got != "<nil>" || !strings.Contains(got, want) {
-			t.Errorf("%s: got %s, want %q", name, got, want)
-		}
-	}
-}
-
 // TestPlanned: what is due by a plan from scratch is found, and copies are counted by their states.
 func TestPlanned(t *testing.T) {
 	f := newFlags(100, "", "team-", "dev-")
