@@ -46,8 +46,10 @@ func TestPlanned(t *testing.T) {
 		t.Error("other metrics are not found")
 	}
 	w.ConfigMaps[key{Namespace: "team-a", Name: "settings"}].Data["key"] = "other"
-	if due, _ := planned(w, f, plan.Pruning{}); due == nil || due.Error() != "team-a/settings: update is due" {
-		t.Errorf("got %v, want that an update is due", due)
+	w.Namespaces["team-d"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-d", DeletionTimestamp: &metav1.Time{}}}
+	due, _ = planned(w, f, plan.Pruning{})
+	if want := "team-a/settings: update is due\nteam-d is still there"; fmt.Sprint(due) != want {
+		t.Errorf("got %v, want %s", due, want)
 	}
 }
 
