@@ -290,7 +290,7 @@ func (j *judge) readTimes() {
 		if r.Verb == "delete" && r.isAbout("configmaps") {
 			revision = j.endOf(r)
 		}
-		if r.isWrite() && revision != 0 {
+		if r.isWrite() && revision != 0 && revision != r.named { // else it changed nothing
 			j.times[revision] = r.Received
 		}
 	}

@@ -245,6 +245,13 @@ func TestJudge(t *testing.T) {
 			s.get(usual, source)
 			s.remove(time.Second, leader, made)
 		}, ""},
+		"the source is unlabelled twice": {func(s *scene) {
+			source, made := s.mirrored()
+			source = s.put(usersName, edited(source, label(mirrorLabel, "")))
+			s.get(usual, source)
+			s.remove(time.Second, leader, made)
+			s.log(usual, usersName, "update", "configmaps", keyOf(source), 200, source, source)
+		}, ""},
 		"the source was not read": {func(s *scene) {
 			source, made := s.mirrored()
 			s.remove(usual, usersName, source)

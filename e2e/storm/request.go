@@ -58,6 +58,13 @@ func parse(e cluster.Event) (*request, error) {
 		return nil, fmt.Errorf("%v: its answer: %w", e, err)
 	}
 	r.made, _ = strconv.ParseInt(answer.ResourceVersion, 10, 64) // 0 if there is none
+	if e.Verb == "update" {
+		var sent metav1.PartialObjectMetadata
+		if err := read(e.Sent, &sent); err != nil {
+			return nil, fmt.Errorf("%v: %w", e, err)
+		}
+		r.named, _ = strconv.ParseInt(sent.ResourceVersion, 10, 64)
+	}
 	if !r.isWrite() || !r.isAbout("configmaps") {
 		return r, nil
 	}
@@ -77,9 +84,6 @@ func parse(e cluster.Event) (*request, error) {
 		return nil, fmt.Errorf("%v: %w", e, err)
 	}
 	r.at.Name = r.sent.Name // a create has none in its path
-	if e.Verb == "update" {
-		r.named, _ = strconv.ParseInt(r.sent.ResourceVersion, 10, 64)
-	}
 	return r, nil
 }
 
