@@ -128,13 +128,27 @@ func (j *judge) judgeContent(r *request) {
 	if until == 0 {
 		until = j.revision
 	}
-	for _, revision := range j.revisionsOf(r.at, j.since, until) {
-		source, ns := j.configMaps[owner].at(revision), j.namespaces[r.at.Namespace].at(revision)
-		if source != nil && j.claims(source, ns) && sameContent(source, r.sent) {
-			return
+	asked := j.ever(r.at, until, func(source *corev1.ConfigMap) bool {
+		return keyOf(source) == owner && sameContent(source, r.sent)
+	})
+	if !asked {
+		j.problem(r, "%v never asked for that there: %s", owner, describe(r.sent))
+	}
+}
+
+// ever reports whether a source that is such claimed a place up to a revision. Each of its states goes with each of the namespace:
+// they come by two watches.
+func (j *judge) ever(at key, until int64, such func(*corev1.ConfigMap) bool) bool {
+	revisions := j.revisionsOf(at, j.since, until)
+	for _, revision := range revisions {
+		for _, source := range j.sourcesAt(at.Name, revision) {
+			claimed := func(of int64) bool { return j.claims(source, j.namespaces[at.Namespace].at(of)) }
+			if such(source) && slices.ContainsFunc(revisions, claimed) {
+				return true
+			}
 		}
 	}
-	j.problem(r, "%v never asked for that there: %s", owner, describe(r.sent))
+	return false
 }
 
 // endOf returns the revision at which a deletion was carried out; 0: it was not, or somebody else's was.
@@ -171,14 +185,7 @@ func (j *judge) judgeDeletion(r *request, have *corev1.ConfigMap, end int64) {
 
 // isRecreated reports whether an immutable copy is deleted to be made again: a source asked for another content there.
 func (j *judge) isRecreated(r *request, have *corev1.ConfigMap, end int64) bool {
-	for _, revision := range j.revisionsOf(r.at, j.since, end) {
-		for _, source := range j.sourcesAt(r.at.Name, revision) {
-			if immutable(have) && j.claims(source, j.namespaces[r.at.Namespace].at(revision)) && !sameContent(source, have) {
-				return true
-			}
-		}
-	}
-	return false
+	return immutable(have) && j.ever(r.at, end, func(source *corev1.ConfigMap) bool { return !sameContent(source, have) })
 }
 
 // judgeReads judges what was read live before a deletion: that the source does not ask for the copy. If it is for the

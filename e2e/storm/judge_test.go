@@ -183,6 +183,14 @@ func TestJudge(t *testing.T) {
 			s.mirrored()
 			s.put(leader, newCopy("team-b"))
 		}, "never asked for that"},
+		"an old source in a new namespace": {func(s *scene) {
+			s.namespace("team-b", map[string]string{mirrorLabel: "false"})
+			s.since = s.revision
+			source, _ := s.mirrored()
+			s.remove(usual, usersName, source)
+			s.namespace("team-b", nil)
+			s.put(leader, newCopy("team-b"))
+		}, ""},
 		"no copy": {func(s *scene) {
 			s.mirrored()
 			s.put(leader, configMap("team-b", content(1)))
