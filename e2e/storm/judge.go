@@ -136,8 +136,8 @@ func (j *judge) judgeContent(r *request) {
 	}
 }
 
-// ever reports whether a source that is such claimed a place up to a revision. Each of its states goes with each of the namespace:
-// they come by two watches.
+// ever reports whether a source that is such claimed a place up to a revision. Each of its states goes with each of the
+// namespace: they come by two watches.
 func (j *judge) ever(at key, until int64, such func(*corev1.ConfigMap) bool) bool {
 	revisions := j.revisionsOf(at, j.since, until)
 	for _, revision := range revisions {
