@@ -83,7 +83,7 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 			holds, claimed = c.judge(x, found)
 			return holds, claimed, 0, nil
 		}
-		err = p.call(ctx, missing[0].String(), func(ctx context.Context) error {
+		err = p.readLive(ctx, missing[0].String(), func(ctx context.Context) error {
 			c.readAll(ctx, missing, after)
 			return context.Cause(ctx)
 		})

@@ -19,6 +19,9 @@ const (
 	// slowPlaces bounds the calls in flight that are slow. The API server has few seats for one account: with 64 places,
 	// its priority and fairness refused healthy calls beside those that hang.
 	slowPlaces = 16
+	// slowReads bounds those of them that reads hold: many objects that are slow to read must not keep a namespace that was slow
+	// once from its next try.
+	slowReads = slowPlaces / 2
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the usual duration a slow call takes.
@@ -49,6 +52,7 @@ type lanes struct {
 	mu      sync.Mutex
 	usual   time.Duration       // an estimate, of calls in normal places that succeeded
 	healthy time.Time           // when a call was last answered before it was slow
+	reading int                 // slow places that reads hold
 	slowed  map[string]slowness // by namespace, or by what is read
 }
 
@@ -78,6 +82,7 @@ func (l *lanes) workers() int { return cap(l.normal) + cap(l.slow) }
 type place struct {
 	lanes *lanes
 	moved bool // to a slow place
+	read  bool // by a read
 }
 
 // enter waits for a normal place. It returns nil if ctx ends before.
@@ -94,10 +99,13 @@ func (l *lanes) enter(ctx context.Context) *place {
 func (p *place) leave() {
 	p.lanes.mu.Lock()
 	defer p.lanes.mu.Unlock()
-	if p.moved {
-		<-p.lanes.slow
-	} else {
+	if !p.moved {
 		<-p.lanes.normal
+		return
+	}
+	<-p.lanes.slow
+	if p.read {
+		p.lanes.reading--
 	}
 }
 
@@ -105,6 +113,7 @@ func (p *place) leave() {
 type call struct {
 	*place
 	subject   string // a namespace, or what is read
+	reads     bool
 	began     time.Time
 	slowAfter time.Duration
 	normal    bool // it began in a normal place
@@ -112,13 +121,21 @@ type call struct {
 	cancel    context.CancelCauseFunc
 }
 
-// call makes one call for a namespace, or reads an object. It returns a putOff error if the call needs a slow place and there is
-// none.
-func (p *place) call(ctx context.Context, subject string, f func(context.Context) error) error {
+// write makes one call that writes in a namespace. It returns a putOff error if the call needs a slow place and there is none.
+func (p *place) write(ctx context.Context, namespace string, f func(context.Context) error) error {
+	return p.call(ctx, &call{place: p, subject: namespace}, f)
+}
+
+// readLive is as write, for a call that reads an object.
+func (p *place) readLive(ctx context.Context, object string, f func(context.Context) error) error {
+	return p.call(ctx, &call{place: p, subject: object, reads: true}, f)
+}
+
+func (p *place) call(ctx context.Context, c *call, f func(context.Context) error) error {
 	l := p.lanes
 	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
 	defer cancel(nil)
-	c := &call{place: p, subject: subject, began: time.Now(), cancel: cancel}
+	c.began, c.cancel = time.Now(), cancel
 	if err := c.begin(); err != nil {
 		return err
 	}
@@ -173,14 +190,18 @@ func (c *call) slow() {
 
 // move takes a slow place and gives the normal one back. It reports whether the call has a slow place.
 func (c *call) move() bool {
-	if c.moved {
-		return true
+	l := c.lanes
+	if c.moved || c.reads && l.reading == slowReads {
+		return c.moved
 	}
 	select {
-	case c.lanes.slow <- struct{}{}:
-		c.moved = true
-		<-c.lanes.normal
+	case l.slow <- struct{}{}:
+		c.moved, c.read = true, c.reads
+		<-l.normal
 	default:
+	}
+	if c.read {
+		l.reading++
 	}
 	return c.moved
 }

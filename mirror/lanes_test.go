@@ -24,13 +24,24 @@ type calls struct {
 	inFlight, most int
 }
 
-// worker reconciles one copy with one call, which takes this long and ends with this error unless it is cut. The result
+// worker reconciles one copy with one write, which takes this long and ends with this error unless it is cut. The result
 // comes when the place is free again.
 func (c *calls) worker(namespace string, takes time.Duration, result error) <-chan error {
+	return c.start(func(p *place) callFunc { return p.write }, namespace, takes, result)
+}
+
+// reader is as worker, with a read.
+func (c *calls) reader(object string, takes time.Duration, result error) <-chan error {
+	return c.start(func(p *place) callFunc { return p.readLive }, object, takes, result)
+}
+
+type callFunc func(ctx context.Context, subject string, f func(context.Context) error) error
+
+func (c *calls) start(call func(*place) callFunc, subject string, takes time.Duration, result error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		p := c.enter(context.Background())
-		err := p.call(context.Background(), namespace, func(ctx context.Context) error {
+		err := call(p)(context.Background(), subject, func(ctx context.Context) error {
 			c.mu.Lock()
 			c.inFlight++
 			c.most = max(c.most, c.inFlight)
@@ -155,6 +166,33 @@ func TestSlowSubject(t *testing.T) {
 	}
 }
 
+// TestSlowReads: however many objects are slow to read, a namespace that was slow once has its next try.
+func TestSlowReads(t *testing.T) {
+	inLanes(t, slowPlaces, func(t *testing.T, l *calls) {
+		<-l.worker("team-a", time.Second, errAway)
+		var reads []<-chan error
+		for i := range 2 * slowPlaces {
+			reads = append(reads, l.reader(fmt.Sprintf("team-b/%d", i), time.Minute, nil))
+			time.Sleep(2 * maxSlowFactor * minSlow)
+		}
+		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil {
+			t.Errorf("beside slow reads: got error %v", err)
+		}
+		cut := 0
+		for _, read := range reads {
+			if putOffFor(<-read) > 0 {
+				cut++
+			}
+		}
+		if want := len(reads) - slowReads; cut != want {
+			t.Errorf("got %d reads put off, want %d", cut, want)
+		}
+		if l.reading != 0 {
+			t.Errorf("got %d slow places held by reads that have ended", l.reading)
+		}
+	})
+}
+
 // TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins before.
 func TestTriesOfWhatIsSlow(t *testing.T) {
 	const ms = time.Millisecond
@@ -234,12 +272,12 @@ func TestEndsThatAreNoCut(t *testing.T) {
 		defer l.fillSlow()()
 		p := l.enter(t.Context())
 		defer p.leave()
-		if err := p.call(t.Context(), "team-a", func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
+		if err := p.write(t.Context(), "team-a", func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
 			t.Errorf("a call that succeeded: got error %v, want none", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := p.call(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
+		if err := p.write(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
 			t.Errorf("a call that was stopped: got error %v, want %v", err, errAway)
 		}
 	})
@@ -296,7 +334,7 @@ func TestErrorsOfACallAreNotLogged(t *testing.T) {
 	l := newLanes(1, func() bool { return false })
 	p := l.enter(ctx)
 	defer p.leave()
-	err := p.call(ctx, "team-a", func(ctx context.Context) error {
+	err := p.write(ctx, "team-a", func(ctx context.Context) error {
 		klog.FromContext(ctx).Error(errAway, "an error")
 		klog.FromContext(ctx).Info("news")
 		return errAway

@@ -168,7 +168,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision,
 const largeObject = 64 << 10
 
 func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
-	err = p.call(ctx, k.String(), func(ctx context.Context) error {
+	err = p.readLive(ctx, k.String(), func(ctx context.Context) error {
 		if !r.reads.acquire(ctx) {
 			return ctx.Err()
 		}
@@ -188,7 +188,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
-	err := p.call(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
+	err := p.write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
 		return err
 	})

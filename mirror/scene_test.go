@@ -305,9 +305,6 @@ func request(verb, resource, namespace string) apitest.Call {
 // beforeCall has f called before each request of the controller, from now on.
 func (s scene) beforeCall(f func(apitest.Call)) { s.Hook(func(h *apitest.Hooks) { h.Before = f }) }
 
-// afterCall has f called after each request of the controller, while the answer is on its way.
-func (s scene) afterCall(f func(apitest.Call)) { s.Hook(func(h *apitest.Hooks) { h.After = f }) }
-
 // refuse has requests answered with the error that f has for them.
 func (s scene) refuse(f func(apitest.Call) error) { s.Hook(func(h *apitest.Hooks) { h.Refuses = f }) }
 

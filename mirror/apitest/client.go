@@ -107,7 +107,6 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 	}
 	h := s.hooks.Load()
 	h.Before(this)
-	defer func() { s.hooks.Load().After(this) }()
 	if h.Hangs(this) {
 		s.Hung.Add(1)
 		<-ctx.Done()

@@ -34,10 +34,9 @@ type Hooks struct {
 	Takes   func(Call) time.Duration // the request is on its way
 	Arrives func(Call) bool          // also if the caller gives up meanwhile, as late again
 	Refuses func(Call) error
-	Alters  func(Call, *corev1.ConfigMap) // what is stored
-	Loses   func(Call) error              // instead of the answer
-	Answers func(Call) time.Duration      // the answer is on its way
-	After   func(Call)
+	Alters  func(Call, *corev1.ConfigMap)         // what is stored
+	Loses   func(Call) error                      // instead of the answer
+	Answers func(Call) time.Duration              // the answer is on its way
 	Lags    func(resource string) time.Duration   // how late the watch is
 	Lost    func(resource, namespace string) bool // what the watch does not show, as a half-open connection does
 }
@@ -63,7 +62,7 @@ func NewServer(objects ...runtime.Object) *Server {
 	s.hooks.Store(&Hooks{
 		Before: func(Call) {}, Hangs: func(Call) bool { return false }, Takes: func(Call) time.Duration { return 0 },
 		Arrives: func(Call) bool { return false }, Refuses: func(Call) error { return nil }, Alters: func(Call, *corev1.ConfigMap) {}, Loses: func(Call) error { return nil },
-		Answers: func(Call) time.Duration { return 0 }, After: func(Call) {}, Lags: func(string) time.Duration { return 0 }, Lost: func(string, string) bool { return false },
+		Answers: func(Call) time.Duration { return 0 }, Lags: func(string) time.Duration { return 0 }, Lost: func(string, string) bool { return false },
 	})
 	s.Interface = clientset{server: s}
 	clock := &atomic.Int64{}
