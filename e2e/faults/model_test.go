@@ -115,20 +115,28 @@ func randomRequest(r *rand.Rand, namespaces []string) requestTo {
 type asked struct {
 	client kubernetes.Interface
 	states map[string][]*corev1.ConfigMap // of each object, the last first
-	watch  watch.Interface
+	seen   chan watch.Event               // by the watch; an API server ends a watch that nobody reads
 }
 
 func newAsked(w *suite.World, client kubernetes.Interface) *asked {
 	a := &asked{client: client, states: map[string][]*corev1.ConfigMap{}}
 	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(w.Context(), metav1.ListOptions{LabelSelector: selectorOfModel})
+	var stream watch.Interface
 	if err == nil {
-		a.watch, err = client.CoreV1().ConfigMaps(metav1.NamespaceAll).Watch(w.Context(), metav1.ListOptions{
+		stream, err = client.CoreV1().ConfigMaps(metav1.NamespaceAll).Watch(w.Context(), metav1.ListOptions{
 			LabelSelector: selectorOfModel, ResourceVersion: list.ResourceVersion})
 	}
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(a.watch.Stop)
+	w.Cleanup(stream.Stop)
+	a.seen = make(chan watch.Event, 1<<16)
+	go func() {
+		defer close(a.seen)
+		for e := range stream.ResultChan() {
+			a.seen <- e
+		}
+	}()
 	return a
 }
 
@@ -206,7 +214,7 @@ func (a *asked) events(w *suite.World, namespace string) (all []string) {
 	defer cancel()
 	for {
 		select {
-		case e := <-a.watch.ResultChan():
+		case e := <-a.seen:
 			cm, ok := e.Object.(*corev1.ConfigMap)
 			if !ok {
 				w.Fatalf("the watch shows %v", e)
