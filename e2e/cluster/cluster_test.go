@@ -18,7 +18,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -314,14 +313,6 @@ func eventually(t *testing.T, what string, is wait.ConditionWithContextFunc) {
 		t.Fatalf("wait for %s: %v", what, err)
 	}
 	t.Logf("%s: after %s", what, time.Since(start).Round(time.Millisecond))
-}
-
-// found turns the error of a get into an answer.
-func found(err error) (bool, error) {
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 func auditMark(t *testing.T) Mark {

@@ -31,8 +31,6 @@ const (
 	// maxMemoryOfLists, in MiB, is for an API server that cannot stream: a page of a list is in memory whole before it is stripped.
 	// It is below GOMEMLIMIT of the Deployment. How much of a page is garbage at a moment depends on the machine.
 	maxMemoryOfLists = 450
-	// spacing is the least time between two events, or two log lines, of one reason about one source.
-	spacing = 10 * time.Second
 )
 
 // TestC47MetadataOfForgedCopies fills a namespace with objects that have the label of a copy, and as much other metadata as

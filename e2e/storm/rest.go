@@ -79,12 +79,12 @@ func (s *storm) isOurs(e cluster.Event) bool {
 // asPlanned returns what is not as a plan from scratch says.
 func (s *storm) asPlanned() error {
 	w, _ := s.history.now()
-	due, _ := planned(w, s.flags, s.prune)
+	_, due := planned(w, s.flags, s.prune)
 	return due
 }
 
 // planned plans from scratch, and returns what is due, and how many copies are in each state.
-func planned(w world, f flags, prune plan.Pruning) (due error, counts map[string]int) {
+func planned(w world, f flags, prune plan.Pruning) (counts map[string]int, due error) {
 	rules := plan.NewRules(&f.Options)
 	var errs []error
 	counts = map[string]int{}
@@ -104,7 +104,7 @@ func planned(w world, f flags, prune plan.Pruning) (due error, counts map[string
 			counts[plan.StateSuperseded.Metric()] += losers
 		}
 	}
-	return errors.Join(errs...), counts
+	return counts, errors.Join(errs...)
 }
 
 var copiesMetric = regexp.MustCompile(`(?m)^mirror_copies\{state="(\w+)"\} (\d+)$`)
@@ -119,7 +119,7 @@ func (s *storm) asMeasured(ctx context.Context, leader *replica) error {
 		return err
 	}
 	w, _ := s.history.now()
-	_, want := planned(w, s.flags, s.prune)
+	want, _ := planned(w, s.flags, s.prune)
 	return compareMetrics(text, want)
 }
 

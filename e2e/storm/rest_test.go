@@ -33,7 +33,7 @@ func TestPlanned(t *testing.T) {
 	for _, cm := range []*corev1.ConfigMap{source, loser, configMap("team-c")} {
 		w.ConfigMaps[keyOf(cm)] = cm
 	}
-	due, counts := planned(w, f, plan.Pruning{})
+	counts, due := planned(w, f, plan.Pruning{})
 	if want := "map[foreign:1 superseded:3 synced:2]"; due != nil || fmt.Sprint(counts) != want {
 		t.Errorf("got %v, %v, want %s", due, counts, want)
 	}
@@ -47,7 +47,7 @@ func TestPlanned(t *testing.T) {
 	}
 	w.ConfigMaps[key{Namespace: "team-a", Name: "settings"}].Data["key"] = "other"
 	w.Namespaces["team-d"] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-d", DeletionTimestamp: &metav1.Time{}}}
-	due, _ = planned(w, f, plan.Pruning{})
+	_, due = planned(w, f, plan.Pruning{})
 	if want := "team-a/settings: update is due\nteam-d is still there"; fmt.Sprint(due) != want {
 		t.Errorf("got %v, want %s", due, want)
 	}
