@@ -82,7 +82,8 @@ func TestHelmTest(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, rule := range append(roles[0].Rules, clusterRoles[0].Rules...) {
-				if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" }) {
+				asks := slices.Equal(rule.Resources, []string{"subjectaccessreviews"}) // a create that changes nothing
+				if !asks && slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" }) {
 					t.Errorf("it may %v %v", rule.Verbs, rule.Resources)
 				}
 			}
