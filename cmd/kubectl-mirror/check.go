@@ -31,7 +31,7 @@ func newCheck(c *cli) *cobra.Command {
 		Use:   "check",
 		Short: "Check the installation of the controller, line by line",
 		Long:  checkHelp,
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.refuseNamespace(); err != nil {
 				return err
@@ -57,10 +57,7 @@ func newCheck(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, d := range r.Differences {
-				fmt.Fprintln(cmd.ErrOrStderr(), printable(d.String()))
-			}
-			return map[int]error{exitNo: errNo, exitError: errUnknown}[r.ExitCode()]
+			return exitWith(r.ExitCode())
 		},
 	}
 	output.bind(cmd)

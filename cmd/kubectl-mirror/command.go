@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -72,6 +70,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
@@ -79,6 +78,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
+	_ = root.RegisterFlagCompletionFunc("namespace", c.complete(c.namespaces))
+	_ = root.RegisterFlagCompletionFunc("controller", c.complete(c.controllers))
 	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c), newOptions())
 	return root
 }
@@ -87,7 +88,7 @@ func newOptions() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags that all commands have",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "All commands have these flags:\n\n%s", cmd.Root().PersistentFlags().FlagUsages())
 			return err
@@ -95,50 +96,45 @@ func newOptions() *cobra.Command {
 	}
 }
 
-// config says how to reach the cluster that the flags of kubectl name.
-func (c *cli) config() (*rest.Config, error) {
-	config, err := c.kube.ToRESTConfig()
-	if err != nil {
-		return nil, err
+// arguments returns a check for so many arguments.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("%s has %s, must be: %s %s", cmd.Name(), count(len(args), "argument", "arguments"), displayName, cmd.Use)
+		}
+		return nil
 	}
-	config.UserAgent = program + "/" + stamped.Of(stamp)
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	return config, nil
 }
 
-// client returns a client, as another user if one is given.
+// knownCommand refuses arguments of the root, which are misspelt commands.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
+			names = append(names, cmd.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q: must be one of: %s", args[0], strings.Join(names, ", "))
+}
+
+// client returns a client for the cluster that the flags of kubectl name, as another user if one is given.
 func (c *cli) client(as string) (kubernetes.Interface, error) {
-	config, err := c.config()
+	config, err := c.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
 	if as != "" {
 		config.Impersonate = rest.ImpersonationConfig{UserName: as}
 	}
+	config.UserAgent = program + "/" + stamped.Of(stamp)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	return kubernetes.NewForConfig(config)
-}
-
-// completeSources completes SOURCE. Errors show as no completion.
-func (c *cli) completeSources(cmd *cobra.Command, args []string, typed string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
-	const userWaits = 3 * time.Second // after a press of Tab
-	ctx, cancel := context.WithTimeout(cmd.Context(), userWaits)
-	defer cancel()
-	client, err := c.client("")
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	if found, err := c.settings.Find(ctx, client); err == nil {
-		all, _ := newSession(cmd, client, found).Sources(ctx)
-		for _, k := range all {
-			if strings.HasPrefix(k.String(), typed) {
-				out = append(out, k.String())
-			}
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
@@ -221,10 +217,15 @@ func (s *session) sayAbsence(ctx context.Context) {
 }
 
 // verdict ends a command: with exit code 1 if the answer is no, or if flags and annotations differ.
-func (s *session) verdict(yes bool) error { return verdict(yes && !s.differ) }
+func (s *session) verdict(yes bool) error {
+	if yes && !s.differ {
+		return nil
+	}
+	return errNo
+}
 
 // isHidden reports whether the user may not see what a command needs.
 func isHidden(err error) bool {
-	var hidden installation.Unknown
-	return errors.As(err, &hidden) || apierrors.IsForbidden(err)
+	var hidden *installation.Hidden
+	return errors.As(err, &hidden) || isForbidden(err)
 }

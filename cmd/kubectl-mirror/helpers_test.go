@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -40,3 +42,5 @@ func expectPrinted(t *testing.T, name string, p printed) {
 		golden(t, name+"-"+format, out.Bytes())
 	}
 }
+
+func every(types.NamespacedName) bool { return true }

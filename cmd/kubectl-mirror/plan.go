@@ -29,7 +29,7 @@ func newPlan(c *cli) *cobra.Command {
 		Short:             "Show what a controller would change",
 		Long:              planHelp,
 		Example:           "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --controller=mirror-system/mirror-controller --prune-limit=100% --diff",
-		Args:              cobra.NoArgs,
+		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.refuseNamespace(); err != nil {
@@ -46,10 +46,10 @@ func newPlan(c *cli) *cobra.Command {
 			if err == nil {
 				err = output.print(cmd.OutOrStdout(), p)
 			}
-			if err != nil {
-				return err
+			if err == nil && len(p.Changes)+p.Blocked > 0 {
+				return errNo
 			}
-			return verdict(len(p.Changes)+p.Blocked == 0)
+			return err
 		},
 	}
 	output.bind(cmd)

@@ -23,12 +23,13 @@ func TestErrorsAreOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command": {[]string{"adopt"}, `unknown command "adopt" for "kubectl mirror"`},
+		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: check, explain, options, plan, purge, status, wait`},
 		"plan -n":         {[]string{"plan", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
 		"check -n":        {[]string{"check", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
+		"explain -o name": {[]string{"explain", "team-a", "-o", "name"}, "--output=name: explain names nothing: use table, json or yaml"},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
-		"too many":        {[]string{"status", "a", "b"}, "accepts at most 1 arg(s), received 2"},
-		"no source":       {[]string{"wait"}, "accepts 1 arg(s), received 0"},
+		"too many":        {[]string{"status", "a", "b"}, "status has 2 arguments, must be: kubectl mirror status [SOURCE]"},
+		"no source":       {[]string{"wait"}, "wait has 0 arguments, must be: kubectl mirror wait SOURCE"},
 		"wrong format":    {[]string{"status", "-o", "xml"}, `invalid argument "xml" for "-o, --output" flag: must be one of: table, wide, json, yaml, name: --help lists the flags`},
 		"wrong value":     {[]string{"status", "--namespace-prefix=Team-"}, `--namespace-prefix="Team-": must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first`},
 		"empty list":      {[]string{"status", "--namespace-prefix=team-", "--source-namespace="}, `--source-namespace="": must not be empty`},

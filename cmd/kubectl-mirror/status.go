@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -39,8 +38,8 @@ func newStatus(c *cli) *cobra.Command {
 		Short:             "Show which copies are in sync",
 		Long:              statusHelp,
 		Example:           "  kubectl mirror status -A\n  kubectl mirror status settings -n platform --watch",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: c.completeSources,
+		Args:              arguments(0, 1),
+		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ask, err := c.status(cmd, args, everywhere, all)
 			if err != nil {
@@ -105,6 +104,9 @@ func showStatus(cmd *cobra.Command, ask func() (reported, error), output *output
 	printed, shown := false, []byte(nil)
 	err := follow(cmd.Context(), func() (bool, error) {
 		r, err := ask()
+		if err != nil && printed && cmd.Context().Err() != nil {
+			return true, nil // interrupted
+		}
 		if err != nil {
 			return false, err
 		}
@@ -142,7 +144,7 @@ type report struct {
 
 // statusOfAll returns the report on all sources of a namespace; empty: of all namespaces.
 func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, error) {
-	sources, err := s.read(ctx, types.NamespacedName{Namespace: namespace})
+	sources, err := s.read(ctx, "", func(k types.NamespacedName) bool { return namespace == "" || k.Namespace == namespace })
 	r := &report{Settings: s.settings.Origin, InSync: true, Sources: sources, session: s, namespace: namespace}
 	for _, source := range sources {
 		r.InSync = r.InSync && source.IsInSync()
@@ -151,27 +153,30 @@ func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, e
 	return r, err
 }
 
-// read returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs. With a
-// name it reads nothing of other names.
-func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, asked.Name, false)
+// read returns the state of the sources that keep chooses, with warnings, and says if no controller runs. With a name it reads nothing of other
+// names.
+func (s *session) read(ctx context.Context, name string, keep func(types.NamespacedName) bool) ([]*snapshot.Source, error) {
+	snap, err := s.Read(ctx, name, false)
 	if err != nil {
 		return nil, err
 	}
-	sources := snap.Sources(s.Options, asked)
+	sources := snap.Sources(s.Options, keep)
+	if sources == nil {
+		sources = []*snapshot.Source{}
+	}
 	s.sayAbsence(ctx)
 	for _, source := range sources {
 		if grace := s.grace(); source.Counts[plan.StateExpiring.Metric()] > 0 && grace != "" {
 			s.sayOnce("Copies that expire are deleted at the end of the deletion grace" + grace)
 		}
 	}
-	return sources, s.addWarnings(ctx, snap, asked.Namespace, sources)
+	return sources, s.addWarnings(ctx, snap, sources)
 }
 
 // addWarnings adds warnings, if the user may list events.
-func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, namespace string, sources []*snapshot.Source) error {
-	err := s.AddWarnings(ctx, snap, namespace, sources)
-	if apierrors.IsForbidden(err) {
+func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, sources []*snapshot.Source) error {
+	err := s.AddWarnings(ctx, snap, sources)
+	if isForbidden(err) {
 		s.sayOnce("Not checked: whether the controller has warned, because you may not list events")
 		return nil
 	}
@@ -231,7 +236,7 @@ type oneReport struct {
 
 // statusOf returns the report on one source.
 func (s *session) statusOf(ctx context.Context, asked types.NamespacedName) (*oneReport, error) {
-	sources, err := s.read(ctx, asked)
+	sources, err := s.read(ctx, asked.Name, func(k types.NamespacedName) bool { return k == asked })
 	switch {
 	case err != nil:
 		return &oneReport{}, err

@@ -16,8 +16,8 @@ import (
 )
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
-The command ends at once if a foreign ConfigMap or another source blocks a target, if nothing is mirrored from the source, or if flags
-and annotations of the controller differ. It waits for copies that the API server rejects, and not for copies that expire.
+The command ends at once if a foreign ConfigMap or another source blocks a target, or if nothing is mirrored from the source. It
+waits for copies that the API server rejects, and not for copies that expire.
 
 Exit codes: 0 in sync, 1 blocked or timed out, or flags and annotations of the controller differ, 2 unknown.`
 
@@ -30,8 +30,8 @@ func newWait(c *cli) *cobra.Command {
 		Short:             "Wait until all copies of a source are in sync",
 		Long:              waitHelp,
 		Example:           "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeSources,
+		Args:              arguments(1, 1),
+		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked, err := c.parseKey(args[0])
 			switch {
@@ -102,10 +102,7 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 			verb := map[bool]string{true: "expires", false: "expire"}[len(expiring) == 1]
 			s.sayOnce(fmt.Sprintf("Not waited for: %s %s: %s", count(len(expiring), "copy", "copies"), verb, strings.Join(expiring, ", ")))
 		}
-		if s.differ {
-			s.sayOnce("Not waited: flags and annotations differ, so the API server may refuse copies for good")
-		}
-		return p != waitOn || s.differ, nil
+		return p != waitOn, nil
 	})
 	if limited.Err() != nil && ctx.Err() == nil { // the time is over, perhaps in the middle of a request
 		if r == nil {
@@ -113,6 +110,9 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 		}
 		s.say(fmt.Sprintf("Timed out after %v", timeout))
 		return r, p, nil
+	}
+	if err == nil && r == nil {
+		err = ctx.Err()
 	}
 	return r, p, err
 }

@@ -17,7 +17,7 @@ func TestKubectlExplain(t *testing.T) {
 	source := w.CreateSource(w.Home, "settings", suite.WithData(map[string]string{"key": "public"}))
 	mine := w.Create(b, "settings", suite.WithData(map[string]string{"key": "secret"}))
 	w.Create(c, "settings", suite.SetImmutable)
-	kubeconfig := newReader(w, "reader", mayList("", "configmaps", "namespaces"), may("", "configmaps", "get"), may("", "namespaces", "get"))
+	kubeconfig := newReader(w, "reader", mayList("", "configmaps", "namespaces"), may("", "configmaps", "get"))
 	verdict := func(want string, args ...string) string {
 		t.Helper()
 		got := byFlags(w, kubeconfig, append([]string{"explain"}, args...)...)
@@ -58,5 +58,5 @@ func TestKubectlExplain(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	verdict("There is no ConfigMap team-a/settings, and no source wants a copy there.", a+"/settings")
-	expectError(w, kubectlMirror(w, "explain"), "accepts 1 arg(s), received 0")
+	expectError(w, kubectlMirror(w, "explain"), "explain has 0 arguments, must be: kubectl mirror explain [NAMESPACE/]NAME | namespace/NAME")
 }

@@ -99,6 +99,7 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		{[]string{"mirror", "status", "-A", "--controller=" + suite.AccountNamespace + "/" + w.Account()}, "NAMESPACE"},
 		{[]string{"__complete", "mirror", "sta"}, "status\t"},
 		{[]string{"__complete", "mirror", "status", "--controller=" + suite.AccountNamespace + "/" + w.Account(), w.Home}, w.Home + "/settings\n"},
+		{[]string{"__complete", "mirror", "explain", "--namespace", w.Home}, w.Home + "\n"},
 	} {
 		args := test.args
 		if args[0] != "__complete" {

@@ -16,46 +16,80 @@ import (
 func (r *Rules) Reason(v *View, t Target, c Change) string {
 	switch c.Status() {
 	case StatePending:
-		return r.pendingReason(c)
-	case StateExpiring, StateOutOfScope:
+		return r.pendingReason(t, c)
+	case StateExpiring:
 		s := v.FindAny(c.CopyOf)
 		why, _ := r.Explain(s, r.ExclusionOf(s, t.Namespace))
 		return why
 	case StateForeign:
-		if r.AsksToBeMirrored(t.Have) {
-			return "another source of this name is there"
-		}
-		return "a foreign ConfigMap of this name is there"
+		return r.foreignReason(t.Have)
 	case StateFrozen:
 		return "an annotation of " + c.CopyOf.String() + " is malformed or not known: the copy stays as it is"
+	case StateOutOfScope:
+		return r.scopeReason(t, c)
 	}
 	return ""
 }
 
-// repairs say what another client did to a copy.
-var repairs = map[string]string{
-	CauseEdited:     "the copy was edited",
-	CauseUnlabelled: "the copy has lost its label",
-	CauseMetadata:   "labels or annotations of the copy were edited",
-	"":              "the source has changed",
+func (r *Rules) pendingReason(t Target, c Change) string {
+	switch c.Op {
+	case OpCreate:
+		return "there is no copy yet"
+	case OpUpdate:
+		return r.updateReason(c)
+	case OpRecreate:
+		return r.updateReason(c) + "; it is immutable, so it is deleted and created again"
+	}
+	if len(t.Have.Finalizers) > 0 {
+		return "it is being deleted, and held by the finalizer " + t.Have.Finalizers[0]
+	}
+	return "it is being deleted"
 }
 
-func (r *Rules) pendingReason(c Change) string {
-	switch {
-	case c.Op == OpCreate:
-		return "there is no copy yet"
-	case c.Op == OpNone:
-		return "it is being deleted"
-	case c.CopyOf.Name == "": // foreign
+// updateReason says why the object there does not match the source.
+func (r *Rules) updateReason(c Change) string {
+	switch _, ours := r.SourceOf(c.Have); {
+	case !ours:
 		return "its owner has handed it over: its data is replaced"
 	case c.CopyOf != c.Source.Key:
 		return "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
 	}
-	why := repairs[r.RepairCause(c, false)]
-	if c.Op == OpRecreate {
-		why += "; it is immutable, so it is deleted and created again"
+	switch r.RepairCause(c, false) {
+	case CauseEdited:
+		return "the copy was edited"
+	case CauseUnlabelled:
+		return "the copy has lost its label"
+	case CauseMetadata:
+		return "labels or annotations of the copy were edited"
+	}
+	return "the source has changed"
+}
+
+func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
+	why := "a foreign ConfigMap of this name is there"
+	switch owner := have.Annotations[InstanceAnnotation]; {
+	case r.AsksToBeMirrored(have):
+		why = "another source of this name is there"
+	case owner != "" && have.Labels[ManagedByLabel] == ManagedByValue:
+		why += ", made by instance " + owner
+	}
+	if have.Annotations[AdoptAnnotation] == "" {
+		return why
+	}
+	if why += ", and it cannot be handed over"; len(have.Finalizers) > 0 {
+		why += ": it has the finalizer " + have.Finalizers[0]
 	}
 	return why
+}
+
+func (r *Rules) scopeReason(t Target, c Change) string {
+	switch {
+	case !r.AllowsSource(c.CopyOf.Namespace):
+		return "--source-namespace does not allow the source"
+	case t.Namespace != nil && !r.Selects(t.Namespace) && r.AllowsTarget(t.Key.Namespace):
+		return "--namespace-selector does not match the namespace"
+	}
+	return "--namespace-prefix or --exclude-namespace rules the namespace out"
 }
 
 // exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.

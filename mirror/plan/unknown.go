@@ -25,19 +25,27 @@ func checkKnown(annotations map[string]string) error {
 		return nil
 	}
 	key := slices.Min(unknown)
-	like := slices.MaxFunc(knownAnnotations, func(a, b string) int { return likeness(key, a) - likeness(key, b) })
+	like := slices.MinFunc(knownAnnotations, func(a, b string) int { return distance(key, a) - distance(key, b) })
 	return fmt.Errorf("annotation %s: is not known to this version; the known one most like it is %s", key, like)
 }
 
-// likeness returns how many letters two keys have in common at the beginning and at the end.
-func likeness(a, b string) int {
-	common := 0
-	for common < min(len(a), len(b)) && a[common] == b[common] {
-		common++
+// distance returns how many letters have to be inserted, removed or replaced to make b of a (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // to the first letters of b, from the first i letters of a
+	for j := range row {
+		row[j] = j
 	}
-	a, b = a[common:], b[common:]
-	for i := 1; i <= min(len(a), len(b)) && a[len(a)-i] == b[len(b)-i]; i++ {
-		common++
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
 	}
-	return common
+	return row[len(b)]
 }

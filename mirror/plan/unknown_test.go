@@ -21,7 +21,7 @@ func TestC54UnknownAnnotations(t *testing.T) {
 		"label-selector":      SelectorAnnotation,
 		"adopted":             AdoptAnnotation,
 		"checksums":           ChecksumAnnotation,
-		"exclude-namespace":   SourceAnnotation, // of the settings, which mean nothing here
+		"exclude-namespace":   InstanceAnnotation, // of the settings, which mean nothing here
 	} {
 		cm := plantest.Source("platform", "settings")
 		cm.Annotations = map[string]string{Domain + "/" + key: "team-a"}

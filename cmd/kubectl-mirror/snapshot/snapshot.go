@@ -62,6 +62,25 @@ func newSnapshot(rules *plan.Rules, namespaces []*corev1.Namespace, found []*obj
 	return s
 }
 
+// Of returns the snapshot of a cluster that has these objects. It takes copies of them without their payload.
+func Of(o *plan.Options, namespaces []*corev1.Namespace, objects []*corev1.ConfigMap, takeover bool) (*Snapshot, error) {
+	rules, visible := plan.NewRules(o), []*object(nil)
+	hidden := map[string]map[string]*corev1.ConfigMap{}
+	for _, o := range objects {
+		switch stripped := strip(rules, o.DeepCopy()); {
+		case rules.Visible(o):
+			visible = append(visible, stripped)
+		case hidden[o.Name] == nil:
+			hidden[o.Name] = map[string]*corev1.ConfigMap{o.Namespace: stripped.ConfigMap}
+		default:
+			hidden[o.Name][o.Namespace] = stripped.ConfigMap
+		}
+	}
+	s := newSnapshot(rules, namespaces, visible)
+	s.Pruning = rules.JudgePruning(s, o.PruneLimit)
+	return s, s.decideAll(takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return hidden[name], nil })
+}
+
 // Namespace returns a namespace; nil if there is none.
 func (s *Snapshot) Namespace(name string) *corev1.Namespace { return s.namespaces[name] }
 
@@ -158,8 +177,23 @@ func (s *Snapshot) decide(v *plan.View, t plan.Target) *Decision {
 	return d
 }
 
-// decideGroup decides about every target of a name. A controller that takes over deletes the copies that only the flags rule out,
-// unless the limit blocks that; one that runs did so.
+// decideAll decides about every target. Where a copy is to be created, it asks named for the objects without a label of ours, which no watch
+// shows. A controller that takes over deletes the copies that only the flags rule out, unless the limit blocks that; one that runs did so.
+func (s *Snapshot) decideAll(takeover bool, named func(name string) (map[string]*corev1.ConfigMap, error)) error {
+	for name, g := range s.names {
+		s.decideGroup(g, nil, takeover)
+		if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
+			continue
+		}
+		unlabelled, err := named(name)
+		if err != nil {
+			return err
+		}
+		s.decideGroup(g, unlabelled, takeover)
+	}
+	return nil
+}
+
 func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap, takeover bool) {
 	g.decisions = nil
 	for _, namespace := range slices.Sorted(maps.Keys(s.Rules.Places(g.view, maps.Keys(s.namespaces), maps.Keys(g.objects)))) {

@@ -42,7 +42,7 @@ func TestIsInSync(t *testing.T) {
 			}
 			test.change(s)
 			got := true
-			for _, source := range s.Snapshot(t, false).Sources(&s.Options, types.NamespacedName{}) {
+			for _, source := range s.Snapshot(t, false).Sources(&s.Options, func(types.NamespacedName) bool { return true }) {
 				got = got && source.IsInSync()
 			}
 			if got != test.want {
@@ -74,8 +74,9 @@ func TestReasonOfEachRepair(t *testing.T) {
 		"the copy has lost its label": plantest.Without("mirror"),
 		"labels or annotations of the copy were edited": plantest.Without(plan.ManagedByLabel),
 		"the source has changed":                        plantest.Annotation(plan.ChecksumAnnotation, "sha256:before"),
-		"it is being deleted": func(cm *corev1.ConfigMap) {
+		"it is being deleted, and held by the finalizer example.com/hold": func(cm *corev1.ConfigMap) {
 			plantest.Finalizer(cm)
+			cm.Finalizers[0] = "example.com/hold"
 			plantest.Deleting(cm)
 		},
 	} {
