@@ -82,7 +82,7 @@ func (l *lanes) workers() int { return cap(l.normal) + cap(l.slow) }
 type place struct {
 	lanes *lanes
 	moved bool // to a slow place
-	read  bool // by a read
+	read  bool // its call reads, and it is a slow place
 }
 
 // enter waits for a normal place. It returns nil if ctx ends before.
@@ -166,6 +166,9 @@ func (c *call) begin() error {
 		}
 		c.slowDown()
 	}
+	if c.moved && !c.count() {
+		return putOff{c.slowDown()}
+	}
 	c.normal, c.slowAfter = !c.moved, slowFactor*l.usual
 	return nil
 }
@@ -191,19 +194,38 @@ func (c *call) slow() {
 // move takes a slow place and gives the normal one back. It reports whether the call has a slow place.
 func (c *call) move() bool {
 	l := c.lanes
-	if c.moved || c.reads && l.reading == slowReads {
-		return c.moved
+	if c.moved {
+		return true
 	}
 	select {
 	case l.slow <- struct{}{}:
-		c.moved, c.read = true, c.reads
-		<-l.normal
 	default:
+		return false
 	}
-	if c.read {
+	if !c.count() {
+		<-l.slow
+		return false
+	}
+	<-l.normal
+	c.moved = true
+	return true
+}
+
+// count counts the slow place of a call for what the call does: a reconcile may write and then read. It returns false if reads
+// hold as many as they may.
+func (c *call) count() bool {
+	l := c.lanes
+	switch {
+	case c.reads == c.read:
+	case c.read:
+		l.reading--
+	case l.reading == slowReads:
+		return false
+	default:
 		l.reading++
 	}
-	return c.moved
+	c.read = c.reads
+	return true
 }
 
 // slowDown puts the next try off, and returns the time until then.

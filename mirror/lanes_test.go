@@ -193,6 +193,60 @@ func TestSlowReads(t *testing.T) {
 	})
 }
 
+// TestSlowPlaceOfTwoCalls: a reconcile that reads and then writes, or the other way round, counts as what it does.
+func TestSlowPlaceOfTwoCalls(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		p := l.enter(t.Context())
+		slowly := func(want int) func(context.Context) error {
+			return func(context.Context) error {
+				time.Sleep(time.Second)
+				if synctest.Wait(); !p.moved || l.reading != want {
+					t.Errorf("got moved %v and %d slow places that reads hold, want true and %d", p.moved, l.reading, want)
+				}
+				return nil
+			}
+		}
+		for _, err := range []error{
+			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a/settings", slowly(1)),
+			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a/settings", slowly(1)),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if p.leave(); l.reading != 0 {
+			t.Errorf("got %d slow places held by reads that have ended", l.reading)
+		}
+	})
+}
+
+// TestReadsAfterSlowWrites: reconciles whose writes were slow, and then read, leave slow places to writes as well.
+func TestReadsAfterSlowWrites(t *testing.T) {
+	inLanes(t, slowPlaces, func(t *testing.T, l *calls) {
+		var off atomic.Int32
+		for i := range slowPlaces {
+			go func() {
+				p := l.enter(t.Context())
+				defer p.leave()
+				takes := func(d time.Duration) func(context.Context) error {
+					return func(ctx context.Context) error { sleep(ctx, d); return nil }
+				}
+				if err := p.write(t.Context(), fmt.Sprintf("team-%d", i), takes(time.Second)); err != nil {
+					t.Error(err)
+				}
+				if putOffFor(p.readLive(t.Context(), fmt.Sprintf("team-%d/settings", i), takes(time.Minute))) > 0 {
+					off.Add(1)
+				}
+			}()
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); len(l.slow) != slowReads || off.Load() != slowPlaces-slowReads {
+			t.Errorf("got %d slow places taken and %d reads put off, want half of them each", len(l.slow), off.Load())
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins before.
 func TestTriesOfWhatIsSlow(t *testing.T) {
 	const ms = time.Millisecond
