@@ -17,7 +17,7 @@ func TestInstall(t *testing.T) {
 	began := time.Now()
 	w.install()
 	w.figure("install.yaml applied, to ready", time.Since(began), 15*time.Second)
-	w.expectHealthy()
+	w.expectMirrors("installed")
 
 	pod := w.pods()[0]
 	process := fmt.Sprintf("/proc/%d/", w.process(pod))
@@ -61,28 +61,6 @@ func (w *world) waitMetric(from, line string) {
 		}
 		return err
 	})
-}
-
-// TestStory is what a user does with a hundred namespaces, by kubectl.
-func TestStory(t *testing.T) {
-	w := newWorld(t)
-	w.install()
-	one, two := map[string]string{"key": "one"}, map[string]string{"key": "two"}
-	w.sh("kubectl create configmap settings -n platform --from-literal=key=one")
-	w.sh("kubectl label configmap settings -n platform mirror=true")
-	w.waitInSync("settings", one, targets()...)
-	w.sh(`kubectl patch configmap settings -n platform -p '{"data":{"key":"two"}}'`)
-	w.waitInSync("settings", two, targets()...)
-
-	w.sh(`kubectl patch configmap settings -n team-001 -p '{"data":{"key":"mine"}}'`)
-	w.sh("kubectl delete configmap settings -n team-002")
-	w.sh("kubectl label configmap settings -n team-003 mirror-")
-	w.sh("kubectl create namespace team-new")
-	w.Cleanup(func() { w.sh("kubectl delete namespace team-new") })
-	w.waitInSync("settings", two, append(targets(), "team-new")...)
-
-	w.sh("kubectl delete configmap settings -n platform")
-	w.waitGone("settings", append(targets(), "team-new")...)
 }
 
 func read(t *testing.T, file string) string {

@@ -82,7 +82,7 @@ func (w *world) remove() {
 		w.sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
 		w.sh(manual.Inline(w, "deploy/docs/operate.md", "kubectl delete -f deploy/install.yaml"))
 	}
-	w.installed, w.installedAt = "", w.mark()
+	w.installed = ""
 }
 
 // cleanUp removes the sources, and waits until their copies are gone. After a failure it removes the controller too.
@@ -165,28 +165,4 @@ func restarts(pod corev1.Pod) int32 {
 		return 0
 	}
 	return pod.Status.ContainerStatuses[0].RestartCount
-}
-
-// expectHealthy fails the test if a Pod was restarted, or if the kubelet complained about it. Complaints about deleted Pods do
-// not count: the kubelet probes them even after their end. On a slow machine probes and renewals come too late, so this holds only
-// where times are held to their bars.
-func (w *world) expectHealthy() {
-	w.Helper()
-	if *patience == 0 {
-		return
-	}
-	events, err := w.admin.CoreV1().Events(system).List(w.ctx, metav1.ListOptions{FieldSelector: "reason=Unhealthy"})
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, pod := range w.pods() {
-		if n := restarts(pod); n > 0 {
-			w.Errorf("%s was restarted %d times", pod.Name, n)
-		}
-		for _, e := range events.Items {
-			if e.InvolvedObject.UID == pod.UID {
-				w.Errorf("%s: %s", pod.Name, e.Message)
-			}
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -73,19 +72,11 @@ func (n *Node) Stop() error {
 	if n == nil || n.remains == nil {
 		return nil
 	}
-	n.PowerOff()
+	n.init.end()
 	return n.remains.remove()
 }
 
-// PowerOff kills everything on the node at once, the API server and etcd too. The files stay.
-func (n *Node) PowerOff() {
-	n.init.end()
-	n.init = nil
-}
-
-// PowerOn starts the node again and returns when it is ready.
-func (n *Node) PowerOn(ctx context.Context) error { return n.powerOn(ctx, nil) }
-
+// powerOn starts the programs, and returns when the node is ready.
 func (n *Node) powerOn(ctx context.Context, archives []string) error {
 	if err := makeCgroups(filepath.Base(n.dir)); err != nil {
 		return err
@@ -110,14 +101,15 @@ func (n *Node) powerOn(ctx context.Context, archives []string) error {
 	return nil
 }
 
-// run starts a program on the node, as a child of its process 1: nsenter, as a parent, stops when the program is stopped.
+// run starts a program on the node, as a descendant of its process 1, and again if it fails: the API server does where it cannot
+// serve within a minute. nsenter, as a parent, stops when the program is stopped.
 func (n *Node) run(program []string) error {
 	log, err := os.OpenFile(n.file(program[0]+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := n.inside(context.Background(), append([]string{"sh", "-c", `"$@" &`, "sh"}, program...)...)
+	cmd := n.inside(context.Background(), append([]string{"sh", "-c", `until "$@"; do sleep 1; done &`, "sh"}, program...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd.Run()
 }
@@ -152,31 +144,8 @@ func (n *Node) load(ctx context.Context, archives []string) error {
 	return nil
 }
 
-// Run starts a program of Kubernetes again that was killed.
-func (n *Node) Run(name string) error {
-	i := slices.IndexFunc(n.programs(), func(p []string) bool { return p[0] == name })
-	return n.run(n.programs()[i])
-}
-
-// WaitServer waits until the API server is ready. It ends by itself if it does not serve within a minute, as on a slow machine:
-// then it is started again.
-func (n *Node) WaitServer(ctx context.Context) error {
-	runs := false
-	return n.until(ctx, func() error {
-		err := n.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-		ran := runs
-		if runs = len(n.Processes(cluster.APIServer, "")) > 0; ran && !runs && err != nil {
-			return errors.Join(err, n.Run(cluster.APIServer))
-		}
-		return err
-	})
-}
-
 // waitReady waits until Pods can run.
 func (n *Node) waitReady(ctx context.Context) error {
-	if err := n.WaitServer(ctx); err != nil {
-		return err
-	}
 	return n.until(ctx, func() error {
 		node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

