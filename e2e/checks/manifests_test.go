@@ -31,9 +31,7 @@ type installation struct {
 const byDefault, everything = "default", "everything"
 
 var installations = []installation{
-	{name: "base", base: "base"},
 	{name: byDefault, base: "default"},
-	{name: "high availability", base: "base", components: []string{"high-availability"}},
 	{name: everything, base: "base", components: []string{
 		"admission", "admission-alerts", "protect-copies", "high-availability", "network-policy", "monitoring", "viewer"}},
 }

@@ -104,27 +104,16 @@ func literals(t *testing.T, file string, content []byte) string {
 	return strings.Join(lines, "\n")
 }
 
+// TestFindPrivate shows that a pattern of each form finds its words, and no others.
 func TestFindPrivate(t *testing.T) {
 	for text, want := range map[string][]string{
-		"A stranger's object":                {"stranger"},
-		"Copies in line with the source":     {"in line"},
-		"# copies that are in\n  # line":     {"in\n  # line"},
-		"An inline comment":                  nil,
-		"edited copies are put right":        {"put right"},
-		"It puts a copy right at once":       {"puts a copy right"},
-		"Mended by the next pass, no brake":  {"Mended", "brake"},
-		"Recommended labels amend it":        nil,
-		"Look at the log, it looks at ours":  {"Look", "looks"},
-		"A lookup and overlooked":            nil,
-		"what it measures":                   {"measures"},
-		"It was measured":                    nil,
-		"the right to list is missing":       {"the right to"},
-		"compares the rights":                {"rights"},
-		"It lacks a right.":                  {"a right."},
-		"the right prefix, right after":      nil,
-		"the event reports it; it was told":  {"told"},
-		"one LEDGER of hardened backlogs":    {"backlogs", "LEDGER", "hardened"},
-		"an outsider\nand another\noutsider": {"outsider", "outsider"},
+		"A stranger's object":               {"stranger"},
+		"# copies that are in\n  # line":    {"in\n  # line"},
+		"An inline comment":                 nil,
+		"It puts a copy right at once":      {"puts a copy right"},
+		"the right to list, or the right.":  {"the right to", "the right."},
+		"the right prefix, right after":     nil,
+		"A lookup is no look, nor a LEDGER": {"look", "LEDGER"},
 	} {
 		var got []string
 		for _, f := range findPrivate(text) {
@@ -133,8 +122,5 @@ func TestFindPrivate(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-	}
-	if all := findPrivate("one\ntwo is told"); len(all) != 1 || all[0].line != 2 {
-		t.Errorf("got %v, want one in line 2", all)
 	}
 }

@@ -185,7 +185,7 @@ func TestShippedArguments(t *testing.T) {
 }
 
 // TestPodSecurity asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which enforces the
-// Pod Security Standard restricted, and one as root. Package checks compares more of it with the standard.
+// Pod Security Standard restricted, and one as root.
 func TestPodSecurity(t *testing.T) {
 	t.Parallel()
 	site := suite.Shared(t)
