@@ -3,12 +3,12 @@ module github.com/mirror-controller/mirror-controller/e2e/tools
 
 go 1.26.0
 
-tool honnef.co/go/tools/cmd/staticcheck
-
-require (
-	github.com/spdx/tools-golang v0.5.7
-	golang.org/x/vuln v1.8.0
+tool (
+	golang.org/x/vuln/cmd/govulncheck
+	honnef.co/go/tools/cmd/staticcheck
 )
+
+require github.com/spdx/tools-golang v0.5.7
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
@@ -19,5 +19,6 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/telemetry v0.0.0-20260924152758-ed294f943157 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	golang.org/x/vuln v1.8.0 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )
