@@ -152,14 +152,9 @@ type auditRule struct {
 }
 
 // WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system, and of these
-// users, is logged once. A watch is logged when it has begun, as it may not end before the test does, everything else
-// when it is done. Requests that fit no rule are not logged.
-func WriteAuditPolicy(file string, users ...string) error {
-	return writeAuditPolicy(file, "Metadata", users)
-}
-
-// writeAuditPolicy is WriteAuditPolicy with a level for all requests but watches.
-func writeAuditPolicy(file, level string, users []string) error {
+// users, is logged once, watches at the level Metadata and everything else at this one. A watch is logged when it has begun, as
+// it may not end before the test does, everything else when it is done. Requests that fit no rule are not logged.
+func WriteAuditPolicy(file, level string, users ...string) error {
 	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
 	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}
 	if len(users) > 0 {

@@ -148,11 +148,12 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 	// Compilers do not go on when this process is killed, and half a build is removed.
 	defer func() { _ = r.reap() }()
 	start := time.Now()
-	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. With empty caches a control plane takes a download and about ten minutes of CPU: 6 minutes on two idle cores, up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
+	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
+		"With empty caches a control plane takes a download and about ten minutes of CPU: 6 minutes on two idle cores, "+
+		"up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
 	for i, p := range missing {
 		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(missing), p.name)
-		began := time.Now()
-		if err := m.buildOne(ctx, p.pkg, tmp, p.name, progress); err != nil {
+		if err := m.buildOne(ctx, p.pkg, tmp, p.name); err != nil {
 			return fmt.Errorf("build %s: %w", p.name, err)
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -161,16 +162,14 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 		if err := os.Rename(filepath.Join(tmp, p.name), filepath.Join(dir, p.name)); err != nil {
 			return err
 		}
-		fmt.Fprintf(progress, "          %s is built, in %s\n", p.name, seconds(began))
 	}
-	fmt.Fprintf(progress, "Built in %s.\n", seconds(start))
+	fmt.Fprintf(progress, "Built in %s.\n", time.Since(start).Round(time.Second))
 	return nil
 }
 
-// buildOne builds one program into the folder tmp, says twice a minute that it still does, and puts what
-// the compiler said into the error. The Makefile has the same settings for all else that is built, and what is in
+// buildOne builds one program into the folder tmp, and puts what the compiler said into the error. The Makefile has the same settings for all else that is built, and what is in
 // common is compiled once: with other settings, as with other versions, the go command compiles everything anew.
-func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io.Writer) error {
+func (m module) buildOne(ctx context.Context, pkg, tmp, name string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name), pkg)
 	cmd.Dir = m.dir
 	cmd.Env = append(os.Environ(), markName+"="+tmp, "GOGC=400", // the compilers take an eighth less CPU time, and more memory
@@ -181,12 +180,7 @@ func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io
 	cmd.WaitDelay = 10 * time.Second
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	stop := every(30*time.Second, func(d time.Duration) {
-		fmt.Fprintf(progress, "          still building, %s so far\n", d.Round(time.Second))
-	})
-	err := cmd.Run()
-	stop()
-	if err != nil {
+	if err := cmd.Run(); err != nil {
 		return errors.Join(ctx.Err(), fmt.Errorf("%w\n%s", err, lastLines(said.String(), 20)))
 	}
 	return nil
@@ -194,9 +188,9 @@ func (m module) buildOne(ctx context.Context, pkg, tmp, name string, progress io
 
 // ldflags stamps the version: without it the programs call themselves v0.0.0-master.
 func (m module) ldflags() string {
-	n := numbers(strings.TrimPrefix(m.kubernetes, "v"))
+	n := strings.Split(strings.TrimPrefix(m.kubernetes, "v"), ".")
 	const version = " -X k8s.io/component-base/version."
-	return fmt.Sprintf("-s -w"+version+"gitVersion=%s"+version+"gitMajor=%d"+version+"gitMinor=%d", m.kubernetes, n[0], n[1])
+	return "-s -w" + version + "gitVersion=" + m.kubernetes + version + "gitMajor=" + n[0] + version + "gitMinor=" + n[1]
 }
 
 // lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it
@@ -225,25 +219,6 @@ func lock(ctx context.Context, file string, progress io.Writer) (unlock func(), 
 	return func() { f.Close() }, nil
 }
 
-// every calls f each period, with the time since the first call of every, until the returned function is called.
-func every(period time.Duration, f func(time.Duration)) (stop func()) {
-	start, ticker, done := time.Now(), time.NewTicker(period), make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-ticker.C:
-				f(time.Since(start))
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		ticker.Stop()
-		close(done)
-	}
-}
-
 // removeAll removes every file and folder that matches the pattern.
 func removeAll(pattern string) error {
 	found, err := filepath.Glob(pattern)
@@ -252,9 +227,6 @@ func removeAll(pattern string) error {
 	}
 	return err
 }
-
-// seconds says how long ago start was.
-func seconds(start time.Time) time.Duration { return time.Since(start).Round(100 * time.Millisecond) }
 
 // lastLines returns the last n lines of a text.
 func lastLines(text string, n int) string {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,8 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,9 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// victim, in the environment, makes this test binary a process that starts a cluster and is killed.
-const victim = "CLUSTER_TEST_VICTIM"
-
 // patience is how long a test waits for what takes a second on an idle machine.
 const patience = 5 * time.Minute
 
@@ -36,12 +30,7 @@ const auditedUser = "carol"
 // shared is the cluster of all tests that do not break it.
 var shared *Cluster
 
-func TestMain(m *testing.M) {
-	if os.Getenv(victim) != "" {
-		beVictim()
-	}
-	os.Exit(run(m))
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
@@ -164,116 +153,6 @@ func TestAuditHasWatchesOnce(t *testing.T) {
 	}
 }
 
-// TestRestartAPIServer: what is stored, tokens and the audit log outlive a restart, also of an API server that hangs.
-func TestRestartAPIServer(t *testing.T) {
-	admin := clientOf(t, shared.Admin())
-	ns := namespace(t, admin, "survives")
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
-	if _, err := admin.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	token, err := shared.ServiceAccountConfig(t.Context(), ns, "robot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := shared.Signal(APIServer, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := shared.Signal(APIServer, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := shared.RestartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	mark := auditMark(t)
-	if user := whoAmI(t, token).Username; user != ServiceAccountUser(ns, "robot") {
-		t.Errorf("after the restart the token is that of %s", user)
-	}
-	if events := auditSince(t, mark); len(events) != 1 {
-		t.Errorf("after the restart the audit log has %v", events)
-	}
-}
-
-// A program that does not come up is named, with what it said, and nothing is left.
-func TestFailedStart(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	bin := t.TempDir()
-	for _, name := range controlPlane {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho no room for "+name+"\nexit 1\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := startFrom(t.Context(), bin, Options{})
-	if err == nil {
-		t.Fatal(errors.Join(errors.New("it came up"), c.Stop()))
-	}
-	for _, want := range []string{"start the control plane", "process etcd", "etcd logged last:\nno room for etcd"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error has no %q:\n%v", want, err)
-		}
-	}
-	if left, _ := os.ReadDir(os.TempDir()); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
-// The process that started a cluster is killed: nothing that it started is left.
-func TestKilledProcessLeavesNothing(t *testing.T) {
-	dir, kill := startVictim(t)
-	eventually(t, "etcd, API server, controller manager and 3 processes of the victim's own", func(context.Context) (bool, error) {
-		return len(processesOf(dir)) >= 6, nil
-	})
-	kill()
-	if err := nothingLeft(t.Context(), dir); err != nil {
-		t.Error(err)
-	}
-}
-
-// startVictim runs this test binary as a process that starts a cluster. It returns the cluster's folder,
-// and a function that kills the process and waits for its end.
-func startVictim(t *testing.T) (dir string, kill func()) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), victim+"=yes")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the process that was to start a cluster did not: %v", err)
-	}
-	kill = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	t.Cleanup(kill)
-	return strings.TrimSpace(line), kill
-}
-
-// beVictim starts a cluster, a process that Ctrl-C does not reach, and one in a session of its own that is a
-// child of that process and deaf to requests, prints the folder, and waits to be killed.
-func beVictim() {
-	c, err := Start(context.Background(), Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	script := `trap '' HUP INT TERM; sleep 1000000 & exec sleep 1000000`
-	for _, args := range [][]string{{"-c", script}, {"-c", "exec sleep 1000000"}} {
-		if err := c.Command(context.Background(), "/bin/sh", args...).Start(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-	fmt.Println(c.Dir())
-	select {}
-}
-
 func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(cfg)
@@ -303,16 +182,6 @@ func namespace(t *testing.T, client kubernetes.Interface, prefix string) string 
 		t.Fatal(err)
 	}
 	return created.Name
-}
-
-// eventually waits until is says true.
-func eventually(t *testing.T, what string, is wait.ConditionWithContextFunc) {
-	t.Helper()
-	start := time.Now()
-	if err := wait.PollUntilContextTimeout(t.Context(), pollPeriod, patience, true, is); err != nil {
-		t.Fatalf("wait for %s: %v", what, err)
-	}
-	t.Logf("%s: after %s", what, time.Since(start).Round(time.Millisecond))
 }
 
 func auditMark(t *testing.T) Mark {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -68,7 +67,7 @@ func declares(file, path string) bool {
 	return err == nil && slices.Contains(strings.Split(string(content), "\n"), "module "+path)
 }
 
-// minors returns the versions that have a folder, oldest first, and never an empty list without an error.
+// minors returns the versions that have a folder, sorted, and never an empty list without an error.
 func minors(folder string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*", "go.mod"))
 	if err != nil {
@@ -81,18 +80,7 @@ func minors(folder string) ([]string, error) {
 	if len(found) == 0 {
 		return nil, errors.New("e2e/kubernetes holds no sources of a control plane")
 	}
-	slices.SortFunc(found, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) })
 	return found, nil
-}
-
-// numbers splits 1.37 into 1 and 37, so that 1.9 comes before 1.10. A part that is no number counts as 0.
-func numbers(version string) []int {
-	var all []int
-	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part)
-		all = append(all, n)
-	}
-	return all
 }
 
 // readModule reads the pinned versions from a folder's go.mod. It needs no network and no module cache.

@@ -64,7 +64,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeAuditPolicy(c.auditPolicyFile(), c.options.auditLevel(), c.options.AuditUsers); err != nil {
+	if err := WriteAuditPolicy(c.auditPolicyFile(), c.options.auditLevel(), c.options.AuditUsers...); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
@@ -135,14 +135,6 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		return fmt.Errorf("wait until the API server is ready again: %w", err)
 	}
 	return nil
-}
-
-// RestartAPIServer is StopAPIServer and StartAPIServer.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := c.StopAPIServer(); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
 }
 
 // controllers are those which a test of ours can notice.

@@ -100,7 +100,7 @@ func (n *Node) configure() error {
 			return err
 		}
 	}
-	return cluster.WriteAuditPolicy(n.file("audit-policy.json"))
+	return cluster.WriteAuditPolicy(n.file("audit-policy.json"), "Metadata")
 }
 
 func (n *Node) writeKubeconfig(u user, ca []byte) error {
