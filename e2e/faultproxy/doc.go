@@ -13,14 +13,13 @@
 //	resets.Stop()
 //
 // It speaks HTTP/2 under TLS with a certificate of its own, on loopback, on a free port. Without a fault it
-// passes on everything as it is, the bearer token included, in protobuf or JSON, and watches event by event,
-// never packed: the API server knows the client and not the proxy.
+// passes on everything as it is, the bearer token included, and watches event by event, never packed: the API
+// server knows the client and not the proxy.
 //
-// Three things can be made to fail: requests, by rules ([Proxy.Inject]); watches that are running
+// Three things can be made to fail: requests, by rules ([Proxy.Inject]); watches in protobuf that are running
 // ([Proxy.EndWatches], [Proxy.CutWatches], [Proxy.ExpireWatches]); and connections
 // ([Proxy.BreakConnections], [Proxy.LoseConnections], [Proxy.Silence]).
 //
 // Nothing in it waits by the clock but faults that are delays. A test that has to know that something has
-// come to pass asks [Proxy.Await]. [Proxy.Counts] has, beside the faults, how often the API server itself has
-// refused a resourceVersion as too old.
+// come to pass asks [Proxy.Await].
 package faultproxy

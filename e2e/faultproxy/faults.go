@@ -2,8 +2,6 @@ package faultproxy
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -54,10 +52,6 @@ const (
 	Silenced         Kind = "silenced"
 )
 
-// Outdated appears in counts only, too, and is nothing that the proxy does: the API server itself has told a client that
-// the resourceVersion from which it wants to go on is too old.
-const Outdated Kind = "outdated"
-
 // Fault is what happens to a request.
 type Fault struct {
 	Kind Kind
@@ -74,7 +68,7 @@ type Rule struct {
 	When func(Request) bool
 	// Skip is how many of these requests pass before the rule begins to fire.
 	Skip int
-	// Probability is the part of the rest for which it fires; 0 means all. See [Options.Rand].
+	// Probability is the part of the rest for which it fires; 0 means all.
 	Probability float64
 	// Count is how often it fires; 0 means without end.
 	Count int
@@ -93,15 +87,12 @@ type Injection struct {
 	proxy   *Proxy
 	rule    Rule
 	id      int           // injections have their turn by it
-	seed    uint64        // of the draws
 	stopped chan struct{} // closed by Stop
 
 	// Guarded by the proxy's mutex.
-	seen  int            // requests that fit
-	taken int            // how often its fault has taken effect, or is to when an answer comes
-	fired int            // how often its fault has taken effect
-	held  int            // requests that a Hold keeps back at present
-	tries map[string]int // by method and path: how often it was drawn for
+	seen  int // requests that fit
+	fired int // requests that it was chosen for
+	held  int // requests that a Hold keeps back at present
 }
 
 // Inject puts a rule to work, behind those that are at work already.
@@ -109,10 +100,7 @@ func (p *Proxy) Inject(r Rule) *Injection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastID++
-	i := &Injection{
-		proxy: p, rule: r, id: p.lastID, seed: p.rand.Uint64(),
-		stopped: make(chan struct{}), tries: map[string]int{},
-	}
+	i := &Injection{proxy: p, rule: r, id: p.lastID, stopped: make(chan struct{})}
 	p.injections = append(p.injections, i)
 	return i
 }
@@ -130,7 +118,7 @@ func (i *Injection) Stop() {
 	close(i.stopped)
 }
 
-// Fired returns how often the fault has taken effect. A fault of an answer takes effect when the server has answered.
+// Fired returns how many requests have met the fault.
 func (i *Injection) Fired() int {
 	i.proxy.mu.Lock()
 	defer i.proxy.mu.Unlock()
@@ -149,7 +137,6 @@ func (i *Injection) Held() int {
 func (i *Injection) hold(ctx context.Context) {
 	i.holding(1)
 	defer i.holding(-1)
-	i.proxy.fire(i)
 	i.proxy.wait(ctx, i.stopped)
 }
 
@@ -174,58 +161,22 @@ func (p *Proxy) next(id int, q Request) *Injection {
 
 // choose decides whether the rule fires for the request, and takes note of it.
 func (i *Injection) choose(q Request) bool {
-	if !i.rule.fits(q) || i.rule.Count > 0 && i.taken == i.rule.Count {
+	if !i.rule.fits(q) || i.rule.Count > 0 && i.fired == i.rule.Count {
 		return false
 	}
 	if i.seen++; i.seen <= i.rule.Skip {
 		return false
 	}
-	if i.rule.Probability > 0 && i.draw(q) >= i.rule.Probability {
+	if i.rule.Probability > 0 && rand.Float64() >= i.rule.Probability {
 		return false
 	}
-	i.taken++
-	return true
-}
-
-// draw returns a number in [0,1) that depends on the seed, on the request, and on how often there was one like
-// it, and not on what other requests came before: the order in which a client's concurrent requests arrive
-// is not the same in any two runs.
-func (i *Injection) draw(q Request) float64 {
-	like := q.Method + " " + q.Path
-	i.tries[like]++
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %d", like, i.tries[like]) // a hash does not fail
-	return rand.New(rand.NewPCG(i.seed, h.Sum64())).Float64()
-}
-
-// fire notes that the fault of the injection has taken effect.
-func (p *Proxy) fire(i *Injection) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	i.fired++
-	p.count(i.rule.Fault.Kind, 1)
+	i.proxy.count(i.rule.Fault.Kind, 1)
+	return true
 }
 
 // count notes faults. The mutex is held.
 func (p *Proxy) count(k Kind, n int) {
 	p.counts[k] += n
 	p.wake()
-}
-
-// giveBack takes note that a request has come to its end without what was to happen to its answer: that may meet
-// another request instead.
-func (p *Proxy) giveBack(c *course) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, i := range slices.Concat(c.delays, c.ends) {
-		i.taken--
-	}
-	p.wake()
-}
-
-// outdated notes that the API server has told a client so.
-func (p *Proxy) outdated() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.count(Outdated, 1)
 }

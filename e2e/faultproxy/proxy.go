@@ -8,7 +8,6 @@ import (
 	"io"
 	"log"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -27,10 +26,6 @@ type Options struct {
 	Kubeconfig string
 	// Dir is an existing folder, in which the kubeconfig for the way through the proxy is written.
 	Dir string
-	// Rand decides where a rule has a probability. The same seed gives the same decisions if the same
-	// rules are injected in the same order, for the first, second, … request of a method and a path. The
-	// default is a seed that is always the same.
-	Rand *rand.Rand
 }
 
 // Proxy is a running proxy. Its methods may be called concurrently.
@@ -46,7 +41,6 @@ type Proxy struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change
 	closing    bool
-	rand       *rand.Rand
 	lastID     int
 	injections []*Injection // in the order of their ids
 	counts     map[Kind]int
@@ -77,13 +71,9 @@ func Start(o Options) (*Proxy, error) {
 	p := &Proxy{
 		ending:  make(chan struct{}),
 		changed: make(chan struct{}),
-		rand:    o.Rand,
 		counts:  map[Kind]int{},
 		streams: map[*stream]bool{},
 		conns:   map[*conn]bool{},
-	}
-	if p.rand == nil {
-		p.rand = rand.New(rand.NewPCG(1, 2))
 	}
 	p.kubeconfig, err = writeKubeconfig(o, "https://"+l.Addr().String(), authority)
 	if err == nil {
@@ -118,7 +108,7 @@ func (p *Proxy) newForward(server *url.URL) *httputil.ReverseProxy {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(server)
 			r.Out.Host = server.Host
-			if describe(r.In).Verb == "watch" {
+			if r.In.Context().Value(courseKey{}).(*course).request.Verb == "watch" {
 				// The API server packs watches that begin with all objects. Events have to be told apart.
 				r.Out.Header.Del("Accept-Encoding")
 			}
@@ -151,7 +141,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Counts returns how often each kind of fault has taken effect.
+// Counts returns how many requests, watches and connections have met each kind of fault.
 func (p *Proxy) Counts() map[Kind]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,9 +176,9 @@ func (p *Proxy) wake() {
 type course struct {
 	request Request
 	conn    *conn
-	// What is to happen to the answer and has not.
-	delays []*Injection // DelayAnswer
-	ends   []*Injection // ResetAfter and BreakAfter: the first does it; the client gets the answer if there is none
+	// What is to happen to the answer.
+	delays []time.Duration // DelayAnswer
+	end    Kind            // ResetAfter or BreakAfter; empty: the client gets it
 }
 
 type courseKey struct{}
@@ -200,12 +190,12 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 // serve has the rules decide about a request, and passes it on if they let it.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	c := &course{request: describe(r), conn: r.Context().Value(connKey{}).(*conn)}
-	if !p.begin(c) {
+	q, err := describe(r)
+	c := &course{request: q, conn: r.Context().Value(connKey{}).(*conn)}
+	if err != nil || !p.begin(c) {
 		panic(http.ErrAbortHandler)
 	}
 	defer p.serving.Done()
-	defer p.giveBack(c)
 	for id := 0; ; {
 		i := p.next(id, c.request)
 		if i == nil {
@@ -234,21 +224,15 @@ func (p *Proxy) begin(c *course) bool {
 // apply does to a request what is to be done before the server hears of it. It returns false if that is the end of it.
 func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Injection) (goesOn bool) {
 	switch f := i.rule.Fault; f.Kind {
-	case DelayAnswer:
-		c.delays = append(c.delays, i)
-		return true
-	case ResetAfter, BreakAfter:
-		c.ends = append(c.ends, i)
-		return true
+	case Pass:
 	case Hold:
 		i.hold(r.Context())
-		return true
-	}
-	p.fire(i)
-	switch f := i.rule.Fault; f.Kind {
-	case Pass:
 	case Delay:
 		p.delay(r.Context(), f.For)
+	case DelayAnswer:
+		c.delays = append(c.delays, f.For)
+	case ResetAfter, BreakAfter:
+		c.end = f.Kind
 	case ResetBefore:
 		panic(http.ErrAbortHandler)
 	case BreakBefore:
@@ -265,29 +249,20 @@ func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Inje
 func (p *Proxy) answered(resp *http.Response) error {
 	ctx := resp.Request.Context()
 	c := ctx.Value(courseKey{}).(*course)
-	switch {
-	case resp.StatusCode == http.StatusGone:
-		p.outdated()
-	case c.request.Verb == "watch" && resp.StatusCode == http.StatusOK:
+	if c.request.Verb == "watch" && resp.StatusCode == http.StatusOK {
 		p.follow(c.request, resp)
 	}
-	for len(c.delays) > 0 {
-		i := c.delays[0]
-		c.delays = c.delays[1:]
-		p.fire(i)
-		p.delay(ctx, i.rule.Fault.For)
+	for _, d := range c.delays {
+		p.delay(ctx, d)
 	}
-	if len(c.ends) == 0 {
+	if c.end == "" {
 		return nil
 	}
-	end := c.ends[0]
-	c.ends = c.ends[1:]
 	if c.request.Verb != "watch" {
 		// The server has done with it when the answer is whole.
 		_, _ = io.Copy(io.Discard, resp.Body) // fails if the server has gone: no answer either
 	}
-	p.fire(end)
-	if end.rule.Fault.Kind == BreakAfter {
+	if c.end == BreakAfter {
 		_ = c.conn.reset() // fails if the client has gone
 	}
 	return errCut

@@ -3,19 +3,15 @@ package faultproxy
 import (
 	"net/http"
 	"net/url"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// Request is a request as the API server's authorization sees it, and the parts of HTTP behind that.
+// Request is a request as the API server's authorization sees it.
 type Request struct {
-	// Verb is one of get, list, watch, create, update, patch, delete and deletecollection.
-	Verb string
-	// Resource, Subresource, Namespace and Name are empty where the request has none.
-	APIGroup, Resource, Subresource, Namespace, Name string
-
-	Method, Path string
-	Query        url.Values
-	UserAgent    string
+	request.RequestInfo
+	Query url.Values
 }
 
 // IsRelist reports whether the request asks for all objects, as a list or as a watch that begins with them.
@@ -23,50 +19,14 @@ func (q Request) IsRelist() bool {
 	return q.Verb == "list" || q.Verb == "watch" && q.Query.Get("sendInitialEvents") == "true"
 }
 
-// describe reads a request. Paths that name no resource have the verb of the method and nothing else.
-func describe(r *http.Request) Request {
-	q := Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), UserAgent: r.UserAgent()}
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		q.APIGroup, parts = parts[1], parts[3:]
-	default:
-		parts = nil
-	}
-	// The namespace is the object itself if nothing, or a subresource of it, comes behind its name.
-	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
-		q.Namespace, parts = parts[1], parts[2:]
-	}
-	for n, field := range []*string{&q.Resource, &q.Name, &q.Subresource} {
-		if n < len(parts) {
-			*field = parts[n]
-		}
-	}
-	q.Verb = verb(r.Method, q)
-	return q
-}
+// info reads requests as the API server does.
+var info = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-func verb(method string, q Request) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if q.Name == "" {
-			return "deletecollection"
-		}
-		return "delete"
+// describe reads a request.
+func describe(r *http.Request) (Request, error) {
+	q, err := info.NewRequestInfo(r)
+	if err != nil {
+		return Request{}, err
 	}
-	switch watch := q.Query.Get("watch"); {
-	case watch == "true" || watch == "1":
-		return "watch"
-	case q.Name == "" && q.Resource != "":
-		return "list"
-	}
-	return "get"
+	return Request{*q, r.URL.Query()}, nil
 }

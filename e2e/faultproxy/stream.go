@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // errCut ends an answer in a way that the client sees as a reset.
@@ -18,7 +16,6 @@ var errCut = errors.New("cut by a fault of the test")
 type stream struct {
 	proxy    *Proxy
 	request  Request
-	encoding runtime.SerializerInfo
 	upstream io.ReadCloser
 
 	chunks chan []byte   // what came from upstream, in order
@@ -28,24 +25,20 @@ type stream struct {
 	close  sync.Once
 
 	// Used by Read only.
-	pending   []byte
-	frames    frames
-	beginning []byte // until it is judged
-	judged    bool   // whether the watch began with the answer that it is outdated
-	doom      Kind   // the fate that was received
-	ended     error  // what every further Read returns
+	pending []byte
+	frames  frames
+	doom    Kind  // the fate that was received
+	ended   error // what every further Read returns
 }
 
-// follow makes the body of an answer to a watch one that can be ended on demand.
+// follow makes the body of an answer to a watch in protobuf one that can be ended on demand.
 func (p *Proxy) follow(q Request, resp *http.Response) {
-	info, ok := encoding(resp.Header.Get("Content-Type"))
-	if !ok {
-		return // not a stream of events
+	if resp.Header.Get("Content-Type") != streamed {
+		return
 	}
 	s := &stream{
-		proxy: p, request: q, encoding: info, upstream: resp.Body,
+		proxy: p, request: q, upstream: resp.Body,
 		chunks: make(chan []byte), fate: make(chan Kind, 1), closed: make(chan struct{}),
-		frames: frames{delimited: info.MediaType == runtime.ContentTypeProtobuf, complete: true},
 	}
 	resp.Body = s
 	p.mu.Lock()
@@ -89,7 +82,7 @@ func (s *stream) Read(out []byte) (int, error) {
 
 // advance waits for the next thing to happen. A fate other than a cut is met only between two events.
 func (s *stream) advance() {
-	if s.doom == WatchCut || s.doom != "" && s.frames.complete {
+	if s.doom == WatchCut || s.doom != "" && s.frames.complete() {
 		s.meet()
 		return
 	}
@@ -101,27 +94,8 @@ func (s *stream) advance() {
 			return
 		}
 		s.frames.add(chunk)
-		s.judge(chunk)
 		s.pending = chunk
 	}
-}
-
-// statusSize is more than a Status takes that is the whole answer to a watch.
-const statusSize = 16 << 10
-
-// judge looks at the beginning of the answer as soon as it has a whole event, or cannot be a refusal.
-func (s *stream) judge(chunk []byte) {
-	if s.judged {
-		return
-	}
-	s.beginning = append(s.beginning, chunk...)
-	if !s.frames.complete && len(s.beginning) < statusSize {
-		return
-	}
-	if isOutdated(s.encoding, s.beginning) {
-		s.proxy.outdated()
-	}
-	s.judged, s.beginning = true, nil
 }
 
 func (s *stream) meet() {
@@ -130,7 +104,7 @@ func (s *stream) meet() {
 	case WatchCut:
 		s.ended = errCut
 	case WatchExpired:
-		s.pending = errorEvent(s.encoding, statusOf(Expired))
+		s.pending = errorEvent(statusOf(Expired))
 	}
 }
 
@@ -145,39 +119,28 @@ func (s *stream) Close() error {
 	return s.upstream.Close()
 }
 
-// frames follows the bytes of a watch from event to event.
+// frames follows the bytes of a watch from event to event. Each event comes behind its length in four bytes.
 type frames struct {
-	// delimited is set if each event comes behind its length in four bytes, as in protobuf; in JSON, each ends
-	// with a newline, and there is no other.
-	delimited bool
-	// complete is set if the last event is whole.
-	complete bool
-
 	head []byte // of a length, while there are less than four bytes of it
 	left uint32 // of an event whose length is known
 }
 
+// complete reports whether the last event is whole.
+func (f *frames) complete() bool { return f.left == 0 && len(f.head) == 0 }
+
 func (f *frames) add(chunk []byte) {
-	if len(chunk) == 0 {
-		return
-	}
-	if !f.delimited {
-		f.complete = chunk[len(chunk)-1] == '\n'
-		return
-	}
 	for len(chunk) > 0 {
 		if f.left == 0 {
 			n := min(4-len(f.head), len(chunk))
 			f.head, chunk = append(f.head, chunk[:n]...), chunk[n:]
 			if len(f.head) < 4 {
-				break
+				return
 			}
 			f.left, f.head = binary.BigEndian.Uint32(f.head), nil
 		}
 		n := min(uint64(f.left), uint64(len(chunk)))
 		f.left, chunk = f.left-uint32(n), chunk[n:]
 	}
-	f.complete = f.left == 0 && len(f.head) == 0
 }
 
 // Watches returns how many watches are running, of the given resources or, if there are none, of all.

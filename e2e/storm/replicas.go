@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -75,9 +74,7 @@ func newReplicas(ctx context.Context, c *cluster.Cluster, installed *shipped.Ins
 		if err := os.Mkdir(proxyDir, 0o700); err != nil {
 			return nil, err
 		}
-		r.proxy, err = faultproxy.Start(faultproxy.Options{
-			Kubeconfig: r.installed.Kubeconfig, Dir: proxyDir, Rand: rand.New(rand.NewPCG(uint64(id), 1)),
-		})
+		r.proxy, err = faultproxy.Start(faultproxy.Options{Kubeconfig: r.installed.Kubeconfig, Dir: proxyDir})
 		if err != nil {
 			return nil, err
 		}

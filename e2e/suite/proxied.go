@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
@@ -26,7 +25,6 @@ func NewProxiedAs(t *testing.T, w *World, kubeconfig string) *Proxied {
 	p, err := faultproxy.Start(faultproxy.Options{
 		Kubeconfig: kubeconfig,
 		Dir:        t.TempDir(),
-		Rand:       rand.New(rand.NewPCG(42, 42)),
 	})
 	if err != nil {
 		t.Fatal(err)
