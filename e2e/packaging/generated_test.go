@@ -139,26 +139,6 @@ patches:
 	}
 }
 
-// TestInstallArguments holds the arguments in install.yaml to those that the end-to-end tests run the controller with.
-func TestInstallArguments(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(deploy, "install.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installed, err := shipped.Parse(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tested, err := shipped.Render(filepath.Join(deploy, "base"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, want := arguments(t, installed), arguments(t, tested)
-	if !slices.Equal(have, want) {
-		t.Errorf("install.yaml runs the controller with %q, the tests with %q", have, want)
-	}
-}
-
 // TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag
 // that is set without its annotation leaves the policies looser, or shuts the controller out.
 func TestExampleNamesSettings(t *testing.T) {

@@ -1,17 +1,15 @@
 package packaging
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/diff"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -63,21 +61,16 @@ func componentLines(names []string) string {
 func expectSame(t *testing.T, nameA string, a shipped.Manifests, nameB string, b shipped.Manifests) {
 	t.Helper()
 	byA, byB := byIdentity(t, a), byIdentity(t, b)
-	for id := range merge(byA, byB) {
-		switch {
-		case byA[id] == nil:
-			t.Errorf("%s: only in %s", id, nameB)
-		case byB[id] == nil:
-			t.Errorf("%s: only in %s", id, nameA)
-		default:
-			for _, d := range differences("", byA[id], byB[id]) {
-				t.Errorf("%s%s: %s %s, %s %s", id, d.path, nameA, d.a, nameB, d.b)
-			}
+	all := maps.Clone(byA)
+	maps.Copy(all, byB)
+	for id := range all {
+		if d := diff.Diff(byA[id], byB[id]); d != "" {
+			t.Errorf("%s: %s (-), %s (+)\n%s", id, nameA, nameB, d)
 		}
 	}
 }
 
-// byIdentity returns the objects, as JSON knows them, by what tells them apart in a cluster.
+// byIdentity returns the objects by what tells them apart in a cluster.
 func byIdentity(t *testing.T, m shipped.Manifests) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -86,62 +79,11 @@ func byIdentity(t *testing.T, m shipped.Manifests) map[string]any {
 		if out[id] != nil {
 			t.Errorf("%s: is there twice", id)
 		}
-		content, err := json.Marshal(o.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plain any // numbers of one type
-		if err := json.Unmarshal(content, &plain); err != nil {
-			t.Fatal(err)
-		}
-		out[id] = plain
+		out[id] = o.Object
 	}
 	return out
 }
 
 func identity(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
-}
-
-// difference is a place in which two objects differ, and what each has there.
-type difference struct{ path, a, b string }
-
-// differences compares two values as JSON has them.
-func differences(path string, a, b any) []difference {
-	var out []difference
-	switch x := a.(type) {
-	case map[string]any:
-		if y, ok := b.(map[string]any); ok {
-			for key := range merge(x, y) {
-				out = append(out, differences(path+"."+key, x[key], y[key])...)
-			}
-			return out
-		}
-	case []any:
-		if y, ok := b.([]any); ok && len(x) == len(y) {
-			for i := range x {
-				out = append(out, differences(fmt.Sprintf("%s[%d]", path, i), x[i], y[i])...)
-			}
-			return out
-		}
-	}
-	if text(a) != text(b) {
-		out = append(out, difference{path, text(a), text(b)})
-	}
-	return out
-}
-
-func text(v any) string {
-	if v == nil {
-		return "nothing"
-	}
-	content, _ := json.Marshal(v) // it came from JSON
-	return string(content)
-}
-
-// merge returns the keys of both, sorted.
-func merge(a, b map[string]any) func(func(string) bool) {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Values(slices.SortedFunc(maps.Keys(all), strings.Compare))
 }
