@@ -60,13 +60,20 @@ func proxiedPair(w *suite.World, firstArgs, secondArgs []string) (first, second 
 	return first, second, between
 }
 
+// pairWith starts the first with a lease that a slow machine can renew in time, though another takes over only behind
+// it. Nobody takes over from the second: its lease outlasts the test.
 func pairWith(w *suite.World, first *candidate, kubeconfig string, firstArgs, secondArgs []string) (second *candidate) {
 	w.Helper()
-	stand(w, first, kubeconfig, firstArgs...)
+	stand(w, first, kubeconfig, append(leased(30*time.Second), firstArgs...)...)
 	leads(w, first)
 	second = newCandidate(w, "second")
-	stand(w, second, second.Kubeconfig, secondArgs...)
+	stand(w, second, second.Kubeconfig, append(leased(time.Hour), secondArgs...)...)
 	return second
+}
+
+// leased are the arguments for a lease of this duration, which may be renewed until shortly before its end.
+func leased(d time.Duration) []string {
+	return []string{fmt.Sprint("--leader-elect-lease-duration=", d), fmt.Sprint("--leader-elect-renew-deadline=", d-5*time.Second)}
 }
 
 // haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes, there

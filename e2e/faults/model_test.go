@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
@@ -115,25 +117,27 @@ func randomRequest(r *rand.Rand, namespaces []string) requestTo {
 type asked struct {
 	client kubernetes.Interface
 	states map[string][]*corev1.ConfigMap // of each object, the last first
-	seen   chan watch.Event               // by the watch; an API server ends a watch that nobody reads
+	seen   chan watch.Event               // by the watch
 }
 
 func newAsked(w *suite.World, client kubernetes.Interface) *asked {
-	a := &asked{client: client, states: map[string][]*corev1.ConfigMap{}}
-	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(w.Context(), metav1.ListOptions{LabelSelector: selectorOfModel})
-	var stream watch.Interface
-	if err == nil {
-		stream, err = client.CoreV1().ConfigMaps(metav1.NamespaceAll).Watch(w.Context(), metav1.ListOptions{
-			LabelSelector: selectorOfModel, ResourceVersion: list.ResourceVersion})
-	}
+	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	list, err := configMaps.List(w.Context(), metav1.ListOptions{LabelSelector: selectorOfModel})
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(stream.Stop)
-	a.seen = make(chan watch.Event, 1<<16)
+	begin := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.LabelSelector = selectorOfModel
+		return configMaps.Watch(ctx, o)
+	}}
+	// An API server ends a watch that nobody reads, or that the machine is too slow for.
+	events, err := watchtools.NewRetryWatcherWithContext(w.Context(), list.ResourceVersion, begin)
+	if err != nil {
+		w.Fatal(err)
+	}
+	a := &asked{client: client, states: map[string][]*corev1.ConfigMap{}, seen: make(chan watch.Event, 1<<16)}
 	go func() {
-		defer close(a.seen)
-		for e := range stream.ResultChan() {
+		for e := range events.ResultChan() {
 			a.seen <- e
 		}
 	}()
