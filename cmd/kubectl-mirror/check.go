@@ -57,7 +57,10 @@ func newCheck(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return exitWith(r.ExitCode())
+			for _, d := range r.Differences {
+				fmt.Fprintln(cmd.ErrOrStderr(), printable(d.String()))
+			}
+			return map[int]error{exitNo: errNo, exitError: errUnknown}[r.ExitCode()]
 		},
 	}
 	output.bind(cmd)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -34,7 +38,8 @@ then, with it those of that controller. A line on stderr says which settings cou
 
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
 
-Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked.`
+Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked. Ctrl-C ends a
+command at once, by the signal: shells have exit code 130 for that.`
 
 // usage is cobra's template with the global flags folded away, as kubectl has it.
 const usage = `Usage:
@@ -70,7 +75,6 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
@@ -79,7 +83,7 @@ func newRoot() *cobra.Command {
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
 	_ = root.RegisterFlagCompletionFunc("namespace", c.complete(c.namespaces))
-	_ = root.RegisterFlagCompletionFunc("controller", c.complete(c.controllers))
+	_ = root.RegisterFlagCompletionFunc("controller", c.complete(installation.Keys))
 	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c), newOptions())
 	return root
 }
@@ -106,35 +110,58 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// knownCommand refuses arguments of the root, which are misspelt commands.
-func knownCommand(root *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && cmd.Name() != "help" {
-			names = append(names, cmd.Name())
-		}
-	}
-	return fmt.Errorf("unknown command %q: must be one of: %s", args[0], strings.Join(names, ", "))
-}
-
-// client returns a client for the cluster that the flags of kubectl name, as another user if one is given.
-func (c *cli) client(as string) (kubernetes.Interface, error) {
+// config says how to reach the cluster that the flags of kubectl name.
+func (c *cli) config() (*rest.Config, error) {
 	config, err := c.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
-	}
-	if as != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: as}
 	}
 	config.UserAgent = program + "/" + stamped.Of(stamp)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	return config, nil
+}
+
+// client returns a client, as another user if one is given.
+func (c *cli) client(as string) (kubernetes.Interface, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	if as != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: as}
+	}
 	return kubernetes.NewForConfig(config)
+}
+
+// complete returns a function that completes a first argument with the results of list. Errors show as no completion.
+func (c *cli) complete(list func(context.Context, kubernetes.Interface) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const userWaits = 3 * time.Second // after a press of Tab
+		ctx, cancel := context.WithTimeout(cmd.Context(), userWaits)
+		defer cancel()
+		client, err := c.client("")
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, _ := list(ctx, client)
+		return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (c *cli) sources(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	found, err := c.settings.Find(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return (&snapshot.Reader{Client: client, Rules: found.Rules()}).Sources(ctx)
+}
+
+func (c *cli) namespaces(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	all, err := (&snapshot.Reader{Client: client}).Namespaces(ctx)
+	return slices.Collect(maps.Keys(all)), err
 }
 
 // refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
@@ -155,7 +182,7 @@ func (c *cli) namespace() (string, error) {
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	before, name, found := strings.Cut(arg, "/")
 	switch {
-	case !found:
+	case !found && arg != "":
 		namespace, err := c.namespace()
 		return types.NamespacedName{Namespace: namespace, Name: arg}, err
 	case before == "" || name == "" || strings.Contains(name, "/"):
@@ -217,15 +244,10 @@ func (s *session) sayAbsence(ctx context.Context) {
 }
 
 // verdict ends a command: with exit code 1 if the answer is no, or if flags and annotations differ.
-func (s *session) verdict(yes bool) error {
-	if yes && !s.differ {
-		return nil
-	}
-	return errNo
-}
+func (s *session) verdict(yes bool) error { return verdict(yes && !s.differ) }
 
 // isHidden reports whether the user may not see what a command needs.
 func isHidden(err error) bool {
-	var hidden *installation.Hidden
-	return errors.As(err, &hidden) || isForbidden(err)
+	var hidden installation.Unknown
+	return errors.As(err, &hidden) || apierrors.IsForbidden(err)
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -33,33 +33,7 @@ func newExplain(c *cli) *cobra.Command {
 		Args:              arguments(1, 1),
 		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output == "name" {
-				return errors.New("--output=name: explain names nothing: use table, json or yaml")
-			}
-			kind, name, typed := strings.Cut(args[0], "/")
-			isNamespace := typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind)
-			arg := args[0]
-			if typed && slices.Contains([]string{"configmap", "configmaps", "cm"}, kind) {
-				arg = name
-			}
-			if isNamespace && (name == "" || strings.Contains(name, "/")) {
-				return fmt.Errorf("%q: must be namespace/NAME", arg)
-			}
-			asked, err := c.parseKey(arg)
-			if err != nil && !isNamespace {
-				return err
-			}
-			s, err := c.begin(cmd)
-			var e printed
-			switch {
-			case err == nil && isNamespace:
-				e, err = s.explainNamespace(cmd.Context(), name)
-			case err == nil:
-				e, err = s.explain(cmd.Context(), asked)
-			}
-			if err != nil && !isNamespace {
-				e, err = c.seen(cmd, asked, err)
-			}
+			e, err := c.explain(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -70,6 +44,34 @@ func newExplain(c *cli) *cobra.Command {
 	return cmd
 }
 
+// explain explains what an argument names: a ConfigMap, or a namespace.
+func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
+	kind, name, typed := strings.Cut(arg, "/")
+	switch {
+	case !typed: // a ConfigMap may have the name of a kind
+	case slices.Contains([]string{"namespace", "namespaces", "ns"}, kind):
+		s, err := c.begin(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return s.explainNamespace(cmd.Context(), name)
+	case slices.Contains([]string{"configmap", "configmaps", "cm"}, kind):
+		arg = name
+	}
+	asked, err := c.parseKey(arg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.begin(cmd)
+	if err == nil {
+		var e *explanation
+		if e, err = s.explain(cmd.Context(), asked); err == nil {
+			return e, nil
+		}
+	}
+	return c.seen(cmd, asked, err)
+}
+
 // explainNamespace explains a namespace.
 func (s *session) explainNamespace(ctx context.Context, name string) (*explanation, error) {
 	snap, err := s.Read(ctx, "", false)
@@ -77,8 +79,25 @@ func (s *session) explainNamespace(ctx context.Context, name string) (*explanati
 		return nil, err
 	}
 	s.sayAbsence(ctx)
-	e := &explainer{options: s.Options, snap: snap, settings: s.settings.Origin}
-	return e.namespace(name), nil
+	x := explainNamespace(s.Options, snap, name)
+	x.Settings = s.settings.Origin
+	return x, nil
+}
+
+// explainNamespace explains a namespace by a snapshot.
+func explainNamespace(o *plan.Options, snap *snapshot.Snapshot, name string) *explanation {
+	rules, subject := namespaceRules(o, name, snap.Namespace(name)), "namespace/"+name
+	is := map[bool]string{true: "a target", false: "no target"}[rules.holds()]
+	x := &explanation{Subject: subject, name: subject, Verdict: fmt.Sprintf("Namespace %s is %s.", name, is)}
+	x.add(rules)
+	for _, s := range snap.Sources(o, types.NamespacedName{}) {
+		for _, t := range s.Targets {
+			if t.Namespace == name {
+				x.Sources = append(x.Sources, sourceAt{s.Key().String(), t.State, t.Reason})
+			}
+		}
+	}
+	return x
 }
 
 // explain explains a ConfigMap.
@@ -92,33 +111,25 @@ func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*exp
 		return nil, err
 	}
 	s.sayAbsence(ctx)
-	e := &explainer{options: s.Options, snap: snap, settings: s.settings.Origin}
-	out := e.configMap(asked, cm)
+	out := explain(s.Options, snap, asked, cm)
+	out.Settings = s.settings.Origin
 	if out.handedOver != nil {
-		out.Diff, err = s.diff(ctx, out.handedOver.Change)
-	}
-	if err != nil {
-		return nil, err
+		if out.Diff, err = s.diff(ctx, out.handedOver.Change); err != nil {
+			return nil, err
+		}
 	}
 	of := asked // the source that the warning is about
-	if d := snap.Decision(asked); d != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
-		of = d.CountsFor()
+	if out.decision != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
+		of = out.decision.CountsFor()
 	}
-	sources := snap.Sources(s.Options, func(k types.NamespacedName) bool { return k == of })
-	if err := s.addWarnings(ctx, snap, sources); err != nil {
+	sources := snap.Sources(s.Options, of)
+	if err := s.addWarnings(ctx, snap, of.Namespace, sources); err != nil {
 		return nil, err
 	}
 	for _, source := range sources {
 		out.Warning = source.Warning
 	}
 	return out, nil
-}
-
-// explainer explains by a snapshot. It is pure.
-type explainer struct {
-	options  *plan.Options
-	snap     *snapshot.Snapshot
-	settings string
 }
 
 // explanation is a verdict, and the rules that lead to it.
@@ -128,71 +139,50 @@ type explanation struct {
 	Verdict  string            `json:"verdict"`
 	Warning  *snapshot.Warning `json:"warning,omitempty"`
 	Sections []section         `json:"sections"`
-	// Sources are those that have something to do with the namespace that is explained.
-	Sources []targetOf `json:"sources,omitempty"`
-	// Targets are the first few of the source that is explained that are not in sync.
-	Targets []snapshot.Target `json:"targets,omitempty"`
+	// Sources are those that have a copy in the namespace that is explained, or want one.
+	Sources []sourceAt `json:"sources,omitempty"`
 	// Diff is the content that a copy would replace.
 	Diff string `json:"diff,omitempty"`
 
-	more       string             // how many targets are left out; empty: none
+	name       string // as kubectl prints it
+	options    *plan.Options
+	snap       *snapshot.Snapshot
+	decision   *snapshot.Decision // nil: there is nothing to decide
 	handedOver *snapshot.Decision // what would come of a foreign ConfigMap that is handed over; nil: nothing
 }
 
-// targetOf is the state of one source at the namespace that is explained.
-type targetOf struct {
+// sourceAt is the state of one source at a namespace.
+type sourceAt struct {
 	Source string `json:"source"`
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// namespace explains a namespace.
-func (e *explainer) namespace(name string) *explanation {
-	rules := namespaceRules(e.options, name, e.snap.Namespace(name))
-	out := &explanation{Settings: e.settings, Subject: "namespace/" + name, Sections: []section{rules}}
-	out.Verdict = fmt.Sprintf("Namespace %s is a target.", name)
-	if !rules.holds() {
-		out.Verdict = fmt.Sprintf("Namespace %s is no target.", name)
-	}
-	for _, s := range e.snap.Sources(e.options, func(types.NamespacedName) bool { return true }) {
-		for _, t := range s.Targets {
-			if t.Namespace == name {
-				out.Sources = append(out.Sources, targetOf{s.Key().String(), t.State, t.Reason})
-			}
-		}
-	}
-	return out
-}
+func (x *explanation) add(sections ...section) { x.Sections = append(x.Sections, sections...) }
 
-// configMap explains a ConfigMap; cm is nil if there is none.
-func (e *explainer) configMap(key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	out := &explanation{Settings: e.settings, Subject: "configmap/" + key.String()}
-	d := e.snap.Decision(key)
+// explain explains a ConfigMap by a snapshot; cm is nil if there is none.
+func explain(o *plan.Options, snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
+	d := snap.Decision(key)
+	x := &explanation{Subject: "configmap/" + key.String(), name: nameOf(key), options: o, snap: snap, decision: d}
 	switch {
 	case cm == nil && d != nil && d.Op == plan.OpCreate:
-		out.Verdict = fmt.Sprintf("There is no ConfigMap %s: a copy of %s is to be created.", key, d.Source.Key)
-		e.wanted(out, key)
+		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: a copy of %s is to be created.", key, d.Source.Key)
+		x.wanted(key)
 	case cm == nil:
-		out.Verdict = fmt.Sprintf("There is no ConfigMap %s, and no source wants a copy there.", key)
-		e.wanted(out, key)
-	case e.snap.Rules.AsksToBeMirrored(cm):
-		e.source(out, cm)
-		if d != nil && d.Source != nil {
-			out.Verdict += fmt.Sprintf(" While it is here, no copy of %s is created in this namespace.", d.Source.Key)
-		}
+		x.Verdict = fmt.Sprintf("There is no ConfigMap %s, and no source wants a copy there.", key)
+		x.wanted(key)
+	case snap.Rules.AsksToBeMirrored(cm):
+		x.source(cm)
 	default:
-		e.copyOrForeign(out, cm, d)
-		return out
+		return x.copyOrForeign(cm)
 	}
-	out.Verdict += precedence(d)
-	return out
+	x.Verdict += precedence(d)
+	return x
 }
 
-// precedenceRule says which of several sources of a name has a target, and precedenceRemedy what changes that.
-const (
-	precedenceRule   = "A source in a namespace that cannot be a target comes first, then the older source."
-	precedenceRemedy = "rename one of them, or narrow its targets by an annotation"
-)
+// precedenceRule says which of several sources of a name has a target, and how that changes.
+const precedenceRule = " A source in a namespace that cannot be a target comes first, then the older source. " +
+	"To change that, rename one of them, or narrow its targets by an annotation."
 
 // precedence says that a target has several sources; empty if it has not.
 func precedence(d *snapshot.Decision) string {
@@ -203,160 +193,131 @@ func precedence(d *snapshot.Decision) string {
 	for _, s := range d.Losers {
 		others = append(others, s.Key.String())
 	}
-	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s. %s To change that, %s.", d.Source.Key, strings.Join(others, ", "),
-		precedenceRule, precedenceRemedy)
+	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s.", d.Source.Key, strings.Join(others, ", ")) +
+		precedenceRule
 }
 
 // wanted adds the rules by which sources of the name want a copy in the namespace.
-func (e *explainer) wanted(out *explanation, key types.NamespacedName) {
-	ns := e.snap.Namespace(key.Namespace)
-	out.Sections = append(out.Sections, namespaceRules(e.options, key.Namespace, ns))
-	sources := e.snap.View(key.Name).All()
+func (x *explanation) wanted(key types.NamespacedName) {
+	ns := x.snap.Namespace(key.Namespace)
+	x.add(namespaceRules(x.options, key.Namespace, ns))
+	sources := x.snap.View(key.Name).All()
 	if len(sources) == 0 {
 		missing := section{Title: "There is a source of the name " + key.Name}
-		missing.add(false, fmt.Sprintf("A ConfigMap %s has the label %s=%s.", key.Name, e.options.Label, plan.SourceValue), "none has",
-			fmt.Sprintf("kubectl -n NAMESPACE label configmap %s %s=%s", key.Name, e.options.Label, plan.SourceValue))
-		out.Sections = append(out.Sections, missing)
-		return
+		label := x.options.Label + "=" + plan.SourceValue
+		missing.add(false, fmt.Sprintf("A ConfigMap %s has the label %s.", key.Name, label), "none has",
+			fmt.Sprintf("kubectl -n NAMESPACE label configmap %s %s", key.Name, label))
+		x.add(missing)
 	}
 	for _, s := range sources {
-		out.Sections = append(out.Sections, sourceRules(e.options, s.ConfigMap))
+		x.add(sourceRules(x.options, s.ConfigMap))
 		switch {
 		case s.Frozen != nil:
-			out.Sections = append(out.Sections, freezeRules(s))
+			x.add(freezeRules(s))
 		case ns != nil:
-			out.Sections = append(out.Sections, narrowingRules(s, ns))
+			x.add(narrowingRules(s, ns))
 		}
 	}
 }
 
 // source explains a ConfigMap that asks to be mirrored.
-func (e *explainer) source(out *explanation, cm *corev1.ConfigMap) {
-	key, source := plan.KeyOf(cm), e.snap.Rules.ParseSource(cm)
-	rules := sourceRules(e.options, cm)
-	out.Sections = append(out.Sections, rules)
-	if rules.holds() {
-		out.Sections = append(out.Sections, freezeRules(source))
-	}
+func (x *explanation) source(cm *corev1.ConfigMap) {
+	key, source := plan.KeyOf(cm), x.snap.Rules.ParseSource(cm)
+	rules := sourceRules(x.options, cm)
+	x.add(rules)
 	is := "is a source"
 	switch {
 	case !rules.holds():
 		is = "asks to be mirrored, and is not mirrored"
 	case source.Frozen != nil:
 		is = "is a source, and frozen"
+		fallthrough
+	default:
+		x.add(freezeRules(source))
 	}
-	out.Verdict = fmt.Sprintf("ConfigMap %s %s.", key, is)
-	for _, found := range e.snap.Sources(e.options, func(k types.NamespacedName) bool { return k == key }) {
-		_, counts, _ := strings.Cut(found.Summary(), ", ")
-		switch {
-		case found.Status == snapshot.NoTargets:
-			counts = found.Note
-		case counts == "":
-			counts = "no targets"
+	x.Verdict = fmt.Sprintf("ConfigMap %s %s", key, is)
+	more := "."
+	for _, s := range x.snap.Sources(x.options, key) { // none, if it is younger than the snapshot
+		_, counts, _ := strings.Cut(s.Summary(), ", ")
+		if s.Status == snapshot.NoTargets {
+			counts = s.Note
 		}
-		out.Verdict = fmt.Sprintf("ConfigMap %s %s: %s.", key, is, counts)
-		e.addTargets(out, found)
-	}
-}
-
-// fewTargets is how many targets of a source are explained. kubectl mirror status shows all.
-const fewTargets = 10
-
-// addTargets adds the first targets that are not in sync, and the rule by which other sources have some.
-func (e *explainer) addTargets(out *explanation, found *snapshot.Source) {
-	rest := 0
-	for _, t := range found.Targets {
-		switch {
-		case t.State == plan.StateSynced.Metric():
-		case len(out.Targets) < fewTargets:
-			out.Targets = append(out.Targets, t)
-		default:
-			rest++
+		x.Verdict += ": " + cmp.Or(counts, "no targets")
+		if n := s.Counts[plan.StateSuperseded.Metric()]; n > 0 {
+			more += " Another source of this name comes first at " + count(n, "target", "targets") + "." + precedenceRule
 		}
 	}
-	if rest > 0 {
-		out.more = fmt.Sprintf(" (%d more: kubectl mirror status %s)", rest, found.Key())
-	}
-	if n := found.Counts[plan.StateSuperseded.Metric()]; n > 0 {
-		s := section{Title: fmt.Sprintf("Source %s has precedence at all its targets", found.Key())}
-		s.add(false, precedenceRule, "another source comes first at "+count(n, "target", "targets"), precedenceRemedy)
-		out.Sections = append(out.Sections, s)
+	x.Verdict += more
+	if d := x.decision; d != nil && d.Source != nil {
+		x.Verdict += fmt.Sprintf(" While it is here, no copy of %s is created in this namespace.", d.Source.Key)
 	}
 }
 
 // copyOrForeign explains a ConfigMap that does not ask to be mirrored.
-func (e *explainer) copyOrForeign(out *explanation, cm *corev1.ConfigMap, d *snapshot.Decision) {
-	key := plan.KeyOf(cm)
-	owner, ours := e.snap.Rules.SourceOf(cm)
+func (x *explanation) copyOrForeign(cm *corev1.ConfigMap) *explanation {
+	key, d := plan.KeyOf(cm), x.decision
+	rules := copyRules(x.options, cm)
+	owner, ours := x.snap.Rules.SourceOf(cm)
 	switch {
 	case ours:
-		out.Sections = append(out.Sections, copyRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s%s.", key, owner, e.copyState(d))
-		e.wanted(out, key)
+		x.add(rules)
+		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s%s.", key, owner, x.copyState())
+		x.wanted(key)
 	case d != nil && d.Source != nil && d.Op != plan.OpNone:
-		out.Sections = append(out.Sections, copyRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
-	case d != nil && d.Source != nil:
-		out.Sections = append(out.Sections, copyRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there.%s Delete or rename it%s", key, d.Source.Key, precedence(d), e.handOver(out, cm))
-		return // the command is last, so that a user can copy it
+		x.add(rules)
+		x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
+	case d != nil && d.Source != nil: // the command is last, so that a user can copy it
+		x.add(rules)
+		x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there.%s Delete or rename it%s",
+			key, d.Source.Key, precedence(d), x.handOver(cm))
+		return x
 	default:
-		out.Sections = append(out.Sections, sourceRules(e.options, cm))
-		out.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy%s.", key, e.left(key))
-		if len(cm.Annotations[plan.CopyAnnotation])+len(cm.Annotations[plan.SourceAnnotation]) > 0 || plan.NamesItself(cm) {
-			out.Sections = append(out.Sections, copyRules(e.options, cm))
+		x.add(sourceRules(x.options, cm))
+		if cm.Annotations[plan.CopyAnnotation]+cm.Annotations[plan.SourceAnnotation] != "" { // it looks like one
+			x.add(rules)
+		}
+		x.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", key)
+		for _, s := range x.snap.Sources(x.options, key) {
+			left := count(len(s.Targets), "copy is", "copies are")
+			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left to be deleted or replaced.", left)
 		}
 	}
-	out.Verdict += precedence(d)
+	x.Verdict += precedence(d)
+	return x
 }
 
 // handOver says how to hand a foreign ConfigMap over, or why that cannot be.
-func (e *explainer) handOver(out *explanation, cm *corev1.ConfigMap) string {
-	switch d := e.snap.HandedOver(cm); {
-	case d.Op == plan.OpRecreate:
-		out.handedOver = d
-		return ", or hand it over (this REPLACES ITS DATA; it is immutable, so it is deleted and created again, without the labels and " +
-			"annotations of others): " + handOver(plan.KeyOf(cm))
-	case d.Op == plan.OpUpdate:
-		out.handedOver = d
-		return ", or hand it over (this REPLACES ITS DATA): " + handOver(plan.KeyOf(cm))
-	case len(cm.Finalizers) > 0:
+func (x *explanation) handOver(cm *corev1.ConfigMap) string {
+	d, more := x.snap.HandedOver(cm), ""
+	switch {
+	case d.Op == plan.OpNone && len(cm.Finalizers) > 0:
 		return ". It cannot be handed over: it has the finalizer " + cm.Finalizers[0] + "."
-	case plan.NamesItself(cm):
-		return fmt.Sprintf(". It cannot be handed over: it is a copy of another instance, %s.", cm.Annotations[plan.InstanceAnnotation])
+	case d.Op == plan.OpNone && plan.NamesItself(cm):
+		return ". It cannot be handed over: it is a copy of another instance, " + cm.Annotations[plan.InstanceAnnotation] + "."
+	case d.Op == plan.OpNone:
+		return ". It cannot be handed over: it is being deleted."
+	case d.Op == plan.OpRecreate:
+		more = "; it is immutable, so it is deleted and created again, without the labels and annotations of others"
 	}
-	return ". It cannot be handed over: it is being deleted."
-}
-
-// left says that a ConfigMap is no longer a source, if copies of it are left.
-func (e *explainer) left(key types.NamespacedName) string {
-	n := 0
-	for _, d := range e.snap.Decisions(key.Name) {
-		if d.CopyOf == key {
-			n++
-		}
-	}
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(". It is no longer a source: %s left to be deleted or replaced", count(n, "copy is", "copies are"))
+	x.handedOver = d
+	return fmt.Sprintf(", or hand it over (this REPLACES ITS DATA%s): %s", more, handOver(plan.KeyOf(cm)))
 }
 
 // copyState says how a copy of ours is.
-func (e *explainer) copyState(d *snapshot.Decision) string {
-	switch {
+func (x *explanation) copyState() string {
+	switch d := x.decision; {
 	case d == nil || d.Status() == plan.StateNone && d.Have == nil:
 		return ", without its label, and no source wants it: it counts as released, and stays"
 	case d.Status() == plan.StateSynced:
 		return ", and in sync"
 	case d.Status() == plan.StateNone:
 		return ", and stays as it is"
+	default:
+		return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.Status().String(), "_", " "), x.snap.Reason(d))
 	}
-	return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.Status().String(), "_", " "), e.snap.Reason(d))
 }
 
-// names is not reached: explain has no output of names.
-func (x *explanation) names() []string { return nil }
+func (x *explanation) names() []string { return []string{x.name} }
 
 func (x *explanation) table(w io.Writer, _ bool) error {
 	var b strings.Builder
@@ -374,23 +335,15 @@ func (x *explanation) table(w io.Writer, _ bool) error {
 		fmt.Fprintf(&b, "\nThe copy would replace:\n%s", printableLines(x.Diff))
 	}
 	var rows [][]any
-	columns := []string{"Target", "State", "Reason"}
-	for _, t := range x.Targets {
-		rows = append(rows, []any{t.Namespace, t.State, printable(t.Reason)})
-	}
-	if len(x.Targets) > 0 {
-		fmt.Fprintf(&b, "\nTargets that are not in sync%s:\n", x.more)
-	} else if len(x.Sources) > 0 {
-		columns[0] = "Source"
-		fmt.Fprintln(&b, "\nSources with a copy there, or that want one:")
-	}
-	for _, s := range x.Sources {
-		rows = append(rows, []any{s.Source, s.State, printable(s.Reason)})
+	for i, s := range x.Sources {
+		if rows = append(rows, []any{s.Source, s.State, printable(s.Reason)}); i == 0 {
+			fmt.Fprintln(&b, "\nSources with a copy there, or that want one:")
+		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
-	return printTable(w, false, columns, rows)
+	return printTable(w, false, []string{"Source", "State", "Reason"}, rows)
 }
 
 func (c check) print(b *strings.Builder) {

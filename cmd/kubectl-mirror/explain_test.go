@@ -12,15 +12,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// explain returns the explanation of a ConfigMap, or of a namespace if the key has none.
-func explain(t *testing.T, s *snapshottest.Scene, key types.NamespacedName) *explanation {
-	e := &explainer{options: &s.Options, snap: s.Snapshot(t, false), settings: "flags"}
-	if key.Namespace == "" {
-		return e.namespace(key.Name)
-	}
-	return e.configMap(key, s.Get(key.Namespace, key.Name))
-}
-
 func TestExplain(t *testing.T) {
 	s := snapshottest.EveryState()
 	s.Options.NamespaceSelector = "!frozen"
@@ -59,7 +50,11 @@ func TestExplain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			output := outputFlag("table")
-			if err := output.print(&out, explain(t, s, key)); err != nil {
+			e := explain(&s.Options, s.Snapshot(t, false), key, s.Get(key.Namespace, key.Name))
+			if key.Namespace == "" {
+				e = explainNamespace(&s.Options, s.Snapshot(t, false), key.Name)
+			}
+			if err := output.print(&out, e); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "explain-"+name, out.Bytes())

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -42,5 +40,3 @@ func expectPrinted(t *testing.T, name string, p printed) {
 		golden(t, name+"-"+format, out.Bytes())
 	}
 }
-
-func every(types.NamespacedName) bool { return true }

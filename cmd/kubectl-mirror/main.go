@@ -8,10 +8,7 @@
 //	seen.go        status and explain for users who see one namespace only
 //	rules.go       each rule of the contract, in words
 //	diff.go        the content that a change replaces
-//	deletions.go   the deletions of a purge
 //	output.go      tables, JSON, YAML, names
-//	complete.go    completion, as kubectl asks for it
-//	confirm.go     asking the user
 package main
 
 import (
@@ -21,10 +18,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // Exit codes.
@@ -40,22 +35,27 @@ var (
 	errUnknown = errors.New("unknown")
 )
 
-// exitWith returns the error that ends a command with an exit code.
-func exitWith(code int) error {
-	return map[int]error{exitNo: errNo, exitError: errUnknown}[code]
+// verdict ends a command that answers yes or no.
+func verdict(yes bool) error {
+	if yes {
+		return nil
+	}
+	return errNo
 }
 
+// main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the copies
+// then, and goes on where it is run again.
 func main() {
 	args := os.Args[1:]
 	if isCompleter(filepath.Base(os.Args[0])) {
 		args = append([]string{"__complete"}, args...)
 	}
-	// A closed pipe ends the process, as it ends other programs: Go leaves that to the signal.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	code := run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// isCompleter reports whether the program was called by the name under which kubectl finds the completion of a plug-in.
+func isCompleter(called string) bool {
+	return strings.TrimSuffix(called, ".exe") == "kubectl_complete-mirror"
 }
 
 // run is the whole program. It returns its exit code.
@@ -68,9 +68,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	isSaid := errors.Is(err, errNo) || errors.Is(err, errUnknown)
-	if ctx.Err() != nil && err != nil && !isSaid {
-		err = errors.New("interrupted")
-	}
 	if flushErr := out.Flush(); flushErr != nil && (err == nil || isSaid) {
 		err = flushErr
 	}

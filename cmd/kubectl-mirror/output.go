@@ -106,23 +106,17 @@ func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 
 // printable replaces what a terminal could take for more than text: a tenant may write an error of a webhook.
 func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
+	return strings.ReplaceAll(printableLines(text), "\n", " ")
 }
 
 // printableLines is printable for text with line breaks.
 func printableLines(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	for i, line := range lines {
-		if body, cut := strings.CutSuffix(line, "\n"); cut {
-			lines[i] = printable(body) + "\n"
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
 		}
-	}
-	return strings.Join(lines, "")
+		return ' '
+	}, text)
 }
 
 // count returns the number with its noun.

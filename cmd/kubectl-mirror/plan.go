@@ -46,10 +46,10 @@ func newPlan(c *cli) *cobra.Command {
 			if err == nil {
 				err = output.print(cmd.OutOrStdout(), p)
 			}
-			if err == nil && len(p.Changes)+p.Blocked > 0 {
-				return errNo
+			if err != nil {
+				return err
 			}
-			return err
+			return verdict(len(p.Changes)+p.Blocked == 0)
 		},
 	}
 	output.bind(cmd)
@@ -108,7 +108,7 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 	if s.Pruning.Blocked {
 		p.Blocked, p.Copies = len(s.Pruning.OutOfScope), s.Pruning.Copies
 	}
-	for d := range s.All() {
+	for _, d := range s.All() {
 		switch {
 		case d.Op != plan.OpNone:
 			p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),

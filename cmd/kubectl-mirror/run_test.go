@@ -23,10 +23,9 @@ func TestErrorsAreOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command": {[]string{"statu"}, `unknown command "statu": must be one of: check, explain, options, plan, purge, status, wait`},
+		"unknown command": {[]string{"adopt"}, `unknown command "adopt" for "kubectl mirror"`},
 		"plan -n":         {[]string{"plan", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
 		"check -n":        {[]string{"check", "-n", "team-a"}, `--namespace="team-a": the command is about the whole cluster: leave it out`},
-		"explain -o name": {[]string{"explain", "team-a", "-o", "name"}, "--output=name: explain names nothing: use table, json or yaml"},
 		"unknown flag":    {[]string{"status", "--colour"}, "unknown flag: --colour: --help lists the flags"},
 		"too many":        {[]string{"status", "a", "b"}, "status has 2 arguments, must be: kubectl mirror status [SOURCE]"},
 		"no source":       {[]string{"wait"}, "wait has 0 arguments, must be: kubectl mirror wait SOURCE"},

@@ -12,19 +12,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// seen is what a user who may see one namespace only can know of a ConfigMap in it: by the object itself, and by the events of the controller.
+// seen is what a user who may see one namespace only can know of a ConfigMap in it: by the object itself, and by the events of
+// the controller.
 type seen struct {
 	ConfigMap string   `json:"configMap"`
 	Lines     []string `json:"lines"`
 }
 
-func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
-
-// seen returns what the user can know of a ConfigMap, after why says that the cluster is hidden. It says on stderr which role shows more. If it can
-// say nothing it returns why.
+// seen returns what the user can know of a ConfigMap, after why says that the cluster is hidden. It says on stderr which role
+// shows more. If it can say nothing it returns why.
 func (c *cli) seen(cmd *cobra.Command, asked types.NamespacedName, why error) (*seen, error) {
 	if !isHidden(why) || asked.Name == "" {
 		return &seen{}, why
@@ -40,7 +40,7 @@ func (c *cli) seen(cmd *cobra.Command, asked types.NamespacedName, why error) (*
 	}
 	if !c.hidden { // --watch comes again
 		s.say("Not all can be seen: " + why.Error())
-		s.say("The ClusterRole mirror-controller-viewer (of a chart: RELEASE-viewer) shows all.")
+		s.say("The ClusterRole mirror-controller-viewer (of a chart: RELEASE-mirror-controller-viewer) shows all.")
 		c.hidden = true
 	}
 	out := &seen{ConfigMap: asked.String()}
@@ -51,12 +51,12 @@ func (c *cli) seen(cmd *cobra.Command, asked types.NamespacedName, why error) (*
 		err = s.seenSource(cmd.Context(), out, cm)
 	case plan.NamesItself(cm):
 		s.seenCopy(out, cm)
-	case cm.Annotations[plan.AdoptAnnotation] == plan.AdoptValue && len(cm.Finalizers) == 0:
-		out.say("ConfigMap %s is no copy, and handed over: a source of that name REPLACES ITS DATA. To take it back: kubectl annotate -n %s configmap %s %s-",
-			asked, asked.Namespace, asked.Name, plan.AdoptAnnotation)
 	case len(cm.Finalizers) > 0:
-		out.say("ConfigMap %s is no copy, by the label %s: no controller changes or deletes it. It has the finalizer %s, and cannot be handed over.",
-			asked, s.settings.Label, cm.Finalizers[0])
+		out.say("ConfigMap %s is no copy, by the label %s: no controller changes or deletes it. "+
+			"It has the finalizer %s, and cannot be handed over.", asked, s.settings.Label, cm.Finalizers[0])
+	case cm.Annotations[plan.AdoptAnnotation] == plan.AdoptValue:
+		out.say("ConfigMap %s is no copy, and handed over: a source of that name REPLACES ITS DATA. "+
+			"To take it back: kubectl annotate -n %s configmap %s %s-", asked, asked.Namespace, asked.Name, plan.AdoptAnnotation)
 	default:
 		out.say("ConfigMap %s is no copy, by the label %s: no controller changes or deletes it. While it is there, nothing is copied to its name.",
 			asked, s.settings.Label)
@@ -73,7 +73,7 @@ func (s *seen) say(format string, args ...any) {
 func (s *session) seenSource(ctx context.Context, out *seen, cm *corev1.ConfigMap) error {
 	out.say("ConfigMap %s asks to be mirrored.", plan.KeyOf(cm))
 	events, err := s.Reported(ctx, cm)
-	if isForbidden(err) {
+	if apierrors.IsForbidden(err) {
 		out.say("What the controller has reported is in its events, which you may not list.")
 		return nil
 	}
@@ -81,11 +81,7 @@ func (s *session) seenSource(ctx context.Context, out *seen, cm *corev1.ConfigMa
 		out.say("The controller has reported nothing about it in the time that events are kept.")
 	}
 	for _, e := range events {
-		at := e.EventTime.Time
-		if e.Series != nil {
-			at = e.Series.LastObservedTime.Time
-		}
-		out.say("%s: %s %s: %s", at.UTC().Format(time.RFC3339), e.Type, e.Reason, e.Message)
+		out.say("%s: %s %s: %s", snapshot.Last(e).UTC().Format(time.RFC3339), e.Type, e.Reason, e.Message)
 	}
 	return err
 }

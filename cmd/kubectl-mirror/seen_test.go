@@ -31,7 +31,8 @@ func serve(t *testing.T, cm *corev1.ConfigMap) string {
 	return server.URL
 }
 
-// TestSeen asks about one ConfigMap as a user who may get it and do nothing else, with and without the settings of the controller.
+// TestSeen asks about one ConfigMap as a user who may get it and do nothing else, with and without the settings of the
+// controller.
 func TestSeen(t *testing.T) {
 	o := plan.NewOptions()
 	rules, source := plan.NewRules(&o), plantest.Source("platform", "settings")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -104,9 +105,6 @@ func showStatus(cmd *cobra.Command, ask func() (reported, error), output *output
 	printed, shown := false, []byte(nil)
 	err := follow(cmd.Context(), func() (bool, error) {
 		r, err := ask()
-		if err != nil && printed && cmd.Context().Err() != nil {
-			return true, nil // interrupted
-		}
 		if err != nil {
 			return false, err
 		}
@@ -144,7 +142,7 @@ type report struct {
 
 // statusOfAll returns the report on all sources of a namespace; empty: of all namespaces.
 func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, error) {
-	sources, err := s.read(ctx, "", func(k types.NamespacedName) bool { return namespace == "" || k.Namespace == namespace })
+	sources, err := s.read(ctx, types.NamespacedName{Namespace: namespace})
 	r := &report{Settings: s.settings.Origin, InSync: true, Sources: sources, session: s, namespace: namespace}
 	for _, source := range sources {
 		r.InSync = r.InSync && source.IsInSync()
@@ -153,30 +151,27 @@ func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, e
 	return r, err
 }
 
-// read returns the state of the sources that keep chooses, with warnings, and says if no controller runs. With a name it reads nothing of other
-// names.
-func (s *session) read(ctx context.Context, name string, keep func(types.NamespacedName) bool) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, name, false)
+// read returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs. With a
+// name it reads nothing of other names.
+func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+	snap, err := s.Read(ctx, asked.Name, false)
 	if err != nil {
 		return nil, err
 	}
-	sources := snap.Sources(s.Options, keep)
-	if sources == nil {
-		sources = []*snapshot.Source{}
-	}
+	sources := snap.Sources(s.Options, asked)
 	s.sayAbsence(ctx)
 	for _, source := range sources {
 		if grace := s.grace(); source.Counts[plan.StateExpiring.Metric()] > 0 && grace != "" {
 			s.sayOnce("Copies that expire are deleted at the end of the deletion grace" + grace)
 		}
 	}
-	return sources, s.addWarnings(ctx, snap, sources)
+	return sources, s.addWarnings(ctx, snap, asked.Namespace, sources)
 }
 
 // addWarnings adds warnings, if the user may list events.
-func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, sources []*snapshot.Source) error {
-	err := s.AddWarnings(ctx, snap, sources)
-	if isForbidden(err) {
+func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, namespace string, sources []*snapshot.Source) error {
+	err := s.AddWarnings(ctx, snap, namespace, sources)
+	if apierrors.IsForbidden(err) {
 		s.sayOnce("Not checked: whether the controller has warned, because you may not list events")
 		return nil
 	}
@@ -236,7 +231,7 @@ type oneReport struct {
 
 // statusOf returns the report on one source.
 func (s *session) statusOf(ctx context.Context, asked types.NamespacedName) (*oneReport, error) {
-	sources, err := s.read(ctx, asked.Name, func(k types.NamespacedName) bool { return k == asked })
+	sources, err := s.read(ctx, asked)
 	switch {
 	case err != nil:
 		return &oneReport{}, err

@@ -4,16 +4,19 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 )
 
 func TestStatus(t *testing.T) {
 	s := snapshottest.EveryState()
-	r := &report{Settings: "flags", Sources: s.Snapshot(t, false).Sources(&s.Options, every)}
+	r := &report{Settings: "flags", Sources: s.Snapshot(t, false).Sources(&s.Options, types.NamespacedName{})}
 	for _, source := range r.Sources {
 		if source.Name == "mixed" && source.Namespace == "platform" {
-			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Note: "Out of sync in namespace team-g: the API server rejects\nthe write.", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)}
+			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
+				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
 			expectPrinted(t, "status-one", &oneReport{Settings: "flags", Source: source})
 		}
 		if source.Name == "synced" {

@@ -16,8 +16,8 @@ import (
 )
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
-The command ends at once if a foreign ConfigMap or another source blocks a target, or if nothing is mirrored from the source. It
-waits for copies that the API server rejects, and not for copies that expire.
+The command ends at once if a foreign ConfigMap or another source blocks a target, if nothing is mirrored from the source, or if flags
+and annotations of the controller differ. It waits for copies that the API server rejects, and not for copies that expire.
 
 Exit codes: 0 in sync, 1 blocked or timed out, or flags and annotations of the controller differ, 2 unknown.`
 
@@ -102,7 +102,10 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 			verb := map[bool]string{true: "expires", false: "expire"}[len(expiring) == 1]
 			s.sayOnce(fmt.Sprintf("Not waited for: %s %s: %s", count(len(expiring), "copy", "copies"), verb, strings.Join(expiring, ", ")))
 		}
-		return p != waitOn, nil
+		if p == waitOn && s.differ {
+			s.sayOnce("Not waited: flags and annotations differ, so the API server may refuse copies for good")
+		}
+		return p != waitOn || s.differ, nil
 	})
 	if limited.Err() != nil && ctx.Err() == nil { // the time is over, perhaps in the middle of a request
 		if r == nil {
@@ -110,9 +113,6 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 		}
 		s.say(fmt.Sprintf("Timed out after %v", timeout))
 		return r, p, nil
-	}
-	if err == nil && r == nil {
-		err = ctx.Err()
 	}
 	return r, p, err
 }

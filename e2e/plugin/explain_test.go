@@ -58,5 +58,8 @@ func TestKubectlExplain(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	verdict("There is no ConfigMap team-a/settings, and no source wants a copy there.", a+"/settings")
+	verdict("There is no ConfigMap team-a/cm, and no source wants a copy there.", "cm", "-n", a)
+	expect(w, byFlags(w, kubeconfig, "explain", "configmaps/settings", "-n", a, "-o", "name"), 0, "configmap/settings -n team-a")
+	expect(w, byFlags(w, kubeconfig, "explain", "namespaces/"+a, "-o", "name"), 0, "namespace/team-a")
 	expectError(w, kubectlMirror(w, "explain"), "explain has 0 arguments, must be: kubectl mirror explain [NAMESPACE/]NAME | namespace/NAME")
 }

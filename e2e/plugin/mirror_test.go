@@ -100,6 +100,7 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		{[]string{"__complete", "mirror", "sta"}, "status\t"},
 		{[]string{"__complete", "mirror", "status", "--controller=" + suite.AccountNamespace + "/" + w.Account(), w.Home}, w.Home + "/settings\n"},
 		{[]string{"__complete", "mirror", "explain", "--namespace", w.Home}, w.Home + "\n"},
+		{[]string{"__complete", "mirror", "plan", "--controller", suite.AccountNamespace + "/" + w.Account()}, suite.AccountNamespace + "/" + w.Account() + "\n"},
 	} {
 		args := test.args
 		if args[0] != "__complete" {

@@ -66,10 +66,13 @@ func TestKubectlOfDifference(t *testing.T) {
 		{"wait platform/old", 1, "platform/old: InSync, 1 synced"},
 		{"status -A", 1, "platform  settings  OutOfSync  1  0  1  WriteFailed"},
 		{"plan", 1, "create  team-a/settings  platform/settings  there is no copy yet"},
+		{"wait platform/settings", 1, "platform/settings: OutOfSync, 1 pending"},
+		{"check --probes=false", 1, "settings/namespace-prefix  to do  "},
 		{"explain platform/settings", 0, "ConfigMap platform/settings is a source: 1 pending."},
 	} {
 		got := w.asked(viewer, strings.Fields(strings.ReplaceAll(test.args, "platform", w.Home))...)
-		if !strings.Contains(got.err, differ+repair) || got.code != test.code || len(got.lacks(test.want)) > 0 {
+		waits := test.args == "wait platform/settings"
+		if !strings.Contains(got.err, differ+repair) || strings.Contains(got.err, "Not waited: ") != waits || got.code != test.code || len(got.lacks(test.want)) > 0 {
 			t.Errorf("%s: got exit code %d and\n%s\nwant %d and %q\nstderr: %s", test.args, got.code, got.out, test.code, test.want, got.err)
 		}
 	}
@@ -88,9 +91,9 @@ func TestKubectlOfDifference(t *testing.T) {
 		"nobody holds Lease mirror-system/mirror-controller.",
 		"mirror-controller-0 held Lease mirror-system/mirror-controller, and nobody has renewed it since 2026-01-01T00:00:00Z.",
 	} {
-		for _, command := range []string{"status", "explain", "wait"} {
-			if got := w.asked(viewer, command, w.Home+"/settings"); got.code != 0 || !strings.Contains(got.err, "No controller runs: "+want) {
-				t.Errorf("%s: got exit code %d and\n%s\nwant 0 and %q", command, got.code, got.err, want)
+		for _, args := range []string{"status platform/settings", "wait platform/settings", "explain platform/settings", "explain ns/platform"} {
+			if got := w.asked(viewer, strings.Fields(strings.ReplaceAll(args, "platform", w.Home))...); got.code != 0 || !strings.Contains(got.err, "No controller runs: "+want) {
+				t.Errorf("%s: got exit code %d and\n%s\nwant 0 and %q", args, got.code, got.err, want)
 			}
 		}
 		_, err := w.Admin.CoordinationV1().Leases(w.Namespace).Patch(w.Context(), suite.LeaseName, types.MergePatchType, killed, metav1.PatchOptions{})
@@ -180,7 +183,7 @@ func TestKubectlOfTenants(t *testing.T) {
 	for command, code := range map[string]int{"status": 2, "explain": 0} {
 		got := owner(command, "settings")
 		if !strings.HasPrefix(got.out, "ConfigMap platform/settings asks to be mirrored.\n") || !strings.Contains(got.out, "Z: Warning Foreign: "+note) ||
-			!strings.Contains(got.err, "you may not list clusterrolebindings") || !strings.Contains(got.err, "The ClusterRole mirror-controller-viewer ") || got.code != code {
+			!strings.Contains(got.err, `you may not list resource "clusterrolebindings"`) || !strings.Contains(got.err, "The ClusterRole mirror-controller-viewer (of a chart: RELEASE-mirror-controller-viewer) ") || got.code != code {
 			t.Errorf("%s: got exit code %d and\n%s\nwant %d and the event\nstderr: %s", command, got.code, got.out, code, got.err)
 		}
 	}

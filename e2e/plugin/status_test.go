@@ -58,13 +58,13 @@ platform  settings  InSync  1  1`
 	lists := mayList("", "configmaps", "namespaces")
 	kubeconfig := newReader(w, "reader", lists, mayList("rbac.authorization.k8s.io", "clusterrolebindings"))
 	got := byController(w, kubeconfig, "status", "-A")
-	if expect(w, got, 0, synced); got.err != controllerSettings+"\nNot checked: whether a controller runs: you may not get leases in namespace platform" {
+	if expect(w, got, 0, synced); got.err != controllerSettings+"\nNot checked: whether a controller runs: you may not get resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"platform\"" {
 		t.Errorf("stderr is\n%s\nwant\n%s", got.err, controllerSettings)
 	}
 
 	kubeconfig = newReader(w, "lister", lists)
 	expectError(w, mirrorAs(w, kubeconfig, "status", "-A"),
-		"cannot find the controller: you may not list clusterrolebindings, nor deployments: give its flags, at least --namespace-prefix")
+		`cannot find the controller: you may not list resource "clusterrolebindings" in API group "rbac.authorization.k8s.io" at the cluster scope: give its flags, `)
 	expect(w, byFlags(w, kubeconfig, "status", "-A"), 0, synced)
 
 	kubeconfig = newReader(w, "half", mayList("", "namespaces"))

@@ -46,7 +46,8 @@ team-a  foreign  a foreign ConfigMap of this name is there`
 	expectError(w, byFlags(w, kubeconfig, "wait", settings, "--timeout=0s"), "--timeout=0s: must be more than 0")
 }
 
-// TestKubectlStatusWatch has what changes printed again, until the user interrupts.
+// TestKubectlStatusWatch has what changes printed again, until a signal ends it. It is not SIGINT, which a program ignores that a
+// shell has started in the background, as it may have the tests.
 func TestKubectlStatusWatch(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
@@ -73,10 +74,11 @@ func TestKubectlStatusWatch(t *testing.T) {
 	w.Start()
 	w.WaitInSync(source, w.NS("a"))
 	await("platform/settings: InSync, 1 synced")
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v, want exit code 0", err)
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, want SIGTERM", cmd.ProcessState)
 	}
 }

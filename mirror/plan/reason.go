@@ -17,7 +17,7 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 	switch c.Status() {
 	case StatePending:
 		return r.pendingReason(t, c)
-	case StateExpiring:
+	case StateExpiring, StateOutOfScope:
 		s := v.FindAny(c.CopyOf)
 		why, _ := r.Explain(s, r.ExclusionOf(s, t.Namespace))
 		return why
@@ -25,44 +25,36 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 		return r.foreignReason(t.Have)
 	case StateFrozen:
 		return "an annotation of " + c.CopyOf.String() + " is malformed or not known: the copy stays as it is"
-	case StateOutOfScope:
-		return r.scopeReason(t, c)
 	}
 	return ""
 }
 
-func (r *Rules) pendingReason(t Target, c Change) string {
-	switch c.Op {
-	case OpCreate:
-		return "there is no copy yet"
-	case OpUpdate:
-		return r.updateReason(c)
-	case OpRecreate:
-		return r.updateReason(c) + "; it is immutable, so it is deleted and created again"
-	}
-	if len(t.Have.Finalizers) > 0 {
-		return "it is being deleted, and held by the finalizer " + t.Have.Finalizers[0]
-	}
-	return "it is being deleted"
+// repairs say what another client did to a copy.
+var repairs = map[string]string{
+	CauseEdited:     "the copy was edited",
+	CauseUnlabelled: "the copy has lost its label",
+	CauseMetadata:   "labels or annotations of the copy were edited",
+	"":              "the source has changed",
 }
 
-// updateReason says why the object there does not match the source.
-func (r *Rules) updateReason(c Change) string {
-	switch _, ours := r.SourceOf(c.Have); {
-	case !ours:
+func (r *Rules) pendingReason(t Target, c Change) string {
+	switch {
+	case c.Op == OpCreate:
+		return "there is no copy yet"
+	case c.Op == OpNone && len(t.Have.Finalizers) > 0:
+		return "it is being deleted, and held by the finalizer " + t.Have.Finalizers[0]
+	case c.Op == OpNone:
+		return "it is being deleted"
+	case c.CopyOf.Name == "": // foreign
 		return "its owner has handed it over: its data is replaced"
 	case c.CopyOf != c.Source.Key:
 		return "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
 	}
-	switch r.RepairCause(c, false) {
-	case CauseEdited:
-		return "the copy was edited"
-	case CauseUnlabelled:
-		return "the copy has lost its label"
-	case CauseMetadata:
-		return "labels or annotations of the copy were edited"
+	why := repairs[r.RepairCause(c, false)]
+	if c.Op == OpRecreate {
+		why += "; it is immutable, so it is deleted and created again"
 	}
-	return "the source has changed"
+	return why
 }
 
 func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
@@ -73,30 +65,20 @@ func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
 	case owner != "" && have.Labels[ManagedByLabel] == ManagedByValue:
 		why += ", made by instance " + owner
 	}
-	if have.Annotations[AdoptAnnotation] == "" {
-		return why
-	}
-	if why += ", and it cannot be handed over"; len(have.Finalizers) > 0 {
-		why += ": it has the finalizer " + have.Finalizers[0]
-	}
-	return why
-}
-
-func (r *Rules) scopeReason(t Target, c Change) string {
 	switch {
-	case !r.AllowsSource(c.CopyOf.Namespace):
-		return "--source-namespace does not allow the source"
-	case t.Namespace != nil && !r.Selects(t.Namespace) && r.AllowsTarget(t.Key.Namespace):
-		return "--namespace-selector does not match the namespace"
+	case have.Annotations[AdoptAnnotation] == "":
+		return why
+	case len(have.Finalizers) > 0:
+		return why + ", and it cannot be handed over: it has the finalizer " + have.Finalizers[0]
 	}
-	return "--namespace-prefix or --exclude-namespace rules the namespace out"
+	return why + ", and it cannot be handed over"
 }
 
 // exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.
 var exclusions = map[Exclusion]struct{ why, remedy string }{
 	NotExcluded:                 {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
-	ExcludedSource:              {"the flags of the controller do not allow the source", "start the controller with other flags"},
-	ExcludedName:                {"the flags of the controller do not allow the namespace", "start the controller with other flags"},
+	ExcludedSource:              {"--source-namespace does not allow the source", "start the controller with other flags"},
+	ExcludedName:                {"--namespace-prefix or --exclude-namespace rules the namespace out", "start the controller with other flags"},
 	ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
 	ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
 	ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},

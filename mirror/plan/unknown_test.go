@@ -18,6 +18,7 @@ func TestC54UnknownAnnotations(t *testing.T) {
 		"namespaces-prefix":   PrefixAnnotation,
 		"Namespace-Prefix":    PrefixAnnotation,
 		"namespace-selectors": SelectorAnnotation,
+		"namesapce-selectors": SelectorAnnotation, // two letters changed places
 		"label-selector":      SelectorAnnotation,
 		"adopted":             AdoptAnnotation,
 		"checksums":           ChecksumAnnotation,

@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 )
@@ -40,9 +41,10 @@ type Line struct {
 
 // Report is the result of all checks. OK tells that each line is ok.
 type Report struct {
-	Controller string `json:"controller,omitempty"`
-	OK         bool   `json:"ok"`
-	Checks     []Line `json:"checks"`
+	Controller  string       `json:"controller,omitempty"`
+	OK          bool         `json:"ok"`
+	Checks      []Line       `json:"checks"`
+	Differences []Difference `json:"-"` // which are among the checks
 }
 
 // ExitCode returns 1 if there is something to do, 2 if there is nothing to do and some lines are not checked, and 0 if each line is ok.
@@ -86,6 +88,17 @@ func without(missed ...error) error {
 	return nil
 }
 
+// checker has the objects that more than one check is about, and why it has not got one.
+type checker struct {
+	CheckOptions
+	*Installation
+	process        *Process
+	invalid        error // an argument of the Deployment
+	policies       []admissionv1.ValidatingAdmissionPolicy
+	policyBindings []admissionv1.ValidatingAdmissionPolicyBinding
+	noPolicies     error
+}
+
 // Check checks an installation line by line. If the user lacks a permission, the line names it.
 func Check(ctx context.Context, o CheckOptions) (*Report, error) {
 	r, c := &Report{}, &checker{CheckOptions: o}
@@ -105,10 +118,10 @@ func Check(ctx context.Context, o CheckOptions) (*Report, error) {
 	}{
 		{"deployment", c.noDeployment, c.deployment},
 		{"arguments", without(c.noDeployment), c.arguments},
-		{"leader", without(c.noDeployment), c.leader},
+		{"leader", without(c.noDeployment, c.invalid), c.leader},
 		{"binding", c.noBinding, c.binding},
-		{"version/kubernetes", nil, c.kubernetes},
-		{"version/controller", without(c.noDeployment), c.controller},
+		{"version", without(c.noDeployment), c.version},
+		{"permissions", without(c.noDeployment, c.invalid), c.permissions},
 	} {
 		detail, err := "", l.missed
 		if err == nil {
@@ -116,12 +129,41 @@ func Check(ctx context.Context, o CheckOptions) (*Report, error) {
 		}
 		r.add(l.name, detail, err)
 	}
-	c.addPermissions(ctx, r)
 	c.addPolicies(r)
 	c.addSettings(r)
 	c.addProbes(ctx, r)
 	r.OK = r.ExitCode() == 0
 	return r, ctx.Err()
+}
+
+// find finds the installation and the policies. The error is a task if there is none, and an [Unknown] if the user may not see it.
+func (c *checker) find(ctx context.Context) error {
+	all, hidden, err := List(ctx, c.Client, c.Controller)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		none := todo("install it as deploy/docs/install.md says",
+			"there is no controller: no ClusterRoleBinding has the label %s, and no Deployment the label %s", Label, DeploymentSelector)
+		return cmp.Or(hidden, none)
+	}
+	if c.Installation, err = choose(all, c.Controller); err != nil {
+		return err
+	}
+	if c.Binding == nil {
+		c.noBinding = cmp.Or(c.noBinding, todo("label it as deploy/base/rbac.yaml does",
+			"no ClusterRoleBinding with the label %s names ServiceAccount %s: no policy finds it", Label, c.Account))
+	}
+	if c.Deployment == nil {
+		c.noDeployment = cmp.Or(c.noDeployment, todo("install it as deploy/docs/install.md says",
+			"no Deployment runs as ServiceAccount %s", c.Account))
+	}
+	c.process, c.invalid = c.Process()
+	admission := c.Client.AdmissionregistrationV1()
+	policies, noPolicies := answer(admission.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
+	bindings, noBindings := answer(admission.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{}))
+	c.policies, c.policyBindings, c.noPolicies = policies.Items, bindings.Items, cmp.Or(noPolicies, noBindings)
+	return nil
 }
 
 func (c *checker) deployment(context.Context) (string, error) {
@@ -160,67 +202,24 @@ func (c *checker) arguments(context.Context) (string, error) {
 }
 
 func (c *checker) leader(ctx context.Context) (string, error) {
-	switch {
-	case c.process.DryRun:
-		return "with --dry-run there is none", nil
-	case !c.process.LeaderElect:
-		return "without --leader-elect the one replica needs no Lease", nil
-	}
-	key, l, _, err := c.lease(ctx, c.Client)
-	advice := fmt.Sprintf("kubectl -n %s logs deployment/%s", c.Key.Namespace, c.Key.Name)
+	text, runs, err := c.Leader(ctx, c.Client)
 	switch {
 	case err != nil:
 		return "", err
-	case l == nil:
-		return "", todo(advice, "there is no Lease %s: no replica has ever led", key)
-	case l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil:
-		return "", todo(advice, "nobody holds Lease %s: nothing is mirrored", key)
+	case text == "":
+		return "by the arguments of the Deployment there is none", nil
+	case !runs:
+		return "", todo(fmt.Sprintf("kubectl -n %s logs deployment/%s", c.Key.Namespace, c.Key.Name), "%s: nothing is mirrored", text)
 	}
-	holder, _, _ := strings.Cut(*l.Spec.HolderIdentity, "_") // the name of the Pod and a number
-	if now := serverTime(ctx, c.Client); !held(l, now) {
-		return "", todo(advice, "%s held Lease %s and has not renewed it for %v: nothing is mirrored",
-			holder, key, now.Sub(l.Spec.RenewTime.Time).Round(time.Second))
-	}
-	return fmt.Sprintf("%s holds Lease %s, and has renewed it within %ds", holder, key, *l.Spec.LeaseDurationSeconds), nil
+	return text, nil
 }
 
 func (c *checker) binding(context.Context) (string, error) {
-	b, value := c.Binding, c.Account.Name // as the manifests have it
-	for _, p := range c.policyBindings {
-		if ref := p.Spec.ParamRef; ref != nil && ref.Selector != nil && !c.selectsAny(&p) {
-			value = cmp.Or(ref.Selector.MatchLabels[Label], value)
-		}
-	}
-	if b.Labels[Label] == "" {
-		return "", todo(fmt.Sprintf("kubectl label clusterrolebinding %s %s=%s", b.Name, Label, value),
-			"ClusterRoleBinding %s has no label %s: no policy finds it", b.Name, Label)
-	}
-	return fmt.Sprintf("ClusterRoleBinding %s names ServiceAccount %s, and has the label for the policies", b.Name, c.Account), nil
+	return fmt.Sprintf("ClusterRoleBinding %s names ServiceAccount %s, and has the label for the policies", c.Binding.Name, c.Account), nil
 }
 
-// Minor versions of Kubernetes 1 by deploy/docs/install.md: the tested ones, and the oldest that has the policies.
-const oldestTested, newestTested, oldestPolicies = 35, 37, 30
-
-func (c *checker) kubernetes(context.Context) (string, error) {
-	info, err := answer(c.Client.Discovery().ServerVersion())
-	if err != nil {
-		return "", err
-	}
-	v, err := version.ParseGeneric(info.GitVersion)
-	tested := fmt.Sprintf("tested are 1.%d and 1.%d", oldestTested, newestTested)
-	switch {
-	case err != nil || v.Major() != 1:
-		return "", fmt.Errorf("the API server has the version %q, and %s", info.GitVersion, tested)
-	case v.Minor() < oldestPolicies && len(c.Policies) > 0:
-		return "", todo("upgrade it, or install without the policies", "Kubernetes %s has no ValidatingAdmissionPolicies", info.GitVersion)
-	case v.Minor() != oldestTested && v.Minor() != newestTested:
-		return fmt.Sprintf("Kubernetes %s: it should work, though %s", info.GitVersion, tested), nil
-	}
-	return fmt.Sprintf("Kubernetes %s: %s", info.GitVersion, tested), nil
-}
-
-// controller compares minor versions: the plug-in decides as the controller of its own version does.
-func (c *checker) controller(context.Context) (string, error) {
+// version compares minor versions: the plug-in decides as the controller of its own version does.
+func (c *checker) version(context.Context) (string, error) {
 	own, theirs := c.Version, versionOf(c.Deployment)
 	a, errA := version.ParseSemantic(own)
 	b, errB := version.ParseSemantic(theirs)
@@ -246,7 +245,7 @@ func versionOf(d *appsv1.Deployment) string {
 
 // addSettings adds a line for each flag that differs from the annotation by which the policies judge.
 func (c *checker) addSettings(r *Report) {
-	differences, err := c.Differences()
+	differences, err := c.Installation.Differences()
 	const consequence = "the API server may refuse writes, or allow others"
 	err = cmp.Or(without(c.noDeployment, c.noBinding, c.invalid), err)
 	for _, d := range differences {
@@ -255,4 +254,5 @@ func (c *checker) addSettings(r *Report) {
 	if len(differences) == 0 {
 		r.add("settings", "flags and annotations agree", err)
 	}
+	r.Differences = differences
 }

@@ -22,10 +22,10 @@ func (d Difference) String() string {
 		"To repair it: %s", d.Flag, d.Have, d.Known, d.Repair)
 }
 
-// Differences returns the flags that differ from their annotations, also those whose annotation is malformed. It returns nil if the user sees
-// one of the two objects only, or if no policy finds the ClusterRoleBinding.
+// Differences returns the flags that differ from their annotations, also those whose annotation is malformed. It returns
+// nil if the user sees one of the two objects only.
 func (in *Installation) Differences() ([]Difference, error) {
-	if in == nil || in.Deployment == nil || in.Binding == nil || in.Binding.Labels[Label] == "" {
+	if in == nil || in.Deployment == nil || in.Binding == nil {
 		return nil, nil
 	}
 	p, err := in.Process()
@@ -71,17 +71,14 @@ type setting struct{ flag, value string }
 
 // values returns the settings that the policies know.
 func values(o *mirror.Options) []setting {
-	list := func(values []string) string {
-		return strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), ",")
-	}
 	return []setting{
-		{"namespace-prefix", list(o.NamespacePrefixes)},
+		{"namespace-prefix", sortedList(o.NamespacePrefixes)},
 		{"all-namespaces", strconv.FormatBool(o.AllNamespaces)},
 		{"namespace-selector", selectorLines(o.NamespaceSelector)},
-		{"exclude-namespace", list(o.ExcludeNamespaces)},
+		{"exclude-namespace", sortedList(o.ExcludeNamespaces)},
 		{"mirror-label", o.Label},
 		{"instance", o.Instance},
-		{"copy-label", list(o.CopyLabels)},
-		{"copy-annotation", list(o.CopyAnnotations)},
+		{"copy-label", sortedList(o.CopyLabels)},
+		{"copy-annotation", sortedList(o.CopyAnnotations)},
 	}
 }

@@ -29,49 +29,71 @@ type Installation struct {
 	Account    types.NamespacedName
 	Binding    *rbacv1.ClusterRoleBinding
 	Deployment *appsv1.Deployment
+
+	noBinding, noDeployment error // why the user may not see all of them
 }
 
-// Hidden is the error if the user may see no controller.
-type Hidden struct{ resources []string }
+// Unknown is an error that says which permission the user lacks.
+type Unknown string
 
-func (h *Hidden) Error() string {
-	return fmt.Sprintf("cannot find the controller: you may not list %s: give its flags, at least --namespace-prefix", strings.Join(h.resources, ", nor "))
-}
+func (u Unknown) Error() string { return string(u) }
 
-// find returns the installation with the key, or the only one.
-func find(ctx context.Context, client kubernetes.Interface, key string) (*Installation, error) {
-	all, hidden, err := List(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	in, err := choose(all, key)
-	if err != nil && hidden != nil {
-		return nil, hidden
-	}
-	return in, err
-}
-
-// List returns the controllers of the cluster, sorted. hidden is not nil if the user may not see all of them.
-func List(ctx context.Context, client kubernetes.Interface) (all []*Installation, hidden *Hidden, err error) {
-	var resources []string
-	bindings, err := client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: Label})
+// answer returns an answer of the API server, which is empty if there is no object of the name. The error is an [Unknown] if the
+// user lacks the permission: it has the words of the API server.
+func answer[T any](object T, err error) (T, error) {
 	switch {
+	case apierrors.IsNotFound(err):
+		return object, nil
 	case apierrors.IsForbidden(err):
-		resources, bindings = append(resources, "clusterrolebindings"), &rbacv1.ClusterRoleBindingList{}
-	case err != nil:
-		return nil, nil, fmt.Errorf("list ClusterRoleBindings: %w", err)
+		_, action, _ := strings.Cut(err.Error(), " cannot ")
+		return object, Unknown("you may not " + cmp.Or(action, "ask: "+err.Error()))
 	}
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: DeploymentSelector})
-	switch {
-	case apierrors.IsForbidden(err):
-		resources, deployments = append(resources, "deployments"), &appsv1.DeploymentList{}
-	case err != nil:
-		return nil, nil, fmt.Errorf("list Deployments: %w", err)
+	return object, err
+}
+
+// List returns the controllers of the cluster, sorted. hidden says why the user may not see all of them. To see the Deployment
+// with the key takes no permission to list Deployments.
+func List(ctx context.Context, client kubernetes.Interface, key string) (all []*Installation, hidden, err error) {
+	bindings, noBindings := answer(client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: Label}))
+	deployments, noDeployments := listDeployments(ctx, client, key)
+	for _, err := range []error{noBindings, noDeployments} {
+		if _, refused := err.(Unknown); err != nil && !refused {
+			return nil, nil, fmt.Errorf("find controllers: %w", err)
+		}
 	}
-	if len(resources) > 0 {
-		hidden = &Hidden{resources}
+	all = pair(bindings.Items, deployments)
+	for _, in := range all {
+		in.noBinding, in.noDeployment = noBindings, noDeployments
 	}
-	return pair(bindings.Items, deployments.Items), hidden, nil
+	return all, cmp.Or(noBindings, noDeployments), nil
+}
+
+// Keys returns the keys of the controllers of the cluster that the user may see.
+func Keys(ctx context.Context, client kubernetes.Interface) (keys []string, err error) {
+	all, _, err := List(ctx, client, "")
+	for _, in := range all {
+		keys = append(keys, in.Key.String())
+	}
+	return keys, err
+}
+
+// listDeployments returns the Deployment with the key, or those that have the label.
+func listDeployments(ctx context.Context, client kubernetes.Interface, key string) ([]appsv1.Deployment, error) {
+	namespace, name, named := strings.Cut(key, "/")
+	var notNamed error
+	if named {
+		d, err := answer(client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{}))
+		if err == nil && d.Name != "" {
+			return []appsv1.Deployment{*d}, nil
+		}
+		notNamed = err
+	}
+	all := client.AppsV1().Deployments(metav1.NamespaceAll)
+	list, err := answer(all.List(ctx, metav1.ListOptions{LabelSelector: DeploymentSelector}))
+	if _, refused := err.(Unknown); named && refused {
+		err = notNamed
+	}
+	return list.Items, err
 }
 
 // pair returns the installations that the objects belong to, sorted. A Deployment and a ClusterRoleBinding belong together by
@@ -108,34 +130,37 @@ func accountOf(d *appsv1.Deployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: d.Namespace, Name: cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")}
 }
 
-// Instance returns the instance by the annotations alone.
-func (in *Installation) Instance() string {
-	return in.annotation("instance", plan.NewOptions().Instance)
-}
-
-// Keys returns the keys of installations.
-func Keys(all []*Installation) (keys []string) {
-	for _, in := range all {
-		keys = append(keys, in.Key.String())
+// find returns the installation with the key, or the only one.
+func find(ctx context.Context, client kubernetes.Interface, key string) (*Installation, error) {
+	all, hidden, err := List(ctx, client, key)
+	if err != nil {
+		return nil, err
 	}
-	return keys
+	in, err := choose(all, key)
+	if err != nil && hidden != nil {
+		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", hidden)
+	}
+	return in, err
 }
 
 // choose returns the installation with this key, which may be that of its ServiceAccount, or the only one.
 func choose(all []*Installation, key string) (*Installation, error) {
+	var keys []string
+	for _, in := range all {
+		if key != "" && (in.Key.String() == key || in.Account.String() == key) {
+			return in, nil
+		}
+		keys = append(keys, in.Key.String())
+	}
+	names := cmp.Or(strings.Join(keys, ", "), "(there is none)")
 	switch {
 	case key != "":
-		for _, in := range all {
-			if in.Key.String() == key || in.Account.String() == key {
-				return in, nil
-			}
-		}
-		return nil, fmt.Errorf("--controller=%q: no such controller, must be one of: %s", key, cmp.Or(strings.Join(Keys(all), ", "), "(there is none)"))
-	case len(all) == 1:
-		return all[0], nil
+		return nil, fmt.Errorf("--controller=%q: no such controller, must be one of: %s", key, names)
 	case len(all) == 0:
 		return nil, fmt.Errorf("found no controller: no ClusterRoleBinding has the label %s, and no Deployment the label %s: "+
 			"give the flags of the controller, at least --namespace-prefix", Label, DeploymentSelector)
+	case len(all) > 1:
+		return nil, fmt.Errorf("found %d controllers: choose one with --controller: %s", len(all), names)
 	}
-	return nil, fmt.Errorf("found %d controllers: choose one with --controller: %s", len(all), strings.Join(Keys(all), ", "))
+	return all[0], nil
 }

@@ -5,10 +5,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 )
@@ -16,71 +13,65 @@ import (
 var account = types.NamespacedName{Namespace: "mirror-system", Name: "account"}
 
 func TestLeaseOf(t *testing.T) {
+	arguments := deploymentOf("d", "account", "--leader-elect", "--leader-elect-resource-name=blue", "--leader-elect-resource-namespace=leases")
 	for name, test := range map[string]struct {
 		in   Installation
 		want string
 	}{
-		"default":     {Installation{Deployment: new(deploymentOf("d", "account", "--namespace-prefix=team-", "--leader-elect"))}, "mirror-system/mirror-controller"},
-		"arguments":   {Installation{Deployment: new(deploymentOf("d", "account", "--leader-elect-resource-name=blue", "--leader-elect-resource-namespace=leases"))}, "leases/blue"},
+		"default":     {Installation{Deployment: new(deploymentOf("d", "account", "--leader-elect"))}, "mirror-system/mirror-controller"},
+		"arguments":   {Installation{Deployment: &arguments}, "leases/blue"},
 		"annotations": {Installation{Binding: new(bindingOf("b", "account", "leader-elect-resource-name", "blue"))}, "mirror-system/blue"},
-		"arguments before annotations": {Installation{Deployment: new(deploymentOf("d", "account")),
+		"arguments before annotations": {Installation{Deployment: new(deploymentOf("d", "account", "--leader-elect")),
 			Binding: new(bindingOf("b", "account", "leader-elect-resource-name", "blue"))}, "mirror-system/mirror-controller"},
 	} {
 		test.in.Account = account
-		if key, _, _, err := test.in.lease(t.Context(), fake.NewClientset()); key.String() != test.want || err != nil {
-			t.Errorf("%s: got %s and %v, want %s", name, key, err, test.want)
+		l := leaseOf("somebody", time.Now())
+		l.Namespace, l.Name, _ = strings.Cut(test.want, "/")
+		text, runs, err := test.in.Leader(t.Context(), fake.NewClientset(l))
+		if want := "somebody holds Lease " + test.want; text != want || !runs || err != nil {
+			t.Errorf("%s: got %q, %v and %v, want %q", name, text, runs, err, want)
 		}
 	}
 }
 
-// TestSignOfLife: a Deployment that was changed to a dry run has a leader of before as long as the Lease is held.
-func TestSignOfLife(t *testing.T) {
-	ready := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mirror-system", Name: "pod"}}
-	ready.Spec.ServiceAccountName = "account"
-	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	const held, nobody, expired = "its Lease mirror-system/mirror-controller is held by somebody", "No controller runs: nobody holds Lease mirror-system/mirror-controller.",
-		"No controller runs: somebody held Lease mirror-system/mirror-controller, and nobody has renewed it since "
+// TestLeader: a Deployment that was changed to a dry run has a leader of before as long as the Lease is held.
+func TestLeader(t *testing.T) {
+	const (
+		held    = "somebody holds Lease mirror-system/mirror-controller"
+		nobody  = "nobody holds Lease mirror-system/mirror-controller"
+		expired = "somebody held Lease mirror-system/mirror-controller, and nobody has renewed it since "
+	)
+	now, before := leaseOf("somebody", time.Now()), leaseOf("somebody", time.Now().Add(-time.Minute))
 	for name, test := range map[string]struct {
-		arguments     string
-		objects       []runtime.Object
-		sign, absence string // absence is the beginning
+		arguments string
+		lease     *coordinationv1.Lease
+		ready     int32
+		text      string // the beginning
+		runs      bool
 	}{
-		"held":             {"--leader-elect", []runtime.Object{leaseOf("somebody", time.Now())}, held, ""},
-		"held, dry run":    {"--leader-elect --dry-run", []runtime.Object{leaseOf("somebody", time.Now()), ready}, held, ""},
-		"expired":          {"--leader-elect", []runtime.Object{leaseOf("somebody", time.Now().Add(-time.Minute))}, "", expired},
-		"expired, dry run": {"--leader-elect --dry-run", []runtime.Object{leaseOf("somebody", time.Now().Add(-time.Minute)), ready}, "", ""},
-		"ready Pod":        {"--leader-elect", []runtime.Object{leaseOf("", time.Now()), ready}, "its Pod mirror-system/pod is ready", nobody},
-		"nothing":          {"--leader-elect", nil, "", nobody},
-		"without Leases":   {"--leader-elect=false", nil, "", ""},
+		"held":                         {"--leader-elect", now, 1, held, true},
+		"held, dry run":                {"--leader-elect --dry-run", now, 1, held, true},
+		"expired":                      {"--leader-elect", before, 1, expired, false},
+		"expired, dry run":             {"--leader-elect --dry-run", before, 1, "", false},
+		"given back":                   {"--leader-elect", leaseOf("", time.Now()), 1, nobody, false},
+		"no Lease":                     {"--leader-elect", nil, 1, nobody, false},
+		"without Leases":               {"--leader-elect=false", nil, 1, "Deployment mirror-system/d has 1 ready replicas", true},
+		"without Leases, not ready":    {"--leader-elect=false", nil, 0, "", false},
+		"without Leases, by a dry run": {"--leader-elect=false --dry-run", nil, 1, "", false},
 	} {
-		in := &Installation{Account: account, Deployment: new(deploymentOf("d", "account", append(strings.Fields(test.arguments), "--namespace-prefix=team-")...))}
-		client := fake.NewClientset(test.objects...)
-		if got, err := in.SignOfLife(t.Context(), client); got != test.sign || err != nil {
-			t.Errorf("%s: got %q, %v, want %q", name, got, err, test.sign)
+		d := deploymentOf("d", "account", append(strings.Fields(test.arguments), "--namespace-prefix=team-")...)
+		d.Status.ReadyReplicas = test.ready
+		in := &Installation{Key: types.NamespacedName{Namespace: "mirror-system", Name: "d"}, Account: account, Deployment: &d}
+		client := fake.NewClientset()
+		if test.lease != nil {
+			client = fake.NewClientset(test.lease)
 		}
-		if got := in.Absence(t.Context(), client); !strings.HasPrefix(got, test.absence) || got != "" && test.absence == "" {
-			t.Errorf("%s: got %q, want %q", name, got, test.absence)
+		text, runs, err := in.Leader(t.Context(), client)
+		if !strings.HasPrefix(text, test.text) || (text == "") != (test.text == "") || runs != test.runs || err != nil {
+			t.Errorf("%s: got %q, %v and %v, want %q and %v", name, text, runs, err, test.text, test.runs)
 		}
-	}
-}
-
-func TestProtectedBy(t *testing.T) {
-	for name, test := range map[string]struct {
-		policy, installation string
-		action               admissionv1.ValidationAction
-		want                 bool
-	}{
-		"of the installation": {"blue-protected-copies", "blue", admissionv1.Deny, true},
-		"of another":          {"green-protected-copies", "green", admissionv1.Deny, false},
-		"another policy":      {"blue-confined", "blue", admissionv1.Deny, false},
-		"audited only":        {"blue-protected-copies", "blue", admissionv1.Audit, false},
-	} {
-		_, b := (&world{}).addPolicy(test.policy, test.installation)
-		b.Labels, b.Spec.ValidationActions = map[string]string{"app.kubernetes.io/name": "mirror-controller"}, []admissionv1.ValidationAction{test.action}
-		in := &Installation{Account: account, Binding: new(bindingOf("b", "account"))}
-		in.Binding.Labels = map[string]string{Label: "blue"}
-		if got, err := in.ProtectedBy(t.Context(), fake.NewClientset(b)); (len(got) == 1) != test.want || err != nil {
-			t.Errorf("%s: got %v, %v, want %v", name, got, err, test.want)
+		if got := in.Absence(t.Context(), client); (got == "") != (runs || text == "") || got != "" && got != "No controller runs: "+text+"." {
+			t.Errorf("%s: got %q", name, got)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // shipped is a policy of deploy/components. Its objects are named so behind the name of the installation.
@@ -42,7 +43,7 @@ func (c *checker) expects(name string) bool {
 	return slices.Contains(c.Policies, name) || name == "confined-others" && slices.Contains(c.Policies, "confined")
 }
 
-// addPolicies adds a line for each policy that is expected, or that selects the ClusterRoleBinding of the controller.
+// addPolicies adds a line for each policy that is expected, or that is bound to the ClusterRoleBinding of the controller.
 func (c *checker) addPolicies(r *Report) {
 	judged := false // who forges a copy
 	for _, s := range shippedPolicies {
@@ -61,72 +62,58 @@ func (c *checker) addPolicies(r *Report) {
 	}
 }
 
-// inForce returns the name of the policy that selects the ClusterRoleBinding of the controller. The error says why it is not in force.
+// inForce returns the name of the policy that is bound to the ClusterRoleBinding of the controller. The error says why it is not
+// in force.
 func (c *checker) inForce(s shipped) (name string, err error) {
 	if err = cmp.Or(c.noPolicies, without(c.noBinding)); err != nil {
 		return "", err
 	}
-	install := "install deploy/components/" + s.component
-	err = todo(install+", or leave "+strings.TrimSuffix(s.name, "-others")+" out of --policies", "there is no policy %s, by which %s", s.name, s.effect)
-	for _, p := range c.policies {
-		if !s.isA(&p) {
+	advice := fmt.Sprintf("install deploy/components/%s, give the label %s the value that the policy's binding selects, "+
+		"or leave %s out of --policies", s.component, Label, strings.TrimSuffix(s.name, "-others"))
+	err = todo(advice, "no policy is bound to ClusterRoleBinding %s by which %s", c.Binding.Name, s.effect)
+	for _, b := range c.policyBindings {
+		i := slices.IndexFunc(c.policies, func(p admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == b.Spec.PolicyName })
+		if i < 0 || !s.isA(&c.policies[i]) || !selects(&b, c.Binding) {
 			continue
 		}
-		bound := false
-		for _, b := range c.policyBindings {
-			if b.Spec.PolicyName != p.Name {
-				continue
-			}
-			bound = true
-			switch {
-			case selects(&b, c.Binding.Name, c.Binding.Labels):
-				name = p.Name
-				if err = judge(&p, &b); err == nil {
-					return name, nil
-				}
-			case name == "" && !c.selectsAny(&b):
-				err = todo(fmt.Sprintf("give the label %s the value that it selects, or %s", Label, install),
-					"ValidatingAdmissionPolicyBinding %s does not select ClusterRoleBinding %s", b.Name, c.Binding.Name)
-			}
-		}
-		if name == "" && !bound {
-			err = todo(install, "nothing binds ValidatingAdmissionPolicy %s", p.Name)
+		name = b.Spec.PolicyName
+		if err = judge(&c.policies[i], &b); err == nil {
+			return name, nil
 		}
 	}
 	return name, err
 }
 
-// selectsAny reports whether a policy binding selects any controller.
-func (c *checker) selectsAny(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
-	return slices.ContainsFunc(c.labelled(), func(of rbacv1.ClusterRoleBinding) bool {
-		return selects(b, of.Name, of.Labels)
-	})
-}
-
 // judge says why a policy does not refuse all that it is there to refuse.
 func judge(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) error {
-	checking, absent, detail := p.Status.TypeChecking, b.Spec.ParamRef.ParameterNotFoundAction, ""
-	switch {
+	const advice = "compare it with deploy/components"
+	switch checking, absent := p.Status.TypeChecking, b.Spec.ParamRef.ParameterNotFoundAction; {
+	case !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny):
+		return todo(advice, "ValidatingAdmissionPolicyBinding %s refuses nothing: its validationActions lack Deny", b.Name)
 	case p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy != admissionv1.Fail:
-		detail = fmt.Sprintf("failurePolicy of ValidatingAdmissionPolicy %s is %s: it lets a request pass that it cannot judge", p.Name, *p.Spec.FailurePolicy)
+		return todo(advice, "ValidatingAdmissionPolicy %s lets a request pass that it cannot judge: its failurePolicy is not Fail", p.Name)
 	case checking != nil && len(checking.ExpressionWarnings) > 0:
 		w := checking.ExpressionWarnings[0]
 		text, _, _ := strings.Cut(strings.TrimSpace(w.Warning), "\n")
-		detail = fmt.Sprintf("the API server warns of ValidatingAdmissionPolicy %s: %s: %s", p.Name, w.FieldRef, text)
-	case !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny):
-		detail = fmt.Sprintf("validationActions of ValidatingAdmissionPolicyBinding %s are %v, without Deny: it refuses nothing", b.Name, b.Spec.ValidationActions)
-	case b.Spec.MatchResources != nil && narrows(b.Spec.MatchResources):
-		detail = fmt.Sprintf("matchResources of ValidatingAdmissionPolicyBinding %s leave some ConfigMaps out", b.Name)
+		return todo(advice, "the API server warns of ValidatingAdmissionPolicy %s: %s: %s", p.Name, w.FieldRef, text)
 	case absent == nil || *absent != admissionv1.AllowAction:
-		detail = fmt.Sprintf("parameterNotFoundAction of ValidatingAdmissionPolicyBinding %s is not Allow: without the ClusterRoleBinding it would refuse everybody", b.Name)
-	default:
-		return nil
+		return todo(advice, "without the ClusterRoleBinding, ValidatingAdmissionPolicyBinding %s refuses everybody: "+
+			"its parameterNotFoundAction is not Allow", b.Name)
+	case b.Spec.MatchResources != nil:
+		return fmt.Errorf("matchResources narrow ValidatingAdmissionPolicyBinding %s, and may leave some objects out", b.Name)
 	}
-	return todo("compare it with deploy/components", "%s", detail)
+	return nil
 }
 
-// narrows reports whether a binding judges less than its policy.
-func narrows(m *admissionv1.MatchResources) bool {
-	some := func(s *metav1.LabelSelector) bool { return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 }
-	return some(m.NamespaceSelector) || some(m.ObjectSelector) || len(m.ResourceRules)+len(m.ExcludeResourceRules) > 0
+// selects reports whether a policy binding takes the ClusterRoleBinding for its parameter.
+func selects(b *admissionv1.ValidatingAdmissionPolicyBinding, of *rbacv1.ClusterRoleBinding) bool {
+	ref := b.Spec.ParamRef
+	switch {
+	case ref == nil:
+		return false
+	case ref.Selector == nil:
+		return ref.Name == of.Name
+	}
+	selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
+	return err == nil && selector.Matches(labels.Set(of.Labels))
 }

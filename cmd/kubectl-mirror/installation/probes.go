@@ -7,16 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// addProbes asks as the account, by dry-run, for what the policy confined has to refuse, as the controller's self-check does. If the user
-// may not impersonate the account, one request is enough to know.
+// addProbes asks as the account, by dry-run, for what the policy confined has to refuse, as the controller's self-check does. If the
+// user may not impersonate the account, one request is enough to know.
 func (c *checker) addProbes(ctx context.Context, r *Report) {
 	if !c.Probes || !c.expects("confined") {
 		return
@@ -27,12 +25,16 @@ func (c *checker) addProbes(ctx context.Context, r *Report) {
 		return
 	}
 	home := c.Account.Namespace
-	if may := addProbe(ctx, r, as, "probe/unmarked", mirror.Probes(nil, home, "")[0], "any ConfigMap in namespace "+home); !may || c.noDeployment != nil || c.invalid != nil {
+	may := addProbe(ctx, r, as, "probe/unmarked", mirror.Probes(nil, home, "")[0], "any ConfigMap in namespace "+home)
+	if !may || c.noDeployment != nil || c.invalid != nil {
 		return
 	}
 	rules := plan.NewRules(&c.process.Options.Options)
-	if ns := c.elsewhere(ctx, rules); ns != "" {
-		addProbe(ctx, r, as, "probe/elsewhere", mirror.Probes(rules, home, ns)[1], "a copy in namespace "+ns+", which is no target")
+	for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} { // which are always there
+		if ns != home && !rules.AllowsTarget(ns) {
+			addProbe(ctx, r, as, "probe/elsewhere", mirror.Probes(rules, home, ns)[1], "a copy in namespace "+ns+", which is no target")
+			return
+		}
 	}
 }
 
@@ -54,22 +56,4 @@ func addProbe(ctx context.Context, r *Report, as kubernetes.Interface, check str
 	}
 	r.add(check, "by dry-run, a policy refuses the controller to create "+text, err)
 	return may
-}
-
-// elsewhere returns a namespace that is no target by the flags, and not that of the account; empty if none is known. The oldest one is the
-// least likely to go before the probe.
-func (c *checker) elsewhere(ctx context.Context, rules *plan.Rules) (name string) {
-	oldest := metav1.Now()
-	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Namespaces().List(ctx, o)
-	}
-	// Without the permission there is none.
-	_ = pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		ns := o.(*corev1.Namespace)
-		if ns.Name != c.Account.Namespace && !rules.AllowsTarget(ns.Name) && !plan.Terminating(ns) && ns.CreationTimestamp.Before(&oldest) {
-			name, oldest = ns.Name, ns.CreationTimestamp
-		}
-		return nil
-	})
-	return name
 }

@@ -13,8 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
@@ -77,8 +76,8 @@ func (f *Flags) Given() (names []string) {
 	return names
 }
 
-// Find returns the settings that count: the flags, or those of an installed controller, which the flags change. The error is a [*Hidden] if
-// the user may not see any controller.
+// Find returns the settings that count: the flags, or those of an installed controller, which the flags change. The error is an
+// [Unknown] if the user may not see any controller.
 func (f *Flags) Find(ctx context.Context, client kubernetes.Interface) (*Settings, error) {
 	if err := f.checkEmpty(); err != nil {
 		return nil, err
@@ -266,43 +265,43 @@ func nonEmpty(list []string) []string {
 
 // selectorOf makes a label selector of requirements, one a line, such as "team In red,blue" or "frozen DoesNotExist".
 func selectorOf(lines string) (string, error) {
-	var parts []string
+	var s metav1.LabelSelector
 	for line := range strings.SplitSeq(lines, "\n") {
-		words := strings.Split(line, " ") // as the policies do
-		switch {
-		case line == "":
-		case len(words) == 3 && words[1] == "In":
-			parts = append(parts, words[0]+" in ("+words[2]+")")
-		case len(words) == 3 && words[1] == "NotIn":
-			parts = append(parts, words[0]+" notin ("+words[2]+")")
-		case len(words) == 2 && words[1] == "Exists":
-			parts = append(parts, words[0])
-		case len(words) == 2 && words[1] == "DoesNotExist":
-			parts = append(parts, "!"+words[0])
-		default:
-			return "", fmt.Errorf("namespace-selector: %q: must be a key, In, NotIn, Exists or DoesNotExist, and values with commas between", line)
+		if line == "" {
+			continue
 		}
+		words := append(strings.SplitN(line, " ", 3), "", "") // as the policies do
+		r := metav1.LabelSelectorRequirement{Key: words[0], Operator: metav1.LabelSelectorOperator(words[1])}
+		if words[2] != "" {
+			r.Values = strings.Split(words[2], ",")
+		}
+		s.MatchExpressions = append(s.MatchExpressions, r)
 	}
-	return strings.Join(parts, ","), nil
+	selector, err := metav1.LabelSelectorAsSelector(&s)
+	if err != nil || len(s.MatchExpressions) == 0 {
+		return "", err
+	}
+	return selector.String(), nil
 }
 
 // selectorLines returns a valid selector as the annotation has it: one requirement a line, sorted.
 func selectorLines(selector string) string {
-	requirements, _ := labels.ParseToRequirements(selector) // it was validated
+	s, err := metav1.ParseToLabelSelector(selector)
+	if err != nil {
+		return selector // none has the other operators: they are for numbers
+	}
 	var lines []string
-	for _, r := range requirements {
-		values := strings.Join(slices.Sorted(slices.Values(r.ValuesUnsorted())), ",")
-		switch r.Operator() {
-		case selection.Exists:
-			lines = append(lines, r.Key()+" Exists")
-		case selection.DoesNotExist:
-			lines = append(lines, r.Key()+" DoesNotExist")
-		case selection.NotIn, selection.NotEquals:
-			lines = append(lines, r.Key()+" NotIn "+values)
-		default:
-			lines = append(lines, r.Key()+" In "+values)
-		}
+	for key, value := range s.MatchLabels {
+		lines = append(lines, key+" In "+value)
+	}
+	for _, r := range s.MatchExpressions {
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s %s", r.Key, r.Operator, sortedList(r.Values)), " "))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// sortedList returns the values as an annotation has them, sorted.
+func sortedList(values []string) string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), ",")
 }

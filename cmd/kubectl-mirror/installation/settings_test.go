@@ -29,7 +29,7 @@ func TestSettings(t *testing.T) {
 				"mirror-label", "copy-me", "instance", "two", "copy-label", "a,b*", "copy-annotation", "c")},
 			want: with(func(o *plan.Options) {
 				o.NamespacePrefixes, o.ExcludeNamespaces, o.SourceNamespaces = []string{"team-", "dev-"}, []string{}, []string{"platform"}
-				o.NamespaceSelector, o.Label, o.Instance = "team in (red,blue),env notin (prod),!frozen,ready", "copy-me", "two"
+				o.NamespaceSelector, o.Label, o.Instance = "env notin (prod),!frozen,ready,team in (blue,red)", "copy-me", "two"
 				o.CopyLabels, o.CopyAnnotations = []string{"a", "b*"}, []string{"c"}
 			}),
 			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/account)",

@@ -10,14 +10,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -36,9 +39,51 @@ type object struct {
 	changed time.Time // when somebody changed the source last; zero: not known
 }
 
-// List returns what the cluster holds, without decisions. With a name it leaves out all that has another.
-func (r *Reader) List(ctx context.Context, name string) (*Snapshot, error) {
-	found, err := r.listLabelled(ctx, name)
+// Read returns what the cluster holds, with the decision about each target: that of a running controller, or, if takeover is set,
+// that of one which takes over. With a name it leaves out all that has another, unless the verdict of the prune limit takes the
+// copies of all names.
+func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
+	return Retry(func() (*Snapshot, error) { return r.read(ctx, name, takeover) })
+}
+
+// Retry reads at most three times: a list expires if it takes longer than the API server keeps what it lists.
+func Retry[T any](read func() (T, error)) (out T, err error) {
+	for range 3 {
+		if out, err = read(); !apierrors.IsResourceExpired(err) {
+			break
+		}
+	}
+	return out, err
+}
+
+func (r *Reader) read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
+	s, err := r.list(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" && len(s.Pruning.OutOfScope) > 0 {
+		all, err := r.list(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		s.Pruning = all.Pruning
+	}
+	for _, g := range s.names {
+		if err := r.decide(ctx, s, g, takeover); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// list returns what the cluster holds, and the verdict of the prune limit. With a name it leaves out all that has another.
+func (r *Reader) list(ctx context.Context, name string) (*Snapshot, error) {
+	var found []*object
+	shared := sharing{}
+	err := r.eachConfigMap(ctx, r.Labelled(name), func(cm *corev1.ConfigMap) {
+		found = append(found, strip(r.Rules, cm))
+		shared.share(cm)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -46,25 +91,21 @@ func (r *Reader) List(ctx context.Context, name string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(r.Rules, namespaces, found), nil
+	s := newSnapshot(r.Rules, namespaces, found)
+	s.Pruning = r.Rules.JudgePruning(s, r.Options.PruneLimit)
+	return s, nil
 }
 
-// Read returns what the cluster holds, with the decision about each target: that of a running controller, or, if takeover is set, that of
-// one which takes over. With a name it leaves out all that has another, unless the verdict of the prune limit takes the copies of all names.
-func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
-	s, err := r.List(ctx, name)
-	if err != nil {
-		return nil, err
+// decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label of ours,
+// which no watch shows.
+func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group, takeover bool) error {
+	s.decideGroup(g, nil, takeover)
+	if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
+		return nil
 	}
-	s.Pruning = r.Rules.JudgePruning(s, r.Options.PruneLimit)
-	if name != "" && len(s.Pruning.OutOfScope) > 0 {
-		all, err := r.List(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		s.Pruning = r.Rules.JudgePruning(all, r.Options.PruneLimit)
-	}
-	return s, s.decideAll(takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return r.listNamed(ctx, name) })
+	unlabelled, err := r.listNamed(ctx, g.name)
+	s.decideGroup(g, unlabelled, takeover)
+	return err
 }
 
 // Get returns a ConfigMap with its payload; nil if there is none.
@@ -79,31 +120,26 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, nil
 }
 
-// Sources returns the keys of all ConfigMaps that have the label of a source.
-func (r *Reader) Sources(ctx context.Context) (keys []types.NamespacedName, err error) {
+// Sources returns NAMESPACE/NAME of all ConfigMaps that have the label of a source.
+func (r *Reader) Sources(ctx context.Context) (keys []string, err error) {
 	o := metav1.ListOptions{LabelSelector: r.Rules.Label() + "=" + plan.SourceValue}
-	err = r.eachConfigMap(ctx, o, func() { keys = nil }, func(cm *corev1.ConfigMap) { keys = append(keys, plan.KeyOf(cm)) })
+	err = r.eachConfigMap(ctx, o, func(cm *corev1.ConfigMap) { keys = append(keys, plan.KeyOf(cm).String()) })
 	return keys, err
 }
 
-// listLabelled lists the ConfigMaps with a mirror label, or those of a name.
-func (r *Reader) listLabelled(ctx context.Context, name string) (out []*object, err error) {
+// Labelled returns the options of a list of the ConfigMaps with a mirror label, or of those that have the name, too.
+func (r *Reader) Labelled(name string) metav1.ListOptions {
 	o := metav1.ListOptions{LabelSelector: fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)}
 	if name != "" {
 		o.FieldSelector = named(name)
 	}
-	shared := sharing{}
-	err = r.eachConfigMap(ctx, o, func() { out = nil }, func(cm *corev1.ConfigMap) {
-		out = append(out, strip(r.Rules, cm))
-		shared.share(cm)
-	})
-	return out, err
+	return o
 }
 
 // listNamed lists all ConfigMaps of a name, by namespace, also those without a label of ours.
 func (r *Reader) listNamed(ctx context.Context, name string) (map[string]*corev1.ConfigMap, error) {
 	out := map[string]*corev1.ConfigMap{}
-	err := r.eachConfigMap(ctx, metav1.ListOptions{FieldSelector: named(name)}, func() { clear(out) }, func(cm *corev1.ConfigMap) {
+	err := r.eachConfigMap(ctx, metav1.ListOptions{FieldSelector: named(name)}, func(cm *corev1.ConfigMap) {
 		out[cm.Namespace] = strip(r.Rules, cm).ConfigMap
 	})
 	return out, err
@@ -142,29 +178,19 @@ func nextPage(n, bytes int) int64 {
 	return int64(max(firstPage, min(largestPage, pageBytes/max(1, bytes/n))))
 }
 
-// expired is how often a list is begun anew because it took longer than the API server keeps its state.
-const expired = 3
-
-// eachConfigMap calls each for every ConfigMap of a list that is read page by page. If the list has to begin anew it calls
-// anew first.
-func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, anew func(), each func(*corev1.ConfigMap)) error {
+// eachConfigMap calls f for every ConfigMap of a list that is read page by page.
+func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func(*corev1.ConfigMap)) error {
 	o.Limit = firstPage
-	for tries := 0; ; {
+	for {
 		page, err := r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, o)
-		switch {
-		case apierrors.IsResourceExpired(err) && o.Continue != "" && tries < expired:
-			tries++
-			o.Continue = ""
-			anew()
-			continue
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("list ConfigMaps: %w", err)
 		}
 		bytes := 0
 		for i := range page.Items {
 			cm := page.Items[i] // the page is not kept
 			bytes += cm.Size()
-			each(&cm)
+			f(&cm)
 		}
 		if page.Continue == "" {
 			return nil
@@ -173,25 +199,27 @@ func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, anew f
 	}
 }
 
-// Namespaces lists the namespaces.
-func (r *Reader) Namespaces(ctx context.Context) ([]*corev1.Namespace, error) {
-	var out []*corev1.Namespace
-	o := metav1.ListOptions{Limit: largestPage}
-	for {
-		page, err := r.Client.CoreV1().Namespaces().List(ctx, o)
-		if err != nil {
-			return nil, fmt.Errorf("list namespaces: %w", err)
-		}
-		for i := range page.Items {
-			ns := page.Items[i]
-			plan.StripNamespace(&ns)
-			out = append(out, &ns)
-		}
-		if page.Continue == "" {
-			return out, nil
-		}
-		o.Continue = page.Continue
+// Each calls f for every small object of a list that is read page by page.
+func Each[L, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
+	o metav1.ListOptions, f func(T)) error {
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
+	return pager.New(page).EachListItem(ctx, o, func(object runtime.Object) error {
+		f(object.(T))
+		return nil
+	})
+}
+
+// Namespaces lists the namespaces, by name.
+func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
+	out := map[string]*corev1.Namespace{}
+	err := Each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
+		plan.StripNamespace(ns)
+		out[ns.Name] = ns
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
+	return out, nil
 }
 
 // sharing has objects with equal labels and annotations share the maps: all copies of a source that are in sync are such.

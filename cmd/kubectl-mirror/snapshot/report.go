@@ -26,8 +26,8 @@ var Counted = []plan.State{
 	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateFailed, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server rejects is pending,
-// because no object tells of a rejection.
+// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server
+// rejects is pending, because no object tells of a rejection.
 type Source struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
@@ -52,8 +52,12 @@ func (s *Source) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// Sources returns the state of each source that keep chooses, sorted.
-func (s *Snapshot) Sources(o *plan.Options, keep func(types.NamespacedName) bool) (out []*Source) {
+// Sources returns the state of one source, of those of a namespace, or of all, sorted.
+func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Source {
+	out := []*Source{}
+	keep := func(k types.NamespacedName) bool {
+		return (asked.Name == "" || asked.Name == k.Name) && (asked.Namespace == "" || asked.Namespace == k.Namespace)
+	}
 	for _, g := range s.names {
 		found := map[types.NamespacedName]*Source{}
 		at := func(k types.NamespacedName) *Source {
@@ -94,7 +98,8 @@ func newSource(k types.NamespacedName) *Source {
 	return s
 }
 
-// statusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored from it.
+// statusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored
+// from it.
 func statusOf(s *plan.Source) (status, note string) {
 	switch {
 	case s.OutOfScope:

@@ -38,11 +38,8 @@ type Decision struct {
 	Losers []*plan.Source    // those that claim the target and do not have it
 }
 
-func newSnapshot(rules *plan.Rules, namespaces []*corev1.Namespace, found []*object) *Snapshot {
-	s := &Snapshot{Rules: rules, namespaces: map[string]*corev1.Namespace{}, names: map[string]*group{}}
-	for _, ns := range namespaces {
-		s.namespaces[ns.Name] = ns
-	}
+func newSnapshot(rules *plan.Rules, namespaces map[string]*corev1.Namespace, found []*object) *Snapshot {
+	s := &Snapshot{Rules: rules, namespaces: namespaces, names: map[string]*group{}}
 	sources := map[string][]*plan.Source{}
 	for _, o := range found {
 		g := s.names[o.Name]
@@ -60,25 +57,6 @@ func newSnapshot(rules *plan.Rules, namespaces []*corev1.Namespace, found []*obj
 		g.view = plan.NewView(sources[name])
 	}
 	return s
-}
-
-// Of returns the snapshot of a cluster that has these objects. It takes copies of them without their payload.
-func Of(o *plan.Options, namespaces []*corev1.Namespace, objects []*corev1.ConfigMap, takeover bool) (*Snapshot, error) {
-	rules, visible := plan.NewRules(o), []*object(nil)
-	hidden := map[string]map[string]*corev1.ConfigMap{}
-	for _, o := range objects {
-		switch stripped := strip(rules, o.DeepCopy()); {
-		case rules.Visible(o):
-			visible = append(visible, stripped)
-		case hidden[o.Name] == nil:
-			hidden[o.Name] = map[string]*corev1.ConfigMap{o.Namespace: stripped.ConfigMap}
-		default:
-			hidden[o.Name][o.Namespace] = stripped.ConfigMap
-		}
-	}
-	s := newSnapshot(rules, namespaces, visible)
-	s.Pruning = rules.JudgePruning(s, o.PruneLimit)
-	return s, s.decideAll(takeover, func(name string) (map[string]*corev1.ConfigMap, error) { return hidden[name], nil })
 }
 
 // Namespace returns a namespace; nil if there is none.
@@ -123,32 +101,21 @@ func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan
 	return plan.Target{Key: key, Namespace: s.namespaces[key.Namespace], Have: have}
 }
 
-// Decisions returns the decisions about the targets of a name, by namespace.
-func (s *Snapshot) Decisions(name string) []*Decision {
-	if g := s.names[name]; g != nil {
-		return g.decisions
-	}
-	return nil
-}
-
 // All returns the decisions about all targets.
-func (s *Snapshot) All() iter.Seq[*Decision] {
-	return func(yield func(*Decision) bool) {
-		for _, g := range s.names {
-			for _, d := range g.decisions {
-				if !yield(d) {
-					return
-				}
-			}
-		}
+func (s *Snapshot) All() (out []*Decision) {
+	for _, g := range s.names {
+		out = append(out, g.decisions...)
 	}
+	return out
 }
 
 // Decision returns the decision about one target; nil if there is nothing to decide.
 func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
-	for _, d := range s.Decisions(key.Name) {
-		if d.Key == key {
-			return d
+	if g := s.names[key.Name]; g != nil {
+		for _, d := range g.decisions {
+			if d.Key == key {
+				return d
+			}
 		}
 	}
 	return nil
@@ -177,23 +144,8 @@ func (s *Snapshot) decide(v *plan.View, t plan.Target) *Decision {
 	return d
 }
 
-// decideAll decides about every target. Where a copy is to be created, it asks named for the objects without a label of ours, which no watch
-// shows. A controller that takes over deletes the copies that only the flags rule out, unless the limit blocks that; one that runs did so.
-func (s *Snapshot) decideAll(takeover bool, named func(name string) (map[string]*corev1.ConfigMap, error)) error {
-	for name, g := range s.names {
-		s.decideGroup(g, nil, takeover)
-		if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
-			continue
-		}
-		unlabelled, err := named(name)
-		if err != nil {
-			return err
-		}
-		s.decideGroup(g, unlabelled, takeover)
-	}
-	return nil
-}
-
+// decideGroup decides about every target of a name. A controller that takes over deletes the copies that only the flags rule out,
+// unless the limit blocks that; one that runs did so.
 func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap, takeover bool) {
 	g.decisions = nil
 	for _, namespace := range slices.Sorted(maps.Keys(s.Rules.Places(g.view, maps.Keys(s.namespaces), maps.Keys(g.objects)))) {

@@ -42,7 +42,7 @@ func TestIsInSync(t *testing.T) {
 			}
 			test.change(s)
 			got := true
-			for _, source := range s.Snapshot(t, false).Sources(&s.Options, func(types.NamespacedName) bool { return true }) {
+			for _, source := range s.Snapshot(t, false).Sources(&s.Options, types.NamespacedName{}) {
 				got = got && source.IsInSync()
 			}
 			if got != test.want {
@@ -66,6 +66,16 @@ func TestSelectorAndPruneLimit(t *testing.T) {
 	}
 }
 
+// TestExpiredList: a list that the API server has not kept long enough begins anew.
+func TestExpiredList(t *testing.T) {
+	s := snapshottest.New()
+	s.Add(plantest.Source("platform", "settings"))
+	s.Expired = 2
+	if got := len(s.Snapshot(t, false).All()); got != 4 {
+		t.Errorf("got %d decisions, want those of the source and its 3 targets", got)
+	}
+}
+
 // TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
 func TestReasonOfEachRepair(t *testing.T) {
 	for want, change := range map[string]plantest.Option{
@@ -74,9 +84,8 @@ func TestReasonOfEachRepair(t *testing.T) {
 		"the copy has lost its label": plantest.Without("mirror"),
 		"labels or annotations of the copy were edited": plantest.Without(plan.ManagedByLabel),
 		"the source has changed":                        plantest.Annotation(plan.ChecksumAnnotation, "sha256:before"),
-		"it is being deleted, and held by the finalizer example.com/hold": func(cm *corev1.ConfigMap) {
+		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
 			plantest.Finalizer(cm)
-			cm.Finalizers[0] = "example.com/hold"
 			plantest.Deleting(cm)
 		},
 	} {

@@ -31,27 +31,16 @@ func (w *Warning) String() string {
 }
 
 // AddWarnings adds the newest warning to each source that is not in sync, if it is younger than the last change of the source.
-func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, sources []*Source) error {
-	namespaces := map[string]bool{}
-	for _, source := range sources {
-		if !source.IsInSync() {
-			namespaces[source.Namespace] = true
-		}
-	}
-	if len(namespaces) == 0 {
+// The sources are in the namespace; empty: in any.
+func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string, sources []*Source) error {
+	if !slices.ContainsFunc(sources, func(s *Source) bool { return !s.IsInSync() }) {
 		return nil
 	}
-	from := metav1.NamespaceAll
-	for namespace := range namespaces {
-		if len(namespaces) == 1 {
-			from = namespace
-		}
-	}
 	newest := map[types.UID]*Warning{}
-	err := r.eachEvent(ctx, from, fields.Set{"type": corev1.EventTypeWarning}, func(e *corev1.Event) {
+	err := r.eachEvent(ctx, namespace, fields.Set{"type": corev1.EventTypeWarning}, func(e *corev1.Event) {
 		uid := e.InvolvedObject.UID
-		if w := newest[uid]; w == nil || last(e).After(w.Last) {
-			newest[uid] = &Warning{e.Reason, e.Message, last(e)}
+		if w := newest[uid]; w == nil || Last(e).After(w.Last) {
+			newest[uid] = &Warning{e.Reason, e.Message, Last(e)}
 		}
 	})
 	if err != nil {
@@ -74,34 +63,25 @@ func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, sources []*Source
 func (r *Reader) Reported(ctx context.Context, cm *corev1.ConfigMap) (out []*corev1.Event, err error) {
 	newest := map[string]*corev1.Event{}
 	err = r.eachEvent(ctx, cm.Namespace, fields.Set{"involvedObject.uid": string(cm.UID)}, func(e *corev1.Event) {
-		if known := newest[e.Reason]; known == nil || last(e).After(last(known)) {
+		if known := newest[e.Reason]; known == nil || Last(e).After(Last(known)) {
 			newest[e.Reason] = e
 		}
 	})
-	return slices.SortedFunc(maps.Values(newest), func(a, b *corev1.Event) int { return last(b).Compare(last(a)) }), err
+	return slices.SortedFunc(maps.Values(newest), func(a, b *corev1.Event) int { return Last(b).Compare(Last(a)) }), err
 }
 
 // eachEvent calls each for every event of the controller in a namespace, or in all, that has the fields.
 func (r *Reader) eachEvent(ctx context.Context, namespace string, with fields.Set, each func(*corev1.Event)) error {
 	with["reportingComponent"] = "mirror-controller"
-	o := metav1.ListOptions{Limit: largestPage, FieldSelector: with.String()}
-	for {
-		page, err := r.Client.CoreV1().Events(namespace).List(ctx, o)
-		if err != nil {
-			return fmt.Errorf("list events: %w", err)
-		}
-		for i := range page.Items {
-			each(&page.Items[i])
-		}
-		if page.Continue == "" {
-			return nil
-		}
-		o.Continue = page.Continue
+	err := Each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, each)
+	if err != nil {
+		return fmt.Errorf("list events: %w", err)
 	}
+	return nil
 }
 
-// last returns when an event happened last.
-func last(e *corev1.Event) time.Time {
+// Last returns when an event happened last.
+func Last(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
 	}

@@ -5,6 +5,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -16,6 +22,7 @@ type Scene struct {
 	Options    plan.Options
 	Namespaces []*corev1.Namespace
 	Objects    []*corev1.ConfigMap
+	Expired    int // how many lists of ConfigMaps expire
 }
 
 // New returns a cluster with targets team-a to team-c and, as a home of sources, platform.
@@ -49,10 +56,31 @@ func (s *Scene) Get(namespace, name string) *corev1.ConfigMap {
 	return nil
 }
 
-// Snapshot returns the snapshot of the scene.
+// Snapshot returns the snapshot of the scene, read from an API server that knows the selectors of a Reader.
 func (s *Scene) Snapshot(t *testing.T, takeover bool) *snapshot.Snapshot {
 	t.Helper()
-	out, err := snapshot.Of(&s.Options, s.Namespaces, s.Objects, takeover)
+	client := fake.NewClientset()
+	client.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		list := &corev1.NamespaceList{}
+		for _, ns := range s.Namespaces {
+			list.Items = append(list.Items, *ns.DeepCopy())
+		}
+		return true, list, nil
+	})
+	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if s.Expired--; s.Expired >= 0 {
+			return true, nil, apierrors.NewResourceExpired("too old")
+		}
+		selectors, list := a.(clienttesting.ListAction).GetListRestrictions(), &corev1.ConfigMapList{}
+		for _, o := range s.Objects {
+			if selectors.Labels.Matches(labels.Set(o.Labels)) && selectors.Fields.Matches(fields.Set{"metadata.name": o.Name}) {
+				list.Items = append(list.Items, *o.DeepCopy())
+			}
+		}
+		return true, list, nil
+	})
+	reader := &snapshot.Reader{Client: client, Options: &s.Options, Rules: plan.NewRules(&s.Options)}
+	out, err := reader.Read(t.Context(), "", takeover)
 	if err != nil {
 		t.Fatal(err)
 	}
