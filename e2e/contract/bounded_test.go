@@ -172,7 +172,7 @@ func TestC47HostileConnections(t *testing.T) {
 		var opening sync.WaitGroup
 		ended, opened := make(chan struct{}), make(chan struct{})
 		for _, served := range []string{"health", "metrics"} {
-			address, err := suite.AddressOf(served, p)
+			address, err := p.Address(served)
 			if err != nil {
 				t.Fatal(err)
 			}

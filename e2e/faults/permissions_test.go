@@ -48,7 +48,7 @@ func waitReadiness(w *suite.World, p *shipped.Process, failing ...string) {
 	w.Helper()
 	slices.Sort(failing)
 	w.Until("readiness", func() error {
-		_, text, err := w.Ask(p, "/readyz?verbose")
+		_, text, err := p.Get(w.Context(), "health", "/readyz?verbose")
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package shipped
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,30 +9,42 @@ import (
 	"time"
 )
 
-// metricsLine says where the controller serves its metrics, and with --profiling its profiles.
-var metricsLine = regexp.MustCompile(`"Serving metrics" address="([^"]+)"`)
-
-// Ask returns what the controller answers at a path beside its metrics. It leaves no connection behind.
-func (p *Process) Ask(ctx context.Context, path string) (string, error) {
-	address := metricsLine.FindStringSubmatch(p.Log())
+// Address returns where the controller serves its "health" or its "metrics", and with --profiling its profiles.
+func (p *Process) Address(what string) (string, error) {
+	address := regexp.MustCompile(`"Serving ` + what + `" address="([^"]+)"`).FindStringSubmatch(p.Log())
 	if address == nil {
-		return "", errors.New("the controller serves no metrics")
+		return "", fmt.Errorf("the controller has not logged that it serves %s", what)
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	return address[1], nil
+}
+
+// Get returns what the controller answers there. It leaves no connection behind.
+func (p *Process) Get(ctx context.Context, what, path string) (code int, text string, err error) {
+	address, err := p.Address(what)
+	if err != nil {
+		return 0, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address[1]+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	request.Close = true // as a kubelet does
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, resp.Status)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// Ask returns what the controller answers at a path beside its metrics.
+func (p *Process) Ask(ctx context.Context, path string) (string, error) {
+	code, text, err := p.Get(ctx, "metrics", path)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s: %d: %s", path, code, text)
 	}
-	return string(body), err
+	return text, err
 }
