@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -161,68 +160,6 @@ func TestUnknownFlag(t *testing.T) {
 	if args := strings.Join(w.pods()[0].Spec.Containers[0].Args, " "); strings.Contains(args, "no-such") {
 		t.Errorf("the flag is still there: %s", args)
 	}
-}
-
-// TestLeaderStands stops the leader's process amid 2,000 writes, and lets it go on when the other replica has taken over. It
-// changes nothing any more: it ends, and the kubelet starts it again.
-func TestLeaderStands(t *testing.T) {
-	w := newWorld(t)
-	w.installTwo()
-	data := map[string]string{"key": "one"}
-	for i := range 20 {
-		w.source(fmt.Sprintf("settings-%d", i), data)
-	}
-	w.eventually("some copies", func() error {
-		if n := w.copies(20); n < 500 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	old := w.leader()
-	stood := time.Now()
-	w.signal(old, syscall.SIGSTOP)
-	if n := w.copies(20); n == 2000 {
-		t.Log("all copies were there before the leader stood")
-	}
-	w.waitOther(old)
-	for i := range 20 {
-		w.waitInSync(fmt.Sprintf("settings-%d", i), data, targets()...)
-	}
-	w.figure("leader stopped amid 2,000 writes, to all in sync", time.Since(stood), 21*time.Second)
-	before := w.versions()
-	w.signal(old, syscall.SIGCONT)
-	w.waitRestarted(old)
-	w.waitRolledOut()
-	if !maps.Equal(before, w.versions()) {
-		t.Error("the old leader has changed copies")
-	}
-}
-
-// versions are the UID and the resourceVersion of each copy.
-func (w *world) versions() map[string]string {
-	w.Helper()
-	copies, err := w.admin.CoreV1().ConfigMaps("").List(w.ctx, metav1.ListOptions{LabelSelector: "mirror=copy"})
-	if err != nil {
-		w.Fatal(err)
-	}
-	out := map[string]string{}
-	for _, c := range copies.Items {
-		out[c.Namespace+"/"+c.Name] = string(c.UID) + " " + c.ResourceVersion
-	}
-	return out
-}
-
-// copies counts the copies of that many sources.
-func (w *world) copies(sources int) int {
-	n := 0
-	for i := range sources {
-		for _, namespace := range targets() {
-			if w.seen.ConfigMap(namespace, fmt.Sprintf("settings-%d", i)) != nil {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // waitRestarted waits until the kubelet has started the container of a Pod again since then.

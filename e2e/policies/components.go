@@ -15,8 +15,8 @@ import (
 
 // The components of deploy that are not policies.
 
-// OfGroup returns the objects of an API group, or all but those.
-func OfGroup(m shipped.Manifests, group string, not bool) shipped.Manifests {
+// ofGroup returns the objects of an API group, or all but those.
+func ofGroup(m shipped.Manifests, group string, not bool) shipped.Manifests {
 	return slices.DeleteFunc(slices.Clone(m), func(o *unstructured.Unstructured) bool {
 		return strings.HasPrefix(o.GetAPIVersion(), group+"/") == not
 	})
@@ -26,7 +26,7 @@ func OfGroup(m shipped.Manifests, group string, not bool) shipped.Manifests {
 // the Prometheus operator, of which there should be so many.
 func ExpectAccepted(t *testing.T, m shipped.Manifests, operators int) {
 	t.Helper()
-	known := OfGroup(m, "monitoring.coreos.com", true)
+	known := ofGroup(m, "monitoring.coreos.com", true)
 	if got := len(m) - len(known); got != operators {
 		t.Errorf("%d objects for the Prometheus operator, want %d", got, operators)
 	}
