@@ -52,9 +52,10 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -trimpath -buildvc
 # GOGC: the compilers take an eighth less CPU time, and more memory.
 STAMPED = GOGC=400 go build -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
-# settings of Go's runtime.
+# settings of Go's runtime, nor of this make for those that they run.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
-ALONE := env -u KUBECONFIG -u GOGC -u GOMEMLIMIT -u GODEBUG KUBERNETES=$(KUBERNETES)
+ALONE := env -u KUBECONFIG -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u MFLAGS \
+  -u GOGC -u GOMEMLIMIT -u GODEBUG KUBERNETES=$(KUBERNETES)
 
 .PHONY: help
 help: ## List the targets

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,11 +45,12 @@ var programs = []program{
 // what a node takes.
 var controlPlane = []string{Etcd, APIServer, ControllerManager}
 
-// Build makes sure that the named programs are built, and without a name those that Start needs. It returns
-// the folder they are in, one for each set of versions in the user's cache folder. The first time takes
-// minutes and is told to o.Progress; after that it takes a moment and says nothing. Processes that call it
-// at the same time build once: the others wait.
-func Build(ctx context.Context, o Options, names ...string) (string, error) {
+// Build makes sure that the named programs are built, and without a name those that Start needs: of the minor
+// version, such as 1.37, that the environment variable KUBERNETES names, and without it of the newest in
+// e2e/kubernetes. It returns the folder they are in, one for each set of versions in the user's cache folder. The
+// first time takes minutes, and standard error shows it; after that it takes a moment and says nothing. Processes
+// that call it at the same time build once: the others wait.
+func Build(ctx context.Context, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = controlPlane
 	}
@@ -59,7 +59,7 @@ func Build(ctx context.Context, o Options, names ...string) (string, error) {
 			return "", fmt.Errorf("a cluster has no program %q", name)
 		}
 	}
-	m, err := findModule(ctx, o.kubernetes())
+	m, err := findModule(ctx, os.Getenv("KUBERNETES"))
 	if err != nil {
 		return "", err
 	}
@@ -78,12 +78,12 @@ func Build(ctx context.Context, o Options, names ...string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(ctx, dir+".lock", o.progress())
+	unlock, err := lock(ctx, dir+".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return dir, m.build(ctx, dir, missing(dir, names), o.progress())
+	return dir, m.build(ctx, dir, missing(dir, names))
 }
 
 // key names everything that decides what the programs are: versions, compiler, platform, and by their
@@ -130,7 +130,7 @@ func listed(all []program) string {
 // build builds programs in a folder beside dir, and moves each into dir when it is complete, so that nobody
 // ever sees half of it. The caller holds the lock: folders of builds that were broken off are nobody's, and
 // are removed.
-func (m module) build(ctx context.Context, dir string, missing []program, progress io.Writer) error {
+func (m module) build(ctx context.Context, dir string, missing []program) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -148,11 +148,11 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 	// Compilers do not go on when this process is killed, and half a build is removed.
 	defer func() { _ = r.reap() }()
 	start := time.Now()
-	fmt.Fprintf(progress, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
+	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
 		"With empty caches a control plane takes a download and about ten minutes of CPU: 6 minutes on two idle cores, "+
 		"up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
 	for i, p := range missing {
-		fmt.Fprintf(progress, "  %d of %d: %s\n", i+1, len(missing), p.name)
+		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), p.name)
 		if err := m.buildOne(ctx, p.pkg, tmp, p.name); err != nil {
 			return fmt.Errorf("build %s: %w", p.name, err)
 		}
@@ -163,7 +163,7 @@ func (m module) build(ctx context.Context, dir string, missing []program, progre
 			return err
 		}
 	}
-	fmt.Fprintf(progress, "Built in %s.\n", time.Since(start).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "Built in %s.\n", time.Since(start).Round(time.Second))
 	return nil
 }
 
@@ -195,7 +195,7 @@ func (m module) ldflags() string {
 
 // lock takes the exclusive lock on a file, which the kernel gives back when this process ends, however it
 // does. The file stays: removing it would let two others lock two files of one name.
-func lock(ctx context.Context, file string, progress io.Writer) (unlock func(), err error) {
+func lock(ctx context.Context, file string) (unlock func(), err error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func lock(ctx context.Context, file string, progress io.Writer) (unlock func(), 
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
 			if !told {
-				fmt.Fprintln(progress, "Waiting for another process, which is building the control plane.")
+				fmt.Fprintln(os.Stderr, "Waiting for another process, which is building the control plane.")
 				told = true
 			}
 			return false, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,11 +24,8 @@ const (
 // stopGrace is what another program has to stop when it is told to.
 const stopGrace = 10 * time.Second
 
-// Options say what cluster to start. The zero value is a cluster of the newest version.
+// Options say what cluster to start.
 type Options struct {
-	// Kubernetes is the minor version, such as 1.37: a folder in e2e/kubernetes. The default is the
-	// environment variable KUBERNETES, and without it the newest there is.
-	Kubernetes string
 	// AuditUsers are users whose requests are in the audit log beside those of ServiceAccounts.
 	AuditUsers []string
 	// AuditBodies has the audit log hold what requests and answers carry. Watches have none.
@@ -40,15 +36,6 @@ type Options struct {
 	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes etcd and
 	// kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
 	Bare bool
-	// Progress is told what is built, in lines for people. The default is standard error.
-	Progress io.Writer
-}
-
-func (o Options) kubernetes() string {
-	if o.Kubernetes == "" {
-		return os.Getenv("KUBERNETES")
-	}
-	return o.Kubernetes
 }
 
 // auditLevel returns how much the audit log holds of a request.
@@ -57,13 +44,6 @@ func (o Options) auditLevel() string {
 		return "RequestResponse"
 	}
 	return "Metadata"
-}
-
-func (o Options) progress() io.Writer {
-	if o.Progress == nil {
-		return os.Stderr
-	}
-	return o.Progress
 }
 
 // Cluster is a running control plane. Its methods may be called concurrently, but those that stop and
@@ -92,21 +72,27 @@ type Cluster struct {
 // When it fails, or ctx ends while it runs, nothing is left, and the error has the last lines that the
 // programs logged. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	if !o.Bare {
-		bin, err := Build(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		return startFrom(ctx, bin, o)
-	}
-	bin, ok := assets(ctx, os.Getenv("KUBEBUILDER_ASSETS"), o.progress())
-	if !ok {
-		var err error
-		if bin, err = Build(ctx, o, Etcd, APIServer); err != nil {
-			return nil, err
-		}
+	bin, err := o.programs(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return startFrom(ctx, bin, o)
+}
+
+// programs returns the folder of the programs.
+func (o Options) programs(ctx context.Context) (string, error) {
+	if !o.Bare {
+		return Build(ctx)
+	}
+	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
+		version, err := assets(ctx, folder)
+		if err == nil {
+			fmt.Fprintf(os.Stderr, "Taking etcd and kube-apiserver %s from KUBEBUILDER_ASSETS=%s.\n", version, folder)
+			return folder, nil
+		}
+		fmt.Fprintf(os.Stderr, "KUBEBUILDER_ASSETS=%s is not used: %v.\n", folder, err)
+	}
+	return Build(ctx, Etcd, APIServer)
 }
 
 // startFrom starts the programs that are in the folder bin.
@@ -196,11 +182,11 @@ func (c *Cluster) Dir() string { return c.dir }
 func (c *Cluster) Bin(name string) string { return filepath.Join(c.bin, name) }
 
 // Kubectl returns the path of a kubectl of the cluster's version. The first call builds it where it is not
-// built yet: most clusters need none. When that fails, Options.Progress says why, and the path leads to nothing.
+// built yet: most clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
 func (c *Cluster) Kubectl() string {
 	c.kubectl.Do(func() {
-		if _, err := Build(context.Background(), c.options, Kubectl); err != nil {
-			fmt.Fprintln(c.options.progress(), err)
+		if _, err := Build(context.Background(), Kubectl); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 		}
 	})
 	return c.Bin(Kubectl)

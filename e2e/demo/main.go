@@ -39,7 +39,7 @@ func main() {
 func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
 	start := time.Now()
 	fmt.Fprintln(out, "Starting etcd and kube-apiserver on loopback. Your kubeconfig is not used.")
-	c, err := cluster.Start(ctx, cluster.Options{Bare: true, Progress: out})
+	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
 	if err != nil {
 		return err
 	}

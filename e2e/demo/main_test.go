@@ -12,7 +12,6 @@ var durations = regexp.MustCompile(`\b[0-9.]+m?s\b`)
 
 // TestReadmeShowsTheDemo compares what the demo prints, but for times, with the README.
 func TestReadmeShowsTheDemo(t *testing.T) {
-	t.Setenv("KUBEBUILDER_ASSETS", "")
 	var out bytes.Buffer
 	if err := run(t.Context(), *binary, *manifests, &out); err != nil {
 		t.Fatalf("%v, after\n%s", err, out.String())

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // images builds the image of the controller under that name, by the last stage of its Dockerfile, and that of the pause
@@ -50,13 +49,8 @@ func (b builder) file(name string) string { return filepath.Join(b.dir, name) }
 
 func (b builder) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "MAKE") && !strings.HasPrefix(v, "MFLAGS=") { // what the make hands down that runs this
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
 	// Chroot and plain folders work where this runs in a container itself.
-	cmd.Env = append(cmd.Env, "CONTAINERS_STORAGE_CONF="+b.file("storage.conf"), "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot")
+	cmd.Env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+b.file("storage.conf"), "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w: %s", args, err, out)
 	}

@@ -39,7 +39,7 @@ type Node struct {
 // Start brings up a node that has the image of the controller under that name, and returns when it is ready. It is built by
 // the Makefile in the folder repository. Whoever starts a node stops it, also where Start fails.
 func Start(ctx context.Context, repository, image string) (*Node, error) {
-	bin, err := cluster.Build(ctx, cluster.Options{}, Programs...)
+	bin, err := cluster.Build(ctx, Programs...)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
-	c, err := cluster.Start(ctx, cluster.Options{Progress: out})
+	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return err
 	}

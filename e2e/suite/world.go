@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -22,7 +21,7 @@ import (
 // retries some targets once a minute. The rest is for slow machines: a wait ends with its event.
 const Patience = 10 * time.Minute
 
-var worlds, marks atomic.Int32
+var worlds atomic.Int32
 
 // World is the part of the cluster that one test has for itself: namespaces with a prefix of its own, and
 // controllers with a mirror label and an instance of their own, so that tests run side by side.
@@ -216,27 +215,17 @@ func (w *World) Eventually(what string, condition func() error) {
 	}
 }
 
-// betweenTries is the time between two tries, so that the other processes can run.
-const betweenTries = 50 * time.Millisecond
-
-// Until repeats try until it succeeds. It is for conditions that no watch shows: after each failure it changes an object in the
-// world's home, which wakes the next try.
+// Until repeats try until it succeeds. It is for conditions that no watch shows.
 func (w *World) Until(what string, try func() error) {
 	w.Helper()
-	w.Eventually(what, func() error {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		time.Sleep(betweenTries)
-		// An equal object would be no change, and wake no try.
-		clock := ConfigMap(w.Home, "clock", WithAnnotation("tries", fmt.Sprint(marks.Add(1))))
-		_, clockErr := w.Admin.CoreV1().ConfigMaps(w.Home).Update(w.Context(), clock, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(clockErr) {
-			_, clockErr = w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), clock, metav1.CreateOptions{})
-		}
-		return errors.Join(err, clockErr)
+	var last error
+	err := wait.PollUntilContextTimeout(w.Context(), 50*time.Millisecond, Patience, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
 	})
+	if err != nil {
+		w.Fatalf("%s: %v: %v", what, err, last)
+	}
 }
 
 // Wait waits until the channel is closed.
