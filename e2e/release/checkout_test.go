@@ -65,9 +65,6 @@ func (c checkout) make(args ...string) {
 	args = append(args, "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch)
 	cmd := exec.CommandContext(c.Context(), "make", args...)
 	cmd.Dir = c.dir
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { // what the make hands down that runs this test
-		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=")
-	})
 	output(c.T, cmd)
 }
 

@@ -2,7 +2,7 @@ package release
 
 import (
 	"bytes"
-	"debug/elf"
+	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -253,13 +253,10 @@ func expectArchitecture(t *testing.T, i image, arch string) {
 		t.Errorf("the image is for %s, want %s", i.config.Architecture, arch)
 	}
 	for _, name := range commands {
-		file, err := elf.Open(filepath.Join(i.root, name))
+		info, err := buildinfo.ReadFile(filepath.Join(i.root, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer file.Close()
-		if file.Machine != machine(arch) {
-			t.Errorf("%s is for %s, want %s", name, file.Machine, machine(arch))
-		}
+		expectBuiltFor(t, info, "linux", arch)
 	}
 }
