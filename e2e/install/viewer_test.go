@@ -13,8 +13,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestDocsViewer binds the role of component viewer by the command of the manual. It permits nothing but reading, and asking what others
-// may. The tests of the plug-in show that it permits enough.
+// TestDocsViewer binds the role of component viewer by the command of the manual. It permits nothing but reading, and asking what
+// others may. The tests of the plug-in show that it permits enough.
 func TestDocsViewer(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
