@@ -58,7 +58,7 @@ func (w *world) applyTwo() {
 // applyOverlay applies the example overlay as the documentation says, with a short grace and these edits by sed.
 func (w *world) applyOverlay(edits ...string) {
 	w.Helper()
-	dir, err := os.MkdirTemp(w.node.Dir(), "overlay")
+	dir, err := os.MkdirTemp(w.node.dir, "overlay")
 	absolute, err2 := filepath.Abs(filepath.Join(repository, "deploy"))
 	if err := errors.Join(err, err2); err != nil {
 		w.Fatal(err)

@@ -39,7 +39,8 @@ type Node struct {
 // Start brings up a node that has the image of the controller under that name, and returns when it is ready. It is built by
 // the Makefile in the folder repository. Whoever starts a node stops it, also where Start fails.
 func Start(ctx context.Context, repository, image string) (*Node, error) {
-	bin, err := cluster.Build(ctx, Programs...)
+	bin, err := cluster.Build(ctx, cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Kubelet,
+		cluster.Kubectl)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func Start(ctx context.Context, repository, image string) (*Node, error) {
 	if err := n.configure(); err != nil {
 		return n, err
 	}
-	if n.admin, err = clientcmd.BuildConfigFromFlags("", n.AdminKubeconfig()); err != nil {
+	if n.admin, err = clientcmd.BuildConfigFromFlags("", n.kubeconfig(admin)); err != nil {
 		return n, err
 	}
 	n.admin.QPS = -1
@@ -63,9 +64,6 @@ func Start(ctx context.Context, repository, image string) (*Node, error) {
 	}
 	return n, n.powerOn(ctx, archives)
 }
-
-// Programs are those that cluster.Build has to build for a node.
-var Programs = []string{cluster.Etcd, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Kubelet, cluster.Kubectl}
 
 // Stop ends the node and removes all of it.
 func (n *Node) Stop() error {
@@ -176,21 +174,6 @@ func (n *Node) until(ctx context.Context, condition func() error) error {
 	}
 	return nil
 }
-
-// Admin returns a client configuration that may do everything.
-func (n *Node) Admin() *rest.Config { return rest.CopyConfig(n.admin) }
-
-// AdminKubeconfig returns the path of a kubeconfig that may do everything.
-func (n *Node) AdminKubeconfig() string { return n.kubeconfig(admin) }
-
-// Bin returns the folder of the programs of Kubernetes, with kubectl among them.
-func (n *Node) Bin() string { return n.bin }
-
-// Dir returns the folder of the node, which is removed with it. Tests may put files there.
-func (n *Node) Dir() string { return n.dir }
-
-// Audit returns the API server's audit log.
-func (n *Node) Audit() *cluster.AuditLog { return cluster.OpenAuditLog(n.file("audit.log")) }
 
 // Processes returns the ids of the node's processes of that program whose cgroup has a part in its name: the UID of a Pod,
 // or nothing.

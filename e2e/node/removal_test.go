@@ -46,7 +46,7 @@ var madeByTheCluster = regexp.MustCompile(`^leases kube-node-lease/|^configmaps 
 // everything are the names of all objects in the cluster but Events, Endpoints, and madeByTheCluster.
 func (w *world) everything() map[string]bool {
 	w.Helper()
-	client, err := metadata.NewForConfig(w.node.Admin())
+	client, err := metadata.NewForConfig(w.node.admin)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -22,7 +22,8 @@ func TestTakeOver(t *testing.T) {
 	w.source("settings", one)
 	w.waitInSync("settings", one, targets()...)
 	before := w.leader()
-	mark, err := w.node.Audit().Mark()
+	audit := cluster.OpenAuditLog(w.node.file("audit.log"))
+	mark, err := audit.Mark()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func TestTakeOver(t *testing.T) {
 	}
 	w.source("settings", two)
 	w.waitInSync("settings", two, targets()...)
-	requests, _, err := w.node.Audit().Since(mark)
+	requests, _, err := audit.Since(mark)
 	if err != nil {
 		t.Fatal(err)
 	}

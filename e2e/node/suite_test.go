@@ -64,9 +64,7 @@ func newSite(ctx context.Context) (*site, error) {
 	if s.node, err = Start(ctx, repository, image); err != nil {
 		return s, err
 	}
-	if s.admin, err = kubernetes.NewForConfig(s.node.Admin()); err != nil {
-		return s, err
-	}
+	s.admin = s.node.client
 	s.seen, err = outside.Observe(context.Background(), s.admin)
 	return s, err
 }

@@ -113,8 +113,8 @@ func (w *world) try(ctx context.Context, dir, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + w.node.Bin() + ":" + bin + ":" + os.Getenv("PATH"),
-		"KUBECONFIG=" + w.node.AdminKubeconfig(), "HOME=" + filepath.Join(w.node.Dir(), "home"), "KUBERC=off",
+		"PATH=" + w.node.bin + ":" + bin + ":" + os.Getenv("PATH"),
+		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + filepath.Join(w.node.dir, "home"), "KUBERC=off",
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -118,20 +118,15 @@ type RunOptions struct {
 	Env []string
 	// Kubeconfig replaces the one of the installation.
 	Kubeconfig string
-	// Binary replaces the one of the installation.
-	Binary string
 	// Log gets all that the controller prints, besides what Process.Log keeps.
 	Log io.Writer
 }
 
 // Start runs the controller. Whoever starts it stops it, but it does not outlive the cluster.
 func (i *Installation) Start(o RunOptions) (*Process, error) {
-	kubeconfig, binary := i.Kubeconfig, i.binary
+	kubeconfig := i.Kubeconfig
 	if o.Kubeconfig != "" {
 		kubeconfig = o.Kubeconfig
-	}
-	if o.Binary != "" {
-		binary = o.Binary
 	}
 	var args []string
 	if !o.Replace {
@@ -139,7 +134,7 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 	}
 	args = slices.Concat(args, i.local(), o.Args)
 	p := &Process{log: &log{also: o.Log}, done: make(chan struct{})}
-	p.cmd = i.cluster.Command(context.Background(), binary, append(args, "--kubeconfig="+kubeconfig)...)
+	p.cmd = i.cluster.Command(context.Background(), i.binary, append(args, "--kubeconfig="+kubeconfig)...)
 	p.cmd.Env = append(p.cmd.Env, o.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
