@@ -173,8 +173,8 @@ demo: ## Show what the controller does, on a control plane that is started for i
 
 .PHONY: run
 run: build kubectl ## Start a control plane and the controller and keep them until Ctrl-C
-	cd e2e && go build -o $(CURDIR)/bin/playground ./playground
-	@$(ALONE) bin/playground $(SHIPPED)
+	cd e2e && go build -o $(CURDIR)/bin/demo ./demo
+	@$(ALONE) bin/demo $(SHIPPED) -keep
 
 .PHONY: bench
 ifeq ($(BENCH),node)

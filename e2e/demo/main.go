@@ -1,4 +1,5 @@
-// Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by step. It exits with 0 if every step happened, and leaves nothing behind.
+// Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by step. It
+// exits with 0 if every step happened. With -keep it says how to reach them, and runs until Ctrl-C. It leaves nothing behind.
 package main
 
 import (
@@ -24,13 +25,18 @@ import (
 var (
 	binary    = flag.String("controller", "bin/mirror-controller", "the controller's binary")
 	manifests = flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+	keep      = flag.Bool("keep", false, "run until Ctrl-C, and show nothing")
 )
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *binary, *manifests, os.Stdout); err != nil {
+	start := run
+	if *keep {
+		start = playground
+	}
+	if err := start(ctx, *binary, *manifests, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

@@ -1,17 +1,11 @@
-// Command playground starts a control plane and the controller on this machine, says how to reach them, and
-// runs until Ctrl-C. It leaves nothing behind.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,19 +22,8 @@ const stopPatience = 40 * time.Second
 // restartDelay is the time between the end of a controller that has ended by itself and the start of the next.
 const restartDelay = time.Second
 
-func main() {
-	binary := flag.String("controller", "bin/mirror-controller", "the controller's binary")
-	manifests := flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *binary, *manifests, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "playground:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
+// playground starts a control plane and the controller, says how to reach them, and runs until ctx ends.
+func playground(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return err
