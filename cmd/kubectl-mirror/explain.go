@@ -50,6 +50,9 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	switch {
 	case !typed: // a ConfigMap may have the name of a kind
 	case slices.Contains([]string{"namespace", "namespaces", "ns"}, kind):
+		if name == "" || strings.Contains(name, "/") {
+			return nil, fmt.Errorf("%q: must be namespace/NAME", arg)
+		}
 		s, err := c.begin(cmd)
 		if err != nil {
 			return nil, err
@@ -121,6 +124,9 @@ func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*exp
 	of := asked // the source that the warning is about
 	if out.decision != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
 		of = out.decision.CountsFor()
+	}
+	if of.Name == "" { // no source claims the namespace
+		return out, nil
 	}
 	sources := snap.Sources(s.Options, of)
 	if err := s.addWarnings(ctx, snap, of.Namespace, sources); err != nil {

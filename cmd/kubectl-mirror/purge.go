@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -176,7 +177,7 @@ func (s *session) object(ctx context.Context, found *purgeable, only bool) error
 func (s *session) objections(ctx context.Context, found *purgeable) (out []string, err error) {
 	firsts := slices.CompactFunc(slices.Clone(found.Copies), func(a, b *oneCopy) bool { return a.Namespace == b.Namespace })
 	tried := s.deleteEach(ctx, firsts, metav1.DryRunAll)
-	if i := slices.IndexFunc(tried, apierrors.IsForbidden); i >= 0 {
+	if i := slices.IndexFunc(tried, isRefused); i >= 0 {
 		out = append(out, "a deletion by dry-run was refused: "+tried[i].Error()+howToLift(tried[i]))
 	}
 	if len(found.sources) == 0 {
@@ -198,13 +199,13 @@ func (s *session) objections(ctx context.Context, found *purgeable) (out []strin
 		if wanted == 0 {
 			continue
 		}
-		text, runs, err := in.Leader(ctx, s.Client)
+		by, err := in.Restorer(ctx, s.Client)
 		if err != nil {
 			return out, err
 		}
-		if runs {
+		if by != "" {
 			out = append(out, fmt.Sprintf("Controller %s would restore %d of %d copies: %s. Take the label off the sources (kubectl -n NAMESPACE "+
-				"label configmap NAME %s-), or stop the controller", in.Key, wanted, len(found.Copies), text, s.settings.Label))
+				"label configmap NAME %s-), or stop the controller", in.Key, wanted, len(found.Copies), by, s.settings.Label))
 		}
 	}
 	return out, nil
@@ -230,8 +231,8 @@ func (s *session) wanted(in *installation.Installation, found *purgeable, namesp
 	return n
 }
 
-// policyRefusal is how the API server names the binding of a policy that has refused a request.
-var policyRefusal = regexp.MustCompile(`ValidatingAdmissionPolicy '.*' with binding '([^']*)'`)
+// policyRefusal is how the API server names the binding of our policy that has refused a request.
+var policyRefusal = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*' with binding '([-.a-z0-9]*-protected-copies)'`)
 
 // howToLift names the command that lifts a policy which has refused a deletion; empty if something else has.
 func howToLift(refused error) string {
@@ -290,8 +291,23 @@ func (s *session) delete(ctx context.Context, copies []*oneCopy) error {
 	return verdict(gone == len(copies))
 }
 
+// isRefused reports whether the API server refuses a deletion by its policies, webhooks or RBAC, and not because the copy has
+// changed or the API server is busy.
+func isRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default:
+		return 400 <= code && code < 500
+	}
+}
+
 // deleteEach deletes the copies that are still as they were listed, and returns what came of each. A dry run ends when the API
-// server forbids one.
+// server refuses one.
 func (s *session) deleteEach(ctx context.Context, copies []*oneCopy, dryRun ...string) []error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -307,7 +323,7 @@ func (s *session) deleteEach(ctx context.Context, copies []*oneCopy, dryRun ...s
 			results[i] = s.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.version}, DryRun: dryRun,
 			})
-			if dryRun != nil && apierrors.IsForbidden(results[i]) {
+			if dryRun != nil && isRefused(results[i]) {
 				stop()
 			}
 			<-places

@@ -36,6 +36,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"all namespaces":  {[]string{"status", "--server=http://127.0.0.1:1", "--instance=two", "--all-namespaces"}, "connection refused"},
 		"wrong context":   {[]string{"status", "--context=nope"}, "context was not found for specified context: nope"},
 		"wrong source":    {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-", "a/b/c"}, `"a/b/c": must be NAMESPACE/NAME or a name`},
+		"no namespace":    {[]string{"explain", "namespace/"}, `"namespace/": must be namespace/NAME`},
 		"no API server":   {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-"}, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {

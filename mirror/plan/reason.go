@@ -45,12 +45,14 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 		return "it is being deleted, and held by the finalizer " + t.Have.Finalizers[0]
 	case c.Op == OpNone:
 		return "it is being deleted"
-	case c.CopyOf.Name == "": // foreign
-		return "its owner has handed it over: its data is replaced"
-	case c.CopyOf != c.Source.Key:
-		return "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
 	}
 	why := repairs[r.RepairCause(c, false)]
+	switch {
+	case c.CopyOf.Name == "": // foreign
+		why = "its owner has handed it over: its data is replaced"
+	case c.CopyOf != c.Source.Key:
+		why = "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
+	}
 	if c.Op == OpRecreate {
 		why += "; it is immutable, so it is deleted and created again"
 	}

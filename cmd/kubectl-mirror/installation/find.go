@@ -64,8 +64,22 @@ func List(ctx context.Context, client kubernetes.Interface, key string) (all []*
 	all = pair(bindings.Items, deployments)
 	for _, in := range all {
 		in.noBinding, in.noDeployment = noBindings, noDeployments
+		if in.Deployment == nil && noDeployments == nil {
+			in.findDeployment(ctx, client)
+		}
 	}
 	return all, cmp.Or(noBindings, noDeployments), nil
+}
+
+// findDeployment finds a Deployment that lacks the label, as with another name of the chart, by its ServiceAccount.
+func (in *Installation) findDeployment(ctx context.Context, client kubernetes.Interface) {
+	list, err := answer(client.AppsV1().Deployments(in.Account.Namespace).List(ctx, metav1.ListOptions{}))
+	in.noDeployment = err
+	for i := range list.Items {
+		if d := &list.Items[i]; accountOf(d) == in.Account {
+			in.Key.Name, in.Deployment = d.Name, d
+		}
+	}
 }
 
 // Keys returns the keys of the controllers of the cluster that the user may see.

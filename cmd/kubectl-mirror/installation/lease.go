@@ -25,10 +25,8 @@ func serverTime(ctx context.Context, client kubernetes.Interface) time.Time {
 func (in *Installation) Leader(ctx context.Context, client kubernetes.Interface) (text string, runs bool, err error) {
 	p, _ := in.Process() // the controller refuses malformed arguments
 	if !p.LeaderElect {
-		if ready := in.Deployment.Status.ReadyReplicas; ready > 0 && !p.DryRun {
-			return fmt.Sprintf("Deployment %s has %d ready replicas", in.Key, ready), true, nil
-		}
-		return "", false, nil
+		text := in.ready()
+		return text, text != "", nil
 	}
 	l, err := answer(client.CoordinationV1().Leases(p.LeaseNamespace).Get(ctx, p.LeaseName, metav1.GetOptions{}))
 	if err != nil {
@@ -51,6 +49,25 @@ func (in *Installation) Leader(ctx context.Context, client kubernetes.Interface)
 	}
 	since := l.Spec.RenewTime.UTC().Format(time.RFC3339)
 	return fmt.Sprintf("%s held Lease %s, and nobody has renewed it since %s", holder, key, since), false, nil
+}
+
+// Restorer says by which object a controller would restore a deleted copy: it runs, or a standby leads soon. The text is empty if none
+// would.
+func (in *Installation) Restorer(ctx context.Context, client kubernetes.Interface) (string, error) {
+	text, runs, err := in.Leader(ctx, client)
+	if !runs {
+		text = in.ready()
+	}
+	return text, err
+}
+
+// ready names the replicas that write, or stand by; empty if there are none.
+func (in *Installation) ready() string {
+	p, _ := in.Process()
+	if in.Deployment == nil || in.Deployment.Status.ReadyReplicas == 0 || p.DryRun {
+		return ""
+	}
+	return fmt.Sprintf("Deployment %s has %d ready replicas", in.Key, in.Deployment.Status.ReadyReplicas)
 }
 
 // Absence says that no controller runs, and since when, or that the user may not know; empty if one runs, or if none has to.

@@ -70,6 +70,16 @@ func TestLeader(t *testing.T) {
 		if !strings.HasPrefix(text, test.text) || (text == "") != (test.text == "") || runs != test.runs || err != nil {
 			t.Errorf("%s: got %q, %v and %v, want %q and %v", name, text, runs, err, test.text, test.runs)
 		}
+		by := ""
+		switch {
+		case runs:
+			by = text
+		case test.ready > 0 && !strings.Contains(test.arguments, "--dry-run"):
+			by = "Deployment mirror-system/d has 1 ready replicas"
+		}
+		if got, err := in.Restorer(t.Context(), client); got != by || err != nil {
+			t.Errorf("%s: got %q and %v, want %q", name, got, err, by)
+		}
 		if got := in.Absence(t.Context(), client); (got == "") != (runs || text == "") || got != "" && got != "No controller runs: "+text+"." {
 			t.Errorf("%s: got %q", name, got)
 		}

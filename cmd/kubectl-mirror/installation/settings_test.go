@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -103,6 +104,16 @@ func TestChooseByKey(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)
 		}
+	}
+}
+
+// TestDeploymentOfAnotherName: nameOverride of the chart changes the label of the Deployment, but not whose account it has.
+func TestDeploymentOfAnotherName(t *testing.T) {
+	b, d, other := bindingOf("b", "account"), deploymentOf("mine", "account"), deploymentOf("other", "default")
+	b.Labels = map[string]string{Label: "x"}
+	all, _, err := List(t.Context(), fake.NewClientset(&b, &other, &d), "")
+	if err != nil || len(all) != 1 || all[0].Deployment == nil || all[0].Key.Name != "mine" {
+		t.Errorf("got %v and %v, want the controller mine", all, err)
 	}
 }
 
