@@ -34,6 +34,7 @@ type world struct {
 	deployment *appsv1.Deployment
 	lease      *coordinationv1.Lease
 	lacks      []string // permissions of the account, such as "get configmaps"
+	also       []string // what else it may
 	policies   []*admissionv1.ValidatingAdmissionPolicy
 	bound      []*admissionv1.ValidatingAdmissionPolicyBinding
 	others     []runtime.Object
@@ -118,7 +119,8 @@ func (w *world) review(r *authorizationv1.SubjectAccessReview) *authorizationv1.
 	p := r.Spec.ResourceAttributes
 	needed := (&Process{Options: mirror.NewOptions(), LeaderElect: true, LeaseNamespace: "mirror-system", LeaseName: "mirror-controller"}).needed()
 	r.Status.Allowed = r.Spec.User == "system:serviceaccount:mirror-system:account" && slices.Contains(r.Spec.Groups, "system:serviceaccounts") &&
-		slices.ContainsFunc(needed, func(n authorizationv1.ResourceAttributes) bool { return reflect.DeepEqual(*p, n) }) &&
+		(slices.ContainsFunc(needed, func(n authorizationv1.ResourceAttributes) bool { return reflect.DeepEqual(*p, n) }) ||
+			slices.Contains(w.also, p.Verb+" "+p.Resource)) &&
 		!slices.Contains(w.lacks, p.Verb+" "+p.Resource)
 	return r
 }
@@ -214,6 +216,7 @@ func TestCheck(t *testing.T) {
 
 		"less":               {func(w *world) { w.lacks = []string{"delete configmaps", "create leases"} }, 1, []string{"permissions,to do,may not delete configmaps, create leases in namespace mirror-system: grant it"}},
 		"less, in a dry run": {func(w *world) { w.lacks = []string{"delete configmaps", "create leases"}; with("--dry-run")(w) }, 0, []string{"arguments,ok,writes nothing"}},
+		"more":               {func(w *world) { w.also = []string{"list secrets"} }, 1, []string{"permissions,to do,may list secrets, and does not need that: bind only"}},
 		"reviews refused":    {refuse("create subjectaccessreviews"), 2, []string{`permissions,not checked,you may not create resource "subjectaccessreviews"`}},
 
 		"other version": {func(w *world) { w.options.Version = "v1.3.0" }, 1, []string{"version,to do,controller v1.2.3 and kubectl mirror v1.3.0 may decide differently"}},

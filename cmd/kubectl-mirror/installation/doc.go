@@ -5,6 +5,5 @@
 //	find.go         the installations of a cluster
 //	differences.go  flags of a Deployment beside the annotations by which the policies judge
 //	lease.go        who leads, or since when nobody does
-//	protection.go   what keeps copies from being deleted by hand
-//	check.go        each line of kubectl mirror check; facts.go, permissions.go, policies.go, probes.go: what they are about
+//	check.go        each line of kubectl mirror check; permissions.go, policies.go, probes.go: what they are about
 package installation

@@ -33,24 +33,48 @@ func (p *Process) needed() (out []authorizationv1.ResourceAttributes) {
 	return out
 }
 
-// permissions asks the API server for each permission that the controller needs whether its account has it.
+// needless returns permissions that come with roles such as edit and cluster-admin, and that the controller never needs.
+func needless() []authorizationv1.ResourceAttributes {
+	return []authorizationv1.ResourceAttributes{
+		{Verb: "list", Resource: "secrets"}, {Verb: "create", Resource: "pods"}, {Verb: "create", Resource: "namespaces"},
+	}
+}
+
+// permissions asks the API server whether the account has each permission that the controller needs, and some that it does not.
 func (c *checker) permissions(ctx context.Context) (string, error) {
-	var missing []string
-	for _, p := range c.process.needed() {
+	_, missing, err := c.may(ctx, c.process.needed())
+	if err != nil {
+		return "", err
+	}
+	more, _, err := c.may(ctx, needless())
+	switch {
+	case err != nil:
+		return "", err
+	case len(missing) > 0:
+		return "", todo("grant it as deploy/base/rbac.yaml does", "ServiceAccount %s may not %s", c.Account, strings.Join(missing, ", "))
+	case len(more) > 0:
+		return "", todo("bind only the roles of deploy/base/rbac.yaml to it", "ServiceAccount %s may %s, and does not need that", c.Account,
+			strings.Join(more, ", "))
+	}
+	return fmt.Sprintf("ServiceAccount %s may do what it needs", c.Account), nil
+}
+
+// may returns which of the permissions the account has, and which it has not.
+func (c *checker) may(ctx context.Context, all []authorizationv1.ResourceAttributes) (allowed, denied []string, err error) {
+	for _, p := range all {
 		review, err := answer(c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: c.user(), Groups: c.groups(), ResourceAttributes: &p},
 		}, metav1.CreateOptions{}))
-		if err != nil {
-			return "", err
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, text(p))
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case review.Status.Allowed:
+			allowed = append(allowed, text(p))
+		default:
+			denied = append(denied, text(p))
 		}
 	}
-	if len(missing) > 0 {
-		return "", todo("grant it as deploy/base/rbac.yaml does", "ServiceAccount %s may not %s", c.Account, strings.Join(missing, ", "))
-	}
-	return fmt.Sprintf("ServiceAccount %s may do what it needs", c.Account), nil
+	return allowed, denied, nil
 }
 
 // text says what a permission is for, such as "get leases/x in namespace y".
