@@ -30,49 +30,57 @@ const (
 	isAProtected = "only mirror-controller may change or delete it: change the source instead"
 )
 
-// confinedRows are requests about what a controller that runs would change at once, or never meets. stolenRows are the others.
+// confinedRows are requests of somebody who has the token of the controller: each rule lets one pass and refuses one.
 func (w *Policed) confinedRows() []row {
 	copied := shape(w.Copied)
+	backup := func(namespace, name string) []suite.Option { return w.MarksOfCopy(platform, teamB, name) }
+	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []row{
 		// Where.
-		{"copy created with the first of several prefixes", several, teamA, nil, create(copied), ""},
-		{"copy created in an excluded namespace", several, excluded, nil, create(copied), suite.NotThere},
+		{"copy created", controller, teamA, nil, create(copied), ""},
+		{"copy created outside the prefix", controller, platform, nil, create(copied), suite.NotThere},
+		{"copy created where the prefix is in the middle", controller, theTeam, nil, create(copied), suite.NotThere},
+		{"copy created where the owner has opted out", controller, optedOut, nil, create(copied), hasOptedOut},
+		{"copy changed outside the prefix", controller, formerly, copied, changeBy(other), suite.NotThere},
+		{"copy deleted that earlier prefixes have left", controller, formerly, copied, remove, ""},
+		{"object handed over and deleted outside the prefix", controller, platform, with(handOver), remove, suite.NotThere},
 
-		// What is created.
+		// What it may write.
+		{"plain object created", controller, teamA, nil, create(plain), wouldNotBe},
+		{"copy created as a source", controller, teamA, nil, create(copied.but(asSource)), wouldNotBe},
+		{"copy created of another instance", controller, teamA, nil, create(copied.but(otherInstance)), wouldNotBe},
+		{"copy created that names another place", controller, teamA, nil, create(backup), wouldNotBe},
+		{"copy created of a source of another name", controller, teamA, nil, create(w.copyOf(platform, "-too")), wouldNotBe},
+		{"copy created of a source in no valid namespace", controller, teamA,
+			nil, create(w.copyOf("Not_A_Name", "")), wouldNotBe},
+		{"copy created of itself", controller, teamA, nil, create(w.copyOf(teamA, "")), wouldNotBe},
+		{"copy created with a name to be made up", controller, teamA, nil, createUnnamed(copied), wouldNotBe},
+		{"copy changed", controller, teamA, copied, changeBy(other), ""},
+		{"copy released", controller, teamA, copied, changeBy(noMarks), wouldNotBe},
+		{"copy created with a finalizer", controller, teamA, nil, create(copied.but(held)), noHolds},
 		{"finalizer of others taken away", controller, teamA, copied.but(held), changeBy(free), noHolds},
+		{"owner set", controller, teamA, copied, changeBy(owned), noHolds},
 		{"copy changed that others hold", controller, teamA, copied.but(held), changeBy(other), ""},
-		{"reserved name of the platform created", controller, teamA, nil, create(w.copyNamed("openshift-service-ca.crt")), ofOthers},
-		{"reserved name of the mesh created", controller, teamA, nil, create(w.copyNamed("istio-ca-root-cert")), ofOthers},
-		{"reserved name of the cluster created", controller, teamA, nil, create(w.copyNamed("kube-root-ca.crt")), ofOthers},
+		{"reserved name created", controller, teamA, nil, create(w.copyNamed("openshift-service-ca.crt")), ofOthers},
 
-		// What is changed.
-		{"label dropped by somebody and put back", controller, teamA, copied.but(noLabel), changeBy(asCopy, other), ""},
-		{"label forged to true by somebody and put back", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
-		{"copy with a broken source adopted", controller, teamA,
-			copied.but(handOver, suite.WithAnnotation(plan.SourceAnnotation, "nonsense")), change(copied), ""},
+		// What it may write to, and delete.
+		{"foreign object changed", controller, teamA, plain, change(copied), notCopy},
+		{"foreign object deleted", controller, teamA, plain, remove, notCopy},
+		{"copy deleted", controller, teamA, copied, remove, ""},
+		{"label forged by somebody and put back", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
+		{"restored backup changed", controller, teamA, backup, change(copied), notCopy},
+		{"copy of another instance deleted", controller, teamA, copied.but(otherInstance), remove, notCopy},
+		{"foreign object adopted", controller, teamA,
+			with(handOver), change(copied.but(suite.WithoutAnnotation(plan.AdoptAnnotation))), ""},
+		{"object that was handed over deleted", controller, teamA, with(handOver), remove, ""},
+		{"object with a finalizer adopted", controller, teamA, with(handOver, held), change(copied), notCopy},
+		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
 		{"copy of another source labelled as one adopted", controller, teamA,
 			copied.but(suite.WithAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
-
-		// What is deleted.
-		{"copy without the label deleted", controller, teamA, copied.but(noLabel), remove, ""},
-		{"copy with a forged label deleted", controller, teamA, copied.but(asSource), remove, ""},
-		{"immutable copy recreated", controller, teamA, copied.but(suite.SetImmutable), recreate(copied), ""},
-
-		// Sources: the publishers' policy would refuse these as well.
-		{"source created outside the prefix", controller, platform, nil, create(source), suite.NotThere},
-		{"source changed outside the prefix", controller, platform, source, changeBy(other), suite.NotThere},
-		{"source deleted outside the prefix", controller, platform, source, remove, suite.NotThere},
-		{"source created", controller, teamA, nil, create(source), wouldNotBe},
-		{"copy made a source without marks", controller, teamA, copied, changeBy(asSource, noMarks), wouldNotBe},
 		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
-		{"source changed", controller, teamA, source, changeBy(other), notCopy},
-		{"source unlabelled", controller, teamA, source, changeBy(noLabel), notCopy},
-		{"source overwritten by a copy", controller, teamA, source, change(copied), notCopy},
-		{"source deleted", controller, teamA, source, remove, notCopy},
 
 		// Others are not held.
 		{"plain object created by a tenant", tenant, platform, nil, create(plain), ""},
-		{"copy deleted by a tenant", tenant, teamA, copied, remove, ""},
 	}
 }
 
@@ -80,38 +88,36 @@ func (w *Policed) confinedRows() []row {
 func (w *Policed) targetRows() []row {
 	copied := shape(w.Copied)
 	shared := copied.but(noLabel, suite.WithLabel("share", plan.CopyValue), suite.WithAnnotation(plan.InstanceAnnotation, "third"))
-	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []row{
-		{"copy changed where the owner has opted out", controller, optedOut, copied, changeBy(other), hasOptedOut},
-		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
 		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
+		{"copy created with the second of two prefixes", another, teamA, nil, create(shared), ""},
+		{"copy created with the shipped label and instance", another, teamA,
+			nil, create(copied), `of instance "third" with the label share=copy`},
 		{"copy created with an empty prefix", unbounded, teamA, nil, create(copied), noPrefix},
-		{"copy created without settings", unset, teamA, nil, create(copied), noPrefix},
-		{"copy deleted without settings", unset, teamA, copied, remove, ""},
 		{"copy created anywhere", everyone, formerly, nil, create(copied), ""},
 		{"copy created anywhere in a namespace excluded by name", everyone, teamB, nil, create(copied), suite.NotThere},
 		{"copy created anywhere in a namespace excluded by prefix", everyone, platform, nil, create(copied), suite.NotThere},
-		{"copy created anywhere where the owner has opted out", everyone, optedOut, nil, create(copied), hasOptedOut},
 		{"copy created where all labels match", selective, red, nil, create(copied), ""},
 		{"copy created where one label does not match", selective, frozen, nil, create(copied), suite.NotThere},
 		{"copy created where labels are absent", selective, teamA, nil, create(copied), suite.NotThere},
-		{"copy deleted where labels are absent", selective, teamA, copied, remove, ""},
 		{"copy created with a malformed selector", malformed, red, nil, create(copied), suite.NotThere},
-		{"copy created of another instance and label", another, teamA, nil, create(shared), ""},
-		{"copy created with the shipped label and instance", another, teamA, nil, create(copied), `of instance "third" with the label share=copy`},
-		{"copy of the shipped instance deleted", another, teamA, copied, remove, `is not a copy of instance "third"`},
 	}
 }
 
-// keyRows are requests with labels and annotations that are not of the controller.
+// keyRows are requests with labels and annotations that are not of the controller, whose settings list none, and those of
+// copying.
 func (w *Policed) keyRows() []row {
 	copied := shape(w.Copied)
 	label := func(key string) suite.Option { return suite.WithLabel(key, "x") }
 	note := func(key string) suite.Option { return suite.WithAnnotation(key, "x") }
 	both := []suite.Option{label("team"), label("example.com/x"), note("note")}
 	return []row{
+		{"annotation created", controller, teamA, nil, create(copied.but(note("replicate-to"))), notItsKey},
+		{"list of copied keys created", controller, teamA, nil, create(copied.but(note(plan.CopiedAnnotation))), ""},
+		{"label added", controller, teamA, copied, changeBy(label("team")), notItsKey},
+		{"label and annotation of others changed", controller, teamA,
+			copied.but(both...), changeBy(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
 		{"copied keys created", copying, teamA, nil, create(copied.but(both...)), ""},
-		{"copied keys added", copying, teamA, copied, changeBy(both...), ""},
 		{"label created like a copied annotation", copying, teamA, nil, create(copied.but(label("note"))), notItsKey},
 		{"annotation created like a copied label", copying, teamA, nil, create(copied.but(note("team"))), notItsKey},
 		{"label created with the beginning of a copied one", copying, teamA, nil, create(copied.but(label("teams"))), notItsKey},
@@ -162,17 +168,13 @@ func (w *Policed) testOthers(t *testing.T) {
 		"event about a ConfigMap":            {event(func(*eventsv1.Event) {}), ""},
 		"event about its Lease":              {about("coordination.k8s.io/v1", "Lease", "mirror-system", "mirror-controller"), ""},
 		"event about another Lease":          {about("coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
-		"event about its Lease elsewhere":    {about("coordination.k8s.io/v1", "Lease", platform, "mirror-controller"), notItsEvent},
 		"event about a Secret":               {about("v1", "Secret", platform, "any"), notItsEvent},
-		"event about a Pod":                  {about("v1", "Pod", platform, "any"), notItsEvent},
 		"event about another kind ConfigMap": {about("example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
 		"event in the name of another":       {event(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), notItsEvent},
 		"event of another continued":         {w.patchEvent(old.Name), notItsEvent},
 		"event of the old kind":              {w.coreEvent("ConfigMap", "mirror-controller"), ""},
 		"event of the old kind about a Pod":  {w.coreEvent("Pod", "mirror-controller"), notItsEvent},
-		"event of the old kind of another":   {w.coreEvent("ConfigMap", "kubelet"), notItsEvent},
 		"its Lease":                          {lease("mirror-system", "mirror-controller"), ""},
-		"another Lease":                      {lease("mirror-system", "another"), notItsLease},
 		"Lease of its name elsewhere":        {lease(platform, "mirror-controller"), notItsLease},
 	} {
 		t.Run(name, func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy+"-others", c.refused, c.send(w.Context())) })

@@ -34,18 +34,11 @@ type overlay struct {
 	in, out []string
 	// open says that no policy confines the account: the self-check has to find that.
 	open bool
-	// bound is for an installation without bindings, to which users add one of their own.
-	bound bool
 }
 
 // top is a kustomization above default.
 func top(lines string) map[string]string {
 	return map[string]string{"top": "resources: [../deploy/default]\n" + lines}
-}
-
-// flagAndSetting are patches that add a flag and set the annotation of its name.
-func flagAndSetting(name, value string) string {
-	return "patches:\n" + AddFlag("-", "--"+name+"="+value) + Setting(name, value)
 }
 
 func AddFlag(at, flag string) string {
@@ -73,53 +66,29 @@ const (
 )
 
 // overlays are the ones above default. Wherever nothing else is said, copies belong into team-a, and not into dev-a.
+// TestPolicies has what the policies make of each setting.
 var overlays = []overlay{
-	{name: "default", files: top("")},
-	{name: "namespace", files: top("namespace: my-system\n"), account: serviceAccount("my-system", "mirror-controller")},
-	{name: "prefix", files: top("patches:\n" + SetFlag("--namespace-prefix=dev-") + Setting("namespace-prefix", "dev-")),
-		in: []string{formerly}, out: []string{teamA}},
-	{name: "namespace and prefix", files: top("namespace: my-system\npatches:\n" + SetFlag("--namespace-prefix=dev-") + Setting("namespace-prefix", "dev-")),
+	{name: "namespace and prefix",
+		files:   top("namespace: my-system\npatches:\n" + SetFlag("--namespace-prefix=dev-") + Setting("namespace-prefix", "dev-")),
 		account: serviceAccount("my-system", "mirror-controller"), in: []string{formerly}, out: []string{teamA}},
-	{name: "name prefix", files: top("namePrefix: blue-\n"), account: serviceAccount("mirror-system", "blue-mirror-controller")},
-	{name: "name suffix", files: top("nameSuffix: -blue\n"), account: serviceAccount("mirror-system", "mirror-controller-blue")},
 	{name: "renamed account", files: top(renamed), account: serviceAccount("mirror-system", "theirs")},
-	{name: "another flag first", files: top("patches:\n" + AddFlag("0", "-v=2"))},
-	{name: "leader election first", files: top("patches:\n" + AddFlag("0", "--leader-elect"))},
-	{name: "repeated prefix", files: top("patches:\n" + AddFlag("-", "--namespace-prefix=dev-") + Setting("namespace-prefix", "team-,dev-")),
-		in: []string{teamA, formerly}, out: []string{platform}},
-	{name: "mirror label", files: top(flagAndSetting("mirror-label", "share")), label: "share"},
-	{name: "exclusion", files: top(flagAndSetting("exclude-namespace", "team-a")), in: []string{teamB}, out: []string{teamA}},
-	{name: "selector", files: top("patches:\n" + AddFlag("-", "--namespace-selector=team,!frozen") +
-		Setting("namespace-selector", "team Exists\nfrozen DoesNotExist")), in: []string{red}, out: []string{teamA, frozen}},
-	{name: "all namespaces", files: top("patches:\n" + SetFlag("--all-namespaces") + Setting("all-namespaces", "true")),
-		in: []string{teamA, formerly}, out: []string{excluded}},
-	{name: "labels on all", files: top("labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n")},
-	{name: "annotations on all", files: top("commonAnnotations: {example.com/team: theirs}\n")},
-	{name: "flags narrower than the settings", files: top("patches:\n" + SetFlag("--namespace-prefix=team-b")), in: []string{teamA, teamB}},
+	{name: "labels and annotations on all", files: top("commonAnnotations: {example.com/team: theirs}\n" +
+		"labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n")},
 	{name: "flags wider than the settings", files: top("patches:\n" + SetFlag("--namespace-prefix=team-,dev-"))},
 	{name: "lost annotations", files: top(annotationOff), in: []string{}, out: []string{teamA, formerly}},
 	{name: "lost label", files: top(labelLost), open: true},
 	{name: "policies below, settings above", files: map[string]string{
 		"middle": "resources: [../deploy/default]\nnamespace: my-system\n",
-		"top":    "resources: [../middle]\nnamespace: your-system\nnamePrefix: blue-\npatches:\n" + SetFlag("--namespace-prefix=dev-") + Setting("namespace-prefix", "dev-"),
+		"top": "resources: [../middle]\nnamespace: your-system\nnamePrefix: blue-\npatches:\n" +
+			SetFlag("--namespace-prefix=dev-") + Setting("namespace-prefix", "dev-"),
 	}, account: serviceAccount("your-system", "blue-mirror-controller"), in: []string{formerly}, out: []string{teamA}},
 }
 
-// charts are values of the chart, with the release mirror-controller in mirror-system.
+// charts are values of the chart, with the release mirror-controller in mirror-system. Package packaging compares the
+// settings with those of kustomizations.
 var charts = []overlay{
-	{name: "chart", helm: []string{"namespacePrefixes={team-}"}},
-	{name: "chart with an account", helm: []string{"namespacePrefixes={team-}", "serviceAccount.name=theirs"}, account: serviceAccount("mirror-system", "theirs")},
-	{name: "chart with names", helm: []string{"namespacePrefixes={dev-}", "fullnameOverride=blue"}, account: serviceAccount("mirror-system", "blue"),
-		in: []string{formerly}, out: []string{teamA}},
-	{name: "chart with two prefixes and an exclusion", helm: []string{"namespacePrefixes={team-,dev-}", "excludeNamespaces={team-a}"},
-		in: []string{formerly, teamB}, out: []string{teamA}},
-	{name: "chart with a label", helm: []string{"namespacePrefixes={team-}", "mirrorLabel=share"}, label: "share"},
-	{name: "chart with more arguments", helm: []string{"namespacePrefixes={team-}", "extraArgs={-v=2}", "logging.format=json"}},
-	{name: "chart for labels", helm: []string{"namespacePrefixes={team-}", "namespaceSelector[0].key=team", "namespaceSelector[0].operator=In",
-		"namespaceSelector[0].values={red,blue}", "namespaceSelector[1].key=frozen", "namespaceSelector[1].operator=DoesNotExist"},
-		in: []string{red}, out: []string{teamA, frozen}},
-	{name: "chart for all namespaces", helm: []string{"allNamespaces=true"}, in: []string{teamA, formerly}, out: []string{excluded}},
-	{name: "chart without its own bindings", helm: []string{"namespacePrefixes={team-}", "rbac.create=false"}, open: true, bound: true},
+	{name: "chart with names", helm: []string{"namespacePrefixes={dev-}", "fullnameOverride=blue", "serviceAccount.name=theirs"},
+		account: serviceAccount("mirror-system", "theirs"), in: []string{formerly}, out: []string{teamA}},
 }
 
 // CheckCharts installs the policies by values of the chart.
@@ -129,7 +98,7 @@ func CheckCharts(t *testing.T) {
 }
 
 func (w *Policed) CheckOverlays(t *testing.T, all []overlay) {
-	w.withdraw(w.render(t, overlays[0])) // which the site has, too
+	w.withdraw(w.render(t, overlay{files: top("")})) // which the site has, too
 	for _, o := range all {
 		t.Run(strings.ReplaceAll(o.name, " ", "-"), func(t *testing.T) { w.testOverlay(t, o) })
 	}
@@ -301,11 +270,6 @@ const wouldBeOne = "would not be a copy of instance"
 func (w *Policed) expectOpen(t *testing.T, o overlay, args []string) {
 	t.Helper()
 	namespace, name := accountOf(o.account)
-	if o.bound {
-		binding := suite.BoundAccount("theirs", "cluster-admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, nil)
-		binding.Labels = nil
-		w.BindAccount(binding)
-	}
 	w.Until("nothing is refused", func() error { return w.Probe(o.account, platform) })
 	as, err := w.Installed.As(w.Context(), namespace, name)
 	if err != nil {

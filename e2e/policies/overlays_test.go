@@ -17,12 +17,6 @@ var examples = []overlay{
 		edit: func(s string) string {
 			return regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).ReplaceAllString(s, "$1")
 		}},
-	{name: "example with another flag first and a name prefix", account: serviceAccount("mirror-system", "blue-mirror-controller"),
-		in: []string{formerly}, out: []string{teamA},
-		edit: func(s string) string {
-			s = strings.Replace(s, "namespace-prefix=team-", "namespace-prefix=dev-", 1)
-			return strings.Replace(s, "  patch: |\n", "  patch: |\n    - {op: add, path: /spec/template/spec/containers/0/args/0, value: -v=2}\n", 1) + "namePrefix: blue-\n"
-		}},
 }
 
 // TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones.

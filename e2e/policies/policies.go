@@ -26,7 +26,6 @@ const (
 	publisher = "publisher" // in platform, by the shipped ClusterRole
 	elsewhere = "elsewhere" // in team-a, likewise
 	byName    = "by-name"   // in platform, for one ConfigMap
-	owner     = "owner"     // in platform, by a role with all verbs
 	operator  = "operator"  // everywhere: a cluster admin
 
 	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
@@ -142,7 +141,7 @@ func New(t *testing.T) *Policed {
 	w.CreateNamespace(optedOut, map[string]string{w.Label: plan.OptOutValue})
 	w.CreateNamespace(red, map[string]string{"team": "red", "mirrored": ""})
 	w.CreateNamespace(frozen, map[string]string{"team": "red", "mirrored": "", "frozen": "yes"})
-	w.bind("", "ClusterRole", "admin", tenant, publisher, elsewhere, byName, owner)
+	w.bind("", "ClusterRole", "admin", tenant, publisher, elsewhere, byName)
 	w.bind("", "ClusterRole", "cluster-admin", operator)
 	return w
 }

@@ -26,9 +26,7 @@ const (
 
 // More controllers, each with a ClusterRoleBinding of its own. bindAccounts has their settings.
 const (
-	several   = "system:serviceaccount:more-controllers:several"
 	unbounded = "system:serviceaccount:more-controllers:unbounded"
-	unset     = "system:serviceaccount:more-controllers:unset"
 	everyone  = "system:serviceaccount:more-controllers:everywhere"
 	selective = "system:serviceaccount:more-controllers:selective"
 	malformed = "system:serviceaccount:more-controllers:malformed"
@@ -43,17 +41,16 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)
 	w.bindAccounts()
-	for _, user := range []string{controller, several, unbounded, unset, everyone, selective, malformed, copying, another} {
+	for _, user := range []string{controller, unbounded, everyone, selective, malformed, copying, another} {
 		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, w.Probe(user, platform)) })
 	}
 	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", w.Probe(unlabeled, platform)) })
-	t.Run("stolen", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.stolenRows()) })
 	t.Run("confined", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.confinedRows()) })
 	t.Run("targets", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.targetRows()) })
 	t.Run("keys", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.keyRows()) })
 	t.Run("others", w.testOthers)
 
-	for _, user := range []string{several, unbounded, unset, everyone, selective, malformed, copying} {
+	for _, user := range []string{unbounded, everyone, selective, malformed, copying} {
 		w.unbind(user) // they share an instance with the shipped one
 	}
 	w.applyPolicies("admission")
@@ -63,7 +60,6 @@ func TestPolicies(t *testing.T) {
 		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
 	}
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishersPolicy, w.publisherRows()) })
-	t.Run("users", func(t *testing.T) { w.check(t, publishersPolicy, w.userRows()) })
 	t.Run("forgers", func(t *testing.T) { w.check(t, publishersPolicy, w.forgerRows()) })
 
 	w.applyPolicies("protect-copies")
@@ -79,7 +75,7 @@ func TestPolicies(t *testing.T) {
 }
 
 // holders are the users who hold the verb mirror, and a namespace where they do.
-var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: platform, owner: platform, operator: platform}
+var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: platform, operator: platform}
 
 func (w *Policed) bindPublishers() {
 	w.Helper()
@@ -88,8 +84,6 @@ func (w *Policed) bindPublishers() {
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}}
 	rule.Verbs, rule.ResourceNames = []string{"mirror"}, []string{NamedSource}
 	w.bind(platform, "Role", w.role(platform, byName, rule), byName)
-	rule.Verbs, rule.ResourceNames = []string{"*"}, nil
-	w.bind(platform, "Role", w.role(platform, owner, rule), owner)
 }
 
 func (w *Policed) role(namespace, name string, rule rbacv1.PolicyRule) string {
@@ -106,15 +100,13 @@ func (w *Policed) role(namespace, name string, rule rbacv1.PolicyRule) string {
 func (w *Policed) bindAccounts() {
 	w.Helper()
 	for user, settings := range map[string]map[string]string{
-		several:   {"namespace-prefix": "team-,kube-"},
 		unbounded: {"namespace-prefix": ""},
-		unset:     nil,
 		everyone:  {"all-namespaces": "true", "exclude-namespace": "team-b,plat*"},
 		selective: {"namespace-prefix": "team-",
 			"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
 		malformed: {"namespace-prefix": "team-", "namespace-selector": "team=red"},
 		copying:   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
-		another:   {"namespace-prefix": "team-", "mirror-label": "share", "instance": "third"},
+		another:   {"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third"},
 		unlabeled: {"namespace-prefix": "team-"},
 	} {
 		namespace, name := accountOf(user)

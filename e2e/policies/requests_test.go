@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -33,38 +31,6 @@ func to(name string, send request) request {
 	return func(ctx context.Context, p place) error {
 		p.name = name
 		return send(ctx, p)
-	}
-}
-
-func patch(kind types.PatchType, body string) request {
-	return func(ctx context.Context, p place) error {
-		_, err := p.Patch(ctx, p.name, kind, []byte(body), metav1.PatchOptions{})
-		return err
-	}
-}
-
-// apply is a server-side apply of a label and data.
-func apply(label, value string) request {
-	return func(ctx context.Context, p place) error {
-		cm := applycorev1.ConfigMap(p.name, p.namespace).WithLabels(map[string]string{label: value}).
-			WithData(map[string]string{"key": "applied"})
-		_, err := p.Apply(ctx, cm, metav1.ApplyOptions{FieldManager: "test", Force: true})
-		return err
-	}
-}
-
-// removeSelected deletes all that a selector finds, which is the one.
-func removeSelected(ctx context.Context, p place) error {
-	return p.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + p.name})
-}
-
-// recreate deletes the ConfigMap and creates it with other data, as has to be done with an immutable one.
-func recreate(s shape) request {
-	return func(ctx context.Context, p place) error {
-		if err := remove(ctx, p); err != nil {
-			return err
-		}
-		return create(s.but(suite.WithData(map[string]string{"key": "other"})))(ctx, p)
 	}
 }
 
