@@ -209,14 +209,6 @@ func retry(w *World, change func() error) {
 	}
 }
 
-// OptOut sets the mirror label of target namespaces, or takes it away.
-func (w *World) OptOut(value string, names ...string) {
-	w.Helper()
-	for _, name := range names {
-		w.LabelNamespace(w.NS(name), w.Label, value)
-	}
-}
-
 // MarksOfCopy makes of a ConfigMap what a copy of namespace/name in target carries, true to the last mark.
 func (w *World) MarksOfCopy(namespace, target, name string) []Option {
 	return []Option{
