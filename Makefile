@@ -7,7 +7,7 @@ SHELL := /bin/sh
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 # Minor version of the control plane that tests and demo run against: a folder in e2e/kubernetes. Empty: the newest.
 KUBERNETES ?=
-# Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC07 -v".
+# Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC17 -v".
 E2E_ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help`.

@@ -1,5 +1,5 @@
 // Package contract shows what the controller does to sources, copies and namespaces. The cases by which controllers of this kind
-// break are found by their number, TestC07…: e2e/CASES.md lists them all.
+// break are found by their number, TestC17…: e2e/CASES.md lists them all.
 package contract
 
 import (

@@ -135,12 +135,3 @@ func TestChartInstalls(t *testing.T) {
 		w.Errorf("left behind: %s (%v)", left, err)
 	}
 }
-
-// TestChartAllNamespaces shows that without prefixes the controller is still held to its own copies, and out of the
-// excluded namespaces.
-func TestChartAllNamespaces(t *testing.T) {
-	t.Parallel()
-	w := installChart(t, []string{"--set=allNamespaces=true,admissionPolicy.publishers=false"}, "a")
-	w.waitConfined()
-	w.CheckAllNamespaces(t, w.FullName+"-confined", w.Account)
-}

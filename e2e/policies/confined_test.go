@@ -184,7 +184,10 @@ func (w *Policed) testOthers(t *testing.T) {
 // bindEventsAndLeases gives the controller all verbs on Events and Leases everywhere.
 func (w *Policed) bindEventsAndLeases() {
 	w.Helper()
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "events.k8s.io", "coordination.k8s.io"}, Resources: []string{"events", "leases"}, Verbs: []string{"*"}}}
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{"", "events.k8s.io", "coordination.k8s.io"}, Resources: []string{"events", "leases"},
+		Verbs: []string{"*"},
+	}}
 	_, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "events-and-leases"}, Rules: rules}, metav1.CreateOptions{})
 	if err != nil {

@@ -81,7 +81,7 @@ func (w *Policed) as(user string) kubernetes.Interface {
 
 func (w *Policed) at(user, namespace, name string) place {
 	w.Helper()
-	return place{w.as(user).CoreV1().ConfigMaps(namespace), w.as(user), namespace, name}
+	return place{w.as(user).CoreV1().ConfigMaps(namespace), namespace, name}
 }
 
 // check sends the requests of the rows and compares the answers.

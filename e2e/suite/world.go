@@ -64,7 +64,7 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 		t.Fatal(err)
 	}
 	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id, Instance: id, Mark: mark}
-	w.TakeAccount()
+	w.takeAccount()
 	w.CreateNamespace(w.Home, nil)
 	for _, name := range targets {
 		w.CreateNamespace(w.NS(name), nil)
@@ -75,20 +75,12 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 // NS returns the full name of a target namespace.
 func (w *World) NS(name string) string { return w.Prefix + name }
 
-// many returns the full names of n target namespaces.
-func (w *World) many(n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = w.NS(fmt.Sprintf("n%04d", i))
-	}
-	return out
-}
-
+// CreateMany creates n target namespaces, and returns their full names.
 func (w *World) CreateMany(n int) []string {
 	w.Helper()
-	all := w.many(n)
-	for _, name := range all {
-		w.CreateNamespace(name, nil)
+	all := make([]string, n)
+	for i := range all {
+		all[i] = w.CreateNamespace(w.NS(fmt.Sprintf("n%04d", i)), nil).Name
 	}
 	return all
 }
@@ -104,7 +96,7 @@ func (w *World) Sibling() *World {
 	w.Helper()
 	s := newAt(w.T, w.Site)
 	s.Prefix = w.Prefix
-	s.TakeAccount()
+	s.takeAccount()
 	return s
 }
 
