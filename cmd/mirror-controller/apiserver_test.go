@@ -14,15 +14,12 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// apiServer is an API server with one source and one target namespace, of which nothing changes; and perhaps one that
-// makes no sense, so that there is nothing to do but to say so. A write waits until the test calls answer.
+// apiServer is an API server with one target namespace, one source, and one that makes no sense, so that there is nothing to do
+// but to say so. A write waits until the test calls answer.
 type apiServer struct {
 	*httptest.Server
-	gets   chan *http.Request
 	writes chan *http.Request
 	held   chan struct{}
-	events chan struct{} // what a write of an event waits for; usually held
-	frozen bool          // there is the source that makes no sense
 
 	leaseLock sync.Mutex
 	lease     []byte
@@ -31,11 +28,9 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{
-		gets:   make(chan *http.Request, 100),
 		writes: make(chan *http.Request, 100),
 		held:   make(chan struct{}),
 	}
-	s.events = s.held
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -49,8 +44,8 @@ func (s *apiServer) answer() { close(s.held) }
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	list := func(kind string, items ...string) {
-		fmt.Fprintf(w, `{"apiVersion": "v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [{"metadata": %s}]}`,
-			kind, strings.Join(items, `}, {"metadata": `))
+		const form = `{"apiVersion": "v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [{"metadata": %s}]}`
+		fmt.Fprintf(w, form, kind, strings.Join(items, `}, {"metadata": `))
 	}
 	switch {
 	case r.URL.Query().Has("sendInitialEvents"): // a list is easier to imitate than the stream that can replace it
@@ -60,13 +55,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/configmaps":
-		s.gets <- r
-		sources := []string{`{"name": "settings", "namespace": "shared", "uid": "1", "resourceVersion": "1", "labels": {"mirror": "true"}}`}
-		if s.frozen {
-			sources = append(sources, `{"name": "frozen", "namespace": "shared", "uid": "3", "resourceVersion": "1",
-				"labels": {"mirror": "true"}, "annotations": {"`+plan.PrefixAnnotation+`": ""}}`)
-		}
-		list("ConfigMapList", sources...)
+		const about = `"namespace": "shared", "resourceVersion": "1", "labels": {"mirror": "true"}`
+		list("ConfigMapList", `{"name": "settings", "uid": "1", `+about+`}`,
+			`{"name": "frozen", "uid": "3", `+about+`, "annotations": {"`+plan.PrefixAnnotation+`": ""}}`)
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":
 		list("NamespaceList", `{"name": "team-a", "uid": "2", "resourceVersion": "1"}`)
 	case strings.Contains(r.URL.Path, "/leases"):
@@ -74,12 +65,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		body, _ := io.ReadAll(r.Body)
 		s.writes <- r
-		held := s.held
-		if strings.HasSuffix(r.URL.Path, "/events") {
-			held = s.events
-		}
 		select {
-		case <-held:
+		case <-s.held:
 		case <-r.Context().Done():
 		}
 		// The object as it came is the answer: protobuf, as it was sent.
@@ -97,7 +84,8 @@ func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
 	defer s.leaseLock.Unlock()
 	if s.taken {
 		if r.Method == http.MethodGet {
-			fmt.Fprint(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}`)
+			fmt.Fprint(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+				"spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}`)
 		} else {
 			http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 409, "reason": "Conflict"}`, http.StatusConflict)
 		}

@@ -93,10 +93,8 @@ func remembered(r *eventRecorder) int {
 // each key is written, and neither the API server nor the log is flooded.
 func TestEventsAreWrittenLater(t *testing.T) {
 	for name, failure := range map[string]error{
-		"the API server is away":     errors.New("connection refused"),
-		"the API server is busy":     apierrors.NewServiceUnavailable("etcd is away"),
-		"a permission is missing":    apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`)),
-		"an admission webhook fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"the API server is away":  errors.New("connection refused"),
+		"a permission is missing": apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var over atomic.Bool
@@ -116,7 +114,8 @@ func TestEventsAreWrittenLater(t *testing.T) {
 				if n := store.tried(); n < 50 || n > 80 {
 					t.Errorf("%d attempts in an hour, want about one a minute", n)
 				}
-				if lines := strings.Count(log.String(), "Cannot write events"); lines < 30 || lines > 60 || !strings.Contains(log.String(), fmt.Sprintf("err=%q", failure)) {
+				lines := strings.Count(log.String(), fmt.Sprintf("\"Cannot write events\" err=%q", failure))
+				if lines < 30 || lines > 60 {
 					t.Errorf("%d lines in an hour, want the reason, once a minute at most:\n%s", lines, log)
 				}
 				over.Store(true)
@@ -164,40 +163,32 @@ func TestEventThatIsRefusedForGood(t *testing.T) {
 	}
 }
 
-// TestFailingEventHoldsUpNoOther: an event at which the API server always fails delays the others by seconds, or by a
-// pause after it failed several times in a row.
+// TestFailingEventHoldsUpNoOther: an event at which the API server always hangs delays the others by seconds, or by a pause
+// after it failed several times in a row.
 func TestFailingEventHoldsUpNoOther(t *testing.T) {
-	for name, test := range map[string]struct{ hangs, delay time.Duration }{
-		"fails": {0, 2 * time.Second},
-		"hangs": {time.Hour, 13 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := &eventStore{before: func(ctx context.Context, note string) error {
-				if note != "bad" {
-					return nil
-				}
-				ctx, cancel := context.WithTimeout(ctx, test.hangs)
-				defer cancel()
-				<-ctx.Done()
-				return apierrors.NewInternalError(errors.New("failed calling webhook"))
-			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-				for _, note := range []string{"one", "bad", "two", "three"} {
-					say(r, note, note)
-				}
-				time.Sleep(test.delay)
-				expect(t, store, "one", "two", "three")
-				time.Sleep(time.Hour)
-				say(r, "four", "four")
-				for began := time.Now(); len(store.written()) < 4 && time.Since(began) < 2*time.Minute; {
-					time.Sleep(time.Second)
-				}
-				say(r, "five", "five") // the pauses are short again
-				time.Sleep(test.delay)
-				expect(t, store, "one", "two", "three", "four", "five")
-			})
-		})
-	}
+	const delay = 13 * time.Second
+	store := &eventStore{before: func(ctx context.Context, note string) error {
+		if note != "bad" {
+			return nil
+		}
+		<-ctx.Done()
+		return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	}}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+		for _, note := range []string{"one", "bad", "two", "three"} {
+			say(r, note, note)
+		}
+		time.Sleep(delay)
+		expect(t, store, "one", "two", "three")
+		time.Sleep(time.Hour)
+		say(r, "four", "four")
+		for began := time.Now(); len(store.written()) < 4 && time.Since(began) < 2*time.Minute; {
+			time.Sleep(time.Second)
+		}
+		say(r, "five", "five") // the pauses are short again
+		time.Sleep(delay)
+		expect(t, store, "one", "two", "three", "four", "five")
+	})
 }
 
 // TestEventWithLostAnswer: an event that was written although its answer is lost is not written twice.
@@ -224,7 +215,6 @@ func TestLastEvents(t *testing.T) {
 		want []string
 	}{
 		"stopped":                {nil, []string{"one", "two", "one again"}},
-		"failed":                 {errors.New("cannot serve"), []string{"one", "two", "one again"}},
 		"the leadership is lost": {fmt.Errorf("lease: %w", mirror.ErrLeadershipLost), []string{"one"}},
 	} {
 		t.Run(name, func(t *testing.T) {

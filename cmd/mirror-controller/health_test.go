@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path"
 	"strings"
 	"testing"
 	"time"
@@ -26,14 +24,13 @@ func ask(t *testing.T, handler http.Handler, path string) (code int, text string
 
 // answerTo has the refusals see an answer of the API server.
 func answerTo(r *refusals, method, path string, code int) {
-	request := httptest.NewRequest(method, path, nil)
 	transport := r.wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 		if code == 0 {
 			return nil, errors.New("connection refused")
 		}
 		return &http.Response{StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), Body: http.NoBody}, nil
 	}))
-	_, _ = transport.RoundTrip(request)
+	_, _ = transport.RoundTrip(httptest.NewRequest(method, path, nil))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -45,47 +42,56 @@ const (
 	listConfigMaps  = "/api/v1/configmaps?labelSelector=x&limit=500"
 	watchNamespaces = "/api/v1/namespaces?allowWatchBookmarks=true&watch=true"
 	listNamespaces  = "/api/v1/namespaces?limit=500"
-	lease           = "/apis/coordination.k8s.io/v1/namespaces/mirror-system/leases/mirror-controller"
+	allLeases       = "/apis/coordination.k8s.io/v1/namespaces/mirror-system/leases"
+	lease           = allLeases + "/mirror-controller"
 )
 
 func TestReadiness(t *testing.T) {
+	const get, post, put, remove = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	type answers []struct {
-		path string
-		code int
+		method, path string
+		code         int
 	}
 	for _, test := range []struct {
 		name     string
 		unsynced bool
-		stopping bool
 		answers  answers
 		want     string // the checks that fail
 	}{
-		{name: "all is well", answers: answers{{watchConfigMaps, 200}, {watchNamespaces, 200}}},
+		{name: "all is well", answers: answers{{get, watchConfigMaps, 200}, {get, watchNamespaces, 200}}},
 		{name: "caches are not full", unsynced: true, want: "caches"},
-		{name: "stopping", stopping: true, want: "shutdown"},
-		{name: "watch refused", answers: answers{{listConfigMaps, 200}, {watchConfigMaps, 403}}, want: "watch-configmaps"},
-		{name: "list refused", answers: answers{{listNamespaces, 403}}, want: "list-namespaces"},
-		{name: "everything refused", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 403}, {watchNamespaces, 403}, {listNamespaces, 403}},
+		{name: "everything refused", answers: answers{{get, watchConfigMaps, 403}, {get, listConfigMaps, 403},
+			{get, watchNamespaces, 403}, {get, listNamespaces, 403}},
 			want: "list-configmaps watch-configmaps list-namespaces watch-namespaces"},
-		{name: "a list does not make a watch", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 200}}, want: "watch-configmaps"},
-		{name: "who watches need not list", answers: answers{{watchConfigMaps, 403}, {listConfigMaps, 403}, {watchConfigMaps, 200}}},
-		{name: "the API server is away", answers: answers{{watchConfigMaps, 200}, {watchConfigMaps, 0}, {listConfigMaps, 503}, {watchNamespaces, 500}, {watchNamespaces, 429}}},
-		{name: "behind a gateway", answers: answers{{"/k8s/clusters/c1" + watchConfigMaps, 403}}, want: "watch-configmaps"},
-		{name: "lease refused", answers: answers{{lease, 403}}, want: "get-leases"},
-		{name: "lease granted, there is none", answers: answers{{lease, 403}, {lease, 404}}},
-		{name: "refusals of single objects", answers: answers{
-			{"/api/v1/namespaces/team-a", 403}, {"/api/v1/namespaces/team-a/configmaps/settings", 403}, {"/api/v1/namespaces/team-a/configmaps", 403}}},
+		{name: "a list does not make a watch",
+			answers: answers{{get, watchConfigMaps, 403}, {get, listConfigMaps, 200}}, want: "watch-configmaps"},
+		{name: "who watches need not list",
+			answers: answers{{get, watchConfigMaps, 403}, {get, listConfigMaps, 403}, {get, watchConfigMaps, 200}}},
+		{name: "the API server is away", answers: answers{{get, watchConfigMaps, 200}, {get, watchConfigMaps, 0},
+			{get, listConfigMaps, 503}, {get, watchNamespaces, 500}, {get, watchNamespaces, 429}}},
+		{name: "behind a gateway",
+			answers: answers{{get, "/k8s/clusters/c1" + watchConfigMaps, 403}}, want: "watch-configmaps"},
+		{name: "nobody needs these", answers: answers{
+			{get, "/api/v1/namespaces/team-a", 403}, {get, "/api/v1/namespaces/team-a/configmaps/settings", 403},
+			{get, "/api/v1/namespaces/team-a/configmaps", 403}, {post, "/api/v1/namespaces", 403}, {remove, lease, 403}}},
+
+		{name: "lease refused", answers: answers{{get, lease, 403}}, want: "get-leases"},
+		{name: "lease granted, there is none", answers: answers{{get, lease, 403}, {get, lease, 404}}},
+		{name: "lease cannot be created or updated",
+			answers: answers{{post, allLeases, 403}, {put, lease, 403}, {put, lease, 500}, {get, lease, 500}},
+			want:    "create-leases update-leases"},
+		{name: "lease updated by another one at the same time",
+			answers: answers{{post, allLeases, 403}, {put, lease, 403}, {put, lease, 409}}, want: "create-leases"},
+		{name: "lease is there, and expired", answers: answers{{post, allLeases, 403}, {put, lease, 403}, {get, lease, 500},
+			{get, lease, 200}, {put, lease, 403}, {get, lease, 500}, {get, lease, 200}}, want: "update-leases"},
+		{name: "lease is another's", answers: answers{{put, lease, 403}, {get, lease, 200}, {get, lease, 200}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
 			refused := newRefusals()
-			handler := healthHandler(ctx, leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), func() bool { return !test.unsynced }, refused)
+			watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
+			handler := healthHandler(t.Context(), watchdog, func() bool { return !test.unsynced }, refused)
 			for _, a := range test.answers {
-				answerTo(refused, http.MethodGet, a.path, a.code)
-			}
-			if test.stopping {
-				stop()
+				answerTo(refused, a.method, a.path, a.code)
 			}
 			code, text := ask(t, handler, "/readyz?verbose")
 			var failed []string
@@ -107,45 +113,6 @@ func TestReadiness(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestRefusedWrites(t *testing.T) {
-	refused := newRefusals()
-	answerTo(refused, http.MethodPost, "/api/v1/namespaces", 403)
-	answerTo(refused, http.MethodDelete, lease, 403)
-	if len(refused.refused) > 0 {
-		t.Errorf("nobody needs %v", refused.refused)
-	}
-	leases := path.Dir(lease)
-	answerTo(refused, http.MethodPost, leases, 403)
-	answerTo(refused, http.MethodPut, lease, 403)
-	if len(refused.refused) != 2 || refused.refused[permission{"create", "leases"}] == "" || refused.refused[permission{"update", "leases"}] == "" {
-		t.Errorf("got %v refused, want creating and updating leases", refused.refused)
-	}
-	answerTo(refused, http.MethodPut, lease, 500)
-	answerTo(refused, http.MethodGet, lease, 500)
-	if len(refused.refused) != 2 {
-		t.Errorf("got %v refused, want the same two", refused.refused)
-	}
-	answerTo(refused, http.MethodPut, lease, 409)
-	if len(refused.refused) != 1 || refused.refused[permission{"create", "leases"}] == "" {
-		t.Errorf("got %v refused, want creating leases", refused.refused)
-	}
-	answerTo(refused, http.MethodPut, lease, 403)
-	for range 2 { // it is there, and expired
-		answerTo(refused, http.MethodGet, lease, 500)
-		answerTo(refused, http.MethodGet, lease, 200)
-		if len(refused.refused) != 1 || refused.refused[permission{"update", "leases"}] == "" {
-			t.Errorf("got %v refused, want updating leases", refused.refused)
-		}
-		answerTo(refused, http.MethodPut, lease, 403)
-	}
-	for range 2 { // it is another's
-		answerTo(refused, http.MethodGet, lease, 200)
-	}
-	if len(refused.refused) != 0 {
-		t.Errorf("got %v refused, want nothing", refused.refused)
 	}
 }
 

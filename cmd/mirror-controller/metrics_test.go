@@ -10,12 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
 // byChance are metrics that are there only if a request was tried again, if a renewal of the lease met another one, if a
 // transport was thrown away, or after the self-check; and those of the runtime, which differ from version to version.
-var byChance = regexp.MustCompile(`^(mirror_confined|rest_client_request_retries_|leader_election_slowpath_|rest_client_transport_cache_gc_|go_)`)
+var byChance = regexp.MustCompile(
+	`^(mirror_confined|rest_client_request_retries_|leader_election_slowpath_|rest_client_transport_cache_gc_|go_)`)
 
 // TestMetricsOfTheProcess holds the names, labels and types of all metrics of a process that leads, also of those that come
 // from libraries: alerts and dashboards hang on them.
@@ -26,13 +31,17 @@ func TestMetricsOfTheProcess(t *testing.T) {
 	p := start(t, server.URL, "--leader-elect", "--leader-elect-resource-namespace=system", "--kube-api-qps=100")
 	_, address, _ := strings.Cut(p.awaitLine("Serving metrics"), "address=")
 	p.awaitLine(`"Mirroring"`)
-	answer, err := http.Get("http://" + strings.Trim(address, `"`) + "/metrics")
+	url := "http://" + strings.Trim(address, `"`)
+	answer, err := http.Get(url + "/metrics")
 	noError(t, err)
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
 	noError(t, err)
 	if !regexp.MustCompile(`(?m)^mirror_build_info\{goversion="go1[^"]*",version="[^"]+"\} 1$`).Match(content) {
 		t.Errorf("no build in\n%s", content)
+	}
+	if profiles, err := http.Get(url + "/debug/pprof/"); err != nil || profiles.StatusCode != http.StatusNotFound {
+		t.Errorf("got %v, %v for profiles, want none", profiles, err)
 	}
 
 	got := metricForms(t, string(content))
@@ -62,26 +71,22 @@ func metricForms(t *testing.T, scraped string) string {
 				labels = append(labels, l.GetName())
 			}
 			slices.Sort(labels)
-			lines = append(lines, fmt.Sprintf("%s{%s} %s\n", name, strings.Join(labels, ","), strings.ToLower(family.Type.String())))
+			kind := strings.ToLower(family.Type.String())
+			lines = append(lines, fmt.Sprintf("%s{%s} %s\n", name, strings.Join(labels, ","), kind))
 		}
 	}
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "")
 }
 
-// TestProfiling: profiles are served only if --profiling asks for them.
+// TestProfiling: profiles are served only if the flag asks for them.
 func TestProfiling(t *testing.T) {
-	server := newAPIServer(t)
-	server.answer()
-	for profiling, want := range map[string]int{"--profiling=true": http.StatusOK, "--profiling=false": http.StatusNotFound} {
-		p := start(t, server.URL, profiling)
-		_, address, _ := strings.Cut(p.awaitLine("Serving metrics"), "address=")
-		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
-			answer, err := http.Get("http://" + strings.Trim(address, `"`) + path)
-			noError(t, err)
-			noError(t, answer.Body.Close())
-			if answer.StatusCode != want {
-				t.Errorf("%s: got %d from %s, want %d", profiling, answer.StatusCode, path, want)
+	controller, err := mirror.New(kubernetes.NewForConfigOrDie(&rest.Config{}), nil, mirror.NewOptions())
+	noError(t, err)
+	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01"} {
+			if code, _ := ask(t, metricsHandler(controller, profiling), path); code != want {
+				t.Errorf("%v: got %d from %s, want %d", profiling, code, path, want)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -11,9 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
-	"k8s.io/client-go/rest"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
@@ -42,7 +38,7 @@ type process struct {
 // start runs the program on that API server until the test ends.
 func start(t *testing.T, server string, args ...string) *process {
 	t.Helper()
-	kubeconfig := writeKubeconfig(t, "one", map[string]string{"one": server})
+	kubeconfig := writeKubeconfig(t, "one", server)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{
 		"--namespace-prefix=team-", "--kubeconfig=" + kubeconfig, "--health-probe-bind-address=127.0.0.1:0",
 		"--metrics-bind-address=127.0.0.1:0"}, args...)...)
@@ -105,114 +101,50 @@ func (p *process) end() syscall.WaitStatus {
 	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-func TestFirstSignalWaitsForWritesInFlight(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(sig.String(), func(t *testing.T) {
-			server := newAPIServer(t)
-			p := start(t, server.URL)
-			<-server.writes
-			p.signal(sig)
-			p.awaitLine("Stopping")
-			time.AfterFunc(300*time.Millisecond, server.answer)
-			if status := p.end(); !status.Exited() || status.ExitStatus() != 0 {
-				t.Errorf("ended with status %#x, want exit code 0", status)
-			}
-			select {
-			case <-server.held:
-			default:
-				t.Error("the end did not wait for the write")
-			}
-		})
-	}
-}
-
-func TestSecondSignalKills(t *testing.T) {
+// TestSignals: a process that was asked to stop is alive, and not ready any more, while it waits for its last writes; the second
+// signal kills it.
+func TestSignals(t *testing.T) {
 	server := newAPIServer(t)
 	p := start(t, server.URL)
+	_, address, _ := strings.Cut(p.awaitLine("Serving health"), "address=")
+	expect := func(path string, want int) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; {
+			resp, err := http.Get("http://" + strings.Trim(address, `"`) + path)
+			noError(t, err)
+			noError(t, resp.Body.Close())
+			if resp.StatusCode == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d, want %d", path, resp.StatusCode, want)
+			}
+		}
+	}
 	<-server.writes
-	p.signal(syscall.SIGTERM)
+	expect("/readyz", 200)
+	p.signal(syscall.SIGINT)
 	p.awaitLine("a second signal ends the process")
+	expect("/readyz", 500)
+	expect("/livez", 200)
 	p.signal(syscall.SIGTERM)
 	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("ended with status %#x, want death by SIGTERM", status)
 	}
 }
 
-func TestPortInUse(t *testing.T) {
-	server := newAPIServer(t)
-	address := strings.TrimPrefix(server.URL, "http://")
-	p := start(t, server.URL, "--health-probe-bind-address="+address)
-	if line := p.awaitLine("Failed"); !strings.Contains(line, "serve health: listen tcp "+address+": bind: address already in use") {
-		t.Errorf("it says %s", line)
-	}
-	if status := p.end(); !status.Exited() || status.ExitStatus() != 1 {
-		t.Errorf("ended with status %#x, want exit code 1", status)
-	}
-}
-
-// TestHealth shows that the process is ready while it mirrors, and not any more while it waits for its last writes.
-func TestHealth(t *testing.T) {
-	server := newAPIServer(t)
-	p := start(t, server.URL)
-	_, address, _ := strings.Cut(p.awaitLine("Serving health"), "address=")
-	url := "http://" + strings.Trim(address, `"`)
-	get := func(path string) (code int) {
-		t.Helper()
-		resp, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	expect := func(path string, want int) {
-		t.Helper()
-		if code := get(path); code != want {
-			t.Errorf("%s: %d, want %d", path, code, want)
-		}
-	}
-	<-server.writes
-	expect("/readyz", 200)
-	expect("/livez", 200)
-	p.signal(syscall.SIGTERM)
-	for deadline := time.Now().Add(patience); get("/readyz/shutdown") == 200; {
-		if time.Now().After(deadline) {
-			t.Fatal("ready although it was asked to stop")
-		}
-	}
-	expect("/readyz", 500)
-	expect("/readyz/caches", 200)
-	expect("/livez", 200)
-	server.answer()
-	p.end()
-}
-
-// configured returns what control takes to work on that API server with a lease.
-func configured(t *testing.T, server *apiServer) (*rest.Config, *options) {
-	t.Helper()
-	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", map[string]string{"one": server.URL}))
-	noError(t, err)
-	opts := newOptions()
-	opts.NamespacePrefixes = []string{"team-"}
-	opts.healthAddress, opts.metricsAddress = "127.0.0.1:0", "127.0.0.1:0"
-	opts.election.enabled, opts.election.namespace = true, "mirror-system"
-	return config, opts
-}
-
-// setFor gives a variable another value for as long as the test runs.
-func setFor[T any](t *testing.T, variable *T, value T) {
-	before := *variable
-	*variable = value
-	t.Cleanup(func() { *variable = before })
-}
-
 // TestLostLeaseEndsEvents shows that the write of an event ends with the lease, like any other write, and not only when
 // the last of the others has ended.
 func TestLostLeaseEndsEvents(t *testing.T) {
-	setFor(t, &eventTimeout, time.Hour)
+	defer func(before time.Duration) { eventTimeout = before }(eventTimeout)
+	eventTimeout = time.Hour
 	server := newAPIServer(t)
-	server.frozen = true
-	config, opts := configured(t, server)
+	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", server.URL))
+	noError(t, err)
+	opts := newOptions()
+	opts.NamespacePrefixes = []string{"team-"}
+	opts.healthAddress, opts.metricsAddress = serveOff, serveOff
+	opts.election.enabled, opts.election.namespace = true, "mirror-system"
 	writing, end := make(chan struct{}, 1), make(chan struct{})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -238,62 +170,5 @@ func TestLostLeaseEndsEvents(t *testing.T) {
 	close(end)
 	if err := <-ended; !errors.Is(err, mirror.ErrLeadershipLost) {
 		t.Errorf("error %v, want that the leadership is lost", err)
-	}
-}
-
-// TestLostLeaseWaitsForNoEvents shows that control does not wait for its last events when it has lost its lease.
-func TestLostLeaseWaitsForNoEvents(t *testing.T) {
-	setFor(t, &eventFlush, time.Hour)
-	server := newAPIServer(t)
-	server.events = make(chan struct{})
-	config, opts := configured(t, server)
-	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts) }()
-	<-server.writes
-	server.answer()
-	<-server.writes // the event that tells of it, which is not answered
-	server.takeLease()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, mirror.ErrLeadershipLost) {
-			t.Errorf("error %v, want that the leadership is lost", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("it has not ended long after its lease was taken") // nor will it
-	}
-}
-
-// TestNothingIsLeft shows that all that control has started has ended when it returns.
-func TestNothingIsLeft(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	server := newAPIServer(t)
-	config, opts := configured(t, server)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- control(ctx, config, opts) }()
-	<-server.writes
-	stop()
-	server.answer()
-	noError(t, <-ended)
-	// What keeps connections open for the next request ends with the server.
-	server.CloseClientConnections()
-	server.Close()
-	goleak.VerifyNone(t, before)
-}
-
-func TestRequestsSayWhoSendsThem(t *testing.T) {
-	server := newAPIServer(t)
-	start(t, server.URL)
-	get, write := <-server.gets, <-server.writes
-	for _, r := range []*http.Request{get, write} {
-		if agent, want := r.UserAgent(), "mirror-controller/"+version()+" instance/default"; agent != want {
-			t.Errorf("%s: User-Agent %q, want %q", r.Method, agent, want)
-		}
-		if accept := r.Header.Get("Accept"); !strings.HasPrefix(accept, "application/vnd.kubernetes.protobuf") || !strings.Contains(accept, ",application/json") {
-			t.Errorf("%s: Accept %q, want protobuf, and JSON behind it", r.Method, accept)
-		}
-	}
-	if got := write.Header.Get("Content-Type"); got != "application/vnd.kubernetes.protobuf" {
-		t.Errorf("writes are sent as %q, want protobuf", got)
 	}
 }
