@@ -166,6 +166,12 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 			have:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}},
 			labels:      texts{"app": "web"},
 			annotations: texts{"note": "n"}},
+		"C27 a forged list of what was copied": {
+			have: plantest.Copy(r, src, "team-a", plantest.Label("helm.sh/chart", "1"), plantest.Label("theirs", "1"),
+				plantest.Annotation("helm.sh/chart", "1"), plantest.Annotation("theirs", "1"), plantest.Annotation(CopiedAnnotation,
+					"label:helm.sh/chart,label:mirror,label:theirs,theirs,annotation:helm.sh/chart,annotation:"+CopyAnnotation)),
+			labels:      texts{"app": "web", "helm.sh/chart": "1"},
+			annotations: texts{"note": "n", "helm.sh/chart": "1", "theirs": "1"}},
 		"C02 labelled true": {
 			have:        plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true")),
 			labels:      texts{"app": "web"},

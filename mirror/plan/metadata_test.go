@@ -101,6 +101,9 @@ func TestC26KeysNeverCopied(t *testing.T) {
 				t.Errorf("%s: got it left out with the flags %q, want it copied", key, patterns)
 			}
 		}
+		if got := selectCopied(texts{"x" + key: "1", key + "x": "1"}, keyPatterns{key}, "mirror"); len(got) > 0 {
+			t.Errorf("%s: got %v copied, and no flag lists it", key, got)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestNewOptions(t *testing.T) {
@@ -17,7 +19,7 @@ func TestNewOptions(t *testing.T) {
 	}
 }
 
-// TestValidateRefuses has one row for each text. FuzzOptions counts the mistakes of any values.
+// TestValidateRefuses has one row for each text.
 func TestValidateRefuses(t *testing.T) {
 	const (
 		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
@@ -63,6 +65,10 @@ func TestValidateRefuses(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+	everywhere := Options{AllNamespaces: true, ExcludeNamespaces: []string{"a", "a-*"}, Label: "m", Instance: "i", PruneLimit: 100}
+	if err := everywhere.Validate(); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
 	patterns := []string{"*", "app", "example.com/te*", "example.*", "argocd.argoproj.io/*"}
 	if err := testOptions(func(o *Options) { o.CopyLabels, o.CopyAnnotations = patterns, patterns }).Validate(); err != nil {
 		t.Errorf("got %v, want patterns accepted, also those that match keys which never travel", err)
@@ -73,12 +79,12 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	o := &Options{
 		NamespacePrefixes: []string{"", "team-", "Team"},
 		AllNamespaces:     true,
-		ExcludeNamespaces: []string{"*", "X"},
+		ExcludeNamespaces: []string{"*", "X", "a-"},
 		SourceNamespaces:  []string{"a/b", "c."},
 		Label:             "?",
 		Instance:          "!",
 		CopyLabels:        []string{"=", "app"},
-		CopyAnnotations:   []string{"+"},
+		CopyAnnotations:   []string{"+", "a/b/*"},
 	}
 	err := o.Validate()
 	if err == nil {
@@ -91,8 +97,8 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 	slices.Sort(flags)
 	want := []string{
-		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-label="="`,
-		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--instance="!"`, `--mirror-label="?"`,
+		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-annotation="a/b/*"`, `--copy-label="="`,
+		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--exclude-namespace="a-"`, `--instance="!"`, `--mirror-label="?"`,
 		`--namespace-prefix=""`, `--namespace-prefix="Team"`,
 		`--source-namespace="a/b"`, `--source-namespace="c."`,
 	}
@@ -101,7 +107,7 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestC17PruneLimit has the cases of the contract. FuzzPruneLimit compares all others with exact fractions.
+// TestC17PruneLimit has the cases of the contract.
 func TestC17PruneLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit       Percent
@@ -118,6 +124,28 @@ func TestC17PruneLimit(t *testing.T) {
 	} {
 		if got := tc.limit.Exceeded(tc.part, tc.whole); got != tc.want {
 			t.Errorf("%s: got %v for %d of %d at %s, want %v", name, got, tc.part, tc.whole, tc.limit.String(), tc.want)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	const refused = 33
+	for value, want := range map[string]Percent{
+		"0%": 0, "7%": 7, "100%": 100, "101%": refused, "-1%": refused, "50": refused, "%": refused, "5.5%": refused,
+	} {
+		p := Percent(refused)
+		if err := p.Set(value); p != want || (err != nil) != (want == refused) {
+			t.Errorf("%q: got %s and error %v, want %s", value, p.String(), err, want.String())
+		}
+	}
+}
+
+// TestValidNamespace compares it with the function of apimachinery that it replaces.
+func TestValidNamespace(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	for _, name := range []string{"", "a", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b", long, long + "a"} {
+		if got, want := validNamespace(name), len(validation.IsDNS1123Label(name)) == 0; got != want {
+			t.Errorf("%q: got valid %v, want %v", name, got, want)
 		}
 	}
 }

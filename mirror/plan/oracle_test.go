@@ -131,7 +131,7 @@ type expected struct {
 	empty      bool              // it holds nothing
 	terminates bool              // its object is as it was, but for being deleted: a finalizer holds it
 	state      State             // of the second plan
-	losers     int               // the number of sources that claim the target and do not have it
+	losers     []string          // the namespaces of the sources that claim the target and do not have it, in their order
 }
 
 func (w *world) expects(home string) (e expected) {
@@ -139,10 +139,14 @@ func (w *world) expects(home string) (e expected) {
 	if ns == nil || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating || w.name == "kube-root-ca.crt" {
 		return expected{}
 	}
-	claimants, have, said := w.claimants(ns), w.objects[home], w.marksOf(w.objects[home])
+	have, said := w.objects[home], w.marksOf(w.objects[home])
 	var winner *corev1.ConfigMap
+	var claimants []string
+	for _, cm := range w.claimants(ns) {
+		claimants = append(claimants, cm.Namespace)
+	}
 	if len(claimants) > 0 {
-		winner, e.losers = claimants[0], len(claimants)-1
+		winner, e.losers = w.objects[claimants[0]], claimants[1:]
 	}
 	switch {
 	case have == nil && winner == nil:
@@ -154,7 +158,7 @@ func (w *world) expects(home string) (e expected) {
 	case said.owner == "" && !said.adoptable:
 		e.state = StateForeign
 	case said.owner != "" && w.frozen(said.owner):
-		e.state, e.losers = StateFrozen, len(claimants)
+		e.state, e.losers = StateFrozen, claimants
 	case have.DeletionTimestamp != nil:
 		e.state = StatePending
 	case winner == nil:

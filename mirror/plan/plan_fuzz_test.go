@@ -187,8 +187,8 @@ func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 }
 
 // reconcile brings every target in sync, as the reconciler of package mirror does. It returns the last decision about each,
-// the number of sources that are superseded there, and how often it planned each operation.
-func (w *world) reconcile(t *testing.T) (last []Change, losers []int, ops [OpDelete + 1]int) {
+// the sources that are superseded there, and how often it planned each operation.
+func (w *world) reconcile(t *testing.T) (last []Change, losers [][]string, ops [OpDelete + 1]int) {
 	t.Helper()
 	v, targets := w.view(), w.targets()
 	for i, c := range w.plan(t, v, targets) {
@@ -207,7 +207,7 @@ func (w *world) reconcile(t *testing.T) (last []Change, losers []int, ops [OpDel
 		if held := c.Op == OpRecreate && errors.Is(err, errExists); err != nil && !held {
 			t.Errorf("%s: got %v from the %v", c.Key.Namespace, err, c.Op)
 		}
-		last, losers = append(last, c), append(losers, len(w.rules.Superseded(v, targets[i], c)))
+		last, losers = append(last, c), append(losers, namespaces(w.rules.Superseded(v, targets[i], c)))
 	}
 	return last, losers, ops
 }
@@ -254,8 +254,9 @@ func checkWorld(t *testing.T, raw []byte) [OpDelete + 1]int {
 	after := maps.Clone(w.objects)
 	last, losers, _ := w.reconcile(t)
 	for i, c := range last {
-		if e := expect[homes[i]]; c.Op != OpNone || c.State != e.state || losers[i] != e.losers {
-			t.Errorf("%s: got %v, %v, %d superseded at the second time, want none, %v, %d", homes[i], c.Op, c.State, losers[i], e.state, e.losers)
+		if e := expect[homes[i]]; c.Op != OpNone || c.State != e.state || !slices.Equal(losers[i], e.losers) {
+			t.Errorf("%s: got %v, %v, superseded %q at the second time, want none, %v, %q",
+				homes[i], c.Op, c.State, losers[i], e.state, e.losers)
 		}
 	}
 	if !maps.Equal(w.objects, after) {

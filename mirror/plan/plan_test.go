@@ -76,17 +76,12 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C47 with a copy of no source":        {ns: truncated("team-a"), have: have()},
 		"in sync":                             {sources: cms(src), have: have(), state: StateSynced},
 		"C19 edited data, checksum untouched": {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
-		"C19 extra key":                       {sources: cms(src), have: have(plantest.Data("more", "")), op: OpUpdate},
-		"C19 removed key":                     {sources: cms(src), have: have(func(cm *corev1.ConfigMap) { cm.Data = nil }), op: OpUpdate},
-		"edited checksum":                     {sources: cms(src), have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00")), op: OpUpdate},
 		"C02 copy labelled true":              {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)), op: OpUpdate},
 		"C08 label removed, read live":        {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
 		"C43 label removed, unwanted":         {have: have(plantest.Without(DefaultLabel))},
 		"C43 another label value, unwanted":   {have: have(plantest.Label(DefaultLabel, "no"))},
 		"C43 label removed, opted out":        {sources: cms(src), ns: optedOut, have: have(plantest.Without(DefaultLabel))},
 		"C43 label removed, prunable":         {sources: cms(src), ns: other, prunable: true, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
-		"managed-by removed":                  {sources: cms(src), have: have(plantest.Without(ManagedByLabel)), op: OpUpdate},
-		"adopt on a copy":                     {sources: cms(src), have: have(plantest.Annotation(AdoptAnnotation, AdoptValue)), op: OpUpdate},
 		"C22 immutable, other data":           {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")), op: OpRecreate},
 		"C23 made immutable, equal data":      {sources: cms(src), have: have(plantest.Immutable), op: OpRecreate},
 		"C22 made immutable at the source":    {sources: cms(unchangeable), have: have(), op: OpUpdate},
@@ -212,58 +207,4 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 		"source out of scope, nothing there":             {sources: cms(elsewhere)},
 		"C14 prunable, but its source is gone meanwhile": {have: have, prunable: true, op: OpDelete, premise: bySource},
 	})
-}
-
-func TestPlanKeepsTheOrderOfTargets(t *testing.T) {
-	r := testRules()
-	v := viewOf(r, plantest.Source("platform", "settings"))
-	namespaces := []string{"team-c", "team-a", "other", "team-b"}
-	var targets []Target
-	for _, name := range namespaces {
-		targets = append(targets, Target{Key: keyIn(name), Namespace: plantest.Namespace(name)})
-	}
-	var got []string
-	for _, c := range r.Plan(v, targets) {
-		got = append(got, c.Key.Namespace)
-	}
-	if !slices.Equal(got, namespaces) {
-		t.Errorf("got changes of %v, want %v", got, namespaces)
-	}
-}
-
-// TestC03Superseded is about the sources that claim a target and do not have it.
-func TestC03Superseded(t *testing.T) {
-	r := testRules()
-	src := plantest.Source("platform", "settings")
-	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, ""))
-	b, c := plantest.Source("team-b", "settings"), plantest.Source("team-c", "settings")
-	teamA, teamB := plantest.Namespace("team-a"), plantest.Namespace("team-b")
-	for name, tc := range map[string]struct {
-		rules   *Rules
-		sources []*corev1.ConfigMap
-		ns      *corev1.Namespace
-		have    *corev1.ConfigMap
-		want    []string
-	}{
-		"one source":                   {r, cms(src), teamA, nil, nil},
-		"two losers":                   {r, cms(c, src, b), teamA, nil, []string{"team-b", "team-c"}},
-		"its own namespace":            {r, cms(src, b), teamB, b, nil},
-		"another's namespace":          {r, cms(src, b, c), teamB, b, []string{"team-c"}},
-		"out of scope":                 {fromPlatform(), cms(src, b), teamA, nil, nil},
-		"no source claims the target":  {r, cms(src, b), plantest.Namespace("other"), nil, nil},
-		"the namespace is terminating": {r, cms(src, b), plantest.Terminating("team-a"), nil, nil},
-		"the namespace is absent":      {r, cms(src, b), nil, nil, nil},
-		"frozen, keeps its copy":       {r, cms(frozen, b, c), teamA, plantest.Copy(r, src, "team-a"), []string{"team-b", "team-c"}},
-		"frozen, without a copy":       {r, cms(frozen, b, c), teamA, nil, []string{"team-c"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v, tgt := viewOf(tc.rules, tc.sources...), Target{Key: keyIn("team-a"), Namespace: tc.ns, Have: tc.have}
-			if tc.ns != nil {
-				tgt.Key = keyIn(tc.ns.Name)
-			}
-			if got := namespaces(tc.rules.Superseded(v, tgt, tc.rules.Decide(v, tgt))); !slices.Equal(got, tc.want) {
-				t.Errorf("got %v superseded, want %v", got, tc.want)
-			}
-		})
-	}
 }

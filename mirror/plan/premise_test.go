@@ -57,24 +57,6 @@ func TestC41AnotherSourceClaims(t *testing.T) {
 	}
 }
 
-// TestC41AnotherSourceClaimsAPrunableCopy is the same for a copy whose source is out of scope.
-func TestC41AnotherSourceClaimsAPrunableCopy(t *testing.T) {
-	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} })
-	outOfScope := plantest.Source("platform", "settings")
-	v := viewOf(r, outOfScope, plantest.Source("base", "settings"))
-	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
-	c := r.Decide(v, Target{Key: keyIn("team-a"), Namespace: optedOut, Have: plantest.Copy(r, outOfScope, "team-a"), Prunable: true})
-	if want := (Premise{Namespace: true}); c.Op != OpDelete || !c.Prune || c.Premise != want {
-		t.Fatalf("got %v with premise %+v, prune %v, want a pruning with premise %+v", c.Op, c.Premise, c.Prune, want)
-	}
-	if r.StillUnwanted(v, nil, plantest.Namespace("team-a")) {
-		t.Error("got the copy still unwanted, and another source claims the target")
-	}
-	if !r.StillUnwanted(v, nil, optedOut) {
-		t.Error("got the copy wanted, and no source claims the target")
-	}
-}
-
 func TestRepairCause(t *testing.T) {
 	r := testRules()
 	src := plantest.Source("platform", "settings")

@@ -12,8 +12,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedNarrowing: the error says where and why. What else is malformed, and what each annotation selects, FuzzNarrowing
-// compares with a second reading.
+// TestC31MalformedNarrowing: the error says where and why. What an annotation selects, FuzzPlan compares with a second reading.
 func TestC31MalformedNarrowing(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix="
@@ -30,6 +29,7 @@ func TestC31MalformedNarrowing(t *testing.T) {
 		"upper case":         {"team-a, Team", "", []string{inPrefix + `"team-a, Team": prefix "Team": ` + noSuchStart}},
 		"prefix too long":    {long, "", []string{inPrefix + `"` + long + `": prefix "` + long + `": must have at most 63 characters`}},
 		"malformed selector": {"team-a", "tier===", []string{inSelector + `"tier===": not a label selector: `}},
+		"control character":  {"team-a", "tier=a\x0bb", []string{inSelector + `"tier=a\vb": not a label selector: `}},
 		"both": {"Team", "a=b=c", []string{inPrefix + `"Team": prefix "Team": ` + noSuchStart,
 			inSelector + `"a=b=c": not a label selector: `}},
 	} {
