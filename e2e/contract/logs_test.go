@@ -48,7 +48,7 @@ func TestLogsHoldNoData(t *testing.T) {
 			w := suite.New(t, "good", "full", "judged", "taken")
 			good, full, judged, taken := w.NS("good"), w.NS("full"), w.NS("judged"), w.NS("taken")
 			w.Create(taken, "settings", withSecrets(0))
-			raiseQuota := w.FillQuota(full, 1)
+			_, raiseQuota := suite.RefuseByQuota(w, full)
 			hook := w.StartWebhook(judged, func(*admissionv1.AdmissionRequest) error { return errors.New("not here") })
 			p := w.Start("-v=10", "--logging-format="+format, "--copy-annotation=example.com/*")
 

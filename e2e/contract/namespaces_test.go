@@ -12,19 +12,20 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestC28NamespaceBeingDeleted deletes namespaces in the middle of their filling: no error is reported, and their deletion is
-// not held up.
+// TestC28NamespaceBeingDeleted deletes a namespace in the middle of its filling, and one that takes its time: no
+// error is reported, nothing is written into it, and its deletion is not held up.
 func TestC28NamespaceBeingDeleted(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "b")
-	b := w.NS("b")
-	p := w.Start()
+	w := suite.New(t, "slow", "b")
+	slow, b := w.NS("slow"), w.NS("b")
+	p := w.Start("--resync-period=200ms")
 	var sources []*corev1.ConfigMap
 	for i := range 10 {
 		sources = append(sources, w.CreateSource(w.Home, fmt.Sprintf("settings-%d", i)))
-		w.WaitInSync(sources[i], b)
+		w.WaitInSync(sources[i], slow, b)
 	}
 
+	// One that is deleted while it is filled. Its end is waited for below, as they go side by side.
 	var brief []string
 	for i := range 5 {
 		brief = append(brief, w.CreateNamespace(w.NS(fmt.Sprintf("brief-%d", i)), nil).Name)
@@ -33,10 +34,31 @@ func TestC28NamespaceBeingDeleted(t *testing.T) {
 		}
 		w.DeleteNamespace(brief[i])
 	}
-	for _, namespace := range brief {
+
+	// One that is held up by somebody's finalizer.
+	w.HoldNamespace(slow, "example.com/hold")
+	w.DeleteNamespace(slow)
+	for _, source := range sources {
+		w.WaitGone(source.Name, slow)
+	}
+	w.Passes(1, b)
+	mark := w.AuditMark()
+	for i := range sources {
+		sources[i] = w.Edit(w.Home, sources[i].Name, suite.WithData(map[string]string{"key": "two"}))
+		w.WaitInSync(sources[i], b)
+	}
+	w.WaitInSync(w.CreateSource(w.Home, "latest"), b)
+	w.Passes(2, b)
+	for _, e := range w.RequestsSince(mark) {
+		if e.Object.Namespace == slow {
+			t.Errorf("a request to a namespace that is being deleted: %v", e)
+		}
+	}
+	w.HoldNamespace(slow)
+	for _, namespace := range append(brief, slow) {
 		w.WaitNamespaceGone(namespace)
 	}
-	w.Settle(b)
+	w.Passes(2, b)
 	for _, source := range sources {
 		if reasons := w.Reasons(w.Home, source.Name); reasons["WriteFailed"] > 0 {
 			t.Errorf("events on %s: %v", source.Name, reasons)

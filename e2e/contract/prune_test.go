@@ -22,14 +22,14 @@ func TestC17PruneLimit(t *testing.T) {
 
 	const served = "--metrics-bind-address=127.0.0.1:0"
 	blocked := func(copies float64) map[string]float64 { return map[string]float64{`mirror_prune_blocked`: copies} }
-	p = w.StartExactly(wrong, served, "--health-probe-bind-address=127.0.0.1:0")
+	p = w.StartExactly(wrong, served, "--resync-period=200ms", "--health-probe-bind-address=127.0.0.1:0")
 	w.WaitInSync(source, typo)
 	w.Until("ready while the limit blocks", func() error { return w.Probe(p, "/readyz") })
 	w.WaitEvent(w.Home, "settings", "PruneBlocked")
 	w.WaitMetrics("the copies of both sources", p, blocked(2*12))
 	w.Delete(w.Home, "temporary")
 	w.WaitGone("temporary", append(targets, typo)...)
-	w.Settle(typo)
+	w.Passes(3, typo)
 	w.AllUntouched(copies)
 	w.WaitMetrics("the copies of one source", p, blocked(12))
 	w.Stop(p)
@@ -39,6 +39,9 @@ func TestC17PruneLimit(t *testing.T) {
 	w.Settle(targets...)
 	w.AllUntouched(copies)
 	w.WaitMetrics("the right prefix", p, blocked(0))
+	if writes := w.WaitWrites("settings", 12+2); len(writes) != 12+2 || writes[13] != "delete "+typo {
+		t.Errorf("writes: %q, want 12 creates with the right prefix, 1 with the wrong one, and that it goes again", writes)
+	}
 	w.Stop(p)
 
 	p = w.StartExactly(wrong, served, "--prune-limit=100%")

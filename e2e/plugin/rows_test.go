@@ -98,8 +98,8 @@ func TestKubectlOfRejected(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "bad", "good")
 	bad, good, settings := w.NS("bad"), w.NS("good"), w.Home+"/settings"
-	lift := w.FillQuota(bad, 1)
-	w.Start()
+	run, lift := suite.RefuseByQuota(w, bad)
+	w.StartWith(run)
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(source, good)
 	w.WaitEvent(w.Home, "settings", "WriteFailed")

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
@@ -166,6 +168,12 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 		return nil
 	}
 	return judge(r)
+}
+
+// RefuseByQuota has a quota refuse ConfigMaps in a namespace that has its certificate alone.
+func RefuseByQuota(w *World, namespace string) (run shipped.RunOptions, lift func()) {
+	w.Helper()
+	return run, w.FillQuota(namespace, 1)
 }
 
 // FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns when

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -17,7 +18,10 @@ import (
 
 // InSync returns nil if the ConfigMap in namespace is the copy of source, whole and with all marks.
 func (w *World) InSync(source *corev1.ConfigMap, namespace string) error {
-	cm := w.Seen.ConfigMap(namespace, source.Name)
+	return w.copyOf(source, namespace, w.Seen.ConfigMap(namespace, source.Name))
+}
+
+func (w *World) copyOf(source *corev1.ConfigMap, namespace string, cm *corev1.ConfigMap) error {
 	if cm == nil {
 		return fmt.Errorf("no copy in %s", namespace)
 	}
@@ -206,4 +210,21 @@ func (w *World) Settle(namespaces ...string) {
 	w.Edit(w.Home, name, WithoutLabel(w.Label))
 	w.WaitGone(name, namespaces...)
 	w.Delete(w.Home, name)
+}
+
+// Passes lets a controller with a short --resync-period compare everything n times and more, and events that
+// it writes at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target
+// by a timer of a second at least, in which a shorter period has passed several times.
+func (w *World) Passes(n int, target string) {
+	w.Helper()
+	for range n {
+		name := fmt.Sprintf("pass-%d", worlds.Add(1))
+		w.Create(target, name)
+		source := w.CreateSource(w.Home, name)
+		w.WaitEvent(w.Home, name, mirror.ReasonForeign)
+		w.Delete(target, name)
+		w.WaitInSync(source, target)
+		w.Edit(w.Home, name, WithoutLabel(w.Label))
+		w.WaitGone(name, target)
+	}
 }

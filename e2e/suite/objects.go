@@ -44,6 +44,19 @@ func (w *World) WaitNamespaceGone(name string) {
 	})
 }
 
+// HoldNamespace sets the finalizers of a namespace.
+func (w *World) HoldNamespace(name string, finalizers ...string) {
+	w.Helper()
+	retry(w, func() error {
+		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			ns.Finalizers = finalizers
+			_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
+		}
+		return err
+	})
+}
+
 func (w *World) LabelNamespace(name, key, value string) {
 	w.Helper()
 	retry(w, func() error {

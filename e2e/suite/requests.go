@@ -2,7 +2,9 @@ package suite
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
@@ -77,5 +79,43 @@ func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) 
 	})
 	if err != nil {
 		w.Fatalf("%s: %d of %d: %v", what, found, n, err)
+	}
+}
+
+// WaitWrites waits until n writes of the world's controllers to ConfigMaps of the name took effect, and returns all of
+// them as "verb namespace", in the order of the audit log. (It has a request a moment after its effect can be seen.)
+func (w *World) WaitWrites(name string, n int) []string {
+	w.Helper()
+	took := func(e cluster.Event) bool {
+		return e.Response.Code < 300 && len(WritesTo([]cluster.Event{e}, name)) > 0
+	}
+	if n > 0 {
+		w.WaitRequests("writes to ConfigMaps "+name, n, took)
+	}
+	var out []string
+	for _, e := range w.Requests() {
+		if took(e) {
+			out = append(out, e.Verb+" "+e.Object.Namespace)
+		}
+	}
+	return out
+}
+
+// ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second later, and
+// the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes none earlier, so no
+// count is compared. began is a time before the first of them.
+func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []cluster.Event) {
+	w.Helper()
+	slices.SortFunc(requests, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
+	due, wait := began, time.Second
+	for i, e := range requests {
+		if i%perTry == 0 && i/perTry >= atOnce {
+			due = due.Add(wait)
+			wait = min(2*wait, time.Minute)
+		}
+		if e.Received.Before(due) {
+			w.Errorf("request %d came %v too early: %v", i+1, due.Sub(e.Received), e)
+			return
+		}
 	}
 }
