@@ -34,6 +34,49 @@ func expectOnlyReads(w *suite.World, mark cluster.Mark) {
 	}
 }
 
+// TestDryRunWritesNothing while sources, copies and namespaces change, with everything that usually writes: a lease, events, a
+// self-check. Then the controller makes the very changes that the dry run has named.
+func TestDryRunWritesNothing(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b", "foreign", "drift")
+	w.Create(w.NS("foreign"), "settings")
+	src := w.CreateSource(w.Home, "settings", suite.WithData(map[string]string{"key": "one"}))
+	w.CreateSource(w.Home, "frozen", suite.WithAnnotation("mirror-controller.github.io/namespace-prefix", "Team"))
+	drift := w.Start()
+	w.WaitInSync(src, w.NS("a"), w.NS("b"), w.NS("drift"))
+	w.Stop(drift)
+	w.Edit(w.NS("drift"), "settings", suite.WithKey("more", "x"))
+	w.Delete(w.NS("b"), "settings")
+
+	mark := w.AuditMark()
+	p := w.StartWith(shipped.RunOptions{Args: []string{"--dry-run", "-v=2", "--leader-elect", "--resync-period=200ms",
+		"--metrics-bind-address=127.0.0.1:0"}})
+	w.WaitLog(p, `"Would create 1, update 1" source="`+w.Home+`/settings"`)
+	w.WaitMetrics("a dry run", p, map[string]float64{
+		`mirror_copies{state="synced"}`: 1, `mirror_copies{state="pending"}`: 2, `mirror_copies{state="foreign"}`: 1,
+		`mirror_writes_total{operation="create",result="success"}`: 0,
+	})
+	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
+	w.WaitLog(p, `"Would create 1, update 2" source="`+w.Home+`/settings"`)
+	w.CreateNamespace(w.NS("new"), nil)
+	w.WaitLog(p, `"Would create 2, update 2" source="`+w.Home+`/settings"`)
+	gone := w.CreateSource(w.Home, "gone")
+	w.WaitLog(p, `"Would create 5" source="`+w.Home+`/gone"`)
+	w.Delete(w.Home, gone.Name)
+	w.WaitLog(p, `"Would change nothing" source="`+w.Home+`/gone"`)
+	w.Stop(p)
+	expectOnlyReads(w, mark)
+	if changes := strings.Count(p.Log(), "Would change a copy"); changes > 20 {
+		t.Errorf("the log has %d lines about changes, want one for each change", changes)
+	}
+
+	w.Start()
+	w.WaitInSync(src, w.NS("a"), w.NS("b"), w.NS("drift"), w.NS("new"))
+	w.Settle(w.NS("a"))
+	w.ExpectWrites("settings", "create "+w.NS("a"), "create "+w.NS("b"), "create "+w.NS("drift"), // before the dry run
+		"create "+w.NS("b"), "create "+w.NS("new"), "update "+w.NS("a"), "update "+w.NS("drift"))
+}
+
 // TestDryRunReads with the permission to read alone.
 func TestDryRunReads(t *testing.T) {
 	t.Parallel()

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
+
+// Namespaces that come and go: cases C28 and C29.
 
 // TestC28NamespaceBeingDeleted deletes a namespace in the middle of its filling, and one that takes its time: no
 // error is reported, nothing is written into it, and its deletion is not held up.
@@ -82,4 +85,40 @@ func waitSome(w *suite.World, namespace string) {
 		}
 		return nil
 	})
+}
+
+// TestC29NamespaceRecreated deletes namespaces and creates them anew as soon as the API server takes it, twice: each is
+// filled, whatever was in the way in the old one. (That takes five seconds each time: the cluster's own patience.)
+func TestC29NamespaceRecreated(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	names := w.CreateMany(8)
+	w.Create(names[0], "in-the-way")
+	w.Start("--resync-period=0")
+	sources := []*corev1.ConfigMap{w.CreateSource(w.Home, "in-the-way")}
+	w.WaitEvent(w.Home, "in-the-way", "Foreign")
+	for i := range 5 {
+		sources = append(sources, w.CreateSource(w.Home, fmt.Sprintf("settings-%d", i)))
+		w.WaitInSync(sources[i+1], names...)
+	}
+	for range 2 {
+		for _, name := range names {
+			w.DeleteNamespace(name)
+		}
+		anew := 0
+		w.Eventually("the namespaces are there anew", func() error {
+			for ; anew < len(names); anew++ {
+				_, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[anew]}}, metav1.CreateOptions{})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for _, source := range sources {
+			w.WaitInSync(source, names...)
+		}
+	}
+	w.WaitReasons(w.Home, "settings-0", map[string]int{"Mirrored": 1})
 }

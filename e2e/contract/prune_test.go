@@ -1,10 +1,17 @@
 package contract
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror"
 )
+
+// Copies out of scope of the flags: cases C17, C44 and C50.
 
 // TestC17PruneLimit starts the controller with a typo in the prefix: it deletes nothing, says so, and goes on mirroring, also
 // the deletion of sources. The right prefix finds everything in place. The typo with --prune-limit=100% is believed.
@@ -48,4 +55,45 @@ func TestC17PruneLimit(t *testing.T) {
 	w.WaitGone("settings", targets...)
 	w.WaitInSync(source, typo)
 	w.WaitMetrics("the wrong prefix is believed", p, blocked(0))
+}
+
+// TestC44SharedInstance runs two controllers of one instance with different prefixes: each leaves the copies of the other
+// alone, reports them, and nothing is emptied.
+func TestC44SharedInstance(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	ours, theirs := createNamed(w, "ours-", 15), createNamed(w, "theirs-", 15)
+	const served = "--metrics-bind-address=127.0.0.1:0"
+	first := w.StartExactly("--namespace-prefix="+w.NS("ours-"), served)
+	source := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(source, ours...)
+	second := w.StartExactly("--namespace-prefix="+w.NS("theirs-"), served)
+	w.WaitInSync(source, theirs...)
+	if note := w.WaitEvent(w.Home, "settings", mirror.ReasonPruneBlocked); !strings.Contains(note, "15 of 30") {
+		t.Errorf("the event does not say how many: %s", note)
+	}
+	w.WaitEvent(w.Home, "settings", mirror.ReasonOutOfScope)
+	for who, p := range map[string]*shipped.Process{"first": first, "second": second} {
+		w.WaitMetrics("the "+who, p, map[string]float64{
+			`mirror_copies{state="synced"}`:       15,
+			`mirror_copies{state="out_of_scope"}`: 15,
+			`mirror_copies{state="foreign"}`:      0,
+		})
+	}
+	source = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
+	w.WaitInSync(source, slices.Concat(ours, theirs)...)
+	for _, e := range suite.WritesTo(w.Requests(), "settings") {
+		if e.Verb == "delete" {
+			t.Errorf("one deleted a copy of the other: %v", e)
+		}
+	}
+}
+
+// createNamed creates n target namespaces whose names begin so.
+func createNamed(w *suite.World, prefix string, n int) (names []string) {
+	w.Helper()
+	for i := range n {
+		names = append(names, w.CreateNamespace(w.NS(fmt.Sprint(prefix, i)), nil).Name)
+	}
+	return names
 }

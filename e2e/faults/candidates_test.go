@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -81,6 +83,19 @@ func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
 		Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n,
 		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 	})
+}
+
+// fanOut creates the source settings, and returns when some of its copies are there, and most are not.
+func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
+	w.Helper()
+	src := w.CreateSource(w.Home, "settings")
+	w.Eventually("the middle of the fan-out", func() error {
+		if n := w.Count(targets, "settings"); n < len(targets)/20 {
+			return fmt.Errorf("%d copies", n)
+		}
+		return nil
+	})
+	return src
 }
 
 // record is what the audit log has of one of the candidates.

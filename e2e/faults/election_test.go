@@ -13,6 +13,21 @@ import (
 
 // Two replicas: cases C35 and C61. `make bench BENCH=node` measures how long a handover takes.
 
+// TestC35Killed kills the leader in the middle of a fan-out: another brings it to its end.
+func TestC35Killed(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	targets := w.CreateMany(300)
+	first, second, between := proxiedPair(w, []string{"--concurrent-writes=4"}, nil)
+	haltAfter(between, len(targets)*2/3, "create")
+	src := fanOut(w, targets)
+	first.Kill()
+	w.WaitInSync(src, targets...)
+	w.Settle(targets[0])
+	r := records(w, first, second)
+	inTurn(w, r[0], r[1])
+}
+
 // TestC35Stopped stops the leader in the middle of a fan-out: it gives its lease back behind its last write, and the
 // other goes on.
 func TestC35Stopped(t *testing.T) {
@@ -21,8 +36,7 @@ func TestC35Stopped(t *testing.T) {
 	targets := w.CreateMany(300)
 	first, second, between := proxiedPair(w, []string{"--concurrent-writes=4"}, nil)
 	hold := haltAfter(between, len(targets)*2/3, "create")
-	src := w.CreateSource(w.Home, "settings")
-	between.Await("the middle of the fan-out", func() bool { return hold.Held() > 0 })
+	src := fanOut(w, targets)
 	w.Signal(first.Process, syscall.SIGTERM)
 	w.WaitLog(first.Process, `"Stopping`)
 	hold.Stop()

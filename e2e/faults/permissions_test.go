@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Permissions that are missing: case C37.
@@ -133,6 +136,41 @@ func TestC37Writes(t *testing.T) {
 	}
 }
 
+// TestC37LiveReads takes a permission from the controller on which the live reads before deletions depend: it deletes
+// nothing, the log says why, and it is ready. When the permission is granted it reads, and deletes.
+func TestC37LiveReads(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		resource string
+		change   func(w *suite.World)
+	}{
+		"deleted":   {"configmaps", func(w *suite.World) { w.Delete(w.Home, "settings") }},
+		"opted out": {"namespaces", func(w *suite.World) { w.LabelNamespace(w.NS("a"), w.Label, plan.OptOutValue) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := suite.New(t, "a", "b")
+			a, b := w.NS("a"), w.NS("b")
+			rules, _ := w.ShippedRules()
+			account := w.NewAccount("confined", without(rules, c.resource, "get"))
+			p := startConfined(w, account, shipped.RunOptions{})
+			w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
+			copies := w.Copies("settings", a, b)
+			c.change(w)
+			w.WaitLog(p, fmt.Sprintf(`cannot get resource \"%s\"`, c.resource))
+			w.WaitRequests("it asks again", 3, func(e cluster.Event) bool {
+				return e.Verb == "get" && e.Response.Code == http.StatusForbidden
+			})
+			w.Tick(0, b)
+			w.Tick(1, b)
+			waitReadiness(w, p)
+			w.AllUntouched(copies)
+			w.SetRules(account, rules)
+			w.WaitGone("settings", a)
+		})
+	}
+}
+
 // TestC37Leases takes the permissions on the lease from the controller: the log and /readyz say which, it is not ready, and it
 // mirrors when they are granted.
 func TestC37Leases(t *testing.T) {
@@ -171,4 +209,27 @@ func createLease(w *suite.World) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// TestC37RevokedLease takes the permission to renew the lease from the leader: it ends as one that has lost it, and its log says
+// why. Its successor mirrors when the permission is granted.
+func TestC37RevokedLease(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	everywhere, atHome := w.ShippedRules()
+	account := w.NewAccount("confined", everywhere)
+	w.SetRules(account, slices.Concat(everywhere, atHome))
+	first := &candidate{startConfined(w, account, elects(w)), account}
+	leads(w, first)
+	w.SetRules(account, slices.Concat(everywhere, without(atHome, "leases", "update")))
+	exits(w, first)
+	if want := `cannot update resource \"leases\"`; !strings.Contains(first.Log(), want) {
+		t.Errorf("the log does not say %s", want)
+	}
+	src := w.CreateSource(w.Home, "settings")
+	p := startConfined(w, account, elects(w))
+	waitReadiness(w, p, "update-leases")
+	w.SetRules(account, slices.Concat(everywhere, atHome))
+	waitReadiness(w, p)
+	w.WaitInSync(src, w.NS("a"))
 }

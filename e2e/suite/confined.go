@@ -133,8 +133,8 @@ func RefusedBy(err error, policy string) bool {
 // Refusal is what the API server says before the name of the policy that has refused a request.
 const Refusal = "ValidatingAdmissionPolicy '"
 
-// takeAccount has the controllers of the world run from now on as the account for its settings.
-func (w *World) takeAccount() {
+// TakeAccount has the controllers of the world run from now on as the account for its settings.
+func (w *World) TakeAccount() {
 	w.Helper()
 	_, err := w.Admin.CoreV1().ServiceAccounts(AccountNamespace).Create(w.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.Account()}}, metav1.CreateOptions{})

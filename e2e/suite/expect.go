@@ -185,6 +185,18 @@ func (w *World) Reasons(namespace, name string) map[string]int {
 	return out
 }
 
+// WaitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes an
+// event of one reason up to ten seconds after the one before.
+func (w *World) WaitReasons(namespace, name string, want map[string]int) {
+	w.Helper()
+	w.Eventually("the events on "+namespace+"/"+name, func() error {
+		if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
+			return fmt.Errorf("there are %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
 // Noted returns a condition: one of the events of that reason on the source in the home namespace names all of
 // these namespaces.
 func (w *World) Noted(name, reason string, namespaces ...string) func() error {
@@ -210,6 +222,17 @@ func (w *World) Settle(namespaces ...string) {
 	w.Edit(w.Home, name, WithoutLabel(w.Label))
 	w.WaitGone(name, namespaces...)
 	w.Delete(w.Home, name)
+}
+
+// Tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than settle,
+// and as good where nothing can be in the way.
+func (w *World) Tick(i int, namespaces ...string) {
+	w.Helper()
+	data := WithData(map[string]string{"tick": string(rune('a' + i%26))})
+	if i == 0 {
+		w.CreateSource(w.Home, "tick")
+	}
+	w.WaitInSync(w.Edit(w.Home, "tick", data), namespaces...)
 }
 
 // Passes lets a controller with a short --resync-period compare everything n times and more, and events that

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -86,6 +87,7 @@ func WithBinaryData(data map[string][]byte) Option {
 }
 
 func WithKey(k, v string) Option   { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
+func WithoutKey(k string) Option   { return func(cm *corev1.ConfigMap) { delete(cm.Data, k) } }
 func WithLabel(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Labels, k, v) } }
 
 func WithAnnotation(k, v string) Option {
@@ -170,6 +172,16 @@ func (w *World) Delete(namespace, name string) {
 	})
 }
 
+// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time passes
+// without.
+func (w *World) ReplaceAtOnce(p *shipped.Process, name string, options ...Option) *corev1.ConfigMap {
+	w.Helper()
+	w.Pause(p)
+	defer w.Resume(p)
+	w.Delete(w.Home, name)
+	return w.CreateSource(w.Home, name, options...)
+}
+
 // Live returns the ConfigMap as it is now; nil if there is none.
 func (w *World) Live(namespace, name string) *corev1.ConfigMap {
 	w.Helper()
@@ -194,6 +206,19 @@ func (w *World) waitSeen(cm *corev1.ConfigMap) {
 	})
 }
 
+// WaitYounger waits until a new object is younger than cm by its timestamp, which counts seconds.
+func (w *World) WaitYounger(cm *corev1.ConfigMap) {
+	w.Helper()
+	w.Until("the next second", func() error {
+		probe, err := w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), ConfigMap(w.Home, "probe"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && !probe.CreationTimestamp.After(cm.CreationTimestamp.Time) {
+			err = errors.New("still the same second")
+		}
+		return err
+	})
+}
+
 // retry repeats a change that lost a race against another writer.
 func retry(w *World, change func() error) {
 	w.Helper()
@@ -206,6 +231,27 @@ func retry(w *World, change func() error) {
 			w.Fatal(err)
 		}
 		return
+	}
+}
+
+// Having returns those of the namespaces in which the outside watch has shown a ConfigMap of the name.
+func (w *World) Having(namespaces []string, name string) (out []string) {
+	for _, namespace := range namespaces {
+		if w.Seen.ConfigMap(namespace, name) != nil {
+			out = append(out, namespace)
+		}
+	}
+	return out
+}
+
+// Count returns in how many of the namespaces that is.
+func (w *World) Count(namespaces []string, name string) int { return len(w.Having(namespaces, name)) }
+
+// OptOut sets the mirror label of target namespaces, or takes it away.
+func (w *World) OptOut(value string, names ...string) {
+	w.Helper()
+	for _, name := range names {
+		w.LabelNamespace(w.NS(name), w.Label, value)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -68,4 +69,14 @@ func (w *World) WaitLog(p *shipped.Process, text string) {
 		}
 		return nil
 	})
+}
+
+// Graced are the arguments for a deletion grace, and for metrics that show it. One of an hour never ends in a test.
+func Graced(grace time.Duration) []string {
+	return []string{"--deletion-grace=" + grace.String(), "--metrics-bind-address=127.0.0.1:0"}
+}
+
+// Expiring are the metrics of so many copies that no source claims.
+func Expiring(n float64) map[string]float64 {
+	return map[string]float64{`mirror_copies{state="expiring"}`: n}
 }

@@ -101,6 +101,31 @@ func (w *World) WaitWrites(name string, n int) []string {
 	return out
 }
 
+// ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
+// effect, each as "verb namespace", are exactly these, in whichever order.
+func (w *World) ExpectWrites(name string, want ...string) {
+	w.Helper()
+	got := w.WaitWrites(name, len(want))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		w.Errorf("writes to ConfigMaps %s: %q, want %q", name, got, want)
+	}
+}
+
+// RequestsFor returns the requests for a ConfigMap. Those count that have no name in the audit log, as they were refused before
+// they were read.
+func RequestsFor(requests []cluster.Event, namespace, name string) []cluster.Event {
+	var out []cluster.Event
+	for _, e := range requests {
+		named := e.Object.Name == name || e.Object.Name == ""
+		if e.Object.Resource == "configmaps" && e.Object.Namespace == namespace && named {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second later, and
 // the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes none earlier, so no
 // count is compared. began is a time before the first of them.
@@ -116,6 +141,46 @@ func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []clus
 		if e.Received.Before(due) {
 			w.Errorf("request %d came %v too early: %v", i+1, due.Sub(e.Received), e)
 			return
+		}
+	}
+}
+
+// WroteOnce fails the test if a copy of the name was created, updated or deleted more than once, or if anything was written in
+// the namespace that is taken. A refused write does not count: the controller cuts slow calls and sends them again, and each
+// call is conditional.
+func (w *World) WroteOnce(name, taken string) {
+	w.Helper()
+	accepted, refused := map[string]int{}, 0
+	for _, e := range WritesTo(w.Requests(), name) {
+		switch {
+		case e.Response.Code >= 300:
+			refused++
+		case e.Object.Namespace == taken:
+			w.Errorf("a foreign object was written to: %v", e)
+		default:
+			accepted[e.Verb+" in "+e.Object.Namespace]++
+		}
+	}
+	if len(accepted) == 0 {
+		w.Error("the audit log has no write")
+	}
+	for what, n := range accepted {
+		if n > 1 {
+			w.Errorf("%d times %s", n, what)
+		}
+	}
+	w.Logf("%d writes accepted, %d refused", len(accepted), refused)
+}
+
+// ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What the API
+// server received before is not counted, however late it ends.
+func (w *World) ExpectQuiet(name string, namespaces ...string) {
+	w.Helper()
+	began, mark := time.Now(), w.AuditMark()
+	w.Settle(namespaces...)
+	for _, e := range WritesTo(w.RequestsSince(mark), name) {
+		if e.Received.After(began) {
+			w.Errorf("a write when all is in sync: %v", e)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 		t.Fatal(err)
 	}
 	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id, Instance: id, Mark: mark}
-	w.takeAccount()
+	w.TakeAccount()
 	w.CreateNamespace(w.Home, nil)
 	for _, name := range targets {
 		w.CreateNamespace(w.NS(name), nil)
@@ -96,7 +96,7 @@ func (w *World) Sibling() *World {
 	w.Helper()
 	s := newAt(w.T, w.Site)
 	s.Prefix = w.Prefix
-	s.takeAccount()
+	s.TakeAccount()
 	return s
 }
 

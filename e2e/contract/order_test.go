@@ -9,6 +9,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
+// In which order copies are written, and how often: cases C32, C38 and C40.
+
 // TestC40Idle shows that without a change there is no request but the watches, and that a foreign object in
 // the way costs no more than its retries: creates that are refused, and reads at the first of them.
 func TestC40Idle(t *testing.T) {
