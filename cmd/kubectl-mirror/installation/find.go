@@ -64,7 +64,7 @@ func List(ctx context.Context, client kubernetes.Interface, key string) (all []*
 	all = pair(bindings.Items, deployments)
 	for _, in := range all {
 		in.noBinding, in.noDeployment = noBindings, noDeployments
-		if in.Deployment == nil && noDeployments == nil {
+		if in.Deployment == nil && noDeployments == nil && key == "" {
 			in.findDeployment(ctx, client)
 		}
 	}
