@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // TestKubectlWait waits while there is no controller, for one that comes, and for what is blocked.
@@ -28,7 +27,7 @@ func TestKubectlWait(t *testing.T) {
 	done := make(chan answer)
 	kubeconfig := newReader(w, "reader", mayList("", "configmaps", "namespaces"))
 	go func() { done <- byFlags(w, kubeconfig, "wait", settings) }()
-	p := w.Start()
+	w.Start()
 	expect(w, <-done, 0, "platform/settings: InSync, 2 synced")
 
 	mine := w.Create(a, "other")
@@ -45,13 +44,6 @@ team-a  foreign  a foreign ConfigMap of this name is there`
 	w.Untouched(mine)
 	expectError(w, byFlags(w, kubeconfig, "wait", "nothing", "-n", w.Home), "no source platform/nothing")
 	expectError(w, byFlags(w, kubeconfig, "wait", settings, "--timeout=0s"), "--timeout=0s: must be more than 0")
-
-	w.Stop(p)
-	w.LabelNamespace(b, w.Label, plan.OptOutValue)
-	got = byFlags(w, kubeconfig, "wait", settings)
-	if got.code != 0 || !strings.Contains(got.err, "Not waited for: 1 copy expires: team-b") {
-		t.Errorf("got exit code %d and\n%s\nwant 0, and the copy that expires", got.code, got.err)
-	}
 }
 
 // TestKubectlStatusWatch has what changes printed again, until a signal ends it. It is not SIGINT, which a program ignores that a
