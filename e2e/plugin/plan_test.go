@@ -22,11 +22,7 @@ func TestKubectlPlan(t *testing.T) {
 	first := w.Start()
 	w.WaitInSync(source, a, b, c, d)
 	w.WaitInSync(gone, a, b, c, d)
-	changed := kubectlMirror(w, "plan", "--prune-limit=100%")
-	expect(w, changed, 0, "Changes: none.")
-	if want := controllerSettings + ", changed by --prune-limit"; changed.err != want {
-		t.Errorf("stderr is %q, want %q", changed.err, want)
-	}
+	expect(w, kubectlMirror(w, "plan"), 0, "Changes: none.")
 	w.Stop(first)
 
 	w.Edit(a, "settings", suite.WithKey("key", "secret"))
@@ -95,4 +91,26 @@ func expectPlanned(w *suite.World, planned answer, done []string) {
 	if !slices.Equal(done, want) {
 		w.Errorf("the controller did\n%s\nplanned was\n%s", strings.Join(done, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// TestKubectlPlanOfPruneLimit plans a change of flags that the prune limit blocks, and one that lifts the limit.
+func TestKubectlPlanOfPruneLimit(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	all := w.CreateMany(12)
+	source := w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.WaitInSync(source, all...)
+	prefix := "--namespace-prefix=" + w.Prefix + "n0000"
+	expect(w, kubectlMirror(w, "plan", prefix), 1, `
+Changes: none.
+Blocked: 11 of 12 copies are out of scope of the flags, which is more than --prune-limit=50% allows: none of them is deleted. Is a flag mistyped? --prune-limit=100% deletes them.`)
+	got := kubectlMirror(w, "plan", prefix, "--prune-limit=100%")
+	if lines := strings.Split(got.out, "\n"); got.code != 1 || len(lines) != 13 || lines[12] != "Changes: delete 11." {
+		t.Errorf("got exit code %d and\n%s\nwant 1, and 11 deletions", got.code, got.out)
+	}
+	if want := controllerSettings + ", changed by --namespace-prefix, --prune-limit"; got.err != want {
+		t.Errorf("stderr is %q, want %q", got.err, want)
+	}
+	w.Copies("settings", all...)
 }

@@ -107,3 +107,28 @@ func TestKubectlPurgeInterrupted(t *testing.T) {
 	}
 	w.Absent("copy-59", a)
 }
+
+// TestKubectlPurgeClosedPipe has the reader of the list go away: the program ends by the signal, says nothing, and deletes nothing.
+func TestKubectlPurgeClosedPipe(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	there := w.Create(w.NS("a"), "settings", w.MarksOfCopy(w.Home, w.NS("a"), "settings")...)
+	cmd := w.Cluster.Command(w.Context(), plugin(), append(w.Args(), "purge", "--yes", "--kubeconfig="+w.Cluster.AdminKubeconfig())...)
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = out.Close()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE || problems.String() != "Settings: flags\n" {
+		t.Errorf("got %v and %q, want SIGPIPE and no more than the settings", err, problems.String())
+	}
+	w.Untouched(there)
+}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
@@ -84,11 +86,19 @@ func TestKubectlOfDifference(t *testing.T) {
 	w.WaitInSync(source, a)
 
 	w.Stop(p)
-	for _, command := range []string{"status platform/settings", "wait platform/settings", "explain platform/settings", "explain ns/platform"} {
-		const want = "No controller runs: nobody holds Lease mirror-system/mirror-controller."
-		got := w.asked(viewer, strings.Fields(strings.ReplaceAll(command, "platform", w.Home))...)
-		if got.code != 0 || !strings.Contains(got.err, want) {
-			t.Errorf("%s: got exit code %d and\n%s\nwant 0 and %q", command, got.code, got.err, want)
+	killed := []byte(`{"spec": {"holderIdentity": "mirror-controller-0_1", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}}`)
+	for _, want := range []string{
+		"nobody holds Lease mirror-system/mirror-controller.",
+		"mirror-controller-0 held Lease mirror-system/mirror-controller, and nobody has renewed it since 2026-01-01T00:00:00Z.",
+	} {
+		for _, args := range []string{"status platform/settings", "wait platform/settings", "explain platform/settings", "explain ns/platform"} {
+			if got := w.asked(viewer, strings.Fields(strings.ReplaceAll(args, "platform", w.Home))...); got.code != 0 || !strings.Contains(got.err, "No controller runs: "+want) {
+				t.Errorf("%s: got exit code %d and\n%s\nwant 0 and %q", args, got.code, got.err, want)
+			}
+		}
+		_, err := w.Admin.CoordinationV1().Leases(w.Namespace).Patch(w.Context(), suite.LeaseName, types.MergePatchType, killed, metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -125,6 +135,40 @@ platform  settings  OutOfSync  2  1  1`)
 	w.WaitInSync(source, bad)
 }
 
+// TestKubectlOfNoTargets has a source that no namespace matches.
+func TestKubectlOfNoTargets(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b")
+	w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, "nowhere-"))
+	viewer := newViewer(w)
+	for _, command := range []string{"status", "wait"} {
+		expect(w, byController(w, viewer, command, w.Home+"/settings"), 1, `
+platform/settings: NoTargets
+no namespace is a target: in 2 the source's annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out`)
+	}
+}
+
+// TestKubectlOfMany has 207 targets in sync, one of which has a label that means nothing.
+func TestKubectlOfMany(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	all := w.CreateMany(207)
+	w.LabelNamespace(all[0], w.Label, "False")
+	source := w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.WaitInSync(source, all...)
+	viewer := newViewer(w)
+	expect(w, byController(w, viewer, "status", w.Home+"/settings"), 0, "platform/settings: InSync, 207 synced")
+	if got := byController(w, viewer, "status", w.Home+"/settings", "--all"); got.code != 0 || strings.Count(got.out, "  synced") != 207 {
+		t.Errorf("got exit code %d and\n%s\nwant 0 and a row for each target", got.code, got.out)
+	}
+	got := byController(w, viewer, "explain", "namespace/"+all[0])
+	const want = `  ok  It has not opted out by the label mirror=false. (label mirror="False", which means nothing: only mirror=false opts out)`
+	if !strings.HasPrefix(got.out, "Namespace team-n0000 is a target.\n") || !strings.Contains(got.out+"\n", "\n"+want+"\n") {
+		t.Errorf("got\n%s\nwant in it %s", got.out, want)
+	}
+}
+
 // TestKubectlOfTenants asks as an owner of the source's namespace, and as one of a target, who see no more than their namespaces.
 func TestKubectlOfTenants(t *testing.T) {
 	t.Parallel()
@@ -157,4 +201,28 @@ func TestKubectlOfTenants(t *testing.T) {
 	expect(w, tenant("explain", "mine"), 0, `
 ConfigMap team-a/mine is no copy, by the label mirror: no controller changes or deletes it. While it is there, nothing is copied to its name.
 To hand it over to a source of that name (this REPLACES ITS DATA): kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true`)
+}
+
+// TestKubectlOfExpiring has a copy that no source claims: status ends with 1, wait does not wait for it, and plan lists its deletion.
+func TestKubectlOfExpiring(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
+	w.Start(suite.Graced(time.Hour)...)
+	source := w.CreateSource(w.Home, "settings")
+	w.WaitInSync(source, a, b)
+	w.OptOut(plan.OptOutValue, "b")
+	w.WaitEvent(w.Home, "settings", "Expiring")
+	expect(w, kubectlMirror(w, "status", w.Home+"/settings", "-o", "wide"), 1, `
+platform/settings: OutOfSync, 1 synced, 1 expiring
+Warning Expiring: `+anonymous(w, w.WaitEvent(w.Home, "settings", "Expiring"))+`
+TARGET  STATE  OPERATION  REASON
+team-b  expiring  delete  the namespace has the label mirror=false`)
+	if got := kubectlMirror(w, "wait", w.Home+"/settings"); got.code != 0 || !strings.Contains(got.err, "Not waited for: 1 copy expires: team-b") {
+		t.Errorf("wait: got exit code %d and\n%s\nwant 0, and the copy that expires", got.code, got.err)
+	}
+	expect(w, kubectlMirror(w, "plan"), 1, `
+OPERATION  CONFIGMAP  SOURCE  REASON
+delete  team-b/settings  platform/settings  the namespace has the label mirror=false
+Changes: delete 1.`)
 }
