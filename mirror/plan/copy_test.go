@@ -169,8 +169,8 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 		"C27 a forged list of what was copied": {
 			have: plantest.Copy(r, src, "team-a", plantest.Label("helm.sh/chart", "1"), plantest.Label("theirs", "1"),
 				plantest.Annotation("helm.sh/chart", "1"), plantest.Annotation("theirs", "1"), plantest.Annotation(CopiedAnnotation,
-					"label:helm.sh/chart,label:mirror,label:theirs,theirs,annotation:helm.sh/chart,annotation:"+CopyAnnotation)),
-			labels:      texts{"app": "web", "helm.sh/chart": "1"},
+					"label:helm.sh/chart,label:mirror,theirs,annotation:helm.sh/chart,annotation:"+CopyAnnotation)),
+			labels:      texts{"app": "web", "helm.sh/chart": "1", "theirs": "1"},
 			annotations: texts{"note": "n", "helm.sh/chart": "1", "theirs": "1"}},
 		"C02 labelled true": {
 			have:        plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true")),

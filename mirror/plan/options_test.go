@@ -69,7 +69,7 @@ func TestValidateRefuses(t *testing.T) {
 	if err := everywhere.Validate(); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	patterns := []string{"*", "app", "example.com/te*", "example.*", "argocd.argoproj.io/*"}
+	patterns := []string{"*", "app", "example.com/te*", "example.*", strings.Repeat("a", 70) + "*", "argocd.argoproj.io/*"}
 	if err := testOptions(func(o *Options) { o.CopyLabels, o.CopyAnnotations = patterns, patterns }).Validate(); err != nil {
 		t.Errorf("got %v, want patterns accepted, also those that match keys which never travel", err)
 	}
@@ -84,7 +84,7 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 		Label:             "?",
 		Instance:          "!",
 		CopyLabels:        []string{"=", "app"},
-		CopyAnnotations:   []string{"+", "a/b/*"},
+		CopyAnnotations:   []string{"+", "a/b/*", "app-"},
 	}
 	err := o.Validate()
 	if err == nil {
@@ -97,7 +97,7 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 	slices.Sort(flags)
 	want := []string{
-		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-annotation="a/b/*"`, `--copy-label="="`,
+		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-annotation="a/b/*"`, `--copy-annotation="app-"`, `--copy-label="="`,
 		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--exclude-namespace="a-"`, `--instance="!"`, `--mirror-label="?"`,
 		`--namespace-prefix=""`, `--namespace-prefix="Team"`,
 		`--source-namespace="a/b"`, `--source-namespace="c."`,

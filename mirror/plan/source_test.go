@@ -26,7 +26,7 @@ func TestC31MalformedNarrowing(t *testing.T) {
 		want               []string // the beginning of each line of the error
 	}{
 		"empty prefix":       {"team-a, ", "", []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
-		"upper case":         {"team-a, Team", "", []string{inPrefix + `"team-a, Team": prefix "Team": ` + noSuchStart}},
+		"upper case":         {"team-a, Team, X", "", []string{inPrefix + `"team-a, Team, X": prefix "Team": ` + noSuchStart}},
 		"prefix too long":    {long, "", []string{inPrefix + `"` + long + `": prefix "` + long + `": must have at most 63 characters`}},
 		"malformed selector": {"team-a", "tier===", []string{inSelector + `"tier===": not a label selector: `}},
 		"control character":  {"team-a", "tier=a\x0bb", []string{inSelector + `"tier=a\vb": not a label selector: `}},
