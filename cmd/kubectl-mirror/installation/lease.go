@@ -51,8 +51,8 @@ func (in *Installation) Leader(ctx context.Context, client kubernetes.Interface)
 	return fmt.Sprintf("%s held Lease %s, and nobody has renewed it since %s", holder, key, since), false, nil
 }
 
-// Restorer says by which object a controller would restore a deleted copy: it runs, or a standby leads soon. The text is empty if none
-// would.
+// Restorer says by which object a controller would restore a deleted copy: it runs, or a standby leads soon. The text is empty
+// if none would.
 func (in *Installation) Restorer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	text, runs, err := in.Leader(ctx, client)
 	if !runs {
