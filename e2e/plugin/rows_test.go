@@ -106,8 +106,9 @@ func TestKubectlOfDifference(t *testing.T) {
 // TestKubectlOfRejected has a quota refuse a copy: it is pending, with the warning as it stands, and wait is done when the quota is gone.
 func TestKubectlOfRejected(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "bad", "good")
+	w := suite.New(t, "bad", "good", "out")
 	bad, good, settings := w.NS("bad"), w.NS("good"), w.Home+"/settings"
+	w.LabelNamespace(w.NS("out"), w.Label, plan.OptOutValue)
 	run, lift := suite.RefuseByQuota(w, bad)
 	w.StartWith(run)
 	source := w.CreateSource(w.Home, "settings")
@@ -122,6 +123,10 @@ func TestKubectlOfRejected(t *testing.T) {
 			lines[3] != "team-bad  pending  there is no copy yet" {
 			t.Errorf("%s: got exit code %d and\n%s\nwant 1, and the warning", args[0], got.code, got.out)
 		}
+	}
+	out := byController(w, viewer, "explain", w.NS("out")+"/settings") // the warning is not about a namespace that opts out
+	if out.code != 0 || strings.Contains(out.out, "Warning") {
+		t.Errorf("got exit code %d and\n%s\nwant 0, and no warning", out.code, out.out)
 	}
 	got := byFlags(w, newReader(w, "reader", mayList("", "configmaps", "namespaces")), "status", "-A")
 	expect(w, got, 1, `
