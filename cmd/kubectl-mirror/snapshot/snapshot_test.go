@@ -84,6 +84,10 @@ func TestReasonOfEachRepair(t *testing.T) {
 		"the copy has lost its label": plantest.Without("mirror"),
 		"labels or annotations of the copy were edited": plantest.Without(plan.ManagedByLabel),
 		"the source has changed":                        plantest.Annotation(plan.ChecksumAnnotation, "sha256:before"),
+		"its owner has handed it over: its data is replaced; it is immutable, so it is deleted and created again": func(cm *corev1.ConfigMap) {
+			cm.Labels, cm.Annotations = nil, map[string]string{plan.AdoptAnnotation: "true"}
+			plantest.Immutable(cm)
+		},
 		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
 			plantest.Finalizer(cm)
 			plantest.Deleting(cm)
