@@ -31,7 +31,8 @@ const (
 	probeName = "mirror-controller-self-check"
 )
 
-// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization adds to its name.
+// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization adds to
+// its name.
 var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
 
 // RefusedAsConfined reports whether err is the refusal of the policy that confines the controller.

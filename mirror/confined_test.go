@@ -81,8 +81,8 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
-// TestC60ConfinementLost: a policy that is switched off is known within ten minutes, by the metric and one line of the log an hour, and
-// within a minute if it refused a write before. If it is back, that is known, and the next loss is said again.
+// TestC60ConfinementLost: a policy that is switched off is known within ten minutes, by the metric and one line of the log an
+// hour, and within a minute if it refused a write before. If it is back, that is known, and the next loss is said again.
 func TestC60ConfinementLost(t *testing.T) {
 	refuses := func(namespaces ...string) func(apitest.Call) error {
 		return func(c apitest.Call) error {

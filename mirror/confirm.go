@@ -64,8 +64,9 @@ func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
 		refused: rate.Sometimes{Interval: time.Minute}}
 }
 
-// confirm reports whether the premise of a deletion holds, by live reads that began at the time after or later. If it does not, a source
-// claimed the copy when they began, at claimed. If another reconcile reads, requeueAfter is the time after which to ask again.
+// confirm reports whether the premise of a deletion holds, by live reads that began at the time after or later. If it does not,
+// a source claimed the copy when they began, at claimed. If another reconcile reads, requeueAfter is the time after which to
+// ask again.
 func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after time.Time) (holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
 	var subjects []subject
 	if x.change.Premise.Source {
@@ -94,8 +95,8 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 	return false, claimed, soonest, nil
 }
 
-// known returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long to wait
-// for those on their way.
+// known returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long
+// to wait for those on their way.
 func (c *confirmer) known(subjects []subject, after time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,8 +16,8 @@
 // twice at the same time, and an event during the work brings it back.
 //
 // One rule keeps fan-outs and reconciles apart: a target and its record are read together, under the lock of their name. While a
-// call for a target is on its way, only its reconcile writes the record. Whoever else has something to say about the target queues
-// its key. The decider decides, for the fan-out and for the reconcile.
+// call for a target is on its way, only its reconcile writes the record. Whoever else has something to say about the target
+// queues its key. The decider decides, for the fan-out and for the reconcile.
 //
 // When no target of a name is queued any more and something has changed, the name goes to the first queue once more, to report
 // its sources. While targets keep the queue busy, it does so after ten seconds.
@@ -57,9 +57,10 @@
 // judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A copy that no
-// source claims waits for the deletion grace, also if only the flags rule it out. Then the reconcile reads live what the deletion depends on:
-// mostly the source alone, and beside it the namespace if only its labels keep a source away. The answer serves all deletions that depend
-// on it, for five seconds and as long as the read took. A live read that shows a claim begins the grace anew.
+// source claims waits for the deletion grace, also if only the flags rule it out. Then the reconcile reads live what the
+// deletion depends on: mostly the source alone, and beside it the namespace if only its labels keep a source away. The answer
+// serves all deletions that depend on it, for five seconds and as long as the read took. A live read that shows a claim begins
+// the grace anew.
 //
 // Decisions come from the present state alone, but for three facts that a takeover sets anew: the verdict of the prune limit, the
 // namespaces that it spared, and since when a copy is unclaimed. Records and answers can be lost at any moment.
@@ -69,22 +70,23 @@
 //
 // A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace that is
 // known to be slow is tried only now and then, in a slow place. If all slow places are taken, other keys wait, and the API server
-// answers others, the call is cut and retried: it is conditional, so nothing is lost. Reads count as writes do. A fan-out takes its
-// targets in random order. Each target has its own backoff.
+// answers others, the call is cut and retried: it is conditional, so nothing is lost. Reads count as writes do. A fan-out takes
+// its targets in random order. Each target has its own backoff.
 //
 // # Status
 //
 // A record says how a target stands and what its next try waits for. Targets that are simply in sync share one record, so
 // that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is empty.
 //
-// Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until then nothing is
-// written again. If a relist hides the event, because etcd was restored for example, its fan-out compares the target anew after a
-// minute at most.
+// Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until then
+// nothing is written again. If a relist hides the event, because etcd was restored for example, its fan-out compares the target
+// anew after a minute at most.
 //
 // # Locks
 //
-// A goroutine that holds the status of a name may take the lock of the map of names, of a cache, or of a queue, which takes that of order.
-// A goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one is held.
+// A goroutine that holds the status of a name may take the lock of the map of names, of a cache, or of a queue, which takes
+// that of order. A goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one
+// is held.
 //
 // # Dry run
 //

@@ -51,8 +51,8 @@ func (s scene) uids() map[string]types.UID {
 	return uids
 }
 
-// TestC52Expiring: each way by which copies lose their source is said, before the copies are deleted if the grace is long, and what to do
-// keeps them.
+// TestC52Expiring: each way by which copies lose their source is said, before the copies are deleted if the grace is long, and
+// what to do keeps them.
 func TestC52Expiring(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose, keep func(scene)

@@ -42,9 +42,9 @@ func (s scene) hangEnds() {
 	s.refuse(func(apitest.Call) error { return nil })
 }
 
-// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon, also beside
-// other sources that wait for the same ones. So do another source, a repair and a new namespace meanwhile. All is in sync a minute after
-// the end.
+// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon, also
+// beside other sources that wait for the same ones. So do another source, a repair and a new namespace meanwhile. All is in
+// sync a minute after the end.
 func TestC45HangingTargets(t *testing.T) {
 	for _, tc := range []struct {
 		bad, others int

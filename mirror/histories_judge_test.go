@@ -129,8 +129,8 @@ func (c *Controller) remembered() map[string]int {
 	return left
 }
 
-// compare compares the copies and the status with a plan from scratch. While faults go on, it leaves out what they keep from being
-// right.
+// compare compares the copies and the status with a plan from scratch. While faults go on, it leaves out what they keep from
+// being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
 	w, faults, known := h.now(), h.faults.Load(), h.leader.knows()
@@ -175,8 +175,8 @@ func (h *history) changedLately() map[key]bool {
 	return lately
 }
 
-// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right source, unless
-// only a request could show what is there.
+// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right source,
+// unless only a request could show what is there.
 func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
 	hidden := t.Have != nil && !h.rules.Visible(t.Have)
 	switch {
@@ -277,8 +277,8 @@ func (h *history) audit() {
 	}
 }
 
-// lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a content, and when
-// a namespace last accepted copies.
+// lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a content,
+// and when a namespace last accepted copies.
 type lastSeen struct {
 	now      time.Time     // the begin of the present
 	unseen   time.Duration // how long a change may last that the controller does not see
@@ -330,7 +330,8 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 	}
 }
 
-// expire takes note of whether a source claims a copy. A claim so short that the controller may not have seen it counts for nothing.
+// expire takes note of whether a source claims a copy. A claim so short that the controller may not have seen it counts for
+// nothing.
 func (l *lastSeen) expire(t plan.Target, c plan.Change) {
 	e, expires := l.expiring[t.Key], c.Op == plan.OpDelete
 	switch {
@@ -421,7 +422,8 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 	}
 }
 
-// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other people's labels stay.
+// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other people's
+// labels stay.
 func hasContent(made, from *corev1.ConfigMap) bool {
 	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData, from.BinaryData) &&
 		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" || made.Labels["app"] == from.Labels["app"])

@@ -17,7 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestNamespaceBecomesATarget: its copy appears at once. It goes after the grace when the namespace is none any more, after one live read.
+// TestNamespaceBecomesATarget: its copy appears at once. It goes after the grace when the namespace is none any more, after one
+// live read.
 func TestNamespaceBecomesATarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src     *corev1.ConfigMap

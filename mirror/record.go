@@ -212,8 +212,8 @@ func (r *record) shown(c plan.Change) plan.Change {
 	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
 }
 
-// await records that a change is to be made at a target, or that it is not known how it is. A problem of the same source stays one
-// until it is known to be over. A copy expires until it is deleted.
+// await records that a change is to be made at a target, or that it is not known how it is. A problem of the same source stays
+// one until it is known to be over. A copy expires until it is deleted.
 func (r *record) await(c plan.Change) {
 	if (r.state == plan.StateFrozen || r.state.IsProblem()) && r.countsFor == c.CountsFor() {
 		return

@@ -185,8 +185,8 @@ func TestC23RecreationIsNoRepair(t *testing.T) {
 	})
 }
 
-// TestC58CopyThatGoesUnseen: what is in team-000 goes before the watch has shown it, by a deletion or by a restore of etcd. A relist
-// shows the rest, and no event tells of it. The copy is made again without a resync.
+// TestC58CopyThatGoesUnseen: what is in team-000 goes before the watch has shown it, by a deletion or by a restore of etcd. A
+// relist shows the rest, and no event tells of it. The copy is made again without a resync.
 func TestC58CopyThatGoesUnseen(t *testing.T) {
 	for name, do := range map[string]func(scene){
 		"our copy": func(s scene) { s.write(source()) },
@@ -268,7 +268,8 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 	})
 }
 
-// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the watch is late. The copy is repaired without a resync.
+// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the watch is late. The copy is repaired without a
+// resync.
 func TestC57AlteredRecreation(t *testing.T) {
 	for name, alter := range map[string]plantest.Option{"label": plantest.Without("mirror"), "data": plantest.Data("key", "altered")} {
 		t.Run(name, func(t *testing.T) {

@@ -77,8 +77,8 @@ type summary struct {
 // losses say, by the namespaces of copies that no source claims, what keeps their source away; [plan.NotExcluded]: it is gone.
 type losses map[string]plan.Exclusion
 
-// announced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are reported when they
-// are deleted: nobody could act before.
+// announced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are reported
+// when they are deleted: nobody could act before.
 const announced = 10 * time.Second
 
 // reporter writes the events about sources.
@@ -89,7 +89,8 @@ type reporter struct {
 	dryRun   bool
 }
 
-// report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next change.
+// report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next
+// change.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait time.Duration) {
 	n := r.status.lock(name)
 	all, wait := r.news(n, v)
@@ -324,8 +325,8 @@ func (r *reported) news(sum *summary) (out []message, held bool) {
 	return out, held
 }
 
-// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if nothing
-// was to be written. fanout is the begin of the last fan-out.
+// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if
+// nothing was to be written. fanout is the begin of the last fan-out.
 func (src *sourceStatus) propagated(sum *summary, fanout time.Time) (took time.Duration, ok bool) {
 	if sum.pending() {
 		if src.wrote.IsZero() {

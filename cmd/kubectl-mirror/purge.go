@@ -211,7 +211,8 @@ func (s *session) objections(ctx context.Context, found *purgeable) (out []strin
 	return out, nil
 }
 
-// wanted returns how many of the copies a controller would restore. If its settings are malformed, they may be those of the session.
+// wanted returns how many of the copies a controller would restore. If its settings are malformed, they may be those of the
+// session.
 func (s *session) wanted(in *installation.Installation, found *purgeable, namespaces map[string]*corev1.Namespace) (n int) {
 	rules := s.Rules
 	if own, err := in.Settings(); err == nil {

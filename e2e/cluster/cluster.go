@@ -33,8 +33,8 @@ type Options struct {
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas, and
 	// the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
-	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes etcd and
-	// kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
+	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes
+	// etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
 	Bare bool
 }
 

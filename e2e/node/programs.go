@@ -131,8 +131,8 @@ const cniConfig = `{
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}
 }`
 
-// The kubelet's port is as open as this network is closed: the API server reads logs and proxies through it. However full the disk
-// of the machine is, the node evicts no Pod and deletes no image.
+// The kubelet's port is as open as this network is closed: the API server reads logs and proxies through it. However full the
+// disk of the machine is, the node evicts no Pod and deletes no image.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}

@@ -8,8 +8,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestKubectlExplain has the verdicts on a namespace and a ConfigMap as they change, and hands two ConfigMaps over by the commands
-// that explain prints.
+// TestKubectlExplain has the verdicts on a namespace and a ConfigMap as they change, and hands two ConfigMaps over by the
+// commands that explain prints.
 func TestKubectlExplain(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")

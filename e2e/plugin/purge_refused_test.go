@@ -26,8 +26,8 @@ func expectRefused(w *suite.World, got answer, text string) {
 	}
 }
 
-// TestKubectlPurgeBesideController refuses while a Lease is held, unless nothing would be restored, and where the user may not know
-// whether a controller without a Lease runs. There is no controller: a person holds the Lease.
+// TestKubectlPurgeBesideController refuses while a Lease is held, unless nothing would be restored, and where the user may not
+// know whether a controller without a Lease runs. There is no controller: a person holds the Lease.
 func TestKubectlPurgeBesideController(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
@@ -81,8 +81,8 @@ func TestKubectlPurgeBesideController(t *testing.T) {
 	}
 }
 
-// TestKubectlPurgeOfProtected refuses where the policy is bound that protects copies, though only in one of two namespaces, and names
-// the command that lifts it.
+// TestKubectlPurgeOfProtected refuses where the policy is bound that protects copies, though only in one of two namespaces, and
+// names the command that lifts it.
 func TestKubectlPurgeOfProtected(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")

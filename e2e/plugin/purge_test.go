@@ -20,8 +20,8 @@ var purger = []rbacv1.PolicyRule{
 	mayList("apps", "deployments"),
 }
 
-// TestKubectlPurge deletes the copies of a source, and then of the instance, when the controller has stopped: nothing else, such as
-// copies of a source of the same name, and nothing that has changed since the user saw the list.
+// TestKubectlPurge deletes the copies of a source, and then of the instance, when the controller has stopped: nothing else,
+// such as copies of a source of the same name, and nothing that has changed since the user saw the list.
 func TestKubectlPurge(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
@@ -108,7 +108,8 @@ func TestKubectlPurgeInterrupted(t *testing.T) {
 	w.Absent("copy-59", a)
 }
 
-// TestKubectlPurgeClosedPipe has the reader of the list go away: the program ends by the signal, says nothing, and deletes nothing.
+// TestKubectlPurgeClosedPipe has the reader of the list go away: the program ends by the signal, says nothing, and deletes
+// nothing.
 func TestKubectlPurgeClosedPipe(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")

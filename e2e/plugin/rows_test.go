@@ -39,8 +39,8 @@ func newTenant(w *suite.World, namespace string) func(args ...string) answer {
 	}
 }
 
-// TestKubectlOfDifference has a flag and its annotation differ, so that the API server refuses writes: each command says so, and the
-// command that they print repairs it. Then the controller stops.
+// TestKubectlOfDifference has a flag and its annotation differ, so that the API server refuses writes: each command says so,
+// and the command that they print repairs it. Then the controller stops.
 func TestKubectlOfDifference(t *testing.T) {
 	t.Parallel()
 	w, p := installChecked(t)
@@ -103,7 +103,8 @@ func TestKubectlOfDifference(t *testing.T) {
 	}
 }
 
-// TestKubectlOfRejected has a quota refuse a copy: it is pending, with the warning as it stands, and wait is done when the quota is gone.
+// TestKubectlOfRejected has a quota refuse a copy: it is pending, with the warning as it stands, and wait is done when the
+// quota is gone.
 func TestKubectlOfRejected(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "bad", "good", "out")
@@ -208,7 +209,8 @@ ConfigMap team-a/mine is no copy, by the label mirror: no controller changes or 
 To hand it over to a source of that name (this REPLACES ITS DATA): kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true`)
 }
 
-// TestKubectlOfExpiring has a copy that no source claims: status ends with 1, wait does not wait for it, and plan lists its deletion.
+// TestKubectlOfExpiring has a copy that no source claims: status ends with 1, wait does not wait for it, and plan lists its
+// deletion.
 func TestKubectlOfExpiring(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")

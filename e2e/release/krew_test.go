@@ -30,7 +30,8 @@ func programIn(archive string) string {
 	return plugin
 }
 
-// expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has to be right.
+// expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has to be
+// right.
 func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 // Decisions about more than one target: which there are, and the verdict of the prune limit.
 
-// Places returns the namespaces in which there may be something to decide about a name: those that the flags allow, if the name has a
-// source, and those that have an object of the name.
+// Places returns the namespaces in which there may be something to decide about a name: those that the flags allow, if the name
+// has a source, and those that have an object of the name.
 func (r *Rules) Places(v *View, namespaces, objects iter.Seq[string]) map[string]bool {
 	places := map[string]bool{}
 	for namespace := range objects {
@@ -69,8 +69,8 @@ func (r *Rules) JudgePruning(c Cluster, limit Percent) (p Pruning) {
 	return p
 }
 
-// Spares reports whether the namespace keeps its copies although its labels do not match --namespace-selector, because the limit blocked
-// the deletions.
+// Spares reports whether the namespace keeps its copies although its labels do not match --namespace-selector, because the
+// limit blocked the deletions.
 func (r *Rules) Spares(p Pruning, ns *corev1.Namespace) bool {
 	return p.Blocked && ns != nil && !r.Selects(ns)
 }
@@ -86,7 +86,8 @@ func (c Change) Status() State {
 	return StatePending
 }
 
-// CountsFor returns the source that the state of the target counts for: the one that wins it, or else the one of the copy that is there.
+// CountsFor returns the source that the state of the target counts for: the one that wins it, or else the one of the copy that
+// is there.
 func (c Change) CountsFor() types.NamespacedName {
 	if c.Source != nil {
 		return c.Source.Key

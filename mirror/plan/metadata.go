@@ -60,8 +60,8 @@ func (p keyPatterns) match(key string) bool {
 // fluxWatch is the label by which Flux notices a change of a ConfigMap at once. It deletes nothing by it, so it may be copied.
 const fluxWatch = "reconcile.fluxcd.io/watch"
 
-// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label is the key of
-// the mirror label.
+// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label is the
+// key of the mirror label.
 func neverCopiedBy(key, label string) (rule string) {
 	if key == label || neverCopiedKeys[key] {
 		return key

@@ -145,7 +145,8 @@ func validKeyPattern(p string) bool {
 // Percent is a share of a whole, written "50%". It is a pflag.Value.
 type Percent int
 
-// Exceeded reports whether part of whole, and that is at least one, is too much to delete because of a flag. 100% allows everything.
+// Exceeded reports whether part of whole, and that is at least one, is too much to delete because of a flag. 100% allows
+// everything.
 func (p Percent) Exceeded(part, whole int) bool {
 	return p < 100 && part > 0 && part*100 >= int(p)*whole
 }

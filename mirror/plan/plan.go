@@ -247,9 +247,9 @@ func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	return c
 }
 
-// StillUnwanted reports whether a copy is still unwanted after the premise of its deletion was read live. source is the live source of the
-// copy, nil if it is gone or no part of the premise. ns is the live namespace, or the cached one, which has no annotations, if
-// it is no part of the premise. No other source of the name may claim the namespace, either.
+// StillUnwanted reports whether a copy is still unwanted after the premise of its deletion was read live. source is the live
+// source of the copy, nil if it is gone or no part of the premise. ns is the live namespace, or the cached one, which has no
+// annotations, if it is no part of the premise. No other source of the name may claim the namespace, either.
 func (r *Rules) StillUnwanted(v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if LabelsTruncated(ns) || r.Winner(v, ns) != nil {
 		return false

@@ -12,7 +12,8 @@ import (
 
 // Decisions in words. Values of labels and annotations are in them as they stand: a tenant may have written these.
 
-// Reason returns why the target is in its state, in words; empty if it is in sync, or no copy is wanted. c was decided by v and t.
+// Reason returns why the target is in its state, in words; empty if it is in sync, or no copy is wanted. c was decided by v and
+// t.
 func (r *Rules) Reason(v *View, t Target, c Change) string {
 	switch c.Status() {
 	case StatePending:
@@ -90,8 +91,8 @@ var exclusions = map[Exclusion]struct{ why, remedy string }{
 // maxQuoted is how many bytes of an annotation a text quotes.
 const maxQuoted = 200
 
-// Explain returns why a source has no copy in a namespace from which e keeps it, and what its owner can do about that. s is nil if the
-// source is gone; e is [NotExcluded] then.
+// Explain returns why a source has no copy in a namespace from which e keeps it, and what its owner can do about that. s is nil
+// if the source is gone; e is [NotExcluded] then.
 func (r *Rules) Explain(s *Source, e Exclusion) (why, remedy string) {
 	key := map[Exclusion]string{ExcludedByPrefix: PrefixAnnotation, ExcludedBySelector: SelectorAnnotation}[e]
 	annotation := ""
@@ -106,7 +107,8 @@ func (r *Rules) Explain(s *Source, e Exclusion) (why, remedy string) {
 	return strings.NewReplacer("{label}", r.label, "{annotation}", annotation).Replace(x.why), x.remedy
 }
 
-// Excluded counts, by what keeps the source from them, the namespaces that the flags allow. It returns nil if the source has a target.
+// Excluded counts, by what keeps the source from them, the namespaces that the flags allow. It returns nil if the source has a
+// target.
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) map[Exclusion]int {
 	all := map[Exclusion]int{}
 	for ns := range namespaces {
@@ -122,8 +124,8 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) map[
 	return all
 }
 
-// ExplainExcluded says what keeps a source from all namespaces that the flags allow, and what its owner can do about that. excluded is what
-// [Rules.Excluded] counted.
+// ExplainExcluded says what keeps a source from all namespaces that the flags allow, and what its owner can do about that.
+// excluded is what [Rules.Excluded] counted.
 func (r *Rules) ExplainExcluded(s *Source, excluded map[Exclusion]int) (why, remedy string) {
 	var reasons, remedies []string
 	for _, e := range slices.Sorted(maps.Keys(excluded)) {

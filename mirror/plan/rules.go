@@ -99,7 +99,8 @@ func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	return NamedSource(cm)
 }
 
-// NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm in another namespace.
+// NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm in
+// another namespace.
 func NamedSource(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(cm.Annotations[SourceAnnotation], "/")
 	if !ok || name != cm.Name || namespace == cm.Namespace || !validNamespace(namespace) {

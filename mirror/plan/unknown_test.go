@@ -10,8 +10,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC54UnknownAnnotations: a source with an annotation of ours that this version does not know is frozen, and the error names the
-// known key that is most like it.
+// TestC54UnknownAnnotations: a source with an annotation of ours that this version does not know is frozen, and the error names
+// the known key that is most like it.
 func TestC54UnknownAnnotations(t *testing.T) {
 	for key, want := range map[string]string{
 		"namespace-prefixes":  PrefixAnnotation,

@@ -47,7 +47,8 @@ type Report struct {
 	Differences []Difference `json:"-"` // which are among the checks
 }
 
-// ExitCode returns 1 if there is something to do, 2 if there is nothing to do and some lines are not checked, and 0 if each line is ok.
+// ExitCode returns 1 if there is something to do, 2 if there is nothing to do and some lines are not checked, and 0 if each
+// line is ok.
 func (r *Report) ExitCode() (code int) {
 	for _, l := range r.Checks {
 		switch l.Result {
@@ -136,7 +137,8 @@ func Check(ctx context.Context, o CheckOptions) (*Report, error) {
 	return r, ctx.Err()
 }
 
-// find finds the installation and the policies. The error is a task if there is none, and an [Unknown] if the user may not see it.
+// find finds the installation and the policies. The error is a task if there is none, and an [Unknown] if the user may not see
+// it.
 func (c *checker) find(ctx context.Context) error {
 	all, hidden, err := List(ctx, c.Client, c.Controller)
 	if err != nil {

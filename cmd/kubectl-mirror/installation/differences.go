@@ -10,8 +10,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Difference is a flag of a Deployment whose annotation on the ClusterRoleBinding says something else. The process follows the flag, and the
-// policies follow the annotation.
+// Difference is a flag of a Deployment whose annotation on the ClusterRoleBinding says something else. The process follows the
+// flag, and the policies follow the annotation.
 type Difference struct {
 	Flag, Have, Known string
 	Repair            string // the command that has the annotation follow the flag

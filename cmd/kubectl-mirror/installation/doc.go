@@ -1,5 +1,5 @@
-// Package installation knows an installed controller by its objects in the cluster: which settings count, whether it runs, and whether all
-// of it is as it should be.
+// Package installation knows an installed controller by its objects in the cluster: which settings count, whether it runs, and
+// whether all of it is as it should be.
 //
 //	settings.go     the settings that count: flags of the user, arguments of the Deployment, annotations of the ClusterRoleBinding
 //	find.go         the installations of a cluster

@@ -13,8 +13,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// addProbes asks as the account, by dry-run, for what the policy confined has to refuse, as the controller's self-check does. If the
-// user may not impersonate the account, one request is enough to know.
+// addProbes asks as the account, by dry-run, for what the policy confined has to refuse, as the controller's self-check does.
+// If the user may not impersonate the account, one request is enough to know.
 func (c *checker) addProbes(ctx context.Context, r *Report) {
 	if !c.Probes || !c.expects("confined") {
 		return

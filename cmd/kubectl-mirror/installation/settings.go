@@ -104,8 +104,8 @@ func (f *Flags) Find(ctx context.Context, client kubernetes.Interface) (*Setting
 	return s, nil
 }
 
-// Everywhere takes note of --all-namespaces given to a command whose own flag of that name means the sources of all namespaces. Beside other flags
-// of a controller it is that of the controller, too, unless there is a prefix.
+// Everywhere takes note of --all-namespaces given to a command whose own flag of that name means the sources of all namespaces.
+// Beside other flags of a controller it is that of the controller, too, unless there is a prefix.
 func (f *Flags) Everywhere() {
 	if slices.ContainsFunc(deciding, f.Changed) && !f.Changed("namespace-prefix") {
 		_ = f.Set("all-namespaces", "true") // a bool: it cannot fail
@@ -151,8 +151,8 @@ func set(to *pflag.Flag, value pflag.Value) {
 	}
 }
 
-// Settings returns the settings of the installation: the arguments of its Deployment, which the process follows, or else the annotations
-// of its ClusterRoleBinding.
+// Settings returns the settings of the installation: the arguments of its Deployment, which the process follows, or else the
+// annotations of its ClusterRoleBinding.
 func (in *Installation) Settings() (*Settings, error) {
 	s := &Settings{Installation: in}
 	switch {
@@ -185,7 +185,8 @@ type Process struct {
 	LeaseName, LeaseNamespace string
 }
 
-// Process returns the arguments of the Deployment, or the defaults of deploy/base if there is none. An error says which argument is invalid.
+// Process returns the arguments of the Deployment, or the defaults of deploy/base if there is none. An error says which
+// argument is invalid.
 func (in *Installation) Process() (*Process, error) {
 	p := &Process{Options: mirror.NewOptions()}
 	fs := flagsOf(p.Options, append(slices.Clone(deciding), "prune-limit", "deletion-grace", "dry-run")...)
@@ -231,8 +232,8 @@ func annotated(b *rbacv1.ClusterRoleBinding) bool {
 	})
 }
 
-// annotations returns the settings by which the policies judge, and the annotations that are malformed. An absent annotation means the default of
-// the flag.
+// annotations returns the settings by which the policies judge, and the annotations that are malformed. An absent annotation
+// means the default of the flag.
 func annotations(b *rbacv1.ClusterRoleBinding) (o *mirror.Options, malformed map[string]bool) {
 	o, malformed = mirror.NewOptions(), map[string]bool{}
 	fs := flagsOf(o, deciding...)

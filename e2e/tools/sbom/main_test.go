@@ -29,8 +29,8 @@ func bill(t *testing.T) *spdx.Document {
 	return doc
 }
 
-// TestMandatory reads the document back, and looks at what SPDX 2.3 demands. The tests of a release compare the modules with what is
-// linked.
+// TestMandatory reads the document back, and looks at what SPDX 2.3 demands. The tests of a release compare the modules with
+// what is linked.
 func TestMandatory(t *testing.T) {
 	doc := bill(t)
 	if doc.SPDXVersion != "SPDX-2.3" || doc.DataLicense != "CC0-1.0" || doc.SPDXIdentifier != "DOCUMENT" ||
