@@ -228,6 +228,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	c.sources.ShutDown()
 	c.copies.ShutDown()
 	workers.Wait()
+	c.fanout.reporter.reportLast(ctx)
 	if term.Err() != nil {
 		return ErrLeadershipLost
 	}

@@ -292,3 +292,82 @@ func TestC52DryRunAnnouncesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestC52HangingTargetHidesNothing: while one target of a source hangs, copies of the source that expire are announced in time.
+func TestC52HangingTargetHidesNothing(t *testing.T) {
+	for name, lose := range map[string]func(scene){
+		"an edit that hangs": func(s scene) {
+			s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-002"))
+		},
+		"a repair that hangs": func(s scene) {
+			s.edit("team-002", plantest.Data("key", "edited"))
+			time.Sleep(time.Second)
+			s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			graced(t, 12*time.Second, func(t *testing.T, s scene) {
+				s.hang(func(c apitest.Call) bool { return c.Verb == "update" && c.Namespace == "team-002" })
+				lose(s)
+				time.Sleep(reportAfter + runGap)
+				if got := s.said(ReasonExpiring); !strings.Contains(got, "team-000") || !strings.Contains(got, "will be deleted") {
+					t.Errorf("got event %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestC52UnannouncedDeletion: a copy whose announcement had to wait until it was deleted is reported as deleted.
+func TestC52UnannouncedDeletion(t *testing.T) {
+	graced(t, shortestAnnounced, func(t *testing.T, s scene) {
+		for i, after := range []time.Duration{9 * time.Second, 2 * time.Second, time.Minute} {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
+			time.Sleep(after)
+		}
+		all := strings.Join(s.notesOf(ReasonExpiring), "\n")
+		for _, want := range []string{"team-000 will be deleted", "team-001 will be deleted", "Deleted 1 copy in namespace team-002"} {
+			if strings.Count(all, want) != 1 {
+				t.Errorf("got events %q, want in them once %q", all, want)
+			}
+		}
+	})
+}
+
+// TestC52LostAnswer: a deletion that was carried out is reported also if its answer was lost.
+func TestC52LostAnswer(t *testing.T) {
+	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.Hook(func(h *apitest.Hooks) {
+			h.Loses = func(c apitest.Call) error {
+				if c.Verb == "delete" {
+					return errAway
+				}
+				return nil
+			}
+		})
+		s.edit("team-001", plantest.Finalizer) // it stays, and is being deleted
+		s.remove("platform")
+		time.Sleep(time.Minute)
+		s.wantNone("team-000")
+		if got := s.said(ReasonExpiring); !strings.Contains(got, "Deleted 3 copies") {
+			t.Errorf("got event %q", got)
+		}
+	})
+}
+
+// TestC52LossIsSaidAtTheEnd: a stop reports deletions that were to be reported a little later.
+func TestC52LossIsSaidAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, having(append(teams(3, "team-"), source())...)(), func(o *Options) { o.DeletionGrace = time.Second })
+		end := runs(t, s.controller)
+		time.Sleep(time.Minute)
+		for _, name := range []string{"team-000", "team-001"} {
+			s.setNamespace(plantest.Namespace(name, "mirror", "false"))
+			time.Sleep(3 * time.Second)
+		}
+		end()
+		if got := s.said(ReasonExpiring); !strings.Contains(got, "Deleted 1 copy in namespace team-001") {
+			t.Errorf("got event %q", got)
+		}
+	})
+}

@@ -37,6 +37,7 @@ type result struct {
 	made    *corev1.ConfigMap // the object as it was written; nil after a delete
 	altered bool              // with other content than was sent
 	repair  bool              // the change restored what another client had changed
+	lost    bool              // the answer to a deletion: it may have been carried out
 	reason  reason            // why it failed
 	err     error
 	began   time.Time     // when the calls began
@@ -94,8 +95,8 @@ func (r *reconciler) begin(k key) decision {
 
 // reportIfDue queues the name for a report if there may be something to report. The status is locked.
 func (r *reconciler) reportIfDue(n *nameStatus) {
-	if n.reportable() {
-		r.sources.addReport(n.name, 0)
+	if n.dirty {
+		r.sources.addReport(n.name, n.reportableIn())
 	}
 }
 
@@ -114,7 +115,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 		case wait > 0:
 			return result{change: c, state: plan.StatePending, reason: later, after: wait}
 		case !holds: // the watch will show why
-			x.record.unclaimed.since = claimed
+			x.record.unclaimed = unclaimed{uid: c.Have.UID, since: claimed}
 			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
 		case r.caches.view(c.Key.Name) != x.view: // what was read live may be newer than the view
 			return outdated
@@ -190,12 +191,15 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	defer context.AfterFunc(term, cancel)()
 	err := p.write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
+		res.lost = c.Op == plan.OpDelete && err != nil && !answered(err)
 		return err
 	})
 	res.altered = errors.Is(err, errAltered)
 	if err != nil && !res.altered {
 		r.selfCheck.note(err)
-		return failed(c, err, res.began)
+		out := failed(c, err, res.began)
+		out.lost = res.lost
+		return out
 	}
 	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
@@ -230,6 +234,8 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	delete(n.calls, k.Namespace)
 	if res.sent {
 		r.recordWrite(n, x, *res, now)
+	} else if res.lost && !x.record.unclaimed.said {
+		x.record.unclaimed.sent = res.change.CopyOf
 	}
 	wait := r.conclude(x, res, now)
 	if x.record.queued = queued; queued { // what was written may be older than the source
@@ -331,8 +337,8 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		rec.own.deleted = c.Have.UID
 	}
-	if c.Op == plan.OpDelete && r.grace < announced {
-		n.source(c.CopyOf).lose(c.Key.Namespace, r.rules.ExclusionOf(x.view.FindAny(c.CopyOf), x.target.Namespace), now)
+	if c.Op == plan.OpDelete && !rec.unclaimed.said {
+		r.lose(n, c.CopyOf, x.target, x.view, now)
 	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion

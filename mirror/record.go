@@ -101,6 +101,8 @@ func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) ti
 type unclaimed struct {
 	uid   types.UID
 	since time.Time
+	said  bool // an event has announced the deletion
+	sent  key  // the source of the copy, if a deletion was sent and its answer was lost
 }
 
 // step is what happens next at a target.
@@ -123,7 +125,7 @@ func (r *record) next(t plan.Target, c plan.Change, version string, grace time.D
 	case c.Op != plan.OpDelete:
 		r.unclaimed = unclaimed{}
 	case r.unclaimed.uid != c.Have.UID:
-		r.unclaimed = unclaimed{c.Have.UID, now}
+		r.unclaimed = unclaimed{uid: c.Have.UID, since: now}
 	}
 	same := r.content == contentOf(c.Source)
 	wait := r.own.left(t.Have, version, now)

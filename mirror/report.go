@@ -70,16 +70,17 @@ type summary struct {
 
 	rules     *plan.Rules
 	excluded  map[plan.Exclusion]int // namespaces that the flags allow, if the source has no target: what keeps it from them
-	unclaimed losses                 // copies that expire, or that were deleted since the last summary
-	expires   time.Time              // when the first of them is deleted; zero: they were deleted
+	deleted   losses                 // copies that were deleted without an announcement
+	unclaimed losses                 // copies that expire
+	expires   time.Time              // when the first of them is deleted
 }
 
 // losses say, by the namespaces of copies that no source claims, what keeps their source away; [plan.NotExcluded]: it is gone.
 type losses map[string]plan.Exclusion
 
-// announced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are reported
-// when they are deleted: nobody could act before.
-const announced = 10 * time.Second
+// shortestAnnounced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are
+// reported when they are deleted: nobody could act before.
+const shortestAnnounced = 10 * time.Second
 
 // reporter writes the events about sources.
 type reporter struct {
@@ -111,6 +112,27 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 	return wait
 }
 
+// reportLast reports at the end which copies were deleted and not reported yet: the next leader cannot know.
+func (r *reporter) reportLast(ctx context.Context) {
+	for _, name := range r.status.all() {
+		v := r.caches.view(name)
+		n := r.status.lock(name)
+		for k, src := range n.sources {
+			if len(src.deleted) == 0 {
+				continue
+			}
+			sum := &summary{object: objectOf(k, src.uid), source: v.FindAny(k), rules: r.rules, deleted: src.deleted}
+			if sum.source != nil {
+				sum.object = sum.source.ConfigMap
+			}
+			note := clip(expiringText(sum, nil))
+			klog.FromContext(ctx).Info(note, "source", k, "type", corev1.EventTypeWarning, "reason", ReasonExpiring)
+			r.recorder.Eventf(sum.object, nil, corev1.EventTypeWarning, ReasonExpiring, actionDelete, "%s", note)
+		}
+		n.unlock()
+	}
+}
+
 // news is what is new about one source.
 type news struct {
 	*summary
@@ -124,17 +146,21 @@ type news struct {
 // targets are not compared with v, it returns nothing. The status is locked.
 func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Duration) {
 	now := time.Now()
-	if !n.reportable() || n.view != nil && n.view != v {
+	if !n.dirty || n.view != nil && n.view != v {
 		return nil, 0
 	}
-	if wait := n.reported.Add(runGap).Sub(now); wait > 0 {
+	if wait := max(n.reportableIn(), n.reported.Add(runGap).Sub(now)); wait > 0 {
 		return nil, wait
 	}
 	n.dirty, n.reported, n.busy = false, now, now
 	for k, sum := range r.summarize(n, v, now) {
 		src, out := n.source(k), news{summary: sum}
 		var held bool
-		if out.events, held = src.reported.news(sum); sum.expires.IsZero() && !held && len(sum.unclaimed) > 0 {
+		deleted := len(sum.deleted)
+		if out.events, held = src.reported.news(sum); !held {
+			n.announced(sum)
+		}
+		if len(sum.deleted) < deleted {
 			src.deleted = nil // said
 		}
 		if held || len(src.deleted) > 0 {
@@ -169,7 +195,7 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 			rules: r.rules}
 		src.wrote = time.Time{}
 		if src.counts[plan.StateExpiring] == 0 || now.Sub(src.lost) >= reportAfter { // else more of them follow soon
-			all[k].unclaimed = src.deleted
+			all[k].deleted = src.deleted
 		}
 	}
 	for _, source := range v.All() {
@@ -204,7 +230,7 @@ func objectOf(k key, uid types.UID) *corev1.ConfigMap {
 }
 
 // announces reports whether copies that expire are reported at once.
-func (r *reporter) announces() bool { return r.grace >= announced && !r.dryRun }
+func (r *reporter) announces() bool { return r.grace >= shortestAnnounced && !r.dryRun }
 
 // noteOf returns the note about a target: whether the foreign object there is a source, or the error.
 func (r *reporter) noteOf(rec *record, k key) string {
@@ -300,8 +326,9 @@ func (r *reported) news(sum *summary) (out []message, held bool) {
 			continue
 		}
 		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, text, r.level(p.reason)})
-		if p.reason == ReasonExpiring && sum.expires.IsZero() { // that is over by now
-			r.texts[p.reason] = ""
+		if p.reason == ReasonExpiring {
+			sum.deleted = nil // that is over by now
+			r.texts[p.reason] = clip(p.text(sum, targets))
 		}
 	}
 	r.solved = r.solved || ended && len(out) == 0

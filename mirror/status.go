@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,7 @@ type sourceStatus struct {
 	due     bool      // that is to be logged at level 0 yet
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
-	deleted losses    // copies that were deleted and not reported yet, unless that was announced
+	deleted losses    // copies that were deleted, which was neither announced nor reported yet
 	lost    time.Time // when the first of them was deleted
 	reported
 }
@@ -68,6 +69,13 @@ func (s *status) lock(name string) *nameStatus {
 		}
 		n.mu.Unlock()
 	}
+}
+
+// all returns the names that have a status.
+func (s *status) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.names))
 }
 
 // unlock forgets the status if nothing is left in it.
@@ -104,6 +112,15 @@ func (src *sourceStatus) lose(namespace string, e plan.Exclusion, now time.Time)
 		src.deleted, src.lost = losses{}, now
 	}
 	src.deleted[namespace] = e
+}
+
+// announced takes note that the deletion of the copies that expire was announced.
+func (n *nameStatus) announced(s *summary) {
+	for namespace := range s.unclaimed {
+		if rec := n.targets[namespace]; !n.calling(namespace) {
+			rec.unclaimed.said = true // it is no shared record: no such record is unclaimed
+		}
+	}
 }
 
 // record returns the record of a target in the namespace with this UID. A record of a former namespace does not count.
@@ -173,9 +190,12 @@ func (n *nameStatus) calling(namespace string) bool {
 // name busy all the time.
 const reportAfter = 10 * time.Second
 
-// reportable reports whether there may be something to report, and it is time to.
-func (n *nameStatus) reportable() bool {
-	return n.dirty && (n.queued == 0 || time.Since(n.busy) >= reportAfter)
+// reportableIn returns how long to wait before a report.
+func (n *nameStatus) reportableIn() time.Duration {
+	if n.queued == 0 {
+		return 0
+	}
+	return max(0, time.Until(n.busy.Add(reportAfter)))
 }
 
 // beginFanout begins a fan-out, or returns how long it has to wait.

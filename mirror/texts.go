@@ -95,24 +95,28 @@ func frozenText(s *summary, _ []string) string {
 
 // expiringText is about the copies that no source claims.
 func expiringText(s *summary, _ []string) string {
-	var parts []string
+	parts := s.explain(s.deleted, func(where, why, them, remedy string) string {
+		return fmt.Sprintf("Deleted %s: %s. To get %s back, %s.", where, why, them, remedy)
+	})
+	return strings.Join(append(parts, s.explain(s.unclaimed, func(where, why, them, remedy string) string {
+		return fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep %s, %s before.",
+			where, s.expires.UTC().Format(time.DateTime), why, them, remedy)
+	})...), " ")
+}
+
+// explain returns a sentence for each reason why copies lost their source.
+func (s *summary) explain(lost losses, sentence func(where, why, them, remedy string) string) (parts []string) {
 	by := map[plan.Exclusion][]string{}
-	for namespace, e := range s.unclaimed {
+	for namespace, e := range lost {
 		by[e] = append(by[e], namespace)
 	}
 	for _, e := range slices.Sorted(maps.Keys(by)) {
 		slices.Sort(by[e])
 		why, remedy := s.rules.Explain(s.source, e)
 		them := map[bool]string{true: "it", false: "them"}[len(by[e]) == 1]
-		where := counted(len(by[e]), "copy", "copies") + " in " + namespaces(by[e])
-		if s.expires.IsZero() {
-			parts = append(parts, fmt.Sprintf("Deleted %s: %s. To get %s back, %s.", where, why, them, remedy))
-		} else {
-			parts = append(parts, fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep %s, %s before.", where,
-				s.expires.UTC().Format(time.DateTime), why, them, remedy))
-		}
+		parts = append(parts, sentence(counted(len(by[e]), "copy", "copies")+" in "+namespaces(by[e]), why, them, remedy))
 	}
-	return strings.Join(parts, " ")
+	return parts
 }
 
 func noTargetsText(s *summary, _ []string) string {
