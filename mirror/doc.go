@@ -69,9 +69,10 @@
 // # Why one bad target holds up no other
 //
 // A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace that is
-// known to be slow is tried only now and then, in a slow place. If all slow places are taken, other keys wait, and the API server
-// answers others, the call is cut and retried: it is conditional, so nothing is lost. Reads count as writes do. A fan-out takes
-// its targets in random order. Each target has its own backoff.
+// known to be slow is tried only now and then: in a slow place or, while there is none, by a call that is cut when it is slow.
+// If all slow places are taken, other keys wait, and the API server answers others, the call is cut and retried: it is
+// conditional, so nothing is lost. Reads count as writes do. A fan-out takes its targets in random order. Each target has its
+// own backoff.
 //
 // # Status
 //

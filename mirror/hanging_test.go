@@ -105,6 +105,27 @@ func TestC45HangingLater(t *testing.T) {
 	})
 }
 
+// TestC45SlowOnce: namespaces that are slow for two seconds have their copy soon, although hundreds of others hang.
+func TestC45SlowOnce(t *testing.T) {
+	cluster(t, append(teams(100, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.hangAt(webhookDown)
+		until := time.Now().Add(2 * time.Second)
+		s.delay(func(c apitest.Call) time.Duration {
+			switch {
+			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-bad-"):
+				return 30 * time.Second
+			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-good-00") && time.Now().Before(until):
+				return 3 * minSlow
+			}
+			return 5 * time.Millisecond
+		})
+		s.edit("platform", plantest.Data("key", "new"))
+		s.within(30*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
+	})
+}
+
 // TestC53SlowForeignReads: a hundred foreign objects that take 5 s to read hold up no healthy target of 40 other sources.
 func TestC53SlowForeignReads(t *testing.T) {
 	objects := append(teams(10, "team-good-"), teams(100, "team-bad-")...)

@@ -22,6 +22,9 @@ const (
 	// slowReads bounds those of them that reads hold: many objects that are slow to read must not keep a namespace that was slow
 	// once from its next try.
 	slowReads = slowPlaces / 2
+	// probeShare is the share of the normal places for probes: with a thousand namespaces that hang, one that was slow once
+	// has its next try within seconds.
+	probeShare = 4
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the usual duration a slow call takes.
@@ -42,7 +45,8 @@ const (
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
 // slow places and frees its normal one, so that targets that hang never hold up the others. What is slow is tried only now and
-// then, in a slow place, until a call is answered before it hangs.
+// then, until a call is answered before it hangs: in a slow place or, while there is none, by a probe, a call in a normal place
+// that is cut as soon as it is slow.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
@@ -53,6 +57,7 @@ type lanes struct {
 	usual   time.Duration       // an estimate, of calls in normal places that succeeded
 	healthy time.Time           // when a call was last answered before it was slow
 	reading int                 // slow places that reads hold
+	probing int                 // normal places that probes hold
 	slowed  map[string]slowness // by namespace, or by what is read
 }
 
@@ -117,6 +122,7 @@ type call struct {
 	began     time.Time
 	slowAfter time.Duration
 	normal    bool // it began in a normal place
+	probes    bool // it is a probe
 	ended     bool
 	cancel    context.CancelCauseFunc
 }
@@ -145,6 +151,7 @@ func (p *place) call(ctx context.Context, c *call, f func(context.Context) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.ended = true
+	c.endProbe()
 	if off := (putOff{}); err != nil && errors.As(context.Cause(ctx), &off) {
 		return off
 	}
@@ -161,7 +168,7 @@ func (c *call) begin() error {
 		if wait := s.next.Sub(c.began); wait > 0 {
 			return putOff{c.jittered(wait)}
 		}
-		if !c.move() {
+		if !c.move() && !c.probe() {
 			return putOff{c.slowDown()}
 		}
 		c.slowDown()
@@ -173,8 +180,8 @@ func (c *call) begin() error {
 	return nil
 }
 
-// slow handles a call that is slow: it moves to a slow place. If there is none and others wait for its place, the call is cut,
-// once it is known that others are answered, or has taken too long.
+// slow handles a call that is slow: it moves to a slow place. If there is none, a probe is cut. If others wait for its place, any
+// call is cut, once it is known that others are answered, or has taken too long.
 func (c *call) slow() {
 	l := c.lanes
 	l.mu.Lock()
@@ -183,11 +190,31 @@ func (c *call) slow() {
 	switch {
 	case c.ended:
 	case c.move():
+		c.endProbe()
 		c.slowDown()
+	case c.probes:
+		c.cancel(putOff{c.slowDown()})
 	case l.needed() && (l.healthy.After(c.began) || took >= maxSlowFactor*c.slowAfter):
 		c.cancel(putOff{c.slowDown()})
 	default:
 		time.AfterFunc(minSlow, c.slow)
+	}
+}
+
+// probe makes the call a probe. It returns false if there are as many as there may be.
+func (c *call) probe() bool {
+	if c.lanes.probing >= max(1, cap(c.lanes.normal)/probeShare) {
+		return false
+	}
+	c.lanes.probing++
+	c.probes = true
+	return true
+}
+
+func (c *call) endProbe() {
+	if c.probes {
+		c.lanes.probing--
+		c.probes = false
 	}
 }
 

@@ -250,7 +250,7 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 // TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins before.
 func TestTriesOfWhatIsSlow(t *testing.T) {
 	const ms = time.Millisecond
-	for name, full := range map[string]bool{"in a slow place": false, "without a slow place": true} {
+	for name, full := range map[string]bool{"in a slow place": false, "by probes": true} {
 		t.Run(name, func(t *testing.T) {
 			inLanes(t, 1, func(t *testing.T, l *calls) {
 				next := time.Now().Add(minSlow + firstPause)
@@ -265,9 +265,8 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 					}
 					time.Sleep(10 * ms)
 					next = time.Now().Add(pause)
-					err := <-l.worker("team-a", 0, errAway)
-					if off := putOffFor(err); full != (off >= pause) || !full && err != errAway {
-						t.Errorf("before a pause of %v: got error %v, put off for %v", pause, err, off)
+					if err := <-l.worker("team-a", 0, errAway); err != errAway {
+						t.Errorf("before a pause of %v: got error %v", pause, err)
 					}
 				}
 				time.Sleep(3 * longestPause)
@@ -277,6 +276,42 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProbes: while there is no slow place, what is slow is tried by a bounded number of probes, and each is cut when it is slow.
+func TestProbes(t *testing.T) {
+	inLanes(t, 2*probeShare, func(t *testing.T, l *calls) {
+		slow := []string{"team-a", "team-b", "team-c"}
+		for _, namespace := range slow {
+			<-l.worker(namespace, minSlow+1, errAway)
+		}
+		free := l.fillSlow()
+		time.Sleep(longestPause)
+		began := time.Now()
+		var results []<-chan error
+		for _, namespace := range slow {
+			results = append(results, l.worker(namespace, time.Minute, nil))
+		}
+		if l.probing != 2 || putOffFor(<-results[2]) == 0 || time.Since(began) > 0 {
+			t.Errorf("got %d probes after %v, want two, and the third call put off at once", l.probing, time.Since(began))
+		}
+		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
+			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
+		}
+		<-results[1]
+		time.Sleep(longestPause)
+		moves := l.worker("team-b", time.Second, nil)
+		free()
+		time.Sleep(minSlow)
+		if synctest.Wait(); l.probing != 0 || len(l.slow) != 1 {
+			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.probing, len(l.slow))
+		}
+		<-moves
+		time.Sleep(longestPause)
+		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.probing != 0 || l.isSlow("team-a") {
+			t.Errorf("got error %v, %d probes left, and a namespace that is slow %v", err, l.probing, l.isSlow("team-a"))
+		}
+	})
 }
 
 // TestCut: when all slow places are taken, a slow call is cut if others wait and the API server has answered one of them since
