@@ -30,17 +30,21 @@ func (d *decider) decide(n *nameStatus, k key, now time.Time) decision {
 	t := d.caches.target(k)
 	v := d.caches.view(k.Name) // after the target
 	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
-	if was := x.record.unclaimed; was.sent != (key{}) && (t.Have == nil || t.Have.UID != was.uid || t.Have.DeletionTimestamp != nil) {
-		d.lose(n, was.sent, t, v, now)
-		x.record.unclaimed = unclaimed{}
-	}
+	x.record.settle(n, t, now)
 	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
 	return x
 }
 
-// lose takes note that a copy of a source was deleted.
-func (d *decider) lose(n *nameStatus, source key, t plan.Target, v *plan.View, now time.Time) {
-	n.source(source).lose(t.Key.Namespace, d.rules.ExclusionOf(v.FindAny(source), t.Namespace), now)
+// settle takes note of a copy that is gone, if a deletion of it was sent whose answer was lost.
+func (r *record) settle(n *nameStatus, t plan.Target, now time.Time) {
+	switch lost := r.lost; {
+	case lost.at.IsZero():
+	case t.Have == nil || t.Have.UID != lost.uid || t.Have.DeletionTimestamp != nil:
+		n.source(lost.source).lose(t.Key.Namespace, lost.why, now)
+		r.lost = lostDeletion{}
+	case now.Sub(lost.at) > maxOwn: // it was not carried out
+		r.lost = lostDeletion{}
+	}
 }
 
 // store records a decision. If a change is left to do, the target counts as queued.

@@ -286,9 +286,13 @@ func TestC52DryRunAnnouncesNothing(t *testing.T) {
 		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
 		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 10*time.Minute)
 		defer stop()
+		go func() {
+			time.Sleep(8 * time.Minute)
+			s.remove("team-000")
+		}()
 		s.noted(s.controller.Run(ctx, Alone(ctx)))
-		if log := out.String(); strings.Contains(log, "will be deleted") || !strings.Contains(log, "Would delete 1") {
-			t.Errorf("got log %s, want that it would delete one copy", log)
+		if log := out.String(); strings.Contains(log, "eleted ") || !strings.Contains(log, "Would delete 1") {
+			t.Errorf("got log %s, want that it would delete one copy, and nothing about the deletion by somebody else", log)
 		}
 	})
 }
@@ -334,25 +338,95 @@ func TestC52UnannouncedDeletion(t *testing.T) {
 	})
 }
 
-// TestC52LostAnswer: a deletion that was carried out is reported also if its answer was lost.
+// TestC52LostAnswer: a deletion that was carried out is reported also if its answer was lost, and no other one is.
 func TestC52LostAnswer(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
-		s.Hook(func(h *apitest.Hooks) {
-			h.Loses = func(c apitest.Call) error {
-				if c.Verb == "delete" {
-					return errAway
-				}
-				return nil
+	optOut := func(s scene, label string) { s.setNamespace(plantest.Namespace("team-000", "mirror", label)) }
+	deletions := func(answer func() error) func(apitest.Call) error {
+		return func(c apitest.Call) error {
+			if c.Verb == "delete" {
+				return answer()
 			}
-		})
-		s.edit("team-001", plantest.Finalizer) // it stays, and is being deleted
-		s.remove("platform")
-		time.Sleep(time.Minute)
-		s.wantNone("team-000")
-		if got := s.said(ReasonExpiring); !strings.Contains(got, "Deleted 3 copies") {
-			t.Errorf("got event %q", got)
+			return nil
 		}
-	})
+	}
+	late := func() error {
+		time.Sleep(time.Second)
+		return errAway
+	}
+	for name, tc := range map[string]struct {
+		hook func(*apitest.Hooks)
+		lose func(scene)
+		want string // a part of the event; empty: there is none
+	}{
+		"a finalizer holds one of the copies": {
+			func(h *apitest.Hooks) { h.Loses = deletions(late) },
+			func(s scene) {
+				s.edit("team-001", plantest.Finalizer)
+				s.remove("platform")
+			}, "Deleted 3 copies",
+		},
+		"the namespace is a target again before the answer": {
+			func(h *apitest.Hooks) { h.Loses = deletions(late) },
+			func(s scene) {
+				optOut(s, "false")
+				time.Sleep(1500 * time.Millisecond)
+				optOut(s, "")
+			}, "Deleted 1 copy in namespace team-000: the namespace has the label mirror=false",
+		},
+		"and before the cache shows the deletion": {
+			func(h *apitest.Hooks) {
+				h.Loses = deletions(func() error { return errAway })
+				h.Lags = func(resource string) time.Duration {
+					return map[string]time.Duration{"configmaps": 300 * time.Millisecond}[resource]
+				}
+			},
+			func(s scene) {
+				optOut(s, "false")
+				time.Sleep(1100 * time.Millisecond)
+				optOut(s, "")
+			}, "Deleted 1 copy in namespace team-000",
+		},
+		"it was not carried out, and somebody deletes the copy later": {
+			func(h *apitest.Hooks) { h.Refuses = deletions(func() error { return errAway }) },
+			func(s scene) {
+				optOut(s, "false")
+				time.Sleep(1100 * time.Millisecond)
+				optOut(s, "")
+				time.Sleep(2 * maxOwn)
+				s.edit("team-000", plantest.Data("key", "edited"))
+				time.Sleep(time.Second)
+				s.Hook(func(h *apitest.Hooks) { h.Refuses = nil })
+				s.remove("team-000")
+			}, "",
+		},
+		"it was rejected when tried again, and the copy is released": {
+			func(h *apitest.Hooks) {
+				tries := 0
+				h.Refuses = deletions(func() error {
+					if tries++; tries == 1 {
+						return errAway
+					}
+					return quota()
+				})
+			},
+			func(s scene) {
+				optOut(s, "false")
+				time.Sleep(20 * time.Second)
+				s.edit("team-000", plantest.Without("mirror"))
+			}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			graced(t, time.Second, func(t *testing.T, s scene) {
+				s.Hook(tc.hook)
+				tc.lose(s)
+				time.Sleep(time.Minute)
+				if got := s.said(ReasonExpiring); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+					t.Errorf("got event %q, want in it %q", got, tc.want)
+				}
+			})
+		})
+	}
 }
 
 // TestC52LossIsSaidAtTheEnd: a stop reports deletions that were to be reported a little later.

@@ -191,7 +191,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	defer context.AfterFunc(term, cancel)()
 	err := p.write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
-		res.lost = c.Op == plan.OpDelete && err != nil && !answered(err)
+		res.lost = c.Op == plan.OpDelete && err != nil && isLost(err)
 		return err
 	})
 	res.altered = errors.Is(err, errAltered)
@@ -234,8 +234,12 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	delete(n.calls, k.Namespace)
 	if res.sent {
 		r.recordWrite(n, x, *res, now)
-	} else if res.lost && !x.record.unclaimed.said {
-		x.record.unclaimed.sent = res.change.CopyOf
+	}
+	switch {
+	case res.lost && !x.record.unclaimed.said:
+		x.record.lost = lostDeletion{res.change.Have.UID, res.change.CopyOf, r.exclusion(x), now}
+	case res.sent || res.reason == rejected:
+		x.record.lost = lostDeletion{}
 	}
 	wait := r.conclude(x, res, now)
 	if x.record.queued = queued; queued { // what was written may be older than the source
@@ -338,7 +342,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 		rec.own.deleted = c.Have.UID
 	}
 	if c.Op == plan.OpDelete && !rec.unclaimed.said {
-		r.lose(n, c.CopyOf, x.target, x.view, now)
+		n.source(c.CopyOf).lose(c.Key.Namespace, r.exclusion(x), now)
 	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion
@@ -352,6 +356,11 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if rec.own.left(r.caches.configMap(c.Key), r.caches.version(), now) == 0 {
 		rec.own = ownWrite{} // the watch was faster than the answer
 	}
+}
+
+// exclusion returns what keeps the source of a copy from its namespace.
+func (r *reconciler) exclusion(x *decision) plan.Exclusion {
+	return r.rules.ExclusionOf(x.view.FindAny(x.change.CopyOf), x.target.Namespace)
 }
 
 func metricOf(res result) string {

@@ -41,6 +41,7 @@ type record struct {
 
 	own       ownWrite
 	unclaimed unclaimed
+	lost      lostDeletion
 	would     plan.Op // the change that a dry run withheld
 
 	reason    reason
@@ -102,7 +103,14 @@ type unclaimed struct {
 	uid   types.UID
 	since time.Time
 	said  bool // an event has announced the deletion
-	sent  key  // the source of the copy, if a deletion was sent and its answer was lost
+}
+
+// lostDeletion is a deletion whose answer was lost: it may have been carried out.
+type lostDeletion struct {
+	uid    types.UID // of the copy
+	source key
+	why    plan.Exclusion // what kept the source away
+	at     time.Time
 }
 
 // step is what happens next at a target.
@@ -229,5 +237,5 @@ func (r *record) await(c plan.Change) {
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
 	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
-		r.repairs == 0 && r.appeared.IsZero()
+		r.lost == lostDeletion{} && r.repairs == 0 && r.appeared.IsZero()
 }

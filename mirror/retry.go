@@ -95,6 +95,11 @@ func answered(err error) bool {
 	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
 }
 
+// isLost reports whether a request that failed may have been carried out.
+func isLost(err error) bool {
+	return !answered(err) && !apierrors.IsTooManyRequests(err) && !errors.Is(err, errNotLeading) && !errors.Is(err, errDryRun)
+}
+
 // Another client that changes a copy back each time must not make the controller write in a circle. The first freeRepairs
 // happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to maxHold. A target
 // that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
