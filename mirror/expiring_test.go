@@ -393,9 +393,9 @@ func TestC52LostAnswer(t *testing.T) {
 				time.Sleep(1100 * time.Millisecond)
 				optOut(s, "")
 				time.Sleep(2 * maxOwn)
-				s.edit("team-000", plantest.Data("key", "edited"))
+				s.edit("team-000", plantest.Annotation("touched", "yes"))
 				time.Sleep(time.Second)
-				s.Hook(func(h *apitest.Hooks) { h.Refuses = nil })
+				s.refuse(func(apitest.Call) error { return nil })
 				s.remove("team-000")
 			}, "",
 		},
