@@ -112,23 +112,6 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 // errAway is an error that is no answer of the API server.
 var errAway = errors.New("away")
 
-func TestSlowCallFreesItsNormalPlace(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
-		result := l.worker("team-a", time.Minute, nil)
-		time.Sleep(minSlow - 1)
-		if l.free() != 0 {
-			t.Error("got the place free before the call is slow")
-		}
-		time.Sleep(time.Nanosecond)
-		if synctest.Wait(); l.free() != 1 || len(l.slow) != 1 {
-			t.Errorf("got %d normal places free and %d slow ones taken, want 1 and 1", l.free(), len(l.slow))
-		}
-		if err := <-result; err != nil {
-			t.Errorf("got error %v, want the call to end in its time", err)
-		}
-	})
-}
-
 // TestSlowSubject: what is slow takes no normal place and has one call at a time, until a call is answered before it hangs.
 func TestSlowSubject(t *testing.T) {
 	internal := apierrors.NewInternalError(errAway)

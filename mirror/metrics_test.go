@@ -92,35 +92,6 @@ func TestMetricsGolden(t *testing.T) {
 	}
 }
 
-func TestWritesAreCounted(t *testing.T) {
-	c, registry := metered(t, noEdit)
-	for _, sent := range []struct {
-		op  plan.Op
-		err error
-	}{
-		{plan.OpCreate, nil}, {plan.OpCreate, nil}, {plan.OpUpdate, nil}, {plan.OpDelete, nil},
-		{plan.OpCreate, apierrors.NewAlreadyExists(configMapResource, "settings")},
-		{plan.OpUpdate, apierrors.NewConflict(configMapResource, "settings", errAway)},
-		{plan.OpCreate, apierrors.NewNotFound(configMapResource, "team-a")},
-		{plan.OpUpdate, apierrors.NewForbidden(configMapResource, "settings", errAway)},
-		{plan.OpDelete, errAway},
-	} {
-		c.metrics.wrote(sent.op, sent.err)
-	}
-	var want []string
-	for series, n := range map[string]int{
-		"create success": 2, "update success": 1, "delete success": 1, "create conflict": 1, "update conflict": 1,
-		"create terminating": 1, "update rejected": 1, "delete error": 1, "create error": 0,
-	} {
-		operation, result, _ := strings.Cut(series, " ")
-		want = append(want, fmt.Sprintf(`mirror_writes_total{operation="%s",result="%s"} %d`, operation, result, n))
-	}
-	wantMetrics(t, "after some writes", registry, want...)
-	if n := strings.Count(scrape(t, registry), "\nmirror_writes_total{"); n != len(writeOperations)*len(writeResults) {
-		t.Errorf("got %d series of mirror_writes_total, want that each exists from the start", n)
-	}
-}
-
 func TestReconcilesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := newControllerMetrics(), metrics.NewKubeRegistry()

@@ -2,8 +2,6 @@ package mirror
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -114,107 +112,5 @@ func TestMovedKeysLeaveNothing(t *testing.T) {
 		if n := len(q.order.perName["a"]); n > 100 {
 			t.Fatalf("got %d keys in the lane of 4, want a bound", n)
 		}
-	}
-}
-
-// orderModel is what a queue of copies is to do, in a few lines: the keys that wait, in order of arrival, and those in work.
-type orderModel struct {
-	events, fans []key
-	inWork       map[key]bool
-	again        map[key]bool // in work, and to come back; the value: an event named it
-	streak       int
-}
-
-func (m *orderModel) add(k key, event bool) {
-	switch fan := slices.Index(m.fans, k); {
-	case m.inWork[k]:
-		m.again[k] = m.again[k] || event
-	case slices.Contains(m.events, k), fan >= 0 && !event:
-	case event:
-		if fan >= 0 {
-			m.fans = slices.Delete(m.fans, fan, fan+1)
-		}
-		m.events = append(m.events, k)
-	default:
-		m.fans = append(m.fans, k)
-	}
-}
-
-// take checks that k may be the next one. It does not know which fan-out has its turn.
-func (m *orderModel) take(k key) error {
-	event := slices.Contains(m.events, k)
-	switch turn := len(m.fans) > 0 && m.streak >= eventsPerTurn || len(m.events) == 0; {
-	case event && (turn || m.events[0] != k):
-		return fmt.Errorf("got event %v, with events %v, fan-outs %v, streak %d", k, m.events, m.fans, m.streak)
-	case !event && (!turn || !slices.Contains(m.fans, k)):
-		return fmt.Errorf("got %v of a fan-out, with events %v, fan-outs %v, streak %d", k, m.events, m.fans, m.streak)
-	case event:
-		m.events = m.events[1:]
-		if m.streak++; m.streak > eventsPerTurn {
-			m.streak = 1
-		}
-	default:
-		m.fans = slices.DeleteFunc(m.fans, func(other key) bool { return other == k })
-		m.streak = 0
-	}
-	m.inWork[k] = true
-	return nil
-}
-
-func (m *orderModel) finish(k key) {
-	delete(m.inWork, k)
-	if event, comes := m.again[k]; comes {
-		delete(m.again, k)
-		m.add(k, event)
-	}
-}
-
-// TestRandomOrder compares the queue with the model. Nothing is lost, and a key is never twice in the queue or in work.
-func TestRandomOrder(t *testing.T) {
-	for seed := range uint64(20) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		q, m := testQueue(t), &orderModel{inWork: map[key]bool{}, again: map[key]bool{}}
-		takes := func() {
-			k, _ := q.Get()
-			if m.inWork[k] {
-				t.Fatalf("seed %d: got %v, which is in work", seed, k)
-			}
-			if err := m.take(k); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
-		}
-		finishes := func() {
-			for k := range m.inWork {
-				q.Done(k)
-				m.finish(k)
-				return
-			}
-		}
-		for range 2000 {
-			switch k := (key{Name: string('a' + rune(random.IntN(3))), Namespace: fmt.Sprint(random.IntN(8))}); random.IntN(5) {
-			case 0, 1:
-				q.Add(k)
-				m.add(k, false)
-			case 2:
-				q.addEvent(k)
-				m.add(k, true)
-			case 3:
-				if q.Len() > 0 {
-					takes()
-				}
-			case 4:
-				finishes()
-			}
-			if q.Len() != len(m.events)+len(m.fans) {
-				t.Fatalf("seed %d: got %d keys, want %d", seed, q.Len(), len(m.events)+len(m.fans))
-			}
-		}
-		for q.Len()+len(m.inWork) > 0 {
-			if q.Len() > 0 {
-				takes()
-			}
-			finishes()
-		}
-		wantNoKeys(t, q)
 	}
 }
