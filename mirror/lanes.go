@@ -24,7 +24,7 @@ const (
 	slowReads = slowPlaces / 2
 	// probeShare is the share of the normal places for probes: with a thousand namespaces that hang, one that was slow once
 	// has its next try within seconds.
-	probeShare = 4
+	probeShare = 8
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the usual duration a slow call takes.
