@@ -38,12 +38,12 @@ func (d *decider) decide(n *nameStatus, k key, now time.Time) decision {
 // settle takes note of a copy that is gone, if a deletion of it was sent whose answer was lost.
 func (r *record) settle(n *nameStatus, t plan.Target, now time.Time) {
 	switch lost := r.lost; {
-	case lost.at.IsZero():
+	case lost == nil:
 	case t.Have == nil || t.Have.UID != lost.uid || t.Have.DeletionTimestamp != nil:
 		n.source(lost.source).lose(t.Key.Namespace, lost.why, now)
-		r.lost = lostDeletion{}
+		r.lost = nil
 	case now.Sub(lost.at) > maxOwn: // it was not carried out
-		r.lost = lostDeletion{}
+		r.lost = nil
 	}
 }
 

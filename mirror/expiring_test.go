@@ -386,6 +386,14 @@ func TestC52LostAnswer(t *testing.T) {
 				optOut(s, "")
 			}, "Deleted 1 copy in namespace team-000",
 		},
+		"somebody creates another object before the answer": {
+			func(h *apitest.Hooks) { h.Loses = deletions(late) },
+			func(s scene) {
+				optOut(s, "false")
+				time.Sleep(1500 * time.Millisecond)
+				s.write(plantest.ConfigMap("team-000", "settings", plantest.Label("mirror", "copy")))
+			}, "Deleted 1 copy in namespace team-000",
+		},
 		"it was not carried out, and somebody deletes the copy later": {
 			func(h *apitest.Hooks) { h.Refuses = deletions(func() error { return errAway }) },
 			func(s scene) {

@@ -43,10 +43,9 @@ const (
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 )
 
-// lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the
-// slow places and frees its normal one, so that targets that hang never hold up the others. What is slow is tried only now and
-// then, until a call is answered before it hangs: in a slow place or, while there is none, by a probe, a call in a normal place
-// that is cut as soon as it is slow.
+// lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the slow
+// places, so that targets that hang never hold up the others. What is slow is tried only now and then, until a call is answered
+// before it hangs: in a slow place or, while there is none, by a probe.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
@@ -201,7 +200,7 @@ func (c *call) slow() {
 	}
 }
 
-// probe makes the call a probe. It returns false if there are as many as there may be.
+// probe makes the call a probe: it is in a normal place, and is cut as soon as it is slow. It returns false if there are as many as there may be.
 func (c *call) probe() bool {
 	if c.lanes.probing >= max(1, cap(c.lanes.normal)/probeShare) {
 		return false

@@ -237,9 +237,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	}
 	switch {
 	case res.lost && !x.record.unclaimed.said:
-		x.record.lost = lostDeletion{res.change.Have.UID, res.change.CopyOf, r.exclusion(x), now}
-	case res.sent || res.reason == rejected:
-		x.record.lost = lostDeletion{}
+		x.record.lost = &lostDeletion{res.change.Have.UID, res.change.CopyOf, r.exclusion(x), now}
+	case res.sent || res.reason == rejected: // the copy was still there
+		x.record.lost = nil
 	}
 	wait := r.conclude(x, res, now)
 	if x.record.queued = queued; queued { // what was written may be older than the source

@@ -41,7 +41,7 @@ type record struct {
 
 	own       ownWrite
 	unclaimed unclaimed
-	lost      lostDeletion
+	lost      *lostDeletion
 	would     plan.Op // the change that a dry run withheld
 
 	reason    reason
@@ -237,5 +237,5 @@ func (r *record) await(c plan.Change) {
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
 	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
-		r.lost == lostDeletion{} && r.repairs == 0 && r.appeared.IsZero()
+		r.lost == nil && r.repairs == 0 && r.appeared.IsZero()
 }

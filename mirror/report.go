@@ -102,14 +102,19 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 			logger.V(s.line.level).Info(s.line.text)
 		}
 		for _, e := range s.events {
-			logger.V(e.level).Info(e.note, "type", e.kind, "reason", e.reason)
-			r.recorder.Eventf(s.object, nil, e.kind, e.reason, e.action, "%s", e.note)
+			r.write(logger, s.object, e)
 		}
 		if s.arrived {
 			r.metrics.propagation.Observe(s.took.Seconds())
 		}
 	}
 	return wait
+}
+
+// write logs a message about a source, and writes the event.
+func (r *reporter) write(logger klog.Logger, source *corev1.ConfigMap, m message) {
+	logger.V(m.level).Info(m.note, "type", m.kind, "reason", m.reason)
+	r.recorder.Eventf(source, nil, m.kind, m.reason, m.action, "%s", m.note)
 }
 
 // reportLast reports at the end which copies were deleted and not reported yet: the next leader cannot know.
@@ -125,9 +130,8 @@ func (r *reporter) reportLast(ctx context.Context) {
 			if sum.source != nil {
 				sum.object = sum.source.ConfigMap
 			}
-			note := clip(expiringText(sum, nil))
-			klog.FromContext(ctx).Info(note, "source", k, "type", corev1.EventTypeWarning, "reason", ReasonExpiring)
-			r.recorder.Eventf(sum.object, nil, corev1.EventTypeWarning, ReasonExpiring, actionDelete, "%s", note)
+			r.write(klog.FromContext(ctx).WithValues("source", k), sum.object,
+				message{corev1.EventTypeWarning, ReasonExpiring, actionDelete, clip(expiringText(sum, nil)), 0})
 		}
 		n.unlock()
 	}
@@ -156,12 +160,12 @@ func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Dura
 	for k, sum := range r.summarize(n, v, now) {
 		src, out := n.source(k), news{summary: sum}
 		var held bool
-		deleted := len(sum.deleted)
+		deleted := sum.deleted != nil
 		if out.events, held = src.reported.news(sum); !held {
 			n.announced(sum)
-		}
-		if len(sum.deleted) < deleted {
-			src.deleted = nil // said
+			if deleted {
+				src.deleted = nil // said
+			}
 		}
 		if held || len(src.deleted) > 0 {
 			n.dirty, wait = true, logSpacing

@@ -84,8 +84,7 @@ func (o *outputFlag) separate(w io.Writer) {
 }
 
 // printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name begins
-// with '+' shows with
-// -o wide only.
+// with '+' shows with -o wide only.
 func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
 	for i, name := range columns {
