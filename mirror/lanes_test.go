@@ -74,6 +74,13 @@ func (l *lanes) isSlow(subject string) bool {
 	return slow
 }
 
+// probes returns how many probes are in flight.
+func (l *lanes) probes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.probing
+}
+
 // fillSlow takes the free slow places, until free is called.
 func (l *lanes) fillSlow() (free func()) {
 	n := cap(l.slow) - len(l.slow)
@@ -275,8 +282,8 @@ func TestProbes(t *testing.T) {
 		for _, namespace := range slow {
 			results = append(results, l.worker(namespace, time.Minute, nil))
 		}
-		if l.probing != 2 || putOffFor(<-results[2]) == 0 || time.Since(began) > 0 {
-			t.Errorf("got %d probes after %v, want two, and the third call put off at once", l.probing, time.Since(began))
+		if l.probes() != 2 || putOffFor(<-results[2]) == 0 || time.Since(began) > 0 {
+			t.Errorf("got %d probes after %v, want two, and the third call put off at once", l.probes(), time.Since(began))
 		}
 		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
 			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
@@ -286,13 +293,13 @@ func TestProbes(t *testing.T) {
 		moves := l.worker("team-b", time.Second, nil)
 		free()
 		time.Sleep(minSlow)
-		if synctest.Wait(); l.probing != 0 || len(l.slow) != 1 {
-			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.probing, len(l.slow))
+		if synctest.Wait(); l.probes() != 0 || len(l.slow) != 1 {
+			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.probes(), len(l.slow))
 		}
 		<-moves
 		time.Sleep(longestPause)
-		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.probing != 0 || l.isSlow("team-a") {
-			t.Errorf("got error %v, %d probes left, and a namespace that is slow %v", err, l.probing, l.isSlow("team-a"))
+		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.probes() != 0 || l.isSlow("team-a") {
+			t.Errorf("got error %v, %d probes left, and a namespace that is slow %v", err, l.probes(), l.isSlow("team-a"))
 		}
 	})
 }
