@@ -122,7 +122,7 @@ func TestC45SlowOnce(t *testing.T) {
 			return 5 * time.Millisecond
 		})
 		s.edit("platform", plantest.Data("key", "new"))
-		s.within(30*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
+		s.within(20*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
 	})
 }
 

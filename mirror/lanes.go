@@ -22,8 +22,7 @@ const (
 	// slowReads bounds those of them that reads hold: many objects that are slow to read must not keep a namespace that was slow
 	// once from its next try.
 	slowReads = slowPlaces / 2
-	// probeShare is the share of the normal places for probes: with a thousand namespaces that hang, one that was slow once
-	// has its next try within seconds.
+	// probeShare is the share of the normal places for probes. They make about 40 calls a second with the default of 32 writes.
 	probeShare = 8
 	// minSlow is the shortest time after which a call counts as slow.
 	minSlow = 100 * time.Millisecond
@@ -41,6 +40,9 @@ const (
 	maxSlowFactor = 4
 	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
+	// placePause is the time until a call that found no place looks again. It is shorter than the pause after a call that was
+	// slow, so that those that hang leave room for the others.
+	placePause = time.Second
 )
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the slow
@@ -168,7 +170,9 @@ func (c *call) begin() error {
 			return putOff{c.jittered(wait)}
 		}
 		if !c.move() && !c.probe() {
-			return putOff{c.slowDown()}
+			s.next = c.began.Add(placePause)
+			l.slowed[c.subject] = s
+			return putOff{c.jittered(placePause)}
 		}
 		c.slowDown()
 	}

@@ -282,8 +282,9 @@ func TestProbes(t *testing.T) {
 		for _, namespace := range slow {
 			results = append(results, l.worker(namespace, time.Minute, nil))
 		}
-		if l.probes() != 2 || putOffFor(<-results[2]) == 0 || time.Since(began) > 0 {
-			t.Errorf("got %d probes after %v, want two, and the third call put off at once", l.probes(), time.Since(began))
+		off := putOffFor(<-results[2])
+		if l.probes() != 2 || off < placePause || off > 2*placePause || time.Since(began) > 0 {
+			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.probes(), time.Since(began), off, placePause)
 		}
 		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
 			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
