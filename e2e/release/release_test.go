@@ -124,6 +124,9 @@ func expectBuiltFor(t *testing.T, info *debug.BuildInfo, system, arch string) {
 	if got["GOOS"] != system || got["GOARCH"] != arch || got["CGO_ENABLED"] != "0" {
 		t.Errorf("it is for %s and %s, with CGO_ENABLED=%s", got["GOOS"], got["GOARCH"], got["CGO_ENABLED"])
 	}
+	if want := "all=-dwarf=false"; got["-gcflags"] != want {
+		t.Errorf("it is compiled with -gcflags=%s, want %s: what is released is inlined", got["-gcflags"], want)
+	}
 }
 
 // linked returns what is linked into a program, as "path version".
