@@ -151,7 +151,7 @@ func (m module) build(ctx context.Context, dir string, missing []program) error 
 	defer func() { _ = r.reap() }()
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
-		"With empty caches a control plane takes a download and about ten minutes of CPU: 6 minutes on two idle cores, "+
+		"With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle cores, "+
 		"up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
 	for i, p := range missing {
 		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), p.name)
