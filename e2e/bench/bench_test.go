@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,34 +141,6 @@ func TestProcess(t *testing.T) {
 	}
 	if resident, peak, err := memoryOf(os.Getpid()); err != nil || resident == 0 || peak < resident {
 		t.Errorf("memoryOf: resident %v, peak %v, %v", resident, peak, err)
-	}
-}
-
-// TestRungs shows that the rungs have the namespaces of all before them.
-func TestRungs(t *testing.T) {
-	m := &million{sizes: sizes{million: 120}}
-	if got := m.rungs(); !slices.Equal(got, []int{1, 12, 120}) {
-		t.Errorf("got %v", got)
-	}
-	for i, n := range m.rungs() {
-		selected := slices.DeleteFunc(m.names(), func(name string) bool {
-			return !slices.ContainsFunc(m.prefixes(i), func(p string) bool { return strings.HasPrefix(name, p) })
-		})
-		if len(selected) != n {
-			t.Errorf("rung %d: its prefixes select %d namespaces, want %d", i, len(selected), n)
-		}
-	}
-}
-
-func TestPicture(t *testing.T) {
-	m := &million{curve: []growthPoint{{10, map[string]float64{"etcd": 1 << 30}}, {20, map[string]float64{"etcd": 2 << 30}}}}
-	path := filepath.Join(t.TempDir(), "growth.svg")
-	if err := m.draw(path); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(content), "kube-apiserver") {
-		t.Errorf("the picture does not name its lines: %v", err)
 	}
 }
 

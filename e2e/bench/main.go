@@ -52,12 +52,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	b := &bench{options: o, ctx: ctx, loadBefore: load(), began: time.Now()}
-	stages, pictures := stages(o.sizes), func() []picture { return nil }
 	if o.million > 0 {
-		m := &million{sizes: o.sizes}
-		stages, pictures = [][]group{m.groups()}, m.pictures
+		return b.run([][]group{(&million{sizes: o.sizes}).groups()})
 	}
-	return b.run(stages, pictures)
+	return b.run(stages(o.sizes))
 }
 
 // stages are all rows, in the order of the table. Each stage has a cluster of its own: thousands of namespaces, which
@@ -80,7 +78,7 @@ type group struct {
 }
 
 // run measures the groups that have a row that is asked for, and reports what was measured, also if a group failed.
-func (b *bench) run(stages [][]group, pictures func() []picture) (failed error) {
+func (b *bench) run(stages [][]group) (failed error) {
 	var rows []*row
 	for _, groups := range stages {
 		var asked []group
@@ -99,7 +97,7 @@ func (b *bench) run(stages [][]group, pictures func() []picture) (failed error) 
 	case b.cluster == nil:
 		return failed
 	}
-	return errors.Join(failed, b.report(rows, pictures()))
+	return errors.Join(failed, b.report(rows))
 }
 
 // measure starts a cluster and measures the groups on it.

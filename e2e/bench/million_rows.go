@@ -9,64 +9,48 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Bars of the rows about a million copies.
-const (
-	residentBar = 2.2 * (1 << 30) // bytes
-	changeBar   = 1.15
-	writeBar    = 1.75 // CPU time a write
-	freshBar    = 1.25
-	repairBar   = 1.3
-	restartBar  = 1.8
-	resyncBar   = 5 // seconds of CPU time
-)
-
-// groups are all rows, in the order in which they are measured.
+// groups are all rows about a million copies, in the order in which they are measured.
 func (m *million) groups() []group {
-	return []group{m.filling(), m.idling(), m.changing(), m.freshNamespaces(), m.repairing(), m.failover(),
+	return []group{m.fillingRows(), m.idling(), m.changing(), m.freshNamespaces(), m.repairing(), m.failover(),
 		m.restarting()} // at last: a bare informer is the largest program of all
 }
 
 // figure is the name of a row.
 func (m *million) figure(format string, args ...any) string {
-	return fmt.Sprintf("%s copies: ", thousands(m.copies())) + fmt.Sprintf(format, args...)
+	return fmt.Sprintf("%s copies: ", thousands(millionSources*m.million)) + fmt.Sprintf(format, args...)
 }
 
 // with starts a controller for all copies, waits until what it does at its start is done, and calls f.
 func (m *million) with(b *bench, f func(*controller)) {
 	m.ready(b)
-	b.with(m.all(), func(c *controller) {
+	b.with(m.prefixes, func(c *controller) {
 		c.quiet()
 		f(c)
 	})
 }
 
-// all are the prefixes of all targets.
-func (m *million) all() []string { return m.prefixes(len(m.rungs()) - 1) }
-
 // filling is the making of the last rung. The limit is a create by the plain program, before the first rung and
 // behind the last one.
-func (m *million) filling() group {
+func (m *million) fillingRows() group {
 	took := &row{figure: m.figure("filling, time a copy"), unit: asCPU}
 	resident := &row{figure: m.figure("resident, the process that made them"), unit: asBytes, bar: 1}
 	return group{[]*row{took, resident}, func(b *bench) {
 		m.ready(b)
-		top := m.ladder[len(m.ladder)-1]
-		for _, limit := range []use{m.before, m.rate(b)} {
-			took.addTimes(top.filled.each(top.made).took, limit.took)
-		}
-		resident.add(top.maker, residentBar)
+		took.addTimes(m.filling, m.before)
+		took.addTimes(m.filling, m.rate(b))
+		resident.add(m.maker, 2.2*(1<<30))
 	}}
 }
 
 // changing is a change of one source, to its last copy; the limit is as many updates by the plain program.
 func (m *million) changing() group {
-	took := &row{figure: m.figure("change of a source"), unit: asTime, bar: changeBar}
-	cpu := &row{figure: m.figure("change of a source, CPU a write"), unit: asCPU, bar: writeBar}
+	took := &row{figure: m.figure("change of a source"), unit: asTime, bar: 1.15}
+	cpu := &row{figure: m.figure("change of a source, CPU a write"), unit: asCPU, bar: 1.75}
 	cpuAll := &row{figure: m.figure("change of a source, CPU a write, with API server and etcd"), unit: asCPU}
 	requests := &row{figure: m.figure("requests, change of a source"), unit: asCount, exact: true}
 	return group{[]*row{took, cpu, cpuAll, requests}, func(b *bench) {
 		m.with(b, func(c *controller) {
-			o := order{Op: opCreate, Names: []string{"changed"}, Namespaces: m.names(), Version: "0-"}
+			o := order{Op: opCreate, Names: []string{"changed"}, Namespaces: m.names, Version: "0-"}
 			b.limit(o)
 			o.Op = opUpdate
 			for i := range m.rounds {
@@ -74,11 +58,11 @@ func (m *million) changing() group {
 				o.Version = fmt.Sprintf("%d-", i+1)
 				var ours, limit use
 				alternately(i, func() {
-					b.requests(requests, m.million, func() { ours = m.change(b, c, m.million).each(m.million) })
-				}, func() { limit = b.limit(o).each(m.million) })
-				took.addTimes(ours.took*time.Duration(m.million), limit.took*time.Duration(m.million))
-				cpu.addTimes(ours.cpu, limit.cpu)
-				cpuAll.addTimes(ours.cpu+ours.server, limit.cpu+limit.server)
+					b.requests(requests, m.million, func() { ours = m.change(b, c, m.million) })
+				}, func() { limit = b.limit(o) })
+				took.addTimes(ours.took, limit.took)
+				cpu.addTimes(ours.cpuEach(m.million), limit.cpuEach(m.million))
+				cpuAll.addTimes(ours.allEach(m.million), limit.allEach(m.million))
 			}
 			o.Op = opDelete
 			b.limit(o)
@@ -89,7 +73,7 @@ func (m *million) changing() group {
 // freshNamespaces is a new namespace, to the last of its copies: by itself, against as many creates by the plain
 // program, and while a change of a source runs.
 func (m *million) freshNamespaces() group {
-	alone := &row{figure: m.figure("new namespace"), unit: asTime, bar: freshBar}
+	alone := &row{figure: m.figure("new namespace"), unit: asTime, bar: 1.25}
 	during := &row{figure: m.figure("new namespace while a source changes"), unit: asTime}
 	return group{[]*row{alone, during}, func(b *bench) {
 		m.with(b, func(c *controller) {
@@ -132,10 +116,10 @@ const smallLabel = "small"
 // repairing is a repair of an edited copy by the process that has all copies; the limit is the same by a second
 // process on the same cluster, with a label and an instance of its own, that has a hundred.
 func (m *million) repairing() group {
-	r := &row{figure: m.figure("repair, against %d copies", smallTargets), unit: asTime, bar: repairBar}
+	r := &row{figure: m.figure("repair, against %d copies", smallTargets), unit: asTime, bar: 1.3}
 	return group{[]*row{r}, func(b *bench) {
 		m.with(b, func(*controller) {
-			all, small := m.names(), scene{1, smallTargets, payload}
+			small := scene{1, smallTargets, payload}
 			b.createNamespaces(small.names())
 			source := newSource("small", "1", payload)
 			source.Labels = map[string]string{smallLabel: plan.SourceValue}
@@ -152,7 +136,7 @@ func (m *million) repairing() group {
 					var ours, limit time.Duration
 					alternately(i, func() {
 						b.sleep(breath)
-						ours = b.repair(w, edit, all[i*len(all)/m.samples], sourceNames(millionSources)[millionSources-1])
+						ours = b.repair(w, edit, m.names[i*m.million/m.samples], sourceNames(millionSources)[millionSources-1])
 					}, func() {
 						b.sleep(breath)
 						limit = b.repair(other, edit, small.names()[i%smallTargets], "small")
@@ -167,11 +151,11 @@ func (m *million) repairing() group {
 // restarting is a process that starts with all copies in sync, until it mirrors. The limit is a bare informer on the
 // same ConfigMaps.
 func (m *million) restarting() group {
-	r := &row{figure: m.figure("start until it mirrors"), unit: asTime, bar: restartBar}
+	r := &row{figure: m.figure("start until it mirrors"), unit: asTime, bar: 1.8}
 	return group{[]*row{r}, func(b *bench) {
 		m.ready(b)
 		interleave(m.few, r, func() (took time.Duration) {
-			c := b.launch(m.all())
+			c := b.launch(m.prefixes)
 			c.during(func() { took = c.waitMirrors() })
 			return took
 		}, b.informerSync)
@@ -188,13 +172,13 @@ func (m *million) failover() group {
 	return group{[]*row{told, killed, leading, standing}, func(b *bench) {
 		m.ready(b)
 		handover := func(r *row, end func(*controller)) {
-			leader := b.launch(m.all())
+			leader := b.launch(m.prefixes)
 			defer leader.Kill() // it has ended by then, if nothing failed
 			leader.waitMirrors()
-			standby := b.launch(m.all())
+			standby := b.launch(m.prefixes)
 			standby.during(func() {
 				standing.tell(b.settled(standby))
-				leading.tell(leader.resident())
+				leading.tell(residentOf(leader.Pid()))
 				began := time.Now()
 				end(leader)
 				standby.waitMirrors()
@@ -214,7 +198,7 @@ func (m *million) idling() group {
 	return group{[]*row{idle, resync, requests}, func(b *bench) {
 		m.ready(b)
 		period := m.idle + time.Minute
-		c := b.launch(m.all(), "--resync-period="+period.String())
+		c := b.launch(m.prefixes, "--resync-period="+period.String())
 		c.during(func() {
 			due := c.started.Add(c.waitMirrors() + period)
 			c.quiet()
@@ -228,11 +212,15 @@ func (m *million) idling() group {
 					check(fmt.Errorf("the resync came before it was watched"))
 				}
 				b.sleep(time.Until(due) - resyncSpan/2)
-				resync.add(max(0, cpuWithin(resyncSpan)-share*resyncSpan.Seconds()), resyncBar)
+				resync.add(max(0, cpuWithin(resyncSpan)-share*resyncSpan.Seconds()), secondsOfResync)
 			})
 		})
 	}}
 }
 
-// resyncSpan is for how long CPU time counts as that of the resync in its midst.
-const resyncSpan = 20 * time.Second
+const (
+	// resyncSpan is for how long CPU time counts as that of the resync in its midst.
+	resyncSpan = 20 * time.Second
+	// secondsOfResync is how much CPU time a resync may take.
+	secondsOfResync = 5
+)

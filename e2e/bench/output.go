@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// picture is a file beside the table, and text that goes with it.
-type picture struct {
-	text, file string
-	draw       func(path string) error
-}
-
 // columns are the head of the table.
 var columns = []string{"figure", "ours", "limit", "ratio", "90% interval", "bar", "verdict", "rounds", "note"}
 
@@ -45,8 +39,8 @@ func (r *row) cells() []string {
 	return cells
 }
 
-// report prints the table, and writes it and the pictures into the folder.
-func (b *bench) report(rows []*row, pictures []picture) error {
+// report prints the table, and writes it into the folder.
+func (b *bench) report(rows []*row) error {
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err
 	}
@@ -72,9 +66,8 @@ func (b *bench) report(rows []*row, pictures []picture) error {
 		lines = append(lines, r.cells())
 	}
 	printTable(out, columns, lines)
-	for _, p := range pictures {
-		fmt.Fprintf(out, "\n%s", p.text)
-		if err := p.draw(filepath.Join(b.out, p.file)); err != nil {
+	if len(b.growth.lines) > 0 {
+		if err := b.growth.report(out, b.out); err != nil {
 			return err
 		}
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
@@ -133,46 +130,8 @@ func memoryOf(pid int) (resident, peak float64, err error) {
 	return float64(s.VmRSS), float64(s.VmHWM), err
 }
 
-// resident returns what the controller has in memory, in bytes.
-func (c *controller) resident() float64 {
-	resident, _, err := memoryOf(c.Pid())
+// residentOf returns what a process has in memory, in bytes.
+func residentOf(pid int) float64 {
+	resident, _, err := memoryOf(pid)
 	return get(resident, err)
-}
-
-// processes returns the programs that run with the folder of the cluster in their environment, by process id.
-func (b *bench) processes() map[int]string {
-	out := map[int]string{}
-	for _, p := range get(procfs.AllProcs()) {
-		environment, _ := p.Environ() // it may have ended since, or be another user's
-		command, _ := p.CmdLine()
-		ours := func(s string) bool { return strings.Contains(s, b.cluster.Dir()) }
-		if len(command) > 0 && slices.ContainsFunc(environment, ours) {
-			out[p.PID] = command[0]
-		}
-	}
-	return out
-}
-
-// serverPids returns the processes of the cluster's API server and etcd.
-func (b *bench) serverPids() (pids []int) {
-	for pid, program := range b.processes() {
-		if program == b.cluster.Bin(cluster.APIServer) || program == b.cluster.Bin(cluster.Etcd) {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) != 2 {
-		check(fmt.Errorf("%d processes are the API server or etcd, want 2", len(pids)))
-	}
-	return pids
-}
-
-// residents returns what the programs of the cluster have in memory, in bytes, by their names.
-func (b *bench) residents() map[string]float64 {
-	out := map[string]float64{}
-	for pid, program := range b.processes() {
-		if resident, _, err := memoryOf(pid); err == nil { // else it has ended
-			out[filepath.Base(program)] += resident
-		}
-	}
-	return out
 }

@@ -69,13 +69,12 @@ func newLarge(s sizes) group {
 			f.ours(c, name, deletion)
 			b.sleep(afterthought)
 		}, func(name string) { limit(name, false, &plain) }, func(name string) { limit(name, true, &watched) })
-		each := func(cpu time.Duration) time.Duration { return cpu / time.Duration(s.large) }
 		for i, our := range ours {
 			created.addTimes(our.took, plain[i].took)
 			watching.addTimes(our.took, watched[i].took)
-			cpu.addTimes(each(our.cpu), each(plain[i].cpu))
-			cpuWatching.addTimes(each(our.cpu), each(watched[i].cpu))
-			cpuAll.addTimes(each(our.cpu+our.server), each(plain[i].cpu+plain[i].server))
+			cpu.addTimes(our.cpuEach(s.large), plain[i].cpuEach(s.large))
+			cpuWatching.addTimes(our.cpuEach(s.large), watched[i].cpuEach(s.large))
+			cpuAll.addTimes(our.allEach(s.large), plain[i].allEach(s.large))
 		}
 	}}
 }
@@ -142,6 +141,10 @@ const (
 
 // use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
 type use struct{ took, cpu, server time.Duration }
+
+// cpuEach is the program's CPU time for one of n writes, allEach that of all three.
+func (u use) cpuEach(n int) time.Duration { return u.cpu / time.Duration(n) }
+func (u use) allEach(n int) time.Duration { return (u.cpu + u.server) / time.Duration(n) }
 
 // used returns the cost of f with the program of a process. f itself says how much time it took.
 func (b *bench) used(pid int, f func() time.Duration) (u use) {

@@ -48,7 +48,7 @@ func (b *bench) footprint(s scene) (f footprint) {
 func (b *bench) settled(c *controller) float64 {
 	c.quiet()
 	b.sleep(b.settle)
-	return c.resident()
+	return residentOf(c.Pid())
 }
 
 // growthObjects is of how many sources, and of how many namespaces, the cost of one is the mean.

@@ -49,6 +49,7 @@ type bench struct {
 	servers    []int // processes: the API server and etcd
 	loadBefore string
 	began      time.Time
+	growth     growth
 
 	made   map[string]bool // namespaces
 	filled scene           // the copies of this scene are there
@@ -78,7 +79,7 @@ func (b *bench) start() {
 	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: b.million > 0}))
 	b.made, b.filled = map[string]bool{}, scene{}
 	b.installed = get(shipped.Install(b.ctx, b.cluster, b.manifests, b.controller))
-	b.servers = b.serverPids()
+	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
 	cfg := b.cluster.Admin()
 	b.admin = get(kubernetes.NewForConfig(cfg))
 	cfg.Dial = (&net.Dialer{}).DialContext // what has a dialer of its own shares no connection

@@ -32,18 +32,23 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 
 func (c *Cluster) pidFile(name string) string { return filepath.Join(c.dir, "bin", name+".pid") }
 
+// Pid returns the process id of Etcd, APIServer or ControllerManager.
+func (c *Cluster) Pid(name string) (int, error) {
+	content, err := os.ReadFile(c.pidFile(name))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(content)))
+}
+
 // Signal sends a signal to Etcd, APIServer or ControllerManager: SIGSTOP and SIGCONT for one that hangs,
 // SIGKILL for one that crashes. An API server that was killed is started again by StartAPIServer.
 func (c *Cluster) Signal(name string, sig syscall.Signal) error {
-	content, err := os.ReadFile(c.pidFile(name))
-	if err != nil {
-		return fmt.Errorf("signal %s: %w", name, err)
+	pid, err := c.Pid(name)
+	if err == nil {
+		err = Kill(pid, sig)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil {
-		return fmt.Errorf("signal %s: %w", name, err)
-	}
-	if err := Kill(pid, sig); err != nil {
 		return fmt.Errorf("signal %s: %w", name, err)
 	}
 	return nil
