@@ -2,12 +2,9 @@ package main
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
@@ -78,17 +75,6 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	r := row{figure: "a figure", unit: asCount, bar: 1.5, ours: []float64{20_000, 20_000}, limit: []float64{10_000, 20_000}}
-	var out strings.Builder
-	printTable(&out, columns[:7], [][]string{r.cells()[:7]})
-	lines := strings.Split(out.String(), "\n")
-	want := "| a figure | 20,000 | 15,000 | 1.50 | 1.00-2.00 | 1.50 | met |"
-	if got := strings.Join(strings.Fields(lines[2]), " "); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // TestCounts shows which requests count as work.
 func TestCounts(t *testing.T) {
 	for request, want := range map[string]bool{
@@ -129,38 +115,6 @@ func TestThirds(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.samples, r.verdict(), c.want)
 		}
 	}
-}
-
-func TestProcess(t *testing.T) {
-	used := cpuDuring([]int{os.Getpid()}, func() {
-		for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
-		}
-	})
-	if used == 0 {
-		t.Error("no CPU time was used")
-	}
-	if resident, peak, err := memoryOf(os.Getpid()); err != nil || resident == 0 || peak < resident {
-		t.Errorf("memoryOf: resident %v, peak %v, %v", resident, peak, err)
-	}
-}
-
-// TestWebhook shows that a call ends after the time to hang, or when it is released.
-func TestWebhook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &webhook{asked: make(chan struct{})}
-		took := func(release bool) time.Duration {
-			h.hold()
-			start := time.Now()
-			if release {
-				time.AfterFunc(time.Second, h.release)
-			}
-			h.ServeHTTP(nil, nil)
-			return time.Since(start)
-		}
-		if held, released := took(false), took(true); held != hang || released != time.Second {
-			t.Errorf("a call took %s, one that is released after a second %s", held, released)
-		}
-	})
 }
 
 // TestAttempt shows that a failure comes back as an error, from other goroutines as well, and that nothing else does.

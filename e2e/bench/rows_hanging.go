@@ -32,15 +32,13 @@ func newFirstContact(s sizes, hanging int, within time.Duration) group {
 		healthy, prefix := scene{targets: smallTargets}, fmt.Sprintf("hang-%d-", hanging)
 		names := numbered(prefix, hanging)
 		b.createNamespaces(names)
-		h := b.startWebhook(prefix, names[0])
-		defer h.Close()
 		r.slowest(s.few, within, func() (took time.Duration) {
 			b.lay(healthy)
 			w := b.watch(mirrorSelector)
 			defer w.stop()
 			b.with([]string{healthy.prefix(), prefix}, func(*controller) {
-				h.hold()
-				defer h.release() // the process ends with no call in flight
+				release := b.hangWrites(prefix, names[0])
+				defer release() // the process ends with no call in flight
 				b.sleep(pause)
 				took = w.timed(smallTargets, in(healthy.prefix(), holds("", "1")), func() { b.createSource("new", "1", payload) })
 			})

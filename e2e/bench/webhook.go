@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -13,88 +14,64 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hang is how long the webhook holds a write back.
-const hang = 29 * time.Second
+// hangSeconds is how long the API server waits for the webhook. It takes the write then.
+const hangSeconds int32 = 29
 
-// webhook is an admission webhook before the ConfigMaps of some namespaces. It never answers with a verdict: it holds the
-// API server up, and the API server takes the write then.
-type webhook struct {
-	*httptest.Server
-	once  sync.Once
-	asked chan struct{} // closed at the first call
-
-	mu   sync.Mutex
-	open chan struct{} // closed: calls are not held back
+// hangWrites puts an admission webhook that never answers before the ConfigMaps of the namespaces whose names begin with the
+// prefix, and returns when it is in force in one of them. After the release no write waits any more.
+func (b *bench) hangWrites(prefix, namespace string) (release func()) {
+	var asked atomic.Bool
+	released := make(chan struct{})
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Store(true)
+		<-released
+	}))
+	hooks := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server), metav1.CreateOptions{}))
+	for !asked.Load() {
+		b.probe(namespace)
+	}
+	return func() {
+		close(released)
+		server.Close()
+		check(hooks.Delete(b.ctx, hook.Name, metav1.DeleteOptions{}))
+	}
 }
 
-// startWebhook puts a webhook before the namespaces whose names begin with the prefix, and returns when it is in force. It
-// holds nothing back yet.
-func (b *bench) startWebhook(prefix, namespace string) *webhook {
-	h := &webhook{asked: make(chan struct{}), open: make(chan struct{})}
-	h.release()
-	h.Server = httptest.NewTLSServer(h)
+// hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the prefix.
+func hangingHook(prefix string, server *httptest.Server) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	name := prefix + "webhook.example.com"
-	get(b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(b.ctx,
-		&admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-				Name: name,
-				ClientConfig: admissionregistrationv1.WebhookClientConfig{
-					URL:      &h.URL,
-					CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
-				},
-				Rules: []admissionregistrationv1.RuleWithOperations{{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-				}},
-				MatchConditions: []admissionregistrationv1.MatchCondition{{
-					Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
-				FailurePolicy:           new(admissionregistrationv1.Ignore),
-				SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-				TimeoutSeconds:          new(int32(30)),
-				AdmissionReviewVersions: []string{"v1"},
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: name,
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      &server.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 			}},
-		}, metav1.CreateOptions{}))
-	for !h.inForce(b, namespace) {
-		b.sleep(50 * time.Millisecond)
-	}
-	return h
-}
-
-// inForce reports whether the API server asks the webhook about a write in a namespace.
-func (h *webhook) inForce(b *bench, namespace string) bool {
-	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
-	get(b.maps(namespace).Create(b.ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
-	select {
-	case <-h.asked:
-		return true
-	default:
-		return false
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(hangSeconds),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
 	}
 }
 
-// hold holds all calls back from now on.
-func (h *webhook) hold() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open = make(chan struct{})
-}
-
-// release ends all calls, and holds none back any more.
-func (h *webhook) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.open)
-}
-
-func (h *webhook) ServeHTTP(http.ResponseWriter, *http.Request) {
-	h.once.Do(func() { close(h.asked) })
-	h.mu.Lock()
-	open := h.open
-	h.mu.Unlock()
-	select {
-	case <-open:
-	case <-time.After(hang):
+// probe tries to write to a namespace, and gives up at once if that hangs.
+func (b *bench) probe(namespace string) {
+	ctx, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
+	defer cancel()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+	_, err := b.maps(namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if ctx.Err() == nil {
+		check(err)
 	}
+	b.sleep(50 * time.Millisecond)
 }
