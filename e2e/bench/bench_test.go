@@ -120,7 +120,7 @@ func TestThirds(t *testing.T) {
 // TestAttempt shows that a failure comes back as an error, from other goroutines as well, and that nothing else does.
 func TestAttempt(t *testing.T) {
 	problem := errors.New("a problem")
-	err := attempt(func() { parallel(2, []int{1, 2, 3}, func(int) { check(problem) }) })
+	err := attempt(func() { parallel([]int{1, 2, 3}, func(int) { check(problem) }) })
 	if !errors.Is(err, problem) {
 		t.Errorf("got %v", err)
 	}

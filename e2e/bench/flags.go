@@ -14,7 +14,6 @@ type sizes struct {
 	fanOut   int           // target namespaces of a fan-out
 	large    int           // target namespaces of a large fan-out
 	synced   int           // sources of the rows that begin with copies in sync
-	targets  int           // target namespaces of these
 	samples  int           // new namespaces, and repaired copies
 	hanging  int           // hanging namespaces of a second row about them; 0: no such row
 	pluginAt int           // target namespaces of 10 sources when kubectl mirror is measured
@@ -39,7 +38,7 @@ type options struct {
 
 // fullSizes are those of BENCHMARKS.md.
 var fullSizes = sizes{
-	rounds: 21, few: 7, fanOut: 1000, large: 5000, synced: 100, targets: 200, samples: 50, hanging: 1000, pluginAt: 10000,
+	rounds: 21, few: 7, fanOut: 1000, large: 5000, synced: 100, samples: 50, hanging: 1000, pluginAt: 10000,
 	settle: 10 * time.Second, idle: 2 * time.Minute,
 }
 
@@ -83,8 +82,7 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.few, "few", 3, "interleaved `rounds` of the comparisons that move the most objects")
 	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
 	fs.IntVar(&s.large, "large", 2000, "target `namespaces` of a large fan-out")
-	fs.IntVar(&s.synced, "synced", 30, "`sources`, with copies in -targets namespaces, of the rows that begin in sync")
-	fs.IntVar(&s.targets, "targets", 200, "target `namespaces` of -synced")
+	fs.IntVar(&s.synced, "synced", 30, "`sources`, with copies in 200 namespaces, of the rows that begin in sync")
 	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of repaired copies")
 	fs.IntVar(&s.hanging, "hanging", 0, "hanging `namespaces` of a second row about them; 0: no such row")
 	fs.IntVar(&s.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")

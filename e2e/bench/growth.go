@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -49,8 +48,8 @@ func (b *bench) follow(c *controller, copies func() int) (stop func()) {
 	return func() { cancel(); following.Wait() }
 }
 
-// report prints the table, and draws the picture into the folder.
-func (g *growth) report(out io.Writer, folder string) error {
+// report prints the table, and draws the picture into a file.
+func (g *growth) report(out io.Writer, file string) {
 	fmt.Fprintln(out)
 	printTable(out, []string{"copies", "namespaces", "filling", "start until it mirrors", "change of one source",
 		"controller that made them", "restarted", "live heap", "API server", "etcd", "its file"}, g.lines)
@@ -65,8 +64,6 @@ func (g *growth) report(out io.Writer, folder string) error {
 		}
 		lines = append(lines, program, points)
 	}
-	if err := plotutil.AddLines(p, lines...); err != nil {
-		return err
-	}
-	return p.Save(18*vg.Centimeter, 9*vg.Centimeter, filepath.Join(folder, "growth.svg"))
+	check(plotutil.AddLines(p, lines...))
+	check(p.Save(18*vg.Centimeter, 9*vg.Centimeter, file))
 }

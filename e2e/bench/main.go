@@ -31,36 +31,30 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+	err := attempt(func() { run(ctx, os.Args[1:]) })
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// run is the benchmark, or one of the programs that it compares the controller with.
-func run(ctx context.Context, args []string) error {
-	if len(args) == 2 {
-		switch args[0] {
-		case plainRole:
-			return attempt(func() { servePlain(ctx, args[1], os.Stdin, os.Stdout) })
-		case informerRole:
-			return attempt(func() { syncInformer(ctx, args[1], os.Stdout) })
-		}
+// run is the benchmark, or the plain program that it compares the controller with.
+func run(ctx context.Context, args []string) {
+	if len(args) == 2 && args[0] == plainRole {
+		servePlain(ctx, args[1], os.Stdin, os.Stdout)
+		return
 	}
-	o, err := parse(args)
-	if err != nil {
-		return err
-	}
-	b := &bench{options: o, ctx: ctx, loadBefore: load(), began: time.Now()}
-	if o.million > 0 {
-		return b.run([][]group{(&million{sizes: o.sizes}).groups()})
-	}
-	return b.run(stages(o.sizes))
+	o := get(parse(args))
+	b := &bench{options: o, ctx: ctx, machine: machine(), began: time.Now()}
+	check(b.run(stages(o.sizes)))
 }
 
 // stages are all rows, in the order of the table. Each stage has a cluster of its own: thousands of namespaces, which
 // nobody waits to see deleted, would count in every start and in all memory.
 func stages(s sizes) [][]group {
+	if s.million > 0 {
+		return [][]group{(&million{sizes: s}).groups()}
+	}
 	return [][]group{{
 		newFanOut(s), newLarge(s), newNewNamespace(s), newRepair(s),
 		newFirstContact(s, fewHanging, 3*time.Second), newFirstContact(s, s.hanging, 10*time.Second), newSlowReads(s),
@@ -97,7 +91,7 @@ func (b *bench) run(stages [][]group) (failed error) {
 	case b.cluster == nil:
 		return failed
 	}
-	return errors.Join(failed, b.report(rows))
+	return errors.Join(failed, attempt(func() { b.report(rows) }))
 }
 
 // measure starts a cluster and measures the groups on it.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // columns are the head of the table.
@@ -39,39 +41,29 @@ func (r *row) cells() []string {
 	return cells
 }
 
-// report prints the table, and writes it into the folder.
-func (b *bench) report(rows []*row) error {
-	if err := os.MkdirAll(b.out, 0o755); err != nil {
-		return err
-	}
+// report prints the tables, and writes them into the folder.
+func (b *bench) report(rows []*row) {
+	check(os.MkdirAll(b.out, 0o755))
 	name := "bench.md"
 	if b.million > 0 {
 		name = "million.md"
 	}
-	file, err := os.Create(filepath.Join(b.out, name))
-	if err != nil {
-		return err
-	}
+	file := get(os.Create(filepath.Join(b.out, name)))
 	defer file.Close()
 	out := io.MultiWriter(os.Stdout, file)
-	version, err := exec.Command(b.controller, "--version").CombinedOutput()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%s, %s, %d cores (%s), load %s before the run.\n"+
+	version := get(exec.Command(b.controller, "--version").CombinedOutput())
+	fmt.Fprintf(out, "%s, %s, %s before the run.\n"+
 		"Sizes: %+v. The bars are for BENCH=full and BENCH=million.\n\n",
-		time.Now().Format(time.DateOnly), bytes.TrimSpace(version), runtime.NumCPU(), processor(), b.loadBefore, b.sizes)
+		time.Now().Format(time.DateOnly), bytes.TrimSpace(version), b.machine, b.sizes)
 	var lines [][]string
 	for _, r := range rows {
 		lines = append(lines, r.cells())
 	}
 	printTable(out, columns, lines)
 	if len(b.growth.lines) > 0 {
-		if err := b.growth.report(out, b.out); err != nil {
-			return err
-		}
+		b.growth.report(out, filepath.Join(b.out, "growth.svg"))
 	}
-	return file.Close()
+	check(file.Close())
 }
 
 // printTable prints a table in Markdown, and aligned.
@@ -83,17 +75,9 @@ func printTable(out io.Writer, head []string, lines [][]string) {
 	_ = w.Flush() // whoever writes to the file sees its error at the end
 }
 
-// processor is the name of the processor.
-func processor() string {
-	content, _ := os.ReadFile("/proc/cpuinfo")
-	_, name, _ := strings.Cut(string(content), "model name\t: ")
-	name, _, _ = strings.Cut(name, "\n")
-	return name
-}
-
-// load is how many processes wanted a core in the last minute.
-func load() string {
-	content, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(content), " ")
-	return first
+// machine says what this runs on, and how many processes wanted a core in the last minute.
+func machine() string {
+	proc := get(procfs.NewDefaultFS())
+	processor, load := get(proc.CPUInfo())[0], get(proc.LoadAvg())
+	return fmt.Sprintf("%d cores (%s), load %.2f", runtime.NumCPU(), processor.ModelName, load.Load1)
 }

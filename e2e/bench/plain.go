@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,22 +24,16 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Roles of this binary besides the benchmark itself, as its first argument; a kubeconfig is the second.
 const (
-	plainRole    = "plain"
-	informerRole = "informer"
-)
-
-const (
-	// plainWriters is how many writes the plain program has in flight.
-	plainWriters = 32
+	// plainRole makes this binary the plain program, as its first argument; a kubeconfig is the second.
+	plainRole = "plain"
 	// plainLabel marks what the plain program writes, so that the controller's watch does not carry it.
 	plainLabel = "plain"
 	// plainAgent is the user agent by which the audit log tells it from the controller.
 	plainAgent = "plain"
 )
 
-// order is what the plain program is told to do: a write for each name in each namespace.
+// order is what the plain program has to do: a write for each name in each namespace, or to fill an informer.
 type order struct {
 	Op                string
 	Names, Namespaces []string
@@ -53,6 +46,7 @@ const (
 	opCreate = "create"
 	opUpdate = "update"
 	opDelete = "delete"
+	opInform = "inform"
 )
 
 func (o order) size() int { return len(o.Names) * len(o.Namespaces) }
@@ -65,19 +59,15 @@ type plainProgram struct {
 	out *json.Decoder
 }
 
-// startPlain starts the plain program. It ends with the cluster.
+// startPlain starts the plain program. It ends with the cluster at the latest.
 func (b *bench) startPlain() *plainProgram {
-	cmd := b.command(plainRole)
+	cmd := b.cluster.Command(b.ctx, get(os.Executable()), plainRole, b.installed.Kubeconfig)
+	// Only an informer of a million ConfigMaps comes near that, with their payload, which the controller does not keep.
+	cmd.Env = append(cmd.Env, "GOMEMLIMIT=5GiB")
+	cmd.Stderr = os.Stderr
 	p := &plainProgram{cmd: cmd, in: json.NewEncoder(get(cmd.StdinPipe())), out: json.NewDecoder(get(cmd.StdoutPipe()))}
 	check(cmd.Start())
 	return p
-}
-
-// command is this binary in another role.
-func (b *bench) command(role string) *exec.Cmd {
-	cmd := b.cluster.Command(b.ctx, get(os.Executable()), role, b.installed.Kubeconfig)
-	cmd.Stderr = os.Stderr
-	return cmd
 }
 
 // tell sends the plain program something and waits for its answer.
@@ -109,23 +99,28 @@ func (b *bench) limit(o order) use {
 	return u
 }
 
+// informerSync returns how long a bare informer, in a program of its own, takes for all that the controller's watch shows.
+func (b *bench) informerSync() time.Duration {
+	b.sleep(pause)
+	p := b.startPlain()
+	defer func() { _ = errors.Join(p.cmd.Process.Kill(), p.cmd.Wait()) }() // its exit code is that of a killed process
+	p.tell(order{Op: opInform})
+	start := time.Now()
+	p.tell(true)
+	return time.Since(start)
+}
+
 // plainWriter is the plain program from inside: it writes, and remembers what it takes for conditional writes.
 type plainWriter struct {
 	ctx    context.Context
 	client kubernetes.Interface
 	mu     sync.Mutex
-	made   map[cache.ObjectName]identity
-}
-
-// identity is an object in the state in which it was written.
-type identity struct {
-	uid     types.UID
-	version string
+	made   map[cache.ObjectName]metav1.Preconditions
 }
 
 // servePlain is the plain program.
 func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Writer) {
-	p := &plainWriter{ctx: ctx, client: plainClient(kubeconfig), made: map[cache.ObjectName]identity{}}
+	p := &plainWriter{ctx: ctx, client: plainClient(kubeconfig), made: map[cache.ObjectName]metav1.Preconditions{}}
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var o order
@@ -169,13 +164,17 @@ func plainClient(kubeconfig string) kubernetes.Interface {
 }
 
 func (p *plainWriter) execute(o order) {
+	if o.Op == opInform {
+		p.inform()
+		return
+	}
 	targets := make([]cache.ObjectName, 0, o.size())
 	for _, namespace := range o.Namespaces {
 		for _, name := range o.Names {
 			targets = append(targets, cache.ObjectName{Namespace: namespace, Name: name})
 		}
 	}
-	parallel(plainWriters, targets, func(at cache.ObjectName) { p.write(o, at) })
+	parallel(targets, func(at cache.ObjectName) { p.write(o, at) })
 }
 
 // write makes one write, which is conditional as those of the controller are.
@@ -189,15 +188,14 @@ func (p *plainWriter) write(o order, at cache.ObjectName) {
 	case opCreate:
 		cm = get(maps.Create(p.ctx, cm, metav1.CreateOptions{}))
 	case opUpdate:
-		cm.ResourceVersion = before.version
+		cm.ResourceVersion = *before.ResourceVersion
 		cm = get(maps.Update(p.ctx, cm, metav1.UpdateOptions{}))
 	case opDelete:
-		check(maps.Delete(p.ctx, at.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &before.uid, ResourceVersion: &before.version}}))
+		check(maps.Delete(p.ctx, at.Name, metav1.DeleteOptions{Preconditions: &before}))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made[at] = identity{cm.UID, cm.ResourceVersion}
+	p.made[at] = metav1.Preconditions{UID: new(cm.UID), ResourceVersion: new(cm.ResourceVersion)}
 }
 
 // copyAt is as large as a copy of the controller's, and carries as much metadata.
@@ -215,24 +213,11 @@ func (o order) copyAt(at cache.ObjectName) *corev1.ConfigMap {
 	}
 }
 
-// syncInformer is a bare informer in a program of its own: it prints in how many nanoseconds it had all that the
-// controller's watch shows, and ends.
-func syncInformer(ctx context.Context, kubeconfig string, out io.Writer) {
-	factory := informers.NewSharedInformerFactoryWithOptions(plainClient(kubeconfig), 0,
+// inform has an informer get all that the controller's watch shows.
+func (p *plainWriter) inform() {
+	factory := informers.NewSharedInformerFactoryWithOptions(p.client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = mirrorSelector }))
 	factory.Core().V1().ConfigMaps().Informer()
-	start := time.Now()
-	factory.StartWithContext(ctx)
-	check(factory.WaitForCacheSyncWithContext(ctx).AsError())
-	get(fmt.Fprintln(out, time.Since(start).Nanoseconds()))
-}
-
-// informerSync returns how long a bare informer takes for what is there.
-func (b *bench) informerSync() (took time.Duration) {
-	b.sleep(pause)
-	cmd := b.command(informerRole)
-	// Only a million ConfigMaps come near that, with their payload, which the controller does not keep.
-	cmd.Env = append(cmd.Env, "GOMEMLIMIT=5GiB")
-	get(fmt.Sscan(string(get(cmd.Output())), (*int64)(&took)))
-	return took
+	factory.StartWithContext(p.ctx)
+	check(factory.WaitForCacheSyncWithContext(p.ctx).AsError())
 }

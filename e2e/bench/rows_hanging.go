@@ -84,7 +84,7 @@ func (b *bench) besideSlowReads() (took time.Duration) {
 	const blocked, obstructed = "blocked", "foreign-"
 	healthy := scene{targets: slowTargets}
 	b.lay(healthy)
-	parallel(helpers, numbered(obstructed, foreignObjects), func(namespace string) {
+	parallel(numbered(obstructed, foreignObjects), func(namespace string) {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: blocked}}
 		_, err := b.maps(namespace).Create(b.ctx, cm, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) { // it stays there from round to round
@@ -108,7 +108,7 @@ func (b *bench) besideSlowReads() (took time.Duration) {
 		b.createSource(blocked, "1", payload)
 		check(proxy.Await(b.ctx, func() bool { return slow.Fired() > 0 }))
 		start := time.Now()
-		parallel(otherSources, sourceNames(otherSources), func(name string) {
+		parallel(sourceNames(otherSources), func(name string) {
 			source := newSource(name, "1", payload)
 			source.Annotations = map[string]string{plan.PrefixAnnotation: healthy.prefix()}
 			get(b.maps(home).Create(b.ctx, source, metav1.CreateOptions{}))

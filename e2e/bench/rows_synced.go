@@ -12,10 +12,12 @@ const (
 	idleShare = 0.003
 	// thin is the bytes of data of a source in the rows that begin in sync.
 	thin = 100
+	// syncedTargets is the number of target namespaces of these rows.
+	syncedTargets = 200
 )
 
 // syncedScene is that of the rows that begin with copies in sync.
-func (s sizes) syncedScene() scene { return scene{s.synced, s.targets, thin} }
+func (s sizes) syncedScene() scene { return scene{s.synced, syncedTargets, thin} }
 
 // newRestart is a controller that starts with all copies in sync, until it mirrors. The limit is the time in which a bare
 // informer in a plain program has the same ConfigMaps, without the start of its process.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -31,7 +31,7 @@ const (
 	rootCA = "kube-root-ca.crt"
 	// dataKey is the key of all data.
 	dataKey = "key"
-	// helpers is how many requests set or clear the scene at the same time.
+	// helpers is how many requests are made at the same time, by the plain program as well.
 	helpers = 32
 	// patience is how long nothing may happen before what is waited for counts as not happening.
 	patience = 5 * time.Minute
@@ -40,16 +40,16 @@ const (
 // bench is the scene: a cluster with the controller installed, target namespaces, and sources and copies in them.
 type bench struct {
 	options
-	ctx        context.Context
-	cluster    *cluster.Cluster
-	installed  *shipped.Installation
-	admin      kubernetes.Interface // sets the scene
-	watching   kubernetes.Interface // for the watches from outside, on a connection of its own
-	plain      *plainProgram
-	servers    []int // processes: the API server and etcd
-	loadBefore string
-	began      time.Time
-	growth     growth
+	ctx       context.Context
+	cluster   *cluster.Cluster
+	installed *shipped.Installation
+	admin     kubernetes.Interface // sets the scene
+	watching  kubernetes.Interface // for the watches from outside, on a connection of its own
+	plain     *plainProgram
+	servers   []int // processes: the API server and etcd
+	machine   string
+	began     time.Time
+	growth    growth
 
 	made   map[string]bool // namespaces
 	filled scene           // the copies of this scene are there
@@ -102,23 +102,12 @@ func (b *bench) sleep(d time.Duration) {
 	}
 }
 
-// parallel calls f for each item, a number of them at a time.
-func parallel[T any](n int, items []T, f func(T)) {
-	work := make(chan T)
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			for item := range work {
-				errs[i] = errors.Join(errs[i], attempt(func() { f(item) }))
-			}
-		})
-	}
-	for _, item := range items {
-		work <- item
-	}
-	close(work)
-	wg.Wait()
+// parallel calls f for each item, for some at a time.
+func parallel[T any](items []T, f func(T)) {
+	errs := make([]error, len(items))
+	workqueue.ParallelizeUntil(context.Background(), helpers, len(items), func(i int) {
+		errs[i] = attempt(func() { f(items[i]) })
+	})
 	check(errors.Join(errs...))
 }
 
@@ -132,7 +121,7 @@ func (b *bench) createNamespaces(names []string) {
 			b.made[name] = true
 		}
 	}
-	parallel(helpers, missing, b.createNamespace)
+	parallel(missing, b.createNamespace)
 	// The account and the certificate are made in the order in which the namespaces come, and 20 more last are enough.
 	for _, name := range missing[max(0, len(missing)-20):] {
 		b.waitUntilFurnished(name)
@@ -152,16 +141,11 @@ func (b *bench) waitUntilFurnished(name string) {
 		if err == nil && b.million == 0 {
 			_, err = b.maps(name).Get(ctx, rootCA, metav1.GetOptions{})
 		}
-		return err == nil, unlessMissing(err)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return true, err
 	}))
-}
-
-// unlessMissing returns the error, unless it is that an object is missing.
-func unlessMissing(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // maps are the ConfigMaps of a namespace.
@@ -202,7 +186,7 @@ func (b *bench) lay(s scene) {
 	b.filled = scene{}
 	b.clear(mirrorSelector)
 	b.createNamespaces(s.names())
-	parallel(helpers, sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
+	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
 }
 
 // fill lays a scene and has a controller make the copies, unless that is how things are. No controller runs before
@@ -236,7 +220,7 @@ func (b *bench) clear(selector string) {
 	for _, cm := range get(b.maps(metav1.NamespaceAll).List(b.ctx, options)).Items {
 		found[cm.Namespace] = true
 	}
-	parallel(helpers, slices.Collect(maps.Keys(found)), func(name string) {
+	parallel(slices.Collect(maps.Keys(found)), func(name string) {
 		check(b.maps(name).DeleteCollection(b.ctx, metav1.DeleteOptions{}, options))
 	})
 }
