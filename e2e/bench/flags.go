@@ -42,12 +42,6 @@ var fullSizes = sizes{
 	settle: 10 * time.Second, idle: 2 * time.Minute,
 }
 
-// atMillion are the sizes for a million copies: a collection of a large heap comes every two minutes.
-func (s sizes) atMillion() sizes {
-	s.settle, s.idle = 15*time.Second, 4*time.Minute
-	return s
-}
-
 // parse reads the flags.
 func parse(args []string) (o options, err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -66,7 +60,7 @@ func parse(args []string) (o options, err error) {
 	}
 	switch {
 	case o.million > 0:
-		o.sizes = o.sizes.atMillion()
+		o.settle, o.idle = 15*time.Second, 4*time.Minute // a collection of a large heap comes every two minutes
 	case *full:
 		o.sizes = fullSizes
 	}

@@ -136,10 +136,10 @@ func (m *million) repairing() group {
 					var ours, limit time.Duration
 					alternately(i, func() {
 						b.sleep(breath)
-						ours = b.repair(w, edit, m.names[i*m.million/m.samples], sourceNames(millionSources)[millionSources-1])
+						ours = b.repair(w, opUpdate, m.names[i*m.million/m.samples], sourceNames(millionSources)[millionSources-1])
 					}, func() {
 						b.sleep(breath)
-						limit = b.repair(other, edit, small.names()[i%smallTargets], "small")
+						limit = b.repair(other, opUpdate, small.names()[i%smallTargets], "small")
 					})
 					r.addTimes(ours, limit)
 				}
@@ -154,11 +154,7 @@ func (m *million) restarting() group {
 	r := &row{figure: m.figure("start until it mirrors"), unit: asTime, bar: 1.8}
 	return group{[]*row{r}, func(b *bench) {
 		m.ready(b)
-		interleave(m.few, r, func() (took time.Duration) {
-			c := b.launch(m.prefixes)
-			c.during(func() { took = c.waitMirrors() })
-			return took
-		}, b.informerSync)
+		interleave(m.few, r, func() time.Duration { return b.startTime(m.prefixes) }, b.informerSync)
 	}}
 }
 
@@ -202,17 +198,14 @@ func (m *million) idling() group {
 		c.during(func() {
 			due := c.started.Add(c.waitMirrors() + period)
 			c.quiet()
-			cpuWithin := func(span time.Duration) float64 {
-				return cpuDuring([]int{c.Pid()}, func() { b.sleep(span) }).Seconds()
-			}
 			b.requests(requests, 0, func() {
-				share := cpuWithin(m.idle) / m.idle.Seconds()
+				share := c.shareOfCore(m.idle)
 				idle.add(share, idleShare)
 				if time.Until(due) < resyncSpan/2 {
 					check(fmt.Errorf("the resync came before it was watched"))
 				}
 				b.sleep(time.Until(due) - resyncSpan/2)
-				resync.add(max(0, cpuWithin(resyncSpan)-share*resyncSpan.Seconds()), secondsOfResync)
+				resync.add(max(0, c.shareOfCore(resyncSpan)-share)*resyncSpan.Seconds(), secondsOfResync)
 			})
 		})
 	}}

@@ -85,11 +85,16 @@ func (c *controller) waitMirrors() time.Duration {
 // quiet waits until the controller does nearly nothing for two seconds: what is left is the lease.
 func (c *controller) quiet() {
 	for began := time.Now(); time.Since(began) < patience; {
-		if cpuDuring([]int{c.Pid()}, func() { c.b.sleep(2 * time.Second) }) <= 40*time.Millisecond {
+		if c.shareOfCore(2*time.Second) <= 0.02 {
 			return
 		}
 	}
 	check(fmt.Errorf("the controller was not quiet within %s", patience))
+}
+
+// shareOfCore returns how much of a core the controller uses from now on.
+func (c *controller) shareOfCore(span time.Duration) float64 {
+	return cpuDuring([]int{c.Pid()}, func() { c.b.sleep(span) }).Seconds() / span.Seconds()
 }
 
 // heapLine is the line of a heap profile that says how much is allocated; behind a collection that is the live heap.

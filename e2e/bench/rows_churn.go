@@ -63,8 +63,8 @@ func (b *bench) churn(w *watcher, s scene, i int, namespace string) {
 	w.timed(s.targets, in(s.prefix(), holds(name, "2")), func() { b.updateSource(name, "2", s.payload) })
 	w.timed(s.targets, in(s.prefix(), gone(name)), func() { check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{})) })
 	w.timed(s.targets, in(s.prefix(), holds(name, "1")), func() { b.createSource(name, "1", s.payload) })
-	b.repair(w, edit, target, name)
-	b.repair(w, remove, target, names[(i+1)%len(names)])
+	b.repair(w, opUpdate, target, name)
+	b.repair(w, opDelete, target, names[(i+1)%len(names)])
 	w.timed(s.sources, in(namespace, holds("", "1")), func() { b.createNamespace(namespace) })
 	w.timed(s.sources, in(namespace, gone("")), func() {
 		check(b.admin.CoreV1().Namespaces().Delete(b.ctx, namespace, metav1.DeleteOptions{}))

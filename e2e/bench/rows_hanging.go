@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -91,9 +90,7 @@ func (b *bench) besideSlowReads() (took time.Duration) {
 			check(err)
 		}
 	})
-	dir := get(os.MkdirTemp("", "bench"))
-	defer os.RemoveAll(dir)
-	proxy := get(faultproxy.Start(faultproxy.Options{Kubeconfig: b.installed.Kubeconfig, Dir: dir}))
+	proxy := get(faultproxy.Start(faultproxy.Options{Kubeconfig: b.installed.Kubeconfig, Dir: b.cluster.Dir()}))
 	defer proxy.Close()
 	w := b.watch(mirrorSelector)
 	defer w.stop()

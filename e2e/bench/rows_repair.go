@@ -17,21 +17,21 @@ func newRepair(s sizes) group {
 	return group{[]*row{edited, deleted}, func(b *bench) {
 		all := scene{1, s.samples, payload}
 		b.fill(all)
-		for damage, r := range map[*damage]*row{&edit: edited, &remove: deleted} {
-			b.with([]string{all.prefix()}, func(*controller) { b.compareRepairs(r, *damage, all.names()) })
+		for damage, r := range map[string]*row{opUpdate: edited, opDelete: deleted} {
+			b.with([]string{all.prefix()}, func(*controller) { b.compareRepairs(r, damage, all.names()) })
 		}
 	}}
 }
 
 // compareRepairs fills one row.
-func (b *bench) compareRepairs(r *row, d damage, namespaces []string) {
+func (b *bench) compareRepairs(r *row, damage string, namespaces []string) {
 	w, plain := b.watch(mirrorSelector), b.watch(plainSelector)
 	defer w.stop()
 	defer plain.stop()
 	for _, namespace := range namespaces {
 		limit := b.plainUpdate(plain, namespace)
 		b.sleep(breath)
-		ours := b.repair(w, d, namespace, sourceNames(1)[0])
+		ours := b.repair(w, damage, namespace, sourceNames(1)[0])
 		b.sleep(breath)
 		r.addTimes(ours, limit)
 	}
@@ -54,33 +54,18 @@ func (b *bench) plainUpdate(w *watcher, namespace string) time.Duration {
 	return max(shown, answered.Sub(start))
 }
 
-// damage is something that is done to a copy, and how it shows.
-type damage struct {
-	do    func(b *bench, namespace, name string)
-	shows func(name string) matcher
-}
-
-var (
-	edit = damage{
-		do: func(b *bench, namespace, name string) {
-			patch := []byte(`{"data":{"` + dataKey + `":"damaged"}}`)
-			get(b.maps(namespace).Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))
-		},
-		shows: func(name string) matcher { return holds(name, "damaged") },
+// repair damages a copy of version 1, by an update or a deletion, and returns how long the damage was to be seen.
+func (b *bench) repair(w *watcher, damage, namespace, name string) time.Duration {
+	shows, do := holds(name, "damaged"), func() {
+		patch := []byte(`{"data":{"` + dataKey + `":"damaged"}}`)
+		get(b.maps(namespace).Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))
 	}
-	remove = damage{
-		do: func(b *bench, namespace, name string) {
-			check(b.maps(namespace).Delete(b.ctx, name, metav1.DeleteOptions{}))
-		},
-		shows: gone,
+	if damage == opDelete {
+		shows, do = gone(name), func() { check(b.maps(namespace).Delete(b.ctx, name, metav1.DeleteOptions{})) }
 	}
-)
-
-// repair damages a copy of version 1 and returns how long the damage was to be seen.
-func (b *bench) repair(w *watcher, d damage, namespace, name string) time.Duration {
-	damaged := w.expect(1, in(namespace, d.shows(name)))
+	damaged := w.expect(1, in(namespace, shows))
 	repaired := w.expect(1, in(namespace, holds(name, "1")))
-	d.do(b, namespace, name)
+	do()
 	from := damaged.wait()
 	return repaired.wait().Sub(from)
 }

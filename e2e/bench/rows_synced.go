@@ -27,14 +27,16 @@ func newRestart(s sizes) group {
 	r := &row{figure: figure, unit: asTime, bar: 1.3, slack: restartSlack.Seconds()}
 	return group{[]*row{r}, func(b *bench) {
 		b.fill(all)
-		interleave(s.rounds, r, func() time.Duration {
-			b.sleep(pause)
-			c := b.launch([]string{all.prefix()})
-			var took time.Duration
-			c.during(func() { took = c.waitMirrors() })
-			return took
-		}, b.informerSync)
+		interleave(s.rounds, r, func() time.Duration { return b.startTime([]string{all.prefix()}) }, b.informerSync)
 	}}
+}
+
+// startTime starts a controller, and returns how long it takes until it mirrors.
+func (b *bench) startTime(prefixes []string) (took time.Duration) {
+	b.sleep(pause)
+	c := b.launch(prefixes)
+	c.during(func() { took = c.waitMirrors() })
+	return took
 }
 
 // newIdle is a controller with nothing to do: the share of a core that it uses, and its requests, which are none but
@@ -48,10 +50,7 @@ func newIdle(s sizes) group {
 		b.fill(all)
 		b.with([]string{all.prefix()}, func(c *controller) {
 			c.quiet()
-			b.requests(requests, 0, func() {
-				used := cpuDuring([]int{c.Pid()}, func() { b.sleep(s.idle) })
-				share.add(used.Seconds()/s.idle.Seconds(), idleShare)
-			})
+			b.requests(requests, 0, func() { share.add(c.shareOfCore(s.idle), idleShare) })
 		})
 	}}
 }

@@ -51,8 +51,7 @@ type bench struct {
 	began     time.Time
 	growth    growth
 
-	made   map[string]bool // namespaces
-	filled scene           // the copies of this scene are there
+	filled scene // the copies of this scene are there
 }
 
 // scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes with
@@ -77,7 +76,7 @@ func sourceNames(n int) []string { return numbered("source-", n) }
 // start starts a cluster, installs the controller without starting it, and starts the plain program.
 func (b *bench) start() {
 	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: b.million > 0}))
-	b.made, b.filled = map[string]bool{}, scene{}
+	b.filled = scene{}
 	b.installed = get(shipped.Install(b.ctx, b.cluster, b.manifests, b.controller))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
 	cfg := b.cluster.Admin()
@@ -114,23 +113,20 @@ func parallel[T any](items []T, f func(T)) {
 // createNamespaces makes sure that the namespaces are there, and waits until kube-controller-manager has no more work
 // with them.
 func (b *bench) createNamespaces(names []string) {
-	var missing []string
-	for _, name := range names {
-		if !b.made[name] {
-			missing = append(missing, name)
-			b.made[name] = true
-		}
-	}
-	parallel(missing, b.createNamespace)
+	parallel(names, b.createNamespace)
 	// The account and the certificate are made in the order in which the namespaces come, and 20 more last are enough.
-	for _, name := range missing[max(0, len(missing)-20):] {
+	for _, name := range names[max(0, len(names)-20):] {
 		b.waitUntilFurnished(name)
 	}
 }
 
+// createNamespace makes sure that the namespace is there.
 func (b *bench) createNamespace(name string) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	get(b.admin.CoreV1().Namespaces().Create(b.ctx, ns, metav1.CreateOptions{}))
+	_, err := b.admin.CoreV1().Namespaces().Create(b.ctx, ns, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		check(err)
+	}
 }
 
 // waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets, in a lean
