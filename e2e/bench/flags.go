@@ -14,7 +14,6 @@ type sizes struct {
 	fanOut   int           // target namespaces of a fan-out
 	large    int           // target namespaces of a large fan-out
 	synced   int           // sources of the rows that begin with copies in sync
-	samples  int           // new namespaces, and repaired copies
 	hanging  int           // hanging namespaces of a second row about them; 0: no such row
 	pluginAt int           // target namespaces of 10 sources when kubectl mirror is measured
 	million  int           // target namespaces of 100 sources; 0: the other rows are measured
@@ -27,6 +26,8 @@ const (
 	payload = 1024
 	// smallTargets is the number of namespaces of small scenes.
 	smallTargets = 100
+	// samples is the number of new namespaces, and of repaired copies.
+	samples = 50
 )
 
 // options are what the flags say.
@@ -38,7 +39,7 @@ type options struct {
 
 // fullSizes are those of BENCHMARKS.md.
 var fullSizes = sizes{
-	rounds: 21, few: 7, fanOut: 1000, large: 5000, synced: 100, samples: 50, hanging: 1000, pluginAt: 10000,
+	rounds: 21, few: 7, fanOut: 1000, large: 5000, synced: 100, hanging: 1000, pluginAt: 10000,
 	settle: 10 * time.Second, idle: 2 * time.Minute,
 }
 
@@ -77,7 +78,6 @@ func (s *sizes) bind(fs *flag.FlagSet) {
 	fs.IntVar(&s.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
 	fs.IntVar(&s.large, "large", 2000, "target `namespaces` of a large fan-out")
 	fs.IntVar(&s.synced, "synced", 30, "`sources`, with copies in 200 namespaces, of the rows that begin in sync")
-	fs.IntVar(&s.samples, "samples", 50, "`number` of new namespaces, and of repaired copies")
 	fs.IntVar(&s.hanging, "hanging", 0, "hanging `namespaces` of a second row about them; 0: no such row")
 	fs.IntVar(&s.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
 	fs.IntVar(&s.million, "million", 0, "measure only the rows with 100 sources and this many `namespaces`")

@@ -56,10 +56,10 @@ func stages(s sizes) [][]group {
 		return [][]group{(&million{sizes: s}).groups()}
 	}
 	return [][]group{{
-		newFanOut(s), newLarge(s), newNewNamespace(s), newRepair(s),
+		newFanOut(s), newLarge(s), newNewNamespace(), newRepair(),
 		newFirstContact(s, fewHanging, 3*time.Second), newFirstContact(s, s.hanging, 10*time.Second), newSlowReads(s),
 	}, {
-		newRestart(s), newIdle(s), newMemory(s), newChurn(s), newGrowth(s),
+		newRestart(s), newIdle(s), newMemory(s), newChurn(s), newGrowth(),
 	}, {
 		newPlugin(s),
 	}}

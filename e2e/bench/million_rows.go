@@ -132,11 +132,11 @@ func (m *million) repairing() group {
 			c.during(func() {
 				copied.wait()
 				c.quiet()
-				for i := range m.samples {
+				for i := range samples {
 					var ours, limit time.Duration
 					alternately(i, func() {
 						b.sleep(breath)
-						ours = b.repair(w, opUpdate, m.names[i*m.million/m.samples], sourceNames(millionSources)[millionSources-1])
+						ours = b.repair(w, opUpdate, m.names[i*m.million/samples], sourceNames(millionSources)[millionSources-1])
 					}, func() {
 						b.sleep(breath)
 						limit = b.repair(other, opUpdate, small.names()[i%smallTargets], "small")

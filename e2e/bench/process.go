@@ -125,18 +125,5 @@ func cpuDuring(pids []int, f func()) time.Duration {
 	return time.Duration((used() - before) * float64(time.Second))
 }
 
-// memoryOf returns what a process has in memory, and the most that it ever had there, in bytes.
-func memoryOf(pid int) (resident, peak float64, err error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, 0, err
-	}
-	s, err := p.NewStatus()
-	return float64(s.VmRSS), float64(s.VmHWM), err
-}
-
 // residentOf returns what a process has in memory, in bytes.
-func residentOf(pid int) float64 {
-	resident, _, err := memoryOf(pid)
-	return get(resident, err)
-}
+func residentOf(pid int) float64 { return float64(get(get(procfs.NewProc(pid)).NewStatus()).VmRSS) }

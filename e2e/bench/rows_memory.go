@@ -55,7 +55,7 @@ func (b *bench) settled(c *controller) float64 {
 const growthObjects = 3000
 
 // newGrowth is what a source and a namespace cost by themselves. It comes last: its namespaces stay.
-func newGrowth(sizes) group {
+func newGrowth() group {
 	source := &row{figure: fmt.Sprintf("memory a source of %s: live heap", asBytes(payload)), unit: asBytes}
 	namespace := &row{figure: "memory a namespace: live heap", unit: asBytes}
 	return group{[]*row{source, namespace}, func(b *bench) {

@@ -12,7 +12,7 @@ const breath = 30 * time.Millisecond
 
 // newNewNamespace is from just before the creation of a namespace to the copy there; the limit is to the ConfigMap
 // that kube-controller-manager puts into the same namespace, seen by the same watch.
-func newNewNamespace(s sizes) group {
+func newNewNamespace() group {
 	r := &row{figure: "new namespace", unit: asTime, bar: 1.2}
 	return group{[]*row{r}, func(b *bench) {
 		const prefix = "single-"
@@ -20,7 +20,7 @@ func newNewNamespace(s sizes) group {
 		w := b.watch(everything)
 		defer w.stop()
 		b.with([]string{prefix}, func(*controller) {
-			for _, name := range numbered(prefix, s.samples) {
+			for _, name := range numbered(prefix, samples) {
 				b.sleep(breath)
 				theirs := w.expect(1, in(name, func(_ watch.EventType, cm *corev1.ConfigMap) bool { return cm.Name == rootCA }))
 				ours := w.expect(1, in(name, holds("", "1")))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Bars of kubectl mirror: a person waits for it, on a laptop.
@@ -38,13 +40,13 @@ func (b *bench) runPlugin(took, memory *row, args ...string) {
 	began := time.Now()
 	check(cmd.Start())
 	// The kernel's own account, ru_maxrss, begins with the memory of the parent.
-	peak := 0.0
+	process, peak := get(procfs.NewProc(cmd.Process.Pid)), 0.0
 	for {
-		_, now, err := memoryOf(cmd.Process.Pid)
-		if err != nil || now == 0 { // a process that has ended has no memory
+		now, err := process.NewStatus()
+		if err != nil || now.VmHWM == 0 { // a process that has ended has no memory
 			break
 		}
-		peak = now
+		peak = float64(now.VmHWM)
 		time.Sleep(time.Millisecond)
 	}
 	took.addTimes(time.Since(began), timeOfPlugin)

@@ -11,11 +11,11 @@ import (
 // newRepair is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
 // just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
 // copy of its own: a copy that is damaged again and again is restored ever more slowly.
-func newRepair(s sizes) group {
+func newRepair() group {
 	edited := &row{figure: "repair, edited", unit: asTime, bar: 2}
 	deleted := &row{figure: "repair, deleted", unit: asTime, bar: 2}
 	return group{[]*row{edited, deleted}, func(b *bench) {
-		all := scene{1, s.samples, payload}
+		all := scene{1, samples, payload}
 		b.fill(all)
 		for damage, r := range map[string]*row{opUpdate: edited, opDelete: deleted} {
 			b.with([]string{all.prefix()}, func(*controller) { b.compareRepairs(r, damage, all.names()) })

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -101,13 +100,16 @@ func (b *bench) sleep(d time.Duration) {
 	}
 }
 
-// parallel calls f for each item, for some at a time.
+// parallel calls f for each item, for some at a time, until one fails.
 func parallel[T any](items []T, f func(T)) {
-	errs := make([]error, len(items))
-	workqueue.ParallelizeUntil(context.Background(), helpers, len(items), func(i int) {
-		errs[i] = attempt(func() { f(items[i]) })
+	ctx, fail := context.WithCancelCause(context.Background())
+	defer fail(nil)
+	workqueue.ParallelizeUntil(ctx, helpers, len(items), func(i int) {
+		if err := attempt(func() { f(items[i]) }); err != nil {
+			fail(err)
+		}
 	})
-	check(errors.Join(errs...))
+	check(context.Cause(ctx))
 }
 
 // createNamespaces makes sure that the namespaces are there, and waits until kube-controller-manager has no more work
