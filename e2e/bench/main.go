@@ -13,8 +13,8 @@
 // ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Both
 // sides take turns. Each round has a ratio of its own, and the row is judged by these ratios (row.go).
 //
-// rows_*.go have the rows, one file for each group, million*.go those about a million copies. BENCHMARKS.md says what
-// each row means.
+// rows_*.go have the rows, one file for each group, million*.go those about a million copies, with the picture of
+// growth.go. BENCHMARKS.md says what each row means.
 package main
 
 import (

@@ -72,7 +72,7 @@ func (m *million) rate(b *bench) time.Duration {
 func (m *million) climb(b *bench, before, namespaces int) {
 	made, all := millionSources*(namespaces-before), millionSources*namespaces
 	var took time.Duration
-	var resident []float64
+	var resident []float64 // of the programs
 	var database int64
 	b.progress("making %s copies", thousands(made))
 	w := b.watch(mirrorSelector)

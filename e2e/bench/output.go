@@ -15,10 +15,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// columns are the head of the table.
-var columns = []string{"figure", "ours", "limit", "ratio", "90% interval", "bar", "verdict", "rounds", "note"}
-
-// cells are the line of a row under the columns.
+// cells are the line of a row in the table.
 func (r *row) cells() []string {
 	verdict := r.verdict()
 	if verdict == unmeasured {
@@ -59,7 +56,7 @@ func (b *bench) report(rows []*row) {
 	for _, r := range rows {
 		lines = append(lines, r.cells())
 	}
-	printTable(out, columns, lines)
+	printTable(out, []string{"figure", "ours", "limit", "ratio", "90% interval", "bar", "verdict", "rounds", "note"}, lines)
 	if len(b.growth.lines) > 0 {
 		b.growth.report(out, filepath.Join(b.out, "growth.svg"))
 	}
