@@ -22,7 +22,7 @@ type million struct {
 	names    []string      // of the targets of all rungs
 	prefixes []string      // of the targets up to the last rung that was made
 	before   time.Duration // a create of the plain program, before the first rung
-	filling  time.Duration // a copy of the last rung
+	perCopy  time.Duration // what the last rung took for one
 	maker    float64       // bytes, of the process that made it
 	version  int           // of the data of the source that changes
 	fresh    int           // namespaces that were made while a controller mirrored
@@ -83,7 +83,7 @@ func (m *million) climb(b *bench, before, namespaces int) {
 		defer stop()
 		defer w.stop()
 		took = x.wait().Sub(c.started)
-		m.filling, m.maker = took/time.Duration(made), b.settled(c)
+		m.perCopy, m.maker = took/time.Duration(made), b.settled(c)
 		resident = b.residents(c)
 		database = get(os.Stat(filepath.Join(b.cluster.Dir(), "etcd", "member", "snap", "db"))).Size()
 	})

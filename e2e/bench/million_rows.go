@@ -11,7 +11,7 @@ import (
 
 // groups are all rows about a million copies, in the order in which they are measured.
 func (m *million) groups() []group {
-	return []group{m.fillingRows(), m.idling(), m.changing(), m.freshNamespaces(), m.repairing(), m.failover(),
+	return []group{m.filling(), m.idling(), m.changing(), m.freshNamespaces(), m.repairing(), m.failover(),
 		m.restarting()} // at last: a bare informer is the largest program of all
 }
 
@@ -31,13 +31,13 @@ func (m *million) with(b *bench, f func(*controller)) {
 
 // filling is the making of the last rung. The limit is a create by the plain program, before the first rung and
 // behind the last one.
-func (m *million) fillingRows() group {
+func (m *million) filling() group {
 	took := &row{figure: m.figure("filling, time a copy"), unit: asCPU}
 	resident := &row{figure: m.figure("resident, the process that made them"), unit: asBytes, bar: 1}
 	return group{[]*row{took, resident}, func(b *bench) {
 		m.ready(b)
-		took.addTimes(m.filling, m.before)
-		took.addTimes(m.filling, m.rate(b))
+		took.addTimes(m.perCopy, m.before)
+		took.addTimes(m.perCopy, m.rate(b))
 		resident.add(m.maker, 2.2*(1<<30))
 	}}
 }
