@@ -123,7 +123,7 @@ e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./install $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(SHIPPED)
-	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror
+	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED)
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./checks $(E2E_ARGS)
@@ -197,7 +197,7 @@ endif
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen to real processes, and judge each of their writes
 	cd e2e && go build -o $(CURDIR)/bin/storm ./storm
-	@$(ALONE) bin/storm $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
+	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
 # The first builder that works: docker without its daemon does not. BuildKit takes the time from the argument.
 # buildah 1.28 has to be told on which platform it runs.

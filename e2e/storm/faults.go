@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -16,36 +17,6 @@ import (
 
 // slack is for how long after its end a fault may still keep requests up: the longest delay of one.
 const slack = 2 * time.Second
-
-// incidents are faults, and when they were at work.
-type incidents struct {
-	mu   sync.Mutex
-	list []incident
-}
-
-type incident struct {
-	user     string // whom it met
-	from, to time.Time
-}
-
-// add takes note of a fault that has ended.
-func (i *incidents) add(user string, from, to time.Time) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.list = append(i.list, incident{user, from, to.Add(slack)})
-}
-
-// between returns how long the faults lasted that were at work for a user at any moment between the two.
-func (i *incidents) between(user string, from, to time.Time) (sum time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, one := range i.list {
-		if one.user == user && !one.from.After(to) && !one.to.Before(from) {
-			sum += one.to.Sub(one.from)
-		}
-	}
-	return sum
-}
 
 // Faults of requests, and the verbs that they are about.
 var (
@@ -67,7 +38,7 @@ func instant(do func(*faultproxy.Proxy)) wire {
 
 // fault draws what goes wrong.
 func (d drawer) fault() act {
-	who, lasts := one(d, "0", "1", "leader", "leader", "both"), d.between(500*time.Millisecond, 4*time.Second)
+	who, lasts := one(d, "0", "1", "both"), d.between(500*time.Millisecond, 4*time.Second)
 	resource := one(d, "configmaps", "namespaces")
 	switch d.IntN(40) {
 	case 0, 1, 2, 3, 4, 5, 6, 7, 8, 9:
@@ -131,36 +102,25 @@ func onWire(what, who string, lasts time.Duration, begin wire) act {
 func onProcess(what, who string, lasts time.Duration, do func(context.Context, *replica)) act {
 	text := fmt.Sprintf("fault on %s for %s: %s", who, lasts, what)
 	return act{text: text, fault: true, do: func(ctx context.Context, s *storm) error {
-		hit, err := s.hit(ctx, who)
-		if err != nil {
-			return err
-		}
 		var all sync.WaitGroup
-		for _, r := range hit {
-			all.Go(func() {
-				from := time.Now()
-				do(ctx, r)
-				s.incidents.add(r.installed.User, from, time.Now())
-			})
+		for _, r := range s.replicas {
+			if who == "both" || who == strconv.Itoa(r.id) {
+				all.Go(func() {
+					from := time.Now()
+					do(ctx, r)
+					r.disturb(from)
+				})
+			}
 		}
 		all.Wait()
 		return nil
 	}}
 }
 
-// hit returns the replicas that a fault is to meet.
-func (s *storm) hit(ctx context.Context, who string) ([]*replica, error) {
-	switch who {
-	case "0", "1":
-		return s.replicas[who[0]-'0':][:1], nil
-	case "leader":
-		leader, err := s.leader(ctx)
-		if leader == nil || err != nil {
-			return nil, err
-		}
-		return []*replica{leader}, nil
-	}
-	return s.replicas, nil
+// disturb takes note of a fault that ends now.
+func (r *replica) disturb(from time.Time) {
+	until := time.Now().Add(slack)
+	r.disturbances.Add(until, until.Sub(from))
 }
 
 // end ends the process and starts the next one.
@@ -171,26 +131,6 @@ func (r *replica) end(how func(*replica)) {
 	r.start()
 }
 
-// leader waits for the next renewal of the lease and returns whose it is; nil if there is none until ctx ends.
-func (s *storm) leader(ctx context.Context) (leader *replica, err error) {
-	mark, err := s.cluster.Audit().Mark()
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.cluster.Audit().WaitFor(ctx, mark, func(e cluster.Event) bool {
-		for _, r := range s.replicas {
-			if e.User.Username == r.installed.User && e.Object.Resource == "leases" && e.Verb != "get" && e.Response.Code < 300 {
-				leader = r
-			}
-		}
-		return leader != nil
-	})
-	if ctx.Err() != nil {
-		return leader, nil
-	}
-	return leader, err
-}
-
 // killAPIServer has the API server crash and come back.
 func killAPIServer(ctx context.Context, s *storm) error {
 	s.plane.Lock()
@@ -199,7 +139,7 @@ func killAPIServer(ctx context.Context, s *storm) error {
 	err := errors.Join(s.cluster.Signal(cluster.APIServer, syscall.SIGKILL), s.cluster.StopAPIServer())
 	err = errors.Join(err, s.cluster.StartAPIServer(context.WithoutCancel(ctx)))
 	for _, r := range s.replicas {
-		s.incidents.add(r.installed.User, from, time.Now())
+		r.disturb(from)
 	}
 	return err
 }

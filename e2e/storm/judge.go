@@ -8,17 +8,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // part is one life of the fleet: from its start to its end with the same flags.
 type part struct {
 	flags
-	grace    time.Duration
-	blocked  bool // by the prune limit
-	since    int64
-	requests []*request // of all, in the order of their ends
-	ours     []string   // the users of the controllers
-	// disturbed returns how long faults, and a machine without time, kept the requests of a user up between the two.
+	grace     time.Duration
+	prune     plan.Pruning
+	since     int64        // the revision
+	mark      cluster.Mark // where it begins in the audit log
+	quiet     time.Time    // since when nothing may be written; zero: it may
+	requests  []*request   // of all, in the order of their arrival
+	ours      []string     // the users of the controllers
 	disturbed func(user string, from, to time.Time) time.Duration
 }
 
@@ -69,6 +73,9 @@ func (j *judge) problem(r *request, format string, args ...any) {
 func (j *judge) judgeWrite(r *request) {
 	if r.unread() {
 		return
+	}
+	if r.accepted && !j.quiet.IsZero() && r.Received.After(j.quiet) {
+		j.problem(r, "it came when all was quiet")
 	}
 	switch r.Verb {
 	case "create":
@@ -174,7 +181,7 @@ func (j *judge) judgeDeletion(r *request, have *corev1.ConfigMap, end int64) {
 		j.problem(r, "the copy had lost its label and counts as released")
 	}
 	if source := j.configMaps[owner].at(end); isSource(source) && !j.allows(r.at.Namespace) {
-		if j.blocked {
+		if j.prune.Blocked {
 			j.problem(r, "the prune limit blocks")
 		}
 		return // it goes because of the flags alone, and no live read is needed
@@ -196,8 +203,8 @@ func (j *judge) judgeReads(r *request, owner key) {
 		j.problem(r, "%v was not read live before", owner)
 		return
 	}
-	source, _ := read.answeredConfigMap()
-	if source == nil || !isSource(source) {
+	source := answered[corev1.ConfigMap](read)
+	if !isSource(source) {
 		return
 	}
 	if frozen(source) {
@@ -214,7 +221,7 @@ func (j *judge) judgeReads(r *request, owner key) {
 		j.problem(r, "%v asks for the copy but for the namespace, and that was not read live before", owner)
 		return
 	}
-	if ns, _ := read.answeredNamespace(); j.claims(source, ns) {
+	if j.claims(source, answered[corev1.Namespace](read)) {
 		j.problem(r, "%v asks for the copy, by what was read live: %v", owner, read)
 	}
 }
@@ -244,8 +251,8 @@ func (j *judge) judgeClaims(r *request, owner key, end int64) {
 	if !known {
 		return
 	}
-	if led := j.tookOver(r); led.After(since) {
-		since = led
+	if took := j.holdAt(r).took; took.After(since) {
+		since = took
 	}
 	lasted := r.Received.Sub(since)
 	most := unseen + j.disturbed(r.User.Username, since, r.Received)

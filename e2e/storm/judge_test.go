@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,6 +198,17 @@ func TestJudge(t *testing.T) {
 			_, made := s.mirrored()
 			s.log(usual, leader, "update", "configmaps", keyOf(made), 200, made, made)
 		}, "it changed nothing"},
+		"a write when all is quiet": {func(s *scene) {
+			source, made := s.mirrored()
+			s.put(usersName, edited(source, content(2)))
+			s.quiet = s.now
+			s.put(leader, edited(made, content(2)))
+		}, "it came when all was quiet"},
+		"a refused write when all is quiet": {func(s *scene) {
+			_, made := s.mirrored()
+			s.quiet = s.now
+			s.log(usual, leader, "create", "configmaps", keyOf(made), 409, made, nil)
+		}, ""},
 		"an update without a precondition": {func(s *scene) {
 			_, made := s.mirrored()
 			s.log(usual, leader, "update", "configmaps", keyOf(made), 200, edited(made, version("")), nil)
@@ -334,7 +344,7 @@ func TestJudge(t *testing.T) {
 		}, ""},
 		"and the prune limit blocks": {func(s *scene) {
 			_, made := s.mirrored()
-			s.NamespacePrefixes, s.since, s.blocked = []string{"dev-"}, s.revision, true
+			s.NamespacePrefixes, s.since, s.prune.Blocked = []string{"dev-"}, s.revision, true
 			s.requests = s.requests[:1]
 			s.remove(usual, leader, made)
 		}, "the prune limit blocks"},
@@ -394,20 +404,5 @@ func TestAPIServerGivesUp(t *testing.T) {
 		if got := s.judge(s.history); (len(got) > 0) != want {
 			t.Errorf("%d: got %q, want problems: %v", code, got, want)
 		}
-	}
-}
-
-// TestDisturbed: a fault counts for whom it met, while it is at work and a moment longer.
-func TestDisturbed(t *testing.T) {
-	var i incidents
-	at := time.Unix(1e9, 0)
-	i.add(leader, at, at.Add(3*time.Second))
-	between := func(user string, from, to time.Duration) time.Duration {
-		return i.between(user, at.Add(from), at.Add(to))
-	}
-	got := fmt.Sprint(between(leader, 4*time.Second, usual), between(leader, 6*time.Second, usual),
-		between(leader, -usual, -1), between(standby, 0, usual))
-	if want := "5s 0s 0s 0s"; got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }

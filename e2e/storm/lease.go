@@ -18,40 +18,28 @@ func (p *part) leases() (out []*request) {
 	return out
 }
 
-// hold says who had the lease when a request came: the last to write it, but who gives it back.
+// hold says when the sender of a request had the lease: it has who was the last to write it, but not who gives it back.
 type hold struct {
-	own   bool      // the sender of the request
-	since time.Time // from when on
-	ever  bool      // whether the sender ever had it before
+	took time.Time // when its process got it last; zero: it never did
+	lost time.Time // zero: it has it still
 }
 
 func (p *part) holdAt(r *request) (h hold) {
+	holder := ""
 	for _, lease := range p.leases() {
 		if lease.Received.After(r.Received) {
 			break
 		}
-		own := lease.User.Username == r.User.Username && lease.holder() != ""
-		if own != h.own || h.since.IsZero() {
-			h.own, h.since = own, lease.Done
-		}
-		h.ever = h.ever || own
-	}
-	return h
-}
-
-// tookOver returns when the sender of a request got the lease that it has.
-func (p *part) tookOver(r *request) time.Time {
-	since, holder := time.Time{}, ""
-	for _, lease := range p.leases() {
-		if lease.Received.After(r.Received) {
-			break
-		}
-		if lease.holder() != holder && lease.User.Username == r.User.Username {
-			since = lease.Received
+		own, again := lease.User.Username == r.User.Username && lease.holder() != "", lease.holder() == holder
+		switch {
+		case own && !again:
+			h = hold{took: lease.Received}
+		case !own && h.lost.IsZero():
+			h.lost = lease.Done
 		}
 		holder = lease.holder()
 	}
-	return since
+	return h
 }
 
 // judgeWriters finds writes of processes without the lease.
@@ -61,12 +49,13 @@ func (j *judge) judgeWriters() {
 			continue
 		}
 		h := j.holdAt(r)
-		late := r.Received.Sub(h.since)
-		switch allowed := overtaken + j.disturbed(r.User.Username, h.since.Add(-overtaken), r.Received); {
-		case !h.ever:
+		if h.took.IsZero() {
 			j.problem(r, "its sender never had the lease")
-		case !h.own && late > allowed:
-			j.problem(r, "its sender had lost the lease %s ago, and may be late by %s", late, allowed)
+		} else if !h.lost.IsZero() {
+			late, allowed := r.Received.Sub(h.lost), overtaken+j.disturbed(r.User.Username, h.lost.Add(-overtaken), r.Received)
+			if late > allowed {
+				j.problem(r, "its sender had lost the lease %s ago, and may be late by %s", late, allowed)
+			}
 		}
 	}
 }

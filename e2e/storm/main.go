@@ -10,9 +10,9 @@
 // A round follows from the seed and its number alone: it begins in an empty cluster.
 //
 //  1. Users and faults happen at the same time. Then all has to become what a plan from scratch says, and nothing may be
-//     written for a while. mirror_copies has the totals of the plan.
+//     written for a while.
 //  2. The controllers stop, users go on, and the controllers start with other flags. Now and then the prune limit blocks what
-//     these would delete. The controllers do what `kubectl mirror plan` said before.
+//     these would delete. The end is the same.
 //
 // # The judge
 //
@@ -69,7 +69,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("storm", flag.ContinueOnError)
 	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
 	fs.StringVar(&o.deploy, "deploy", "deploy/base", "the kustomization that installs the controller")
-	fs.StringVar(&o.plugin, "plugin", "", "the binary of kubectl-mirror, which is asked for its plan; empty: it is not")
 	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
 	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
 	fs.IntVar(&o.first, "first", 0, "the number of the first round")

@@ -17,6 +17,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/stalls"
 )
 
 // electing are arguments of replicas that elect a leader, with times short enough for pauses to outlast them.
@@ -31,21 +32,14 @@ var environment = []string{
 	"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1", "KUBE_CACHE_MUTATION_DETECTOR=true",
 }
 
-// arguments returns those that set the flags, also for kubectl mirror.
-func (f flags) arguments() []string {
-	args := []string{"--prune-limit=" + f.PruneLimit.String(), "--namespace-selector=" + f.NamespaceSelector}
-	for _, p := range f.NamespacePrefixes {
-		args = append(args, "--namespace-prefix="+p)
-	}
-	return args
-}
-
 // replica is one process of the controller after the other.
 type replica struct {
 	installed *shipped.Installation // with an account of its own
 	id        int
 	proxy     *faultproxy.Proxy
 	log       *os.File // of all processes
+
+	disturbances stalls.Log // by faults
 
 	mu       sync.Mutex // held by who signals, stops or starts the process
 	args     []string
@@ -216,10 +210,15 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // arm sets the arguments of the next processes.
 func arm(replicas []*replica, f flags, grace time.Duration) {
+	args := append(slices.Clone(electing), "--deletion-grace="+grace.String(),
+		"--prune-limit="+f.PruneLimit.String(), "--namespace-selector="+f.NamespaceSelector)
+	for _, p := range f.NamespacePrefixes {
+		args = append(args, "--namespace-prefix="+p)
+	}
 	each(replicas, func(r *replica) {
 		shippedArgs := slices.DeleteFunc(slices.Clone(r.installed.Args), func(arg string) bool {
 			return strings.HasPrefix(arg, "--namespace-prefix=")
 		})
-		r.args = slices.Concat(shippedArgs, electing, f.arguments(), []string{"--deletion-grace=" + grace.String()})
+		r.args = slices.Concat(shippedArgs, args)
 	})
 }

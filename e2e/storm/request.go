@@ -95,22 +95,14 @@ func read(body json.RawMessage, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// answeredConfigMap returns what a GET of a ConfigMap answered, nil if there was none, and whether it told.
-func (r *request) answeredConfigMap() (*corev1.ConfigMap, bool) {
-	cm := &corev1.ConfigMap{}
-	if r.Response.Code == 404 {
-		return nil, true
+// answered returns what a GET answered; nil: it is not there.
+func answered[T any](r *request) *T {
+	if !r.accepted {
+		return nil
 	}
-	return cm, r.accepted && read(r.Answer, cm) == nil
-}
-
-// answeredNamespace is the same for a namespace.
-func (r *request) answeredNamespace() (*corev1.Namespace, bool) {
-	ns := &corev1.Namespace{}
-	if r.Response.Code == 404 {
-		return nil, true
-	}
-	return ns, r.accepted && read(r.Answer, ns) == nil
+	object := new(T)
+	_ = read(r.Answer, object) // it is an object: parse has read its metadata
+	return object
 }
 
 // holder returns who has the lease by a write to it; empty: nobody.

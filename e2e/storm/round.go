@@ -26,7 +26,6 @@ import (
 // settings say how a storm is made.
 type settings struct {
 	controller, deploy string
-	plugin             string // kubectl-mirror; empty: it is not asked
 	seed               uint64
 	first, rounds      int
 	quiet              time.Duration // for which nothing may be written
@@ -38,20 +37,14 @@ type settings struct {
 // storm is a cluster with two replicas of the controller, and all that happens to it.
 type storm struct {
 	settings
-	cluster   *cluster.Cluster
-	users     kubernetes.Interface // their requests are in the audit log
-	history   *history
-	replicas  []*replica
-	incidents incidents
-	stalls    stalls.Log
-	stop      context.CancelFunc // of what goes on beside
-	plane     sync.RWMutex       // held for writing by who kills the API server, for reading by users
-
-	mark  cluster.Mark // where the part began in the audit log
-	since int64
-	flags flags // of the part
-	grace time.Duration
-	prune plan.Pruning
+	cluster  *cluster.Cluster
+	users    kubernetes.Interface // their requests are in the audit log
+	history  *history
+	replicas []*replica
+	stalls   stalls.Log
+	stop     context.CancelFunc // of what goes on beside
+	plane    sync.RWMutex       // held for writing by who kills the API server, for reading by users
+	part     *part
 }
 
 const usersName = "storm"
@@ -164,23 +157,10 @@ func (s *storm) play(ctx context.Context, number int) error {
 	for _, a := range r.calm {
 		s.do(ctx, a)
 	}
-	predicted, err := s.resume(ctx, r)
-	if err != nil {
+	if err := s.start(ctx, r.resume, r.grace); err != nil {
 		return err
 	}
-	return errors.Join(s.rest(ctx), s.finish(ctx), s.asPredicted(predicted))
-}
-
-// resume starts the controllers with other flags, behind what kubectl mirror says that they will do.
-func (s *storm) resume(ctx context.Context, r drawn) (*prediction, error) {
-	if err := errors.Join(s.catchUp(ctx), s.emptied(ctx)); err != nil {
-		return nil, err
-	}
-	predicted, err := s.predict(ctx, r.resume)
-	if err != nil {
-		return nil, err
-	}
-	return predicted, s.start(ctx, r.resume, r.grace)
+	return errors.Join(s.rest(ctx), s.finish(ctx))
 }
 
 // start begins a part: it starts the controllers with flags, and takes down what they find.
@@ -190,8 +170,13 @@ func (s *storm) start(ctx context.Context, f flags, grace time.Duration) (err er
 	}
 	w, revision := s.history.now()
 	rules := plan.NewRules(&f.Options)
-	s.flags, s.grace, s.since, s.prune = f, grace, revision, rules.JudgePruning(w.by(rules), f.PruneLimit)
-	if s.mark, err = s.cluster.Audit().Mark(); err != nil {
+	s.part = &part{
+		flags: f, grace: grace, since: revision, prune: rules.JudgePruning(w.by(rules), f.PruneLimit), disturbed: s.disturbed,
+	}
+	for _, r := range s.replicas {
+		s.part.ours = append(s.part.ours, r.installed.User)
+	}
+	if s.part.mark, err = s.cluster.Audit().Mark(); err != nil {
 		return err
 	}
 	arm(s.replicas, f, grace)
@@ -240,12 +225,11 @@ func (s *storm) finish(ctx context.Context) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	p, err := s.part()
-	if err != nil {
+	if err := s.readRequests(); err != nil {
 		return err
 	}
 	var errs []error
-	for _, problem := range p.judge(s.history) {
+	for _, problem := range s.part.judge(s.history) {
 		errs = append(errs, errors.New(problem))
 	}
 	for _, r := range s.replicas {
@@ -256,29 +240,32 @@ func (s *storm) finish(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// part returns what the audit log says about the part.
-func (s *storm) part() (*part, error) {
-	p := &part{flags: s.flags, grace: s.grace, blocked: s.prune.Blocked, since: s.since, disturbed: s.disturbed}
-	for _, r := range s.replicas {
-		p.ours = append(p.ours, r.installed.User)
-	}
-	events, _, err := s.cluster.Audit().Since(s.mark)
+// readRequests reads what the audit log says about the part.
+func (s *storm) readRequests() error {
+	events, _, err := s.cluster.Audit().Since(s.part.mark)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range events {
 		r, err := parse(e)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p.requests = append(p.requests, r)
+		s.part.requests = append(s.part.requests, r)
 	}
-	slices.SortStableFunc(p.requests, func(a, b *request) int { return a.Received.Compare(b.Received) })
-	return p, nil
+	slices.SortStableFunc(s.part.requests, func(a, b *request) int { return a.Received.Compare(b.Received) })
+	return nil
 }
 
+// disturbed returns how long faults, and a machine without time, kept the requests of a user up between the two.
 func (s *storm) disturbed(user string, from, to time.Time) time.Duration {
-	return s.incidents.between(user, from, to) + s.stalls.Between(from, to)
+	took := s.stalls.Between(from, to)
+	for _, r := range s.replicas {
+		if r.installed.User == user {
+			took += r.disturbances.Between(from, to)
+		}
+	}
+	return took
 }
 
 // catchUp waits until the history has what was done before: it writes a ConfigMap that has no other purpose.
@@ -291,19 +278,6 @@ func (s *storm) catchUp(ctx context.Context) error {
 	return s.history.eventually(ctx, s.patience, func() error {
 		if w, _ := s.history.now(); w.ConfigMaps[keyOf(made)] == nil {
 			return fmt.Errorf("the history lacks %s", keyOf(made))
-		}
-		return nil
-	})
-}
-
-// emptied waits until no namespace is on its way to its end.
-func (s *storm) emptied(ctx context.Context) error {
-	return s.history.eventually(ctx, s.patience, func() error {
-		w, _ := s.history.now()
-		for name, ns := range w.Namespaces {
-			if terminating(ns) {
-				return fmt.Errorf("%s is still there", name)
-			}
 		}
 		return nil
 	})

@@ -17,13 +17,12 @@ import (
 
 var (
 	controller = flag.String("controller", "../../bin/mirror-controller", "the controller's binary")
-	plugin     = flag.String("plugin", "../../bin/kubectl-mirror", "the binary of kubectl-mirror")
 	deploy     = flag.String("deploy", "../../deploy/base", "the kustomization that installs the controller")
 )
 
 func short(t *testing.T) settings {
 	return settings{
-		controller: *controller, plugin: *plugin, deploy: *deploy, seed: 401, rounds: 1,
+		controller: *controller, deploy: *deploy, seed: 401, rounds: 1,
 		quiet: 3 * time.Second, patience: 5 * time.Minute, artefacts: t.TempDir(), out: t.Output(),
 	}
 }
@@ -53,7 +52,7 @@ func (s *storm) forge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.start(t.Context(), s.flags, s.grace); err != nil {
+	if err := s.start(t.Context(), s.part.flags, s.part.grace); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", s.replicas[0].installed.Kubeconfig)
