@@ -56,12 +56,12 @@ func (p *part) judge(h *history) []string {
 		}
 		switch {
 		case r.isAbout("configmaps"):
+			j.judgeWriter(r)
 			j.judgeWrite(r)
 		case !r.isAbout("leases") && !r.isAbout("events"):
 			j.problem(r, "it is none of the controller's business")
 		}
 	}
-	j.judgeWriters()
 	return j.problems
 }
 

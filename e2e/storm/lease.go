@@ -42,20 +42,14 @@ func (p *part) holdAt(r *request) (h hold) {
 	return h
 }
 
-// judgeWriters finds writes of processes without the lease.
-func (j *judge) judgeWriters() {
-	for _, r := range j.requests {
-		if !r.isWrite() || !r.isAbout("configmaps") || !j.isOurs(r.User.Username) {
-			continue
-		}
-		h := j.holdAt(r)
-		if h.took.IsZero() {
-			j.problem(r, "its sender never had the lease")
-		} else if !h.lost.IsZero() {
-			late, allowed := r.Received.Sub(h.lost), overtaken+j.disturbed(r.User.Username, h.lost.Add(-overtaken), r.Received)
-			if late > allowed {
-				j.problem(r, "its sender had lost the lease %s ago, and may be late by %s", late, allowed)
-			}
-		}
+// judgeWriter finds a write of a process without the lease.
+func (j *judge) judgeWriter(r *request) {
+	h := j.holdAt(r)
+	late := r.Received.Sub(h.lost)
+	switch allowed := overtaken + j.disturbed(r.User.Username, h.lost.Add(-overtaken), r.Received); {
+	case h.took.IsZero():
+		j.problem(r, "its sender never had the lease")
+	case !h.lost.IsZero() && late > allowed:
+		j.problem(r, "its sender had lost the lease %s ago, and may be late by %s", late, allowed)
 	}
 }
