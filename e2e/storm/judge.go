@@ -247,10 +247,7 @@ func (j *judge) lastRead(r *request, resource string, of key) (last *request) {
 
 // judgeClaims finds a copy that was deleted though it was claimed, or too soon after it was, or after the process took over.
 func (j *judge) judgeClaims(r *request, owner key, end int64) {
-	claimed, since, known := j.claim(r.at, owner, end)
-	if !known {
-		return
-	}
+	claimed, since := j.claim(r.at, owner, end)
 	if took := j.holdAt(r).took; took.After(since) {
 		since = took
 	}
@@ -266,27 +263,25 @@ func (j *judge) judgeClaims(r *request, owner key, end int64) {
 
 // claim returns whether a copy is claimed up to a revision, and since when, at the earliest; zero: since the part began. A
 // claim that lasts so short that a cache may miss it does not interrupt the time without one.
-func (j *judge) claim(at, owner key, end int64) (claimed bool, since time.Time, known bool) {
-	known = true
-	before, knew := time.Time{}, true // the begin of the time without a claim before the present claim
+func (j *judge) claim(at, owner key, end int64) (claimed bool, since time.Time) {
+	var now, free time.Time // free is the begin of the time without a claim before the present claim
 	for i, revision := range j.revisionsOf(at, j.since, end-1) {
+		if came, known := j.times[revision]; known { // else it ends a claim, and counts as no later than what came before
+			now = came
+		}
 		is := j.claimedAt(at, owner, revision)
-		if i == 0 {
-			claimed = is
-		}
-		if is == claimed {
-			continue
-		}
-		now, timed := j.times[revision]
-		if short := claimed && timed && known && !since.IsZero() && now.Sub(since) < unseen; short {
-			since, known = before, knew
-		} else {
-			before, knew = since, known
-			since, known = now, timed
+		switch {
+		case i == 0 || is == claimed:
+		case is:
+			free, since = since, now
+		case now.Sub(since) < unseen:
+			since = free
+		default:
+			since = now
 		}
 		claimed = is
 	}
-	return claimed, since, known
+	return claimed, since
 }
 
 // claimedAt reports whether a source asks for a copy at a revision, or keeps it because it is frozen.
