@@ -23,11 +23,7 @@ func keyOf(cm *corev1.ConfigMap) key { return key{Namespace: cm.Namespace, Name:
 const (
 	mirrorLabel = "mirror"
 	domain      = "mirror-controller.github.io/"
-	copiedLabel = "team"
 )
-
-// known are the annotations of the domain that do not freeze a source.
-var known = []string{"source", "copy", "checksum", "instance", "copied", "adopt", "namespace-prefix", "namespace-selector"}
 
 // ownerOf returns the source of which cm is a copy of ours.
 func ownerOf(cm *corev1.ConfigMap) (owner key, ours bool) {
@@ -44,22 +40,12 @@ func isSource(cm *corev1.ConfigMap) bool {
 	return cm != nil && cm.Labels[mirrorLabel] == "true" && !namesItself(cm) && cm.DeletionTimestamp == nil
 }
 
-// handedOver reports whether the owner of a foreign object lets the controller have it.
-func handedOver(cm *corev1.ConfigMap) bool {
-	return cm.Annotations[domain+"adopt"] == "true" && len(cm.Finalizers) == 0 && !isSource(cm) && !namesItself(cm)
-}
-
 func immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
 
 var prefix = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
 
-// prefixes returns those by which a source narrows its targets, none if it does not, and whether it is frozen.
-func prefixes(cm *corev1.ConfigMap) (list []string, frozen bool) {
-	for k := range cm.Annotations {
-		if name, ours := strings.CutPrefix(k, domain); ours && !slices.Contains(known, name) {
-			return nil, true
-		}
-	}
+// narrowing returns the prefixes by which a source narrows its targets. One that is malformed freezes the source.
+func narrowing(cm *corev1.ConfigMap) (list []string, frozen bool) {
 	value, narrowed := cm.Annotations[domain+"namespace-prefix"]
 	if !narrowed {
 		return []string{""}, false
@@ -69,7 +55,7 @@ func prefixes(cm *corev1.ConfigMap) (list []string, frozen bool) {
 }
 
 func frozen(cm *corev1.ConfigMap) bool {
-	_, frozen := prefixes(cm)
+	_, frozen := narrowing(cm)
 	return isSource(cm) && frozen
 }
 
@@ -90,7 +76,7 @@ func (f flags) claims(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if !isSource(cm) || ns == nil || ns.Name == cm.Namespace || !f.allows(ns.Name) {
 		return false
 	}
-	list, frozen := prefixes(cm)
+	list, frozen := narrowing(cm)
 	selector, err := labels.Parse(f.NamespaceSelector)
 	return err == nil && !frozen && hasPrefix(ns.Name, list) && !terminating(ns) && ns.Labels[mirrorLabel] != "false" &&
 		selector.Matches(labels.Set(ns.Labels))

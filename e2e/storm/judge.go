@@ -108,10 +108,10 @@ func (j *judge) judgePremise(r *request) *corev1.ConfigMap {
 		return nil
 	}
 	_, ours := ownerOf(have)
-	switch mayReplace := handedOver(have) && (r.Verb == "update" || immutable(have)); {
+	switch {
 	case isSource(have):
 		j.problem(r, "it touches a source")
-	case !ours && !mayReplace:
+	case !ours:
 		j.problem(r, "it touches a foreign object: %s", describe(have))
 	default:
 		return have

@@ -130,8 +130,10 @@ func newSource(edits ...edit) *corev1.ConfigMap {
 
 // newCopy makes a copy of it.
 func newCopy(namespace string, edits ...edit) *corev1.ConfigMap {
-	marks := copyOf(key{Namespace: "home", Name: "settings"}, key{Namespace: namespace, Name: "settings"})
-	return configMap(namespace, append([]edit{marks, content(1)}, edits...)...)
+	return configMap(namespace, append([]edit{
+		label(mirrorLabel, "copy"), annotation(domain+"instance", "default"), content(1),
+		annotation(domain+"source", "home/settings"), annotation(domain+"copy", namespace+"/settings"),
+	}, edits...)...)
 }
 
 func edited(cm *corev1.ConfigMap, edits ...edit) *corev1.ConfigMap {
@@ -243,11 +245,6 @@ func TestJudge(t *testing.T) {
 			sent := edited(newCopy("team-a"), version(foreign.ResourceVersion))
 			s.log(usual, leader, "update", "configmaps", keyOf(foreign), 409, sent, nil)
 		}, "it touches a foreign object"},
-		"an object that was handed over": {func(s *scene) {
-			s.put(usersName, newSource())
-			foreign := s.put(usersName, configMap("team-a", content(3), annotation(domain+"adopt", "true")))
-			s.put(leader, edited(newCopy("team-a"), version(foreign.ResourceVersion)))
-		}, ""},
 		"a source": {func(s *scene) { s.remove(usual, leader, s.put(usersName, newSource())) }, "it touches a source"},
 		"a patch": {func(s *scene) {
 			_, made := s.mirrored()
@@ -311,7 +308,7 @@ func TestJudge(t *testing.T) {
 		}, "had been claimed for"},
 		"the source is frozen": {func(s *scene) {
 			source, made := s.mirrored()
-			s.put(usersName, edited(source, annotation(domain+"namespace-prefixes", "x")))
+			s.put(usersName, edited(source, prefixes("*")))
 			s.get(0, source)
 			s.remove(0, leader, made)
 		}, "is frozen"},

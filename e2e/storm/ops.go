@@ -63,22 +63,8 @@ func content(n int) edit {
 
 func makeImmutable(cm *corev1.ConfigMap) { yes := true; cm.Immutable = &yes }
 
-// released takes our marks from a copy.
-func released(cm *corev1.ConfigMap) {
-	for _, k := range known {
-		delete(cm.Annotations, domain+k)
-	}
-}
-
-// copyOf has the marks of a copy of a source.
-func copyOf(source key, itself key) edit {
-	return func(cm *corev1.ConfigMap) {
-		label(mirrorLabel, "copy")(cm)
-		annotation(domain+"source", source.String())(cm)
-		annotation(domain+"copy", itself.String())(cm)
-		annotation(domain+"instance", "default")(cm)
-	}
-}
+// prefixes has a source narrow its targets.
+func prefixes(list string) edit { return annotation(domain+"namespace-prefix", list) }
 
 // set sets an entry; an empty value removes it.
 func set(m *map[string]string, k, v string) {
@@ -94,44 +80,32 @@ func set(m *map[string]string, k, v string) {
 func (d drawer) operation() act {
 	source := key{Namespace: one(d, "home", "home", "home", "shared", "team-a"), Name: one(d, names...)}
 	target := key{Namespace: one(d, targets...), Name: one(d, names...)}
-	n, pause := d.IntN(1000), d.between(0, 3*time.Second)
-	switch d.IntN(24) {
+	n := d.IntN(1000)
+	switch d.IntN(20) {
 	case 0, 1, 2, 3:
-		return put("put source", source, label(mirrorLabel, "true"), label(copiedLabel, one(d, "red", "blue", "")), content(n))
+		return put("put source", source, label(mirrorLabel, "true"), content(n))
 	case 4:
 		return put("put immutable source", source, label(mirrorLabel, "true"), content(n), makeImmutable)
 	case 5, 6, 7:
 		return remove("delete", source)
 	case 8:
-		return replace(source, pause, content(n))
-	case 9:
 		return change("unlabel", source, label(mirrorLabel, ""))
-	case 10:
-		return change("narrow", source, annotation(domain+"namespace-prefix", one(d, "team-", "team-a,dev-", "dev-x", "")))
+	case 9, 10:
+		return change("narrow", source, prefixes(one(d, "team-", "team-a,dev-", "dev-x", "")))
 	case 11:
-		return change("freeze", source, annotation(domain+one(d, "namespace-prefix", "namespace-prefixes"), one(d, "Team", "*")))
-	case 12:
-		return change("thaw", source, annotation(domain+"namespace-prefix", ""), annotation(domain+"namespace-prefixes", ""))
-	case 13, 14:
+		return change("freeze", source, prefixes("*"))
+	case 12, 13:
 		return change("edit", target, content(n))
-	case 15:
+	case 14:
 		return remove("delete", target)
-	case 16:
+	case 15:
 		return change("strip label of", target, label(mirrorLabel, ""))
+	case 16:
+		return change("release", target, annotation(domain+"source", ""))
 	case 17:
-		return change("release", target, released)
-	case 18:
 		return put("put foreign", target, content(n))
-	case 19:
-		return change("hand over", target, annotation(domain+"adopt", "true"), label(mirrorLabel, one(d, "copy", "")))
-	case 20:
-		ghost := key{Namespace: one(d, "home", "shared"), Name: target.Name}
-		named := key{Namespace: one(d, targets...), Name: target.Name}
-		return put("forge copy of "+ghost.String()+" as", target, copyOf(ghost, named), content(n))
-	case 21:
-		return labelNamespace(target.Namespace, mirrorLabel, one(d, "false", "", ""))
-	case 22:
-		return labelNamespace(target.Namespace, "tier", one(d, "bronze", "", ""))
+	case 18:
+		return labelNamespace(target.Namespace, one(d, mirrorLabel+"=false", mirrorLabel+"=", "tier=bronze", "tier="))
 	}
 	return recreateNamespace(target.Namespace)
 }
@@ -157,17 +131,6 @@ func remove(what string, at key) act {
 		return s.users.CoreV1().ConfigMaps(at.Namespace).Delete(ctx, at.Name, metav1.DeleteOptions{
 			Preconditions: s.present(at),
 		})
-	}}
-}
-
-// replace deletes an object and creates it anew, as tools do that cannot change one.
-func replace(at key, pause time.Duration, edits ...edit) act {
-	return act{text: fmt.Sprintf("replace %s after %s", at, pause), do: func(ctx context.Context, s *storm) error {
-		if err := remove("", at).do(ctx, s); err != nil {
-			return err
-		}
-		sleep(ctx, pause)
-		return create(ctx, s.users, at, append(edits, label(mirrorLabel, "true")))
 	}}
 }
 
@@ -198,13 +161,17 @@ func update(ctx context.Context, users kubernetes.Interface, at key, edits []edi
 	return err
 }
 
-func labelNamespace(name, k, v string) act {
-	return act{text: fmt.Sprintf("label namespace %s %s=%s", name, k, v), do: func(ctx context.Context, s *storm) error {
+// labelNamespace sets labels: key=value each.
+func labelNamespace(name string, labels ...string) act {
+	return act{text: fmt.Sprintf("label namespace %s %v", name, labels), do: func(ctx context.Context, s *storm) error {
 		ns, err := s.users.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		set(&ns.Labels, k, v)
+		for _, one := range labels {
+			k, v, _ := strings.Cut(one, "=")
+			set(&ns.Labels, k, v)
+		}
 		_, err = s.users.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
 		return err
 	}}
@@ -254,10 +221,8 @@ func (s *storm) clear(ctx context.Context) error {
 		if err := s.createNamespace(ctx, name); err != nil {
 			return err
 		}
-		for _, k := range []string{mirrorLabel, "tier"} {
-			if err := labelNamespace(name, k, "").do(ctx, s); err != nil {
-				return err
-			}
+		if err := labelNamespace(name, mirrorLabel+"=", "tier=").do(ctx, s); err != nil {
+			return err
 		}
 		for _, cm := range names {
 			err := s.users.CoreV1().ConfigMaps(name).Delete(ctx, cm, metav1.DeleteOptions{})

@@ -23,7 +23,7 @@ import (
 // electing are arguments of replicas that elect a leader, with times short enough for pauses to outlast them.
 var electing = []string{
 	"--leader-elect", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
-	"--concurrent-writes=8", "--copy-label=" + copiedLabel, "-v=3",
+	"--concurrent-writes=8", "-v=3",
 }
 
 // environment has the controller find out within seconds that nothing comes on a connection, and has it panic if it changes

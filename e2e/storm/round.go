@@ -137,7 +137,7 @@ func draw(seed uint64, number int) drawn {
 
 func newFlags(limit plan.Percent, selector string, prefixes ...string) flags {
 	f := flags{plan.NewOptions()}
-	f.NamespacePrefixes, f.NamespaceSelector, f.PruneLimit, f.CopyLabels = prefixes, selector, limit, []string{copiedLabel}
+	f.NamespacePrefixes, f.NamespaceSelector, f.PruneLimit = prefixes, selector, limit
 	return f
 }
 
