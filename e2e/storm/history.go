@@ -123,7 +123,7 @@ func (h *history) wake() {
 }
 
 // eventually waits until the condition returns nil, and asks it again when something has changed.
-func (h *history) eventually(ctx context.Context, patience time.Duration, condition func() error) error {
+func (h *history) eventually(ctx context.Context, condition func() error) error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {

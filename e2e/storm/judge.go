@@ -98,7 +98,7 @@ func (j *judge) judgeWrite(r *request) {
 
 // judgePremise returns the state on which an update or a delete depends, if that may be written to.
 func (j *judge) judgePremise(r *request) *corev1.ConfigMap {
-	if r.named == 0 || r.Verb == "delete" && r.uid == "" {
+	if r.named == 0 {
 		j.problem(r, "it depends on no state of the object")
 		return nil
 	}

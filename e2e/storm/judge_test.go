@@ -306,6 +306,15 @@ func TestJudge(t *testing.T) {
 			s.get(usual, source)
 			s.remove(time.Second, leader, made)
 		}, "had been claimed for"},
+		"another source asks for too short a time": {func(s *scene) {
+			source, made := s.mirrored()
+			s.remove(usual, usersName, source)
+			s.get(usual, source)
+			s.now = s.now.Add(-usual)
+			other := s.put(usersName, edited(newSource(), in("shared")))
+			s.remove(time.Second, usersName, other)
+			s.remove(0, leader, made)
+		}, ""},
 		"the source is frozen": {func(s *scene) {
 			source, made := s.mirrored()
 			s.put(usersName, edited(source, prefixes("*")))

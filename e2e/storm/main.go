@@ -19,12 +19,13 @@
 // The audit log holds what requests and answers carry, and etcd tells every state of every object. So each write of the
 // controllers is judged by the state that its precondition names, be it refused or not:
 //
-//   - It names a state, and that is a copy of ours, or was handed over: no foreign object and no source is touched.
+//   - It names a state, and that is a copy of ours: no foreign object and no source is touched. Nobody hands objects over.
 //   - What it writes is a copy, and its source asked for that content, there, since the controllers started.
 //   - A deletion follows a live read of the source, and of the namespace if that matters, by which the copy is not wanted.
 //     No source claimed the copy for longer than a cache may be behind, nor within the deletion grace. Nothing goes that
 //     the prune limit keeps, or that lost its label.
 //   - Its sender has the lease, or sent it before it lost it.
+//   - It changes something, and does not come when all is as it has to be.
 //
 // Faults, and a machine without time for anybody, give requests the benefit of the doubt for as long as they last.
 //
@@ -72,9 +73,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.Uint64Var(&o.seed, "seed", 1, "what happens follows from this")
 	fs.IntVar(&o.rounds, "rounds", 20, "how many rounds")
 	fs.IntVar(&o.first, "first", 0, "the number of the first round")
-	fs.DurationVar(&o.quiet, "quiet", 10*time.Second, "the time in which nothing may be written")
-	fs.DurationVar(&o.patience, "patience", 150*time.Second, "the time in which all has to be as a plan from scratch says")
-	fs.StringVar(&o.artefacts, "artefacts", "", "a folder for what tells of a failure; empty: a temporary one")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -83,12 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // rage runs the rounds on one cluster.
 func rage(ctx context.Context, o settings) (err error) {
-	temporary := o.artefacts == ""
-	if temporary {
-		if o.artefacts, err = os.MkdirTemp("", "storm-"); err != nil {
-			return err
-		}
-	} else if err := os.MkdirAll(o.artefacts, 0o700); err != nil {
+	if o.artefacts, err = os.MkdirTemp("", "storm-"); err != nil {
 		return err
 	}
 	s, err := newStorm(ctx, o)
@@ -100,7 +93,7 @@ func rage(ctx context.Context, o settings) (err error) {
 		err = fmt.Errorf("seed %d, round %d: %w\n\nThe same again: -seed %d -first %d -rounds 1\nWhat happened is in %s",
 			o.seed, number, err, o.seed, number, o.artefacts)
 		err = errors.Join(err, s.keep())
-	} else if temporary {
+	} else {
 		err = os.RemoveAll(o.artefacts)
 	}
 	return errors.Join(err, s.close())

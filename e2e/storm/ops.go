@@ -183,7 +183,7 @@ func recreateNamespace(name string) act {
 		if err := s.users.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		err := s.history.eventually(ctx, s.patience, func() error {
+		err := s.history.eventually(ctx, func() error {
 			if w, _ := s.history.now(); w.Namespaces[name] != nil {
 				return fmt.Errorf("%s is still there", name)
 			}

@@ -21,11 +21,9 @@ type request struct {
 	cluster.Event
 	at       key
 	accepted bool
-	// named is the resourceVersion on which an update or a delete depends; 0: none. uid likewise, of a delete.
-	named int64
-	uid   string
-	sent  *corev1.ConfigMap // by a create or an update of a ConfigMap
-	made  int64             // the resourceVersion of the answer; 0: it has none
+	named    int64             // the resourceVersion on which an update, or a delete with a UID, depends; 0: none
+	sent     *corev1.ConfigMap // by a create or an update of a ConfigMap
+	made     int64             // the resourceVersion of the answer; 0: it has none
 }
 
 // writeVerbs are those of requests that change something.
@@ -74,7 +72,6 @@ func parse(e cluster.Event) (*request, error) {
 			return nil, fmt.Errorf("%v: %w", e, err)
 		}
 		if p := options.Preconditions; p != nil && p.UID != nil && p.ResourceVersion != nil {
-			r.uid = string(*p.UID)
 			r.named, _ = strconv.ParseInt(*p.ResourceVersion, 10, 64)
 		}
 		return r, nil

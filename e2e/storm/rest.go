@@ -11,18 +11,24 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// late is how long after the last fault requests may still arrive that were sent before: their effect is repaired.
-const late = 5 * time.Second
+const (
+	// late is how long after the last fault requests may still arrive that were sent before: their effect is repaired.
+	late = 5 * time.Second
+	// patience is the time in which all has to be as a plan from scratch says.
+	patience = 5 * time.Minute
+	// quiet is the time in which nothing may be written after that.
+	quiet = 10 * time.Second
+)
 
 // rest waits until all is as a plan from scratch says, and sees that it stays so, whoever leads. From then on nothing may be
 // written. That nothing happens has no event to wait for.
 func (s *storm) rest(ctx context.Context) error {
 	sleep(ctx, late)
-	if err := s.history.eventually(ctx, s.patience, s.asPlanned); err != nil {
+	if err := s.history.eventually(ctx, s.asPlanned); err != nil {
 		return err
 	}
 	s.part.quiet = time.Now()
-	sleep(ctx, s.quiet)
+	sleep(ctx, quiet)
 	return s.asPlanned()
 }
 

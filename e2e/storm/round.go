@@ -28,9 +28,7 @@ type settings struct {
 	controller, deploy string
 	seed               uint64
 	first, rounds      int
-	quiet              time.Duration // for which nothing may be written
-	patience           time.Duration // in which all has to be as the plan says
-	artefacts          string        // the folder for what tells of a failure
+	artefacts          string // the folder for what tells of a failure
 	out                io.Writer
 }
 
@@ -275,7 +273,7 @@ func (s *storm) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.history.eventually(ctx, s.patience, func() error {
+	return s.history.eventually(ctx, func() error {
 		if w, _ := s.history.now(); w.ConfigMaps[keyOf(made)] == nil {
 			return fmt.Errorf("the history lacks %s", keyOf(made))
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,16 +19,11 @@ var (
 	deploy     = flag.String("deploy", "../../deploy/base", "the kustomization that installs the controller")
 )
 
-func short(t *testing.T) settings {
-	return settings{
-		controller: *controller, deploy: *deploy, seed: 401, rounds: 1,
-		quiet: 3 * time.Second, patience: 5 * time.Minute, artefacts: t.TempDir(), out: t.Output(),
-	}
-}
-
 // TestStorm is one round on a real cluster. Then somebody writes as the controller does, and that is found.
 func TestStorm(t *testing.T) {
-	s, err := newStorm(t.Context(), short(t))
+	s, err := newStorm(t.Context(), settings{
+		controller: *controller, deploy: *deploy, seed: 401, rounds: 1, artefacts: t.TempDir(), out: t.Output(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
