@@ -315,6 +315,15 @@ func TestJudge(t *testing.T) {
 			s.remove(time.Second, usersName, other)
 			s.remove(0, leader, made)
 		}, ""},
+		"another source asks, and the log lacks that": {func(s *scene) {
+			source, made := s.mirrored()
+			s.remove(usual, usersName, source)
+			s.get(time.Second, source)
+			s.now = s.now.Add(-usual)
+			s.put(usersName, edited(newSource(), in("shared")))
+			s.requests = s.requests[:len(s.requests)-1]
+			s.remove(time.Second, leader, made)
+		}, ""},
 		"the source is frozen": {func(s *scene) {
 			source, made := s.mirrored()
 			s.put(usersName, edited(source, prefixes("*")))
@@ -335,6 +344,13 @@ func TestJudge(t *testing.T) {
 			s.get(0, source)
 			s.remove(time.Second/2, leader, made)
 		}, "was unclaimed for 500ms"},
+		"after a renewal": {func(s *scene) {
+			source, made := s.mirrored()
+			s.remove(usual, usersName, source)
+			s.lease(leader, leader)
+			s.get(0, source)
+			s.remove(0, leader, made)
+		}, ""},
 		"released by its label": {func(s *scene) {
 			source, made := s.mirrored()
 			made = s.put(usersName, edited(made, label(mirrorLabel, "")))
