@@ -63,7 +63,7 @@ func content(n int) edit {
 
 func makeImmutable(cm *corev1.ConfigMap) { yes := true; cm.Immutable = &yes }
 
-// prefixes has a source narrow its targets.
+// prefixes has a source narrow its targets; empty: it does not.
 func prefixes(list string) edit { return annotation(domain+"namespace-prefix", list) }
 
 // set sets an entry; an empty value removes it.
@@ -90,10 +90,12 @@ func (d drawer) operation() act {
 		return remove("delete", source)
 	case 8:
 		return change("unlabel", source, label(mirrorLabel, ""))
-	case 9, 10:
-		return change("narrow", source, prefixes(one(d, "team-", "team-a,dev-", "dev-x", "")))
-	case 11:
+	case 9:
+		return change("narrow", source, prefixes(one(d, "team-", "team-a,dev-", "dev-x")))
+	case 10:
 		return change("freeze", source, prefixes("*"))
+	case 11:
+		return change("widen", source, prefixes(""))
 	case 12, 13:
 		return change("edit", target, content(n))
 	case 14:

@@ -83,8 +83,8 @@ func TestDraw(t *testing.T) {
 		all += text(401, number)
 	}
 	for _, kind := range []string{
-		"put source", "put immutable", "delete", "unlabel", "narrow", "freeze", "edit", "strip label",
-		"release", "put foreign", "mirror=false", "tier=bronze",
+		"put source", "put immutable", "delete", "unlabel", "narrow", "freeze", "widen", "edit",
+		"strip label", "release", "put foreign", "mirror=false", "tier=bronze",
 		"recreate namespace", "kill the API server", ": kill", ": stop", ": pause", ": silence", "hold watches",
 		"end watches", "cut watches", "expire watches", "break connections", "lose connections", "[leases]",
 		"reset after",
