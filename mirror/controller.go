@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -43,7 +42,7 @@ type Controller struct {
 // throttle below the writes it should make. Events on sources go to recorder, which must not block; a dry run records none.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
-func New(client kubernetes.Interface, recorder events.EventRecorder, opts *Options) (*Controller, error) {
+func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
 	namespace := opts.Namespace
 	if opts.DryRun {
 		recorder, namespace = noEvents{}, ""

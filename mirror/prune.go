@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -17,7 +16,7 @@ type pruner struct {
 	rules    *plan.Rules
 	caches   *caches
 	limit    plan.Percent
-	recorder events.EventRecorder
+	recorder EventRecorder
 }
 
 // judge sets the copies that may be pruned. It reports whether the limit blocks the deletion of all.
@@ -57,7 +56,7 @@ func (p *pruner) reportBlocked(verdict plan.Pruning) {
 			continue
 		}
 		reported[owner] = true
-		p.recorder.Eventf(source, nil, corev1.EventTypeWarning, ReasonPruneBlocked, actionPrune, "%s",
+		p.recorder.AnnotatedEventf(source, nil, corev1.EventTypeWarning, ReasonPruneBlocked, "%s",
 			pruneBlockedText(len(verdict.OutOfScope), verdict.Copies))
 	}
 }

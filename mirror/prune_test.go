@@ -20,9 +20,9 @@ import (
 // notes are the texts of events, each after the object that it is about.
 type notes []string
 
-func (n *notes) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+func (n *notes) AnnotatedEventf(regarding runtime.Object, _ map[string]string, kind, reason, note string, args ...any) {
 	cm := regarding.(*corev1.ConfigMap)
-	*n = append(*n, fmt.Sprintf("%s/%s %s %s %s: ", cm.Namespace, cm.Name, kind, reason, action)+fmt.Sprintf(note, args...))
+	*n = append(*n, fmt.Sprintf("%s/%s %s %s: ", cm.Namespace, cm.Name, kind, reason)+fmt.Sprintf(note, args...))
 }
 
 // pruning returns a controller that takes sources from platform and mirrors them into team-*.
@@ -146,7 +146,7 @@ func TestPruneBlockedIsReported(t *testing.T) {
 		t.Error("got the copies out of scope deleted")
 	}
 	slices.Sort(*got)
-	what := " Warning PruneBlocked Prune: " + pruneBlockedText(12, 20)
+	what := " Warning PruneBlocked: " + pruneBlockedText(12, 20)
 	if want := []string{"elsewhere/extra" + what, "platform/settings" + what}; !slices.Equal(*got, want) {
 		t.Errorf("got events %q, want %q", *got, want)
 	}

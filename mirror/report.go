@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -32,29 +31,22 @@ const (
 	ReasonExpiring          = "Expiring"
 )
 
-// Actions of events: what the controller was doing.
-const (
-	actionMirror = "Mirror"
-	actionPrune  = "Prune"
-	actionDelete = "Delete"
-)
-
 // problems are the reasons of Warning events, in the order of reporting. text describes the problem of a source at targets in
 // this state, which are sorted. Without a state it returns an empty string if the source does not have the problem.
 var problems = []struct {
-	reason, action string
-	state          plan.State
-	text           func(s *summary, targets []string) string
+	reason string
+	state  plan.State
+	text   func(s *summary, targets []string) string
 }{
-	{ReasonReservedName, actionMirror, plan.StateNone, reservedText},
-	{ReasonInvalidAnnotation, actionMirror, plan.StateNone, frozenText},
-	{ReasonForeign, actionMirror, plan.StateForeign, foreignText},
-	{ReasonSuperseded, actionMirror, plan.StateSuperseded, supersededText},
-	{ReasonWriteFailed, actionMirror, plan.StateFailed, failedText},
-	{ReasonFight, actionMirror, plan.StateFight, fightText},
-	{ReasonOutOfScope, actionPrune, plan.StateOutOfScope, outOfScopeText},
-	{ReasonNoTargets, actionMirror, plan.StateNone, noTargetsText},
-	{ReasonExpiring, actionDelete, plan.StateNone, expiringText},
+	{ReasonReservedName, plan.StateNone, reservedText},
+	{ReasonInvalidAnnotation, plan.StateNone, frozenText},
+	{ReasonForeign, plan.StateForeign, foreignText},
+	{ReasonSuperseded, plan.StateSuperseded, supersededText},
+	{ReasonWriteFailed, plan.StateFailed, failedText},
+	{ReasonFight, plan.StateFight, fightText},
+	{ReasonOutOfScope, plan.StateOutOfScope, outOfScopeText},
+	{ReasonNoTargets, plan.StateNone, noTargetsText},
+	{ReasonExpiring, plan.StateNone, expiringText},
 }
 
 // summary is the status of one source at all its targets.
@@ -82,10 +74,15 @@ type losses map[string]plan.Exclusion
 // reported when they are deleted: nobody could act before.
 const shortestAnnounced = 10 * time.Second
 
+// EventRecorder records events on sources, as the recorders of client-go's tools/record do. It must not block.
+type EventRecorder interface {
+	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
+}
+
 // reporter writes the events about sources.
 type reporter struct {
 	*decider
-	recorder events.EventRecorder
+	recorder EventRecorder
 	metrics  *controllerMetrics
 	dryRun   bool
 }
@@ -114,7 +111,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 // write logs a message about a source, and writes the event.
 func (r *reporter) write(logger klog.Logger, source *corev1.ConfigMap, m message) {
 	logger.V(m.level).Info(m.note, "type", m.kind, "reason", m.reason)
-	r.recorder.Eventf(source, nil, m.kind, m.reason, m.action, "%s", m.note)
+	r.recorder.AnnotatedEventf(source, nil, m.kind, m.reason, "%s", m.note)
 }
 
 // reportLast reports at the end which copies were deleted and not reported yet: the next leader cannot know.
@@ -131,7 +128,7 @@ func (r *reporter) reportLast(ctx context.Context) {
 				sum.object = sum.source.ConfigMap
 			}
 			r.write(klog.FromContext(ctx).WithValues("source", k), sum.object,
-				message{corev1.EventTypeWarning, ReasonExpiring, actionDelete, clip(expiringText(sum, nil)), 0})
+				message{corev1.EventTypeWarning, ReasonExpiring, clip(expiringText(sum, nil)), 0})
 		}
 		n.unlock()
 	}
@@ -299,8 +296,8 @@ func (r *reported) lastLine() (last time.Time) {
 
 // message is one event about a source, and the level at which it is logged.
 type message struct {
-	kind, reason, action, note string
-	level                      int
+	kind, reason, note string
+	level              int
 }
 
 // news returns the events about what is new in a summary, and takes note that they are reported. Copies that are lost within
@@ -329,7 +326,7 @@ func (r *reported) news(sum *summary) (out []message, held bool) {
 			ended = true
 			continue
 		}
-		out = append(out, message{corev1.EventTypeWarning, p.reason, p.action, text, r.level(p.reason)})
+		out = append(out, message{corev1.EventTypeWarning, p.reason, text, r.level(p.reason)})
 		if p.reason == ReasonExpiring {
 			sum.deleted = nil // that is over by now
 			r.texts[p.reason] = clip(p.text(sum, targets))
@@ -350,7 +347,7 @@ func (r *reported) news(sum *summary) (out []message, held bool) {
 			level = r.level(ReasonMirrored)
 		}
 		r.synced = text
-		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, actionMirror, text, level})
+		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, text, level})
 	}
 	r.checksum, r.solved = sum.source.Checksum, false
 	return out, held
@@ -423,4 +420,4 @@ func (src *sourceStatus) dryRunNews(sum *summary) (out line, due bool) {
 // noEvents records no events.
 type noEvents struct{}
 
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+func (noEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {}

@@ -78,7 +78,7 @@ func (d *desk) report() []news {
 func (d *desk) messages() (all []string) {
 	for _, s := range d.report() {
 		for _, m := range s.events {
-			all = append(all, fmt.Sprintf("%s %s %s %s: %s", s.key.Namespace, m.kind, m.reason, m.action, m.note))
+			all = append(all, fmt.Sprintf("%s %s %s: %s", s.key.Namespace, m.kind, m.reason, m.note))
 		}
 	}
 	return all
@@ -102,14 +102,14 @@ func TestNews(t *testing.T) {
 		want []string
 	}
 	const (
-		mirrored   = "platform Normal Mirrored Mirror: Synced to "
-		foreign    = "platform Warning Foreign Mirror: Not copied to "
-		superseded = "platform Warning Superseded Mirror: Not copied to "
-		failed     = "platform Warning WriteFailed Mirror: Out of sync in "
-		outOfScope = "platform Warning OutOfScope Prune: Copies in "
-		fight      = "platform Warning Fight Mirror: Another client keeps modifying the copy in "
-		frozen     = "platform Warning InvalidAnnotation Mirror: Frozen"
-		reserved   = "platform Warning ReservedName Mirror: Not mirrored"
+		mirrored   = "platform Normal Mirrored: Synced to "
+		foreign    = "platform Warning Foreign: Not copied to "
+		superseded = "platform Warning Superseded: Not copied to "
+		failed     = "platform Warning WriteFailed: Out of sync in "
+		outOfScope = "platform Warning OutOfScope: Copies in "
+		fight      = "platform Warning Fight: Another client keeps modifying the copy in "
+		frozen     = "platform Warning InvalidAnnotation: Frozen"
+		reserved   = "platform Warning ReservedName: Not mirrored"
 	)
 	has := func(options ...plantest.Option) func(*desk) {
 		return func(d *desk) { d.has(sourceIn("platform", options...)) }

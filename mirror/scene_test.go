@@ -30,7 +30,7 @@ type diary struct {
 	reasons, notes []string
 }
 
-func (d *diary) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+func (d *diary) AnnotatedEventf(_ runtime.Object, _ map[string]string, _, reason, note string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reasons = append(d.reasons, reason)

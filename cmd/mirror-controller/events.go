@@ -109,8 +109,8 @@ func startEvents(ctx context.Context, client typedeventsv1.EventsV1Interface) (*
 	return r, nil
 }
 
-// Eventf hands an event over to be written. It does not block.
-func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
+// AnnotatedEventf hands an event over to be written. It does not block.
+func (r *eventRecorder) AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, note string, args ...any) {
 	object, err := reference.GetReference(scheme.Scheme, regarding)
 	if err != nil {
 		utilruntime.HandleError(fmt.Errorf("record event %s: %w", reason, err))
@@ -118,11 +118,11 @@ func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 	}
 	now := metav1.NowMicro()
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: object.Namespace, Name: util.GenerateEventName(object.Name, now.UnixNano())},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: object.Namespace, Name: util.GenerateEventName(object.Name, now.UnixNano()), Annotations: annotations},
 		EventTime:           now,
 		ReportingController: name,
 		ReportingInstance:   r.instance,
-		Action:              action,
+		Action:              reason,
 		Reason:              reason,
 		Regarding:           *object,
 		Note:                fmt.Sprintf(note, args...),

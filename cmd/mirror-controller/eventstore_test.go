@@ -167,7 +167,7 @@ func say(r *eventRecorder, name, note string) { sayWhy(r, name, "Foreign", note)
 // sayWhy says something about a source without a UID, as one is that went while no controller ran.
 func sayWhy(r *eventRecorder, name, reason, note string) {
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, ResourceVersion: "1"}}
-	r.Eventf(source, nil, corev1.EventTypeWarning, reason, "Mirror", "%s", note)
+	r.AnnotatedEventf(source, nil, corev1.EventTypeWarning, reason, "%s", note)
 }
 
 // expect fails the test unless these events are written now, in this order.
