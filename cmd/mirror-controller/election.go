@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -32,14 +30,13 @@ type electionOptions struct {
 	name, namespace                           string // of the Lease
 }
 
-// newElectionOptions returns the defaults. Lease duration and renew deadline are those of Kubernetes' own components, the retry
-// period a quarter of theirs: a standby reads the lease every 1 to 2.2 retry periods, and so takes over within the promised
-// 2 s after a release. The leader renews less often, see renewPeriod.
+// newElectionOptions returns the defaults of Kubernetes' own components. A standby reads the lease every 1 to 2.2 retry periods,
+// and so takes over within the promised 5 s after a release.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
 		renewDeadline: 10 * time.Second,
-		retryPeriod:   500 * time.Millisecond,
+		retryPeriod:   2 * time.Second,
 		name:          name,
 	}
 }
@@ -48,13 +45,13 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.enabled, "leader-elect", o.enabled,
 		"Write only while holding a Lease. Several replicas can run, and one of them writes.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", o.leaseDuration,
-		"Time after which another replica can take a Lease that was not renewed. In whole seconds.")
+		"Time after which another replica can take a Lease that was not renewed. In whole seconds, and more than the renew deadline "+
+			"plus the retry period.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
-		"Time without a renewal after which the leader stops writing and exits. Less than the lease duration.")
+		"Time for which the leader tries to renew the Lease before it stops writing and exits.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
 		"Time between two attempts to acquire or renew the Lease. A standby reads the Lease every 1 to 2.2 times this period, and "+
-			"so takes over within that time when the leader stops. A leader renews the Lease every 2s, or more often with "+
-			"a short lease duration or renew deadline.")
+			"so takes over within that time when the leader stops.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
 		"Name of the Lease. All replicas of an installation use the same name.")
 	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,
@@ -70,15 +67,7 @@ func (o *electionOptions) complete() error {
 	bad := func(flag string, value any, want string) {
 		wrong = append(wrong, wrongValue(flag, fmt.Sprint(value), want))
 	}
-	if o.leaseDuration < time.Second || o.leaseDuration%time.Second != 0 {
-		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds, such as 15s")
-	}
-	if o.renewDeadline <= 0 || o.renewDeadline >= o.leaseDuration {
-		bad("--leader-elect-renew-deadline", o.renewDeadline, "must be more than 0 and less than --leader-elect-lease-duration, such as 10s")
-	}
-	if o.retryPeriod <= 0 || time.Duration(leaderelection.JitterFactor*float64(o.retryPeriod)) >= o.renewDeadline {
-		bad("--leader-elect-retry-period", o.retryPeriod, "must be more than 0, and 1.2 times it less than --leader-elect-renew-deadline, such as 500ms")
-	}
+	o.checkTimes(bad)
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
 		bad("--leader-elect-resource-name", o.name, "must be the name of a Lease: lower-case letters, digits, '-' and '.'")
 	}
@@ -92,6 +81,29 @@ func (o *electionOptions) complete() error {
 	}
 	return errors.Join(wrong...)
 }
+
+// checkTimes calls bad for each duration that is wrong.
+func (o *electionOptions) checkTimes(bad func(flag string, value any, want string)) {
+	switch {
+	case o.leaseDuration < time.Second || o.leaseDuration%time.Second != 0:
+		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds, such as 15s")
+	case o.leaseDuration-o.renewDeadline <= o.retryPeriod: // or a term could outlast the lease
+		bad("--leader-elect-lease-duration", o.leaseDuration, fmt.Sprintf("must be more than --leader-elect-renew-deadline=%v plus "+
+			"--leader-elect-retry-period=%v, such as %v", o.renewDeadline, o.retryPeriod, o.term().Truncate(time.Second)+time.Second))
+	}
+	if o.renewDeadline <= 0 {
+		bad("--leader-elect-renew-deadline", o.renewDeadline, "must be more than 0, such as 10s")
+	}
+	if o.retryPeriod <= 0 {
+		bad("--leader-elect-retry-period", o.retryPeriod, "must be more than 0, such as 2s")
+	} else if o.renewDeadline > 0 && time.Duration(leaderelection.JitterFactor*float64(o.retryPeriod)) >= o.renewDeadline {
+		bad("--leader-elect-retry-period", o.retryPeriod, fmt.Sprintf("1.2 times it must be less than "+
+			"--leader-elect-renew-deadline=%v, such as %v", o.renewDeadline, o.renewDeadline/5))
+	}
+}
+
+// term is how long a leader writes after its last renewal: the elector waits a retry period, and then tries until the deadline.
+func (o *electionOptions) term() time.Duration { return o.renewDeadline + o.retryPeriod }
 
 // lock returns the lock that the options describe, under an identity that no other process has.
 func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
@@ -109,22 +121,8 @@ func (o *electionOptions) lock(config *rest.Config) (*timedLock, error) {
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 		},
-		deadline: o.renewDeadline,
-		rest:     o.renewPeriod(),
+		term: o.term(),
 	}, nil
-}
-
-// usualRenewPeriod is how often Kubernetes' own components renew their leases.
-const usualRenewPeriod = 2 * time.Second
-
-// renewPeriod is the time between two successful renewals, unless the retry period is longer. It is at most
-//   - half of the time between deadline and expiry: the elector counts the deadline from the first failure, which is up to
-//     one renewPeriod later. The lock counts from the last renewal; with this bound the elector, too, usually ends the term
-//     before the lease expires.
-//   - a quarter of the deadline: one hanging request takes half of the deadline, see leaseConfig, and the rest must allow
-//     for one more request.
-func (o *electionOptions) renewPeriod() time.Duration {
-	return min(usualRenewPeriod, (o.leaseDuration-o.renewDeadline)/2, o.renewDeadline/4)
 }
 
 // leaseConfig returns the configuration of a client for the lease alone. It shares neither throttle nor connection with
@@ -167,8 +165,8 @@ func (o *electionOptions) newElection(lock *timedLock, watchdog *leaderelection.
 				}
 			},
 		},
-		// Not ReleaseOnCancel: it would release the lease while writes are in flight, and also after a failed renewal.
-		// See run.
+		// Not ReleaseOnCancel: it would also release the lease after a failed renewal, while writes are in flight, and after
+		// a pause it could release the lease of the next leader. See run.
 	})
 	if err != nil {
 		return nil, err
@@ -184,27 +182,31 @@ const readyPeriod = 10 * time.Millisecond
 // because a leader without full caches would only block the lease. run releases the lease when work resigns or returns. A lost
 // lease is left to expire, because its last writes may still be on their way.
 func (e *election) run(ctx context.Context, ready func() bool, work func(context.Context, mirror.Leadership) error) error {
-	electing, lose := context.WithCancel(context.WithoutCancel(ctx))
+	electing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.lock.lost = func() {
 		e.lost()
-		lose()
+		cancel()
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		err := wait.PollUntilContextCancel(electing, readyPeriod, true, func(context.Context) (bool, error) { return ready(), nil })
-		if err == nil {
-			e.elector.Run(electing)
+		if err != nil {
+			return
+		}
+		if e.elector.Run(electing); electing.Err() == nil { // it gave up
+			e.lock.lost()
 		}
 	}()
 	end := func() {
-		lose()
+		cancel()
 		<-ended
-		e.lock.stop()
 	}
 	resign := sync.OnceFunc(func() {
 		end()
-		e.release(context.WithoutCancel(ctx))
+		if err := e.lock.release(context.WithoutCancel(ctx)); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot release the Lease, it has to expire", "lease", e.lock.Describe())
+		}
 	})
 	if err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid, Resign: resign}); err != nil {
 		end()
@@ -212,40 +214,4 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 	}
 	resign() // a process that has not led may have the lease all the same
 	return nil
-}
-
-// release releases the lease if it is ours, so that the next leader need not wait until it expires. It gives up after half
-// of the renew deadline.
-func (e *election) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, e.lock.deadline/2)
-	defer cancel()
-	if err := e.lock.release(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot release the Lease, it has to expire", "lease", e.lock.Describe())
-	}
-}
-
-// releaseRetry is the time between two attempts to release the lease.
-const releaseRetry = 100 * time.Millisecond
-
-// release releases the lease if it is ours. It tries until ctx ends: a renewal that was in flight when the elector ended
-// causes a conflict, and other errors may be over in a moment.
-func (l *timedLock) release(ctx context.Context) error {
-	if !l.asked {
-		return nil
-	}
-	var last error
-	err := wait.PollUntilContextCancel(ctx, releaseRetry, true, func(ctx context.Context) (done bool, _ error) {
-		last = l.tryRelease(ctx)
-		return last == nil || apierrors.IsForbidden(last) || apierrors.IsNotFound(last), nil
-	})
-	return cmp.Or(last, err)
-}
-
-func (l *timedLock) tryRelease(ctx context.Context) error {
-	record, _, err := l.Get(ctx)
-	if err != nil || record.HolderIdentity != l.Identity() {
-		return err
-	}
-	record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
-	return l.Update(ctx, *record)
 }

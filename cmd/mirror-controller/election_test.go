@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,7 +59,7 @@ func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
 func (r *replica) start() *replica {
 	ctx, stop := context.WithCancel(r.t.Context())
 	r.stop = stop
-	r.lock.deadline, r.lock.rest = r.options.renewDeadline, r.options.renewPeriod()
+	r.lock.term = r.options.term()
 	election, err := r.options.newElection(r.lock, r.watchdog, func() {
 		now := time.Now()
 		r.lost.CompareAndSwap(nil, &now)
@@ -108,37 +107,6 @@ func (r *replica) end() error {
 	return err
 }
 
-// TestRenewals counts what a leader asks of the API server: each renewal is a write to etcd.
-func TestRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(t, &fakeLease{}, "us").start()
-		pass(time.Second)
-		before := r.fake.requests.Load()
-		pass(time.Minute)
-		if n := r.fake.requests.Load() - before; n != 30 {
-			t.Errorf("%d requests in a minute, want one in 2 s", n)
-		}
-		noError(t, r.end())
-		if r.lock.expiry.Stop() {
-			t.Error("the deadline is watched over when the election has ended")
-		}
-	})
-}
-
-func TestRenewPeriod(t *testing.T) {
-	const second = time.Second
-	for _, test := range []struct{ duration, deadline, want time.Duration }{
-		{15 * second, 10 * second, 2 * second}, // the defaults
-		{15 * second, 14 * second, second / 2},
-		{15 * second, second, second / 4},
-	} {
-		o := electionOptions{leaseDuration: test.duration, renewDeadline: test.deadline}
-		if got := o.renewPeriod(); got != test.want {
-			t.Errorf("lease %v, deadline %v: got %v, want %v", test.duration, test.deadline, got, test.want)
-		}
-	}
-}
-
 // TestLeaseIsLostWhileStopping: a stop waits for the writes in flight only as long as the lease is renewed.
 func TestLeaseIsLostWhileStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -146,14 +114,14 @@ func TestLeaseIsLostWhileStopping(t *testing.T) {
 		r := newReplica(t, lease, "first")
 		r.inFlight = 25 * time.Second
 		r.start()
-		pass(time.Minute) // a multiple of the renew period
+		pass(time.Minute) // a multiple of the retry period
 		r.fake.hinder(noAnswer)
 		stopped := time.Now()
 		if err := r.end(); !errors.Is(err, mirror.ErrLeadershipLost) {
 			t.Errorf("error %v, want that the leadership is lost", err)
 		}
-		if took := r.ended.Sub(stopped); took != r.options.renewDeadline {
-			t.Errorf("the work ended after %v, want at the deadline", took)
+		if took := r.ended.Sub(stopped); took != r.options.term() {
+			t.Errorf("the work ended after %v, want at the end of the term", took)
 		}
 		if lease.holder() != "first" {
 			t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
@@ -161,42 +129,26 @@ func TestLeaseIsLostWhileStopping(t *testing.T) {
 	})
 }
 
-// leaseTimeout is how long a request for the lease takes, at most.
-func leaseTimeout(o *electionOptions) time.Duration { return o.leaseConfig(&rest.Config{}).Timeout }
-
-// A leader may write at any time while its renewals go well, and one of them that hangs does not cost the lease if there
-// is the time for another.
-func TestRenewalsComeInTime(t *testing.T) {
-	const second = time.Second
-	for _, test := range []struct {
-		deadline time.Duration
-		hangs    bool
-	}{
-		{second, false}, {2 * second, true}, {10 * second, true}, {14 * second, true},
-	} {
-		t.Run(fmt.Sprintf("%v, hangs %v", test.deadline, test.hangs), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReplica(t, &fakeLease{}, "us")
-				r.options.renewDeadline = test.deadline
-				r.start()
-				hangs := test.hangs
-				r.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
-					if !hangs {
-						return nil
-					}
-					hangs = false
-					time.Sleep(leaseTimeout(r.options))
-					return context.DeadlineExceeded
-				})
-				for range 1000 {
-					if pass(50 * time.Millisecond); !r.valid() {
-						t.Fatalf("not valid %v after it was granted", time.Since(r.began))
-					}
-				}
-				noError(t, r.end())
-			})
+// TestRenewalHangs: a leader may write at any time while one renewal in a hundred hangs until its client gives up.
+func TestRenewalHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, &fakeLease{}, "us")
+		r.start()
+		timeout, requests := r.options.leaseConfig(&rest.Config{}).Timeout, 0
+		r.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
+			if requests++; requests%100 != 1 {
+				return nil
+			}
+			time.Sleep(timeout)
+			return context.DeadlineExceeded
 		})
-	}
+		for range 10_000 {
+			if pass(50 * time.Millisecond); !r.valid() {
+				t.Fatalf("not valid %v after the term began", time.Since(r.began))
+			}
+		}
+		noError(t, r.end())
+	})
 }
 
 // TestLeaseIsReleasedAfterTheLastWrite stops a leader again and again, because a standby reads the lease at random times.
@@ -223,8 +175,8 @@ func handOver(t *testing.T) {
 	if got := first.ended.Sub(stopped); got != first.inFlight {
 		t.Errorf("the work ended after %v, want %v", got, first.inFlight)
 	}
-	if wait := second.began.Sub(first.ended); second.began.IsZero() || wait < 0 || wait > 1100*time.Millisecond {
-		t.Errorf("the second began %v after the last write of the first, want 0 to 1.1s", wait)
+	if wait := second.began.Sub(first.ended); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
+		t.Errorf("the second began %v after the last write of the first, want 0 to 5s", wait)
 	}
 	noError(t, second.end())
 	if lease.holder() != "" {

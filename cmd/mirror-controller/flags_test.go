@@ -13,7 +13,6 @@ func TestWrongFlags(t *testing.T) {
 	}
 	const prefixRequired = "--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, or set --all-namespaces"
 	const notAPrefix = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
-	const retryPeriod = "must be more than 0, and 1.2 times it less than --leader-elect-renew-deadline, such as 500ms"
 	const prefix = "--namespace-prefix=team-" // what a case needs that is not about prefixes
 
 	for _, test := range []struct {
@@ -50,15 +49,16 @@ func TestWrongFlags(t *testing.T) {
 			`--kubeconfig="/no/such/file": cannot read /no/such/file: no such file or directory`}},
 		{"lease of no whole seconds", []string{prefix, "--leader-elect-lease-duration=15500ms"}, []string{
 			`--leader-elect-lease-duration="15.5s": must be 1s or more, in whole seconds, such as 15s`}},
-		{"deadline as long as the lease", []string{prefix, "--leader-elect-renew-deadline=15s"}, []string{
-			`--leader-elect-renew-deadline="15s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`}},
+		{"deadline plus retry period as long as the lease", []string{prefix, "--leader-elect-renew-deadline=13s"}, []string{
+			`--leader-elect-lease-duration="15s": must be more than --leader-elect-renew-deadline=13s plus --leader-elect-retry-period=2s, such as 16s`}},
+		{"lease too short", []string{prefix, "--leader-elect-lease-duration=10s", "--leader-elect-retry-period=500ms"}, []string{
+			`--leader-elect-lease-duration="10s": must be more than --leader-elect-renew-deadline=10s plus --leader-elect-retry-period=500ms, such as 11s`}},
 		{"no retry period", []string{prefix, "--leader-elect-retry-period=0s"}, []string{
-			`--leader-elect-retry-period="0s": ` + retryPeriod}},
+			`--leader-elect-retry-period="0s": must be more than 0, such as 2s`}},
 		{"no deadline", []string{prefix, "--leader-elect-renew-deadline=0s"}, []string{
-			`--leader-elect-renew-deadline="0s": must be more than 0 and less than --leader-elect-lease-duration, such as 10s`,
-			`--leader-elect-retry-period="500ms": ` + retryPeriod}},
-		{"retry period too long", []string{prefix, "--leader-elect-retry-period=8.4s"}, []string{
-			`--leader-elect-retry-period="8.4s": ` + retryPeriod}},
+			`--leader-elect-renew-deadline="0s": must be more than 0, such as 10s`}},
+		{"retry period too long", []string{prefix, "--leader-elect-lease-duration=1m", "--leader-elect-retry-period=8.4s"}, []string{
+			`--leader-elect-retry-period="8.4s": 1.2 times it must be less than --leader-elect-renew-deadline=10s, such as 2s`}},
 		{"wrong name of a lease", []string{prefix, "--leader-elect-resource-name=My_Lease"}, []string{
 			`--leader-elect-resource-name="My_Lease": must be the name of a Lease: lower-case letters, digits, '-' and '.'`}},
 		{"wrong namespace of a lease", []string{prefix, "--leader-elect-resource-namespace=My_NS"}, []string{

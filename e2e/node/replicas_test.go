@@ -79,9 +79,9 @@ func TestLeaderGoes(t *testing.T) {
 			w.waitRolledOut()
 		}))
 	}
-	w.figure("longest gap in mirroring, leader's Pod deleted", deleted, 2*time.Second)
-	w.figure("longest gap in mirroring, leader killed", killed, 19*time.Second)
-	w.figure("longest gap in mirroring, rollout", rolledOut, 2*time.Second)
+	w.figure("longest gap in mirroring, leader's Pod deleted", deleted, 5*time.Second)
+	w.figure("longest gap in mirroring, leader killed", killed, 25*time.Second)
+	w.figure("longest gap in mirroring, rollout", rolledOut, 5*time.Second)
 }
 
 // longestGap returns the longest time that an edit took to reach all targets, from the beginning of f to a moment after its end.

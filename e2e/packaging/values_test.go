@@ -118,7 +118,7 @@ var flags = map[string]struct{ flag, value, want string }{
 	"kubeApi.burst":                {"kube-api-burst", "100", "100"},
 	"leaderElection.leaseDuration": {"leader-elect-lease-duration", `"60s"`, "60s"},
 	"leaderElection.renewDeadline": {"leader-elect-renew-deadline", `"40s"`, "40s"},
-	"leaderElection.retryPeriod":   {"leader-elect-retry-period", `"2s"`, "2s"},
+	"leaderElection.retryPeriod":   {"leader-elect-retry-period", `"5s"`, "5s"},
 	"fullnameOverride":             {"leader-elect-resource-name", `"blue"`, "blue"},
 	"logging.format":               {"logging-format", `"json"`, "json"},
 	"logging.verbosity":            {"v", "4", "4"},

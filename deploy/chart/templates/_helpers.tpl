@@ -88,7 +88,7 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
   (list "leader-elect-resource-name" (include "mirror-controller.fullname" .) "mirror-controller")
   (list "leader-elect-lease-duration" $v.leaderElection.leaseDuration "15s")
   (list "leader-elect-renew-deadline" $v.leaderElection.renewDeadline "10s")
-  (list "leader-elect-retry-period" $v.leaderElection.retryPeriod "500ms")) }}
+  (list "leader-elect-retry-period" $v.leaderElection.retryPeriod "2s")) }}
 {{- end }}
 {{- $flags = append $flags (list "logging-format" $v.logging.format "text") }}
 {{- range $flags }}

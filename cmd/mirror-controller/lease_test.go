@@ -41,6 +41,7 @@ func (l *fakeLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []b
 	l.lease.mu.Lock()
 	defer l.lease.mu.Unlock()
 	if l.lease.record == nil {
+		l.seen = 0
 		return nil, nil, apierrors.NewNotFound(leases, "lease")
 	}
 	l.seen = l.lease.version
@@ -105,7 +106,7 @@ func (l *fakeLease) remove() {
 // newTimedLock returns a lock on the lease for a process of that identity, and the fake beneath.
 func newTimedLock(lease *fakeLease, identity string) (*timedLock, *fakeLock) {
 	fake := &fakeLock{lease: lease, identity: identity}
-	return &timedLock{Interface: fake, deadline: 10 * time.Second, lost: func() {}}, fake
+	return &timedLock{Interface: fake, term: 12 * time.Second, lost: func() {}}, fake
 }
 
 func ours(l *timedLock) resourcelock.LeaderElectionRecord {
@@ -121,38 +122,52 @@ func TestValid(t *testing.T) {
 		want   bool
 		lost   bool
 	}{
-		{"just younger than the deadline", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(10*second - 1) }, true, false},
-		{"as old as the deadline", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(10 * second) }, false, true},
+		{"a moment before the end of the term", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(12*second - 1) }, true, false},
+		{"at the end of the term", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(12 * second) }, false, false},
 		{"renewed", func(t *testing.T, l *timedLock, _ *fakeLock) {
-			time.Sleep(9 * second)
+			time.Sleep(11 * second)
 			noError(t, l.Update(t.Context(), ours(l)))
-			time.Sleep(9 * second)
+			time.Sleep(11 * second)
 		}, true, false},
 		{"the answer to a renewal comes too late", func(t *testing.T, l *timedLock, fake *fakeLock) {
-			fake.delay = 10 * second
+			fake.delay = 12 * second
 			noError(t, l.Update(t.Context(), ours(l)))
-		}, false, true},
+		}, false, false},
 		{"the age counts from the request", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.delay = 6 * second
 			noError(t, l.Update(t.Context(), ours(l)))
-			time.Sleep(4 * second)
-		}, false, true},
+			time.Sleep(6 * second)
+		}, false, false},
 		{"a renewal fails", func(t *testing.T, l *timedLock, fake *fakeLock) {
-			time.Sleep(5 * second)
+			time.Sleep(6 * second)
 			fake.hinder(noAnswer)
 			if l.Update(t.Context(), ours(l)) == nil {
-				t.Error("no error")
+				t.Error("got no error")
 			}
-			time.Sleep(5 * second)
-		}, false, true},
+			time.Sleep(6 * second)
+		}, false, false},
 		{"one failure is not the end", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(noAnswer)
 			_ = l.Update(t.Context(), ours(l))
 		}, true, false},
+		{"a renewal after the end of the term", func(t *testing.T, l *timedLock, fake *fakeLock) {
+			time.Sleep(12 * second)
+			tooLate(t, l, fake)
+		}, false, true},
+		{"the whole machine stood still", func(t *testing.T, l *timedLock, fake *fakeLock) {
+			anHourAgo := now()
+			anHourAgo.wall = anHourAgo.wall.Add(-time.Hour)
+			l.renewed.Store(&anHourAgo)
+			tooLate(t, l, fake)
+		}, false, true},
 		{"another has it", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.lease.take("another")
-			_, _, err := l.Get(t.Context())
-			noError(t, err)
+			expectLost(t, l)
+		}, false, true},
+		{"another released it", func(t *testing.T, l *timedLock, fake *fakeLock) {
+			fake.lease.take("")
+			expectLost(t, l)
+			tooLate(t, l, fake) // or the old term would continue
 		}, false, true},
 		{"a read finds it ours", func(t *testing.T, l *timedLock, _ *fakeLock) {
 			_, _, err := l.Get(t.Context())
@@ -163,26 +178,13 @@ func TestValid(t *testing.T) {
 			if _, _, err := l.Get(t.Context()); !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
-		}, false, false},
+			noError(t, l.Create(t.Context(), ours(l)))
+		}, true, false},
 		{"somebody deleted it, and it cannot be created anew", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.lease.remove()
-			_, _, _ = l.Get(t.Context())
-			time.Sleep(10 * second)
-		}, false, true},
-		{"a renewal that came in at the last moment", func(_ *testing.T, l *timedLock, _ *fakeLock) {
-			l.expire()
-		}, true, false},
-		{"the whole machine stood still", func(t *testing.T, l *timedLock, _ *fakeLock) {
-			anHourAgo := now()
-			anHourAgo.wall = anHourAgo.wall.Add(-time.Hour)
-			l.renewed.Store(&anHourAgo)
-			if err := l.Update(t.Context(), ours(l)); !errors.Is(err, errTooLate) {
-				t.Errorf("error %v, want that it is too late", err)
-			}
-		}, false, true},
-		{"the election is over", func(_ *testing.T, l *timedLock, _ *fakeLock) {
-			l.stop()
-			time.Sleep(10 * second)
+			fake.hinder(noAnswer)
+			_ = l.Create(t.Context(), ours(l))
+			time.Sleep(12 * second)
 		}, false, false},
 		{"it is given back", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
@@ -195,9 +197,7 @@ func TestValid(t *testing.T) {
 		}, false, false},
 		{"the answer to the giving back is lost", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(noAnswer)
-			ctx, cancel := context.WithTimeout(t.Context(), second)
-			defer cancel()
-			if l.release(ctx) == nil {
+			if l.release(t.Context()) == nil {
 				t.Error("got no error")
 			}
 		}, false, false},
@@ -215,12 +215,28 @@ func TestValid(t *testing.T) {
 					t.Error("not valid when it was just made ours")
 				}
 				test.happen(t, l, fake)
-				synctest.Wait()
 				if l.valid() != test.want || lost.Load() != test.lost {
 					t.Errorf("valid %v, reported lost %v, want %v, %v", l.valid(), lost.Load(), test.want, test.lost)
 				}
 			})
 		})
+	}
+}
+
+// tooLate fails the test unless a renewal is refused, and not sent.
+func tooLate(t *testing.T, l *timedLock, fake *fakeLock) {
+	t.Helper()
+	before := fake.requests.Load()
+	if err := l.Update(t.Context(), ours(l)); !errors.Is(err, errTooLate) || fake.requests.Load() > before {
+		t.Errorf("got error %v after %d requests, want that it is too late for one", err, fake.requests.Load()-before)
+	}
+}
+
+// expectLost fails the test unless a read returns that the lease is lost.
+func expectLost(t *testing.T, l *timedLock) {
+	t.Helper()
+	if record, _, err := l.Get(t.Context()); err == nil || record != nil {
+		t.Errorf("got record %+v, error %v, want that the lease is lost", record, err)
 	}
 }
 
@@ -261,9 +277,7 @@ func TestRelease(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, fake := newTimedLock(&fakeLease{}, "us")
 				test.happen(l, fake)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := l.release(ctx); err != nil && !apierrors.IsNotFound(err) {
+				if err := l.release(t.Context()); err != nil && !apierrors.IsNotFound(err) {
 					t.Error(err)
 				}
 				if got := fake.lease.holder(); got != test.want {
