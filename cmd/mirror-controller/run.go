@@ -79,7 +79,7 @@ const stuckTolerance = 20 * time.Second
 
 // control mirrors until ctx ends. All of its goroutines end before it returns.
 func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
-	refused := newRefusals()
+	refused := &refusals{}
 	config.Wrap(refused.wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

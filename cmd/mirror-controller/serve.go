@@ -1,13 +1,11 @@
 package main
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -25,7 +23,6 @@ const (
 	maxHeader         = 8 << 10 // bytes
 	readHeaderTimeout = 2 * time.Second
 	readTimeout       = 10 * time.Second
-	idleTimeout       = 15 * time.Second
 )
 
 // endpoint is an address at which the process serves HTTP.
@@ -34,8 +31,7 @@ type endpoint struct {
 	handler       http.Handler
 	// writeTimeout bounds the time from the end of the request header to the end of the response.
 	writeTimeout time.Duration
-	// maxConnections bounds the open connections; others wait. 0: beyond maxOpen the oldest is closed, so that nobody can keep
-	// probes out. Such an endpoint ends each connection after one response.
+	// maxConnections bounds the open connections; others wait.
 	maxConnections int
 }
 
@@ -55,19 +51,13 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      e.writeTimeout,
-		IdleTimeout:       idleTimeout,
 		ErrorLog:          logs.NewLogger(""),
 	}
-	if e.maxConnections > 0 {
-		listener = netutil.LimitListener(listener, e.maxConnections)
-	} else {
-		server.SetKeepAlivesEnabled(false)
-		server.ConnState = (&connections{open: map[net.Conn]*list.Element{}}).changed
-	}
+	server.SetKeepAlivesEnabled(false) // or idle connections could keep probes out
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(listener) // returns when it is shut down
+		_ = server.Serve(netutil.LimitListener(listener, e.maxConnections)) // returns when it is shut down
 	}()
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serveFlush)
@@ -77,41 +67,6 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		}
 		<-ended
 	}, nil
-}
-
-// maxOpen bounds the open connections of an endpoint without maxConnections. A probe takes milliseconds, and is never the
-// oldest.
-const maxOpen = 1000
-
-// connections closes the oldest of too many connections.
-type connections struct {
-	mu    sync.Mutex
-	order list.List // of net.Conn, the oldest first
-	open  map[net.Conn]*list.Element
-}
-
-// changed takes note of the state of a connection.
-func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		c.open[conn] = c.order.PushBack(conn)
-		if c.order.Len() > maxOpen {
-			oldest := c.order.Front().Value.(net.Conn)
-			c.remove(oldest)
-			_ = oldest.Close() // it may be closed already
-		}
-	case http.StateClosed, http.StateHijacked:
-		c.remove(conn)
-	}
-}
-
-func (c *connections) remove(conn net.Conn) {
-	if e := c.open[conn]; e != nil {
-		c.order.Remove(e)
-		delete(c.open, conn)
-	}
 }
 
 // checkAddress returns why nothing can be served at the address, or nothing.

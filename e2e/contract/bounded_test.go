@@ -187,7 +187,7 @@ func TestC47HostileConnections(t *testing.T) {
 		}()
 		w.Wait("all connections are open", opened)
 		for _, path := range []string{"/livez", "/readyz"} {
-			// The attacker may push out the connection of a probe, too. A kubelet asks again.
+			// The attacker may keep a probe waiting until its connections are closed for their age. A kubelet asks again.
 			w.Until("a probe beside "+attack.what, func() error { return w.Probe(p, path) })
 		}
 		expectBounded(w, "beside them", p, maxMemory)

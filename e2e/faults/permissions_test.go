@@ -65,8 +65,8 @@ func waitReadiness(w *suite.World, p *shipped.Process, failing ...string) {
 	})
 }
 
-// TestC37Watches takes a permission to watch from the controller: the log and /readyz say which, it is not
-// ready, and it mirrors when the permission is granted.
+// TestC37Watches takes a permission to watch from the controller: the log and /readyz say which, it is not ready, and it mirrors
+// when the permission is granted. It is ready again when the last refusal is 90 s old.
 func TestC37Watches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -91,8 +91,8 @@ func TestC37Watches(t *testing.T) {
 			w.WaitLog(p, fmt.Sprintf(`%s \"%s\"`, c.says, c.resource))
 			src := w.CreateSource(w.Home, "settings")
 			w.SetRules(account, rules)
-			waitReadiness(w, p)
 			w.WaitInSync(src, w.NS("a"), w.NS("b"))
+			waitReadiness(w, p)
 			w.Settle(w.NS("a"), w.NS("b"))
 		})
 	}
@@ -190,7 +190,6 @@ func TestC37Leases(t *testing.T) {
 			w.WaitLog(p, fmt.Sprintf(`cannot %s resource \"leases\"`, verb))
 			src := w.CreateSource(w.Home, "settings")
 			w.SetRules(account, append(everywhere, atHome...))
-			waitReadiness(w, p)
 			w.WaitInSync(src, w.NS("a"))
 		})
 	}
@@ -230,6 +229,5 @@ func TestC37RevokedLease(t *testing.T) {
 	p := startConfined(w, account, elects(w))
 	waitReadiness(w, p, "update-leases")
 	w.SetRules(account, slices.Concat(everywhere, atHome))
-	waitReadiness(w, p)
 	w.WaitInSync(src, w.NS("a"))
 }
