@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,22 +145,23 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded opens more connections than the health port holds, and sends nothing: they are closed for their age,
-// and a probe is answered.
+// TestConnectionsAreBounded opens as many connections as the health port holds, and sends nothing: a probe is answered when one of
+// them is closed for its age.
 func TestConnectionsAreBounded(t *testing.T) {
 	held, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	address := held.Addr().String()
 	noError(t, held.Close())
 	e := healthEndpoint(address, http.NotFoundHandler())
-	e.maxConnections = 10
+	e.maxConnections = 5
 	stop, err := e.serve(t.Context())
 	noError(t, err)
 	defer stop()
-	for range e.maxConnections + 5 {
-		conn, err := net.Dial("tcp", address)
+	silent := make([]net.Conn, e.maxConnections)
+	for i := range silent {
+		silent[i], err = net.Dial("tcp", address)
 		noError(t, err)
-		defer conn.Close()
+		defer silent[i].Close()
 	}
 	answer, err := http.Get("http://" + address)
 	noError(t, err)
@@ -166,4 +169,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if !answer.Close {
 		t.Error("got the connection kept open after an answer, want it closed")
 	}
+	if !slices.ContainsFunc(silent, isClosed) {
+		t.Error("got all connections open beside the answer, want one of them closed before")
+	}
+}
+
+// isClosed reports whether the server has closed the connection.
+func isClosed(conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(readHeaderTimeout / 20)) // long before the server closes it for its age
+	_, err := conn.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }

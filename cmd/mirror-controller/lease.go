@@ -93,7 +93,10 @@ func (l *timedLock) release(ctx context.Context) error {
 			record.HolderIdentity, record.LeaseDurationSeconds = "", 1 // 0 is refused
 			last = l.Interface.Update(ctx, *record)
 		}
-		return last == nil || apierrors.IsForbidden(last) || apierrors.IsNotFound(last), nil
+		if apierrors.IsNotFound(last) {
+			last = nil
+		}
+		return last == nil, nil
 	})
 	return cmp.Or(last, err)
 }
