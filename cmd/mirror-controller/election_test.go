@@ -260,6 +260,9 @@ func TestLeaseClient(t *testing.T) {
 	} else if agent := renewal.UserAgent(); agent != "us leader-election" {
 		t.Errorf("User-Agent %q", agent)
 	}
+	if want := time.Hour + o.retryPeriod; lock.term != want {
+		t.Errorf("got a term of %v, want %v", lock.term, want)
+	}
 	host, err := os.Hostname()
 	noError(t, err)
 	if !strings.HasPrefix(lock.Identity(), host+"_") || lock.Identity() == other.Identity() {
