@@ -30,8 +30,8 @@ type electionOptions struct {
 	name, namespace                           string // of the Lease
 }
 
-// newElectionOptions returns the defaults of Kubernetes' own components. A standby reads the lease every 1 to 2.2 retry periods,
-// and so takes over within the promised 5 s after a release.
+// newElectionOptions returns the defaults of Kubernetes' own components. A standby reads the lease every 1 to 2.2 retry
+// periods, and so takes over within the promised 5 s after a release.
 func newElectionOptions() electionOptions {
 	return electionOptions{
 		leaseDuration: 15 * time.Second,
@@ -45,8 +45,8 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.enabled, "leader-elect", o.enabled,
 		"Write only while holding a Lease. Several replicas can run, and one of them writes.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", o.leaseDuration,
-		"Time after which another replica can take a Lease that was not renewed. In whole seconds, and more than the renew deadline "+
-			"plus the retry period.")
+		"Time after which another replica can take a Lease that was not renewed. In whole seconds, and more than the "+
+			"renew deadline plus the retry period.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
 		"Time for which the leader tries to renew the Lease before it stops writing and exits.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
@@ -88,8 +88,9 @@ func (o *electionOptions) checkTimes(bad func(flag string, value any, want strin
 	case o.leaseDuration < time.Second || o.leaseDuration%time.Second != 0:
 		bad("--leader-elect-lease-duration", o.leaseDuration, "must be 1s or more, in whole seconds, such as 15s")
 	case o.leaseDuration-o.renewDeadline <= o.retryPeriod: // or a term could outlast the lease
-		bad("--leader-elect-lease-duration", o.leaseDuration, fmt.Sprintf("must be more than --leader-elect-renew-deadline=%v plus "+
-			"--leader-elect-retry-period=%v, such as %v", o.renewDeadline, o.retryPeriod, o.term().Truncate(time.Second)+time.Second))
+		bad("--leader-elect-lease-duration", o.leaseDuration, fmt.Sprintf("must be more than "+
+			"--leader-elect-renew-deadline=%v plus --leader-elect-retry-period=%v, such as %v",
+			o.renewDeadline, o.retryPeriod, o.term().Truncate(time.Second)+time.Second))
 	}
 	if o.renewDeadline <= 0 {
 		bad("--leader-elect-renew-deadline", o.renewDeadline, "must be more than 0, such as 10s")
@@ -102,7 +103,8 @@ func (o *electionOptions) checkTimes(bad func(flag string, value any, want strin
 	}
 }
 
-// term is how long a leader writes after its last renewal: the elector waits a retry period, and then tries until the deadline.
+// term is how long a leader writes after its last renewal: the elector waits a retry period, and then tries until the
+// deadline.
 func (o *electionOptions) term() time.Duration { return o.renewDeadline + o.retryPeriod }
 
 // lock returns the lock that the options describe, under an identity that no other process has.

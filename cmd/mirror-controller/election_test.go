@@ -184,6 +184,24 @@ func handOver(t *testing.T) {
 	}
 }
 
+// TestLeaseIsReleasedWithoutATerm stops a process that has acquired the lease and does not know it, because the answer was
+// lost.
+func TestLeaseIsReleasedWithoutATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "us")
+		r.lock.Interface = forgetful{r.fake}
+		r.start()
+		if lease.holder() != "us" || !r.began.IsZero() {
+			t.Fatalf("%q has the lease, and its term began at %v", lease.holder(), r.began)
+		}
+		noError(t, r.end())
+		if lease.holder() != "" {
+			t.Errorf("%q has the lease, want that it is released", lease.holder())
+		}
+	})
+}
+
 // Who has not filled its caches would hold the lease and do nothing.
 func TestStandsForElectionWhenReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

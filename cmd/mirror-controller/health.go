@@ -12,12 +12,14 @@ import (
 
 // healthEndpoint returns the endpoint of the probes.
 func healthEndpoint(address string, handler http.Handler) endpoint {
-	return endpoint{name: "health", address: address, handler: handler, writeTimeout: 10 * time.Second, maxConnections: 1000}
+	return endpoint{
+		name: "health", address: address, handler: handler, writeTimeout: 10 * time.Second, maxConnections: 1000,
+	}
 }
 
-// healthHandler answers the probes of a kubelet. Liveness fails for a leader that should have ended, because it has not renewed
-// its lease. Readiness fails until the caches are full, for 90 s after a permission was refused, and after the end of ctx. A
-// standby is alive and ready. An API server that is away changes neither.
+// healthHandler answers the probes of a kubelet. Liveness fails for a leader that should have ended, because it has not
+// renewed its lease. Readiness fails until the caches are full, for 90 s after a permission was refused, and after the end
+// of ctx. A standby is alive and ready. An API server that is away changes neither.
 func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool, refused *refusals) http.Handler {
 	caches := healthz.NamedCheck("caches", func(*http.Request) error {
 		if !synced() {

@@ -13,9 +13,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// timedLock is a lock that remembers when it was last renewed, by the time of the request: the elector counts from the answer,
-// which may have waited while the process stood still. It also ends the term for good when the lease is lost, where the elector
-// would acquire the lease again and continue the old term. The elector and release do not call it at the same time.
+// timedLock is a lock that remembers when it was last renewed, by the time of the request: the elector counts from the
+// answer, which may have waited while the process stood still. It also ends the term for good when the lease is lost, where
+// the elector would acquire the lease again and continue the old term. The elector and release do not call it at the same
+// time.
 type timedLock struct {
 	resourcelock.Interface
 	term    time.Duration          // a renewal of this age counts no more
@@ -56,8 +57,8 @@ func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 // errTooLate is the error of a renewal after the end of the term.
 var errTooLate = errors.New("the last renewal of the lease is too old")
 
-// write acquires or renews the lease. It renews no lease whose term is over, even if the lease is still ours: after a pause
-// of the process or of the machine the caches are as old as the pause was long.
+// write acquires or renews the lease. It renews no lease whose term is over, even if the lease is still ours: after a
+// pause of the process or of the machine the caches are as old as the pause was long.
 func (l *timedLock) write(send func() error) error {
 	if l.renewed.Load() != nil && !l.valid() {
 		l.end()
@@ -78,15 +79,15 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
-// release releases the lease if it is ours, so that the next leader need not wait until it expires. It tries more than once: a
-// renewal that was in flight when the elector ended causes a conflict.
+// release releases the lease if it is ours, so that the next leader need not wait until it expires. It tries more than
+// once: a renewal that was in flight when the elector ended causes a conflict.
 func (l *timedLock) release(ctx context.Context) error {
 	if !l.asked {
 		return nil
 	}
 	l.end()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, releaseRetry, releaseTimeout, true, func(ctx context.Context) (done bool, _ error) {
+	try := func(ctx context.Context) (done bool, _ error) {
 		var record *resourcelock.LeaderElectionRecord
 		record, _, last = l.Interface.Get(ctx)
 		if last == nil && record.HolderIdentity == l.Identity() {
@@ -97,12 +98,13 @@ func (l *timedLock) release(ctx context.Context) error {
 			last = nil
 		}
 		return last == nil, nil
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, releaseRetry, releaseTimeout, true, try)
 	return cmp.Or(last, err)
 }
 
-// moment is a point in time by two clocks, because each of them misses something: the wall clock can be set back, and the
-// monotonic clock stands still while a virtual machine is suspended.
+// moment is a point in time by two clocks, because each of them misses something: the wall clock can be set back, and
+// the monotonic clock stands still while a virtual machine is suspended.
 type moment struct {
 	wall    time.Time     // without a monotonic reading
 	running time.Duration // since the process began

@@ -17,8 +17,8 @@ var neededPermissions = []string{
 	"get-leases", "create-leases", "update-leases",
 }
 
-// refusalPeriod is how long a refused permission counts as missing. A reflector waits for up to a minute between two requests, and
-// reports no success.
+// refusalPeriod is how long a refused permission counts as missing. A reflector waits for up to a minute between two
+// requests, and reports no success.
 const refusalPeriod = 90 * time.Second
 
 // refusals remembers when the API server last refused each of neededPermissions.
@@ -41,7 +41,8 @@ func (r *refusals) checks() []healthz.HealthChecker {
 // leaseVerbs are what RBAC calls requests for one object.
 var leaseVerbs = map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update"}
 
-// permissionFor returns which of neededPermissions a request needs, if any. The path of a gateway may come before that of the API.
+// permissionFor returns which of neededPermissions a request needs, if any. The path of a gateway may come before that
+// of the API.
 func permissionFor(r *http.Request) string {
 	switch p := r.URL.Path; {
 	case strings.Contains(p, "/apis/coordination.k8s.io/v1/namespaces/"):
