@@ -92,7 +92,7 @@ func TestReadiness(t *testing.T) {
 					}
 				}
 				if !test.unsynced {
-					time.Sleep(refusalPeriod - 1)
+					time.Sleep(90*time.Second - 1)
 					expectReadiness(t, handler, test.want)
 					time.Sleep(1)
 					expectReadiness(t, handler, "")
