@@ -211,7 +211,8 @@ func (e *election) run(ctx context.Context, ready func() bool, work func(context
 		}
 	})
 	if err := work(ctx, mirror.Leadership{Begun: e.begun, Valid: e.lock.valid, Resign: resign}); err != nil {
-		end()
+		e.lock.lost() // work can return before the elector has
+		<-ended
 		return fmt.Errorf("lease %s: %w", e.lock.Describe(), err)
 	}
 	resign() // a process that has not led may have the lease all the same
