@@ -72,7 +72,8 @@ func TestReadiness(t *testing.T) {
 		{name: "the API server is away", answers: answers{{get, watchConfigMaps, 200}, {get, watchConfigMaps, 0},
 			{get, listConfigMaps, 503}, {get, watchNamespaces, 500}, {get, watchNamespaces, 429}}},
 		{name: "behind a gateway",
-			answers: answers{{get, "/k8s/clusters/c1" + watchConfigMaps, 403}}, want: "watch-configmaps"},
+			answers: answers{{get, "/k8s/clusters/c1" + watchConfigMaps, 403}, {get, "/k8s/clusters/c1" + lease, 403}},
+			want:    "watch-configmaps get-leases"},
 		{name: "the caches and the lease need no others", answers: answers{
 			{get, "/api/v1/namespaces/team-a", 403}, {get, "/api/v1/namespaces/team-a/configmaps/settings", 403},
 			{get, "/api/v1/namespaces/team-a/configmaps", 403}, {post, "/api/v1/namespaces/team-a/configmaps", 403}, {remove, lease, 403}}},
