@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -81,7 +80,7 @@ func (s *session) seenSource(ctx context.Context, out *seen, cm *corev1.ConfigMa
 		out.say("The controller has reported nothing about it in the time that events are kept.")
 	}
 	for _, e := range events {
-		out.say("%s: %s %s: %s", snapshot.Last(e).UTC().Format(time.RFC3339), e.Type, e.Reason, e.Message)
+		out.say("%s: %s %s: %s", e.LastTimestamp.UTC().Format(time.RFC3339), e.Type, e.Reason, e.Message)
 	}
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,255 +12,213 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// TestEventSpacing: one write per source and reason in 10 seconds, the newest text in the end. Others do not wait.
-func TestEventSpacing(t *testing.T) {
+// TestEvent: an event is in the namespace of its source, names it, and has the name of the program, by which tools select
+// it and the admission policy tells it from others.
+func TestEvent(t *testing.T) {
 	store := &eventStore{}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		say(r, "settings", "in a")
-		expect(t, store, "in a")
-		time.Sleep(time.Second)
-		say(r, "settings", "in a and b")
-		time.Sleep(time.Second)
-		say(r, "settings", "in a, b and c")
-		time.Sleep(7 * time.Second)
-		expect(t, store, "in a")
-		say(r, "other", "of another source")
-		sayWhy(r, "settings", "Mirrored", "of another reason")
-		expect(t, store, "in a", "of another source", "of another reason")
-		time.Sleep(2 * time.Second)
-		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c")
-		time.Sleep(8 * time.Second)
-		say(r, "settings", "nowhere")
-		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c")
-		time.Sleep(2 * time.Second)
-		expect(t, store, "in a", "of another source", "of another reason", "in a, b and c", "nowhere")
+		say(r, "settings", "a")
+		expect(t, store, "a")
+		e := store.events[0]
+		host, err := os.Hostname()
+		noError(t, err)
+		if want := (corev1.EventSource{Component: "mirror-controller", Host: host}); e.Source != want ||
+			e.ReportingController != "mirror-controller" || e.ReportingInstance != host {
+			t.Errorf("from %+v, %q, %q, want %+v", e.Source, e.ReportingController, e.ReportingInstance, want)
+		}
+		want := corev1.ObjectReference{
+			APIVersion: "v1", Kind: "ConfigMap", Namespace: "shared", Name: "settings", UID: "1", ResourceVersion: "1",
+		}
+		if e.Namespace != "shared" || e.InvolvedObject != want {
+			t.Errorf("in %q, about %+v, want %+v", e.Namespace, e.InvolvedObject, want)
+		}
+		if e.Type != corev1.EventTypeWarning || e.Reason != "Foreign" || e.Annotations["about"] != "a" {
+			t.Errorf("got %s %s with %v", e.Type, e.Reason, e.Annotations)
+		}
 	})
 }
 
-// TestEventSeries: the text that was written last is counted on the same object; any other is a new object.
-func TestEventSeries(t *testing.T) {
+// TestRepeatedEvents: a repeated text is counted on the same object, with the time of the last one.
+func TestRepeatedEvents(t *testing.T) {
 	store := &eventStore{}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
 		start := time.Now()
-		for _, note := range []string{"a", "a", "a", "b", "a"} {
-			say(r, "settings", note)
+		for _, message := range []string{"a", "a", "b", "a"} {
+			say(r, "settings", message)
 			time.Sleep(time.Minute)
 		}
-		expect(t, store, "a (3)", "b", "a")
-		if last := store.events[0].Series.LastObservedTime; !last.Equal(&metav1.MicroTime{Time: start.Add(2 * time.Minute)}) {
-			t.Errorf("the series ended at %v, want 2 minutes after %v", last, start)
+		expect(t, store, "a (3)", "b")
+		if last := store.events[0].LastTimestamp; !last.Equal(&metav1.Time{Time: start.Add(3 * time.Minute)}) {
+			t.Errorf("last at %v, want 3 minutes after %v", last, start)
 		}
 		store.delete()
 		say(r, "settings", "a")
-		expect(t, store, "a")
+		expect(t, store, "a (4)")
 	})
 }
 
-// TestForgottenEvents: the recorder keeps no record for longer than some minutes after the last write.
-func TestForgottenEvents(t *testing.T) {
+// TestEachTextArrives: a source that changes every 10 seconds has each of its texts in an event of its own, as it is.
+func TestEachTextArrives(t *testing.T) {
 	store := &eventStore{}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		say(r, "settings", "a")
-		time.Sleep(4 * time.Minute)
-		say(r, "settings", "a")
-		time.Sleep(4 * time.Minute)
-		if n := remembered(r); n != 1 {
-			t.Errorf("%d records 4 minutes after the last write, want 1", n)
+		var want []string
+		for i := range 200 {
+			want = append(want, fmt.Sprint("text ", i))
+			say(r, "settings", want[i])
+			time.Sleep(10 * time.Second)
 		}
-		time.Sleep(2 * time.Minute)
-		if n := remembered(r); n != 0 {
-			t.Errorf("%d records 6 minutes after the last write, want none", n)
-		}
-		say(r, "settings", "a")
-		expect(t, store, "a (2)", "a")
+		expect(t, store, want...)
 	})
 }
 
-func remembered(r *eventRecorder) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.records)
-}
-
-// TestEventsAreWrittenLater: nothing is lost while the API server is away or permission is missing, the newest text of
-// each key is written, and neither the API server nor the log is flooded.
-func TestEventsAreWrittenLater(t *testing.T) {
-	for name, failure := range map[string]error{
-		"the API server is away":  errors.New("connection refused"),
-		"a permission is missing": apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New(`cannot create resource "events"`)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var over atomic.Bool
-			store := &eventStore{before: func(context.Context, string) error {
-				if over.Load() {
-					return nil
-				}
-				return failure
-			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
-				for _, source := range []string{"a", "b", "c"} {
-					say(r, source, "old")
-				}
-				time.Sleep(30 * time.Minute)
-				say(r, "b", "new")
-				time.Sleep(30 * time.Minute)
-				if n := store.tried(); n < 50 || n > 80 {
-					t.Errorf("%d attempts in an hour, want about one a minute", n)
-				}
-				lines := strings.Count(log.String(), fmt.Sprintf("\"Cannot write events\" err=%q", failure))
-				if lines < 30 || lines > 60 {
-					t.Errorf("%d lines in an hour, want the reason, once a minute at most:\n%s", lines, log)
-				}
-				over.Store(true)
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				notes := store.written()
-				if slices.Sort(notes); !slices.Equal(notes, []string{"new", "old", "old"}) {
-					t.Errorf("written: %q, want the newest about each", notes)
-				}
-			})
-		})
-	}
-}
-
-// TestEventThatIsRefusedForGood drops an event that is invalid, or whose namespace is gone.
-func TestEventThatIsRefusedForGood(t *testing.T) {
-	terminating := apierrors.NewForbidden(eventsv1.Resource("events"), "", errors.New("being terminated"))
-	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	for name, refusal := range map[string]error{
-		"namespace terminating": terminating,
-		"namespace gone":        apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"),
-		"bad request":           apierrors.NewBadRequest("denied"),
-		"invalid":               apierrors.NewInvalid(eventsv1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil),
-		"too large":             apierrors.NewRequestEntityTooLargeError("no"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := &eventStore{before: func(_ context.Context, note string) error {
-				if note == "bad" {
-					return refusal
-				}
-				return nil
-			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-				say(r, "settings", "bad")
-				say(r, "other", "good")
-				expect(t, store, "good")
-				time.Sleep(time.Minute)
-				if n := store.tried(); n != 2 {
-					t.Errorf("%d attempts, want 2", n)
-				}
-				say(r, "settings", "better")
-				expect(t, store, "good", "better")
-			})
-		})
-	}
-}
-
-// TestFailingEventHoldsUpNoOther: an event at which the API server always hangs delays the others by seconds, or by a pause
-// after it failed several times in a row.
-func TestFailingEventHoldsUpNoOther(t *testing.T) {
-	const delay = 13 * time.Second
-	store := &eventStore{before: func(ctx context.Context, note string) error {
-		if note != "bad" {
-			return nil
-		}
-		<-ctx.Done()
-		return apierrors.NewInternalError(errors.New("failed calling webhook"))
-	}}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		for _, note := range []string{"one", "bad", "two", "three"} {
-			say(r, note, note)
-		}
-		time.Sleep(delay)
-		expect(t, store, "one", "two", "three")
-		time.Sleep(time.Hour)
-		say(r, "four", "four")
-		for began := time.Now(); len(store.written()) < 4 && time.Since(began) < 2*time.Minute; {
-			time.Sleep(time.Second)
-		}
-		say(r, "five", "five") // the pauses are short again
-		time.Sleep(delay)
-		expect(t, store, "one", "two", "three", "four", "five")
-	})
-}
-
-// TestEventWithLostAnswer: an event that was written although its answer is lost is not written twice.
-func TestEventWithLostAnswer(t *testing.T) {
-	store := &eventStore{after: func(attempt int) error {
-		if attempt%2 == 1 {
-			return context.DeadlineExceeded
+// TestThousandsOfEvents: each event arrives if 50 are handed over in a second, also after a pause in which nobody answered.
+func TestThousandsOfEvents(t *testing.T) {
+	began := time.Now()
+	store := &eventStore{before: func(context.Context, string) error {
+		time.Sleep(10 * time.Millisecond)
+		if e := time.Since(began); 20*time.Second < e && e < 25*time.Second {
+			return errors.New("connection refused")
 		}
 		return nil
 	}}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		for range 2 {
-			say(r, "settings", "a")
-			time.Sleep(time.Minute)
+		began = time.Now()
+		for i := range 5000 {
+			say(r, fmt.Sprint("source-", i), "a")
+			time.Sleep(time.Second / 50)
 		}
-		expect(t, store, "a (2)")
+		r.endAfter(nil)
+		if n := len(store.written()); n != 5000 {
+			t.Errorf("%d events arrived, want all 5000", n)
+		}
 	})
 }
 
-// TestLastEvents: at the end the events that wait are written at once, unless the leadership is lost.
-func TestLastEvents(t *testing.T) {
+// TestNobodyAnswers: a caller does not wait for the API server, the log is not flooded, and the events that wait are
+// written when the API server answers again.
+func TestNobodyAnswers(t *testing.T) {
+	var answers atomic.Bool
+	store := &eventStore{before: func(context.Context, string) error {
+		if answers.Load() {
+			return nil
+		}
+		return errors.New("connection refused: " + strings.Repeat("long ", 10000))
+	}}
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+		began := time.Now()
+		for i := range 5000 {
+			say(r, fmt.Sprint("source-", i), strings.Repeat("long ", 100))
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the caller waited %v", took)
+		}
+		time.Sleep(100 * time.Second)
+		expect(t, store)
+		expectLines(t, log, 2)
+		answers.Store(true)
+		time.Sleep(10 * time.Second)
+		if n := len(store.written()); n < 1000 {
+			t.Errorf("%d events arrived, want the 1000 that wait", n)
+		}
+	})
+}
+
+// expectLines fails the test unless the log has that many lines about events that cannot be written, none longer than an
+// error may be, and nothing else.
+func expectLines(t *testing.T, log *buffer, want int) {
+	t.Helper()
+	lines := 0
+	for line := range strings.Lines(log.String()) {
+		lines++
+		if !strings.Contains(line, `"Cannot write events"`) || len(line) > 1500 {
+			t.Errorf("a line of %d bytes: %.1500s", len(line), line)
+		}
+	}
+	if lines != want {
+		t.Errorf("%d lines, want %d", lines, want)
+	}
+}
+
+// TestRefusedEvents: a refusal is final and holds up no other event. The log has one line a minute, and none about a
+// namespace that is going or gone.
+func TestRefusedEvents(t *testing.T) {
+	resource := corev1.Resource("events")
+	terminating := apierrors.NewForbidden(resource, "", errors.New("being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, test := range map[string]struct {
-		err  error
-		want []string
+		refusal error
+		lines   int
 	}{
-		"stopped":                {nil, []string{"one", "two", "one again"}},
-		"the leadership is lost": {fmt.Errorf("lease: %w", mirror.ErrLeadershipLost), []string{"one"}},
+		"namespace terminating": {terminating, 0},
+		"namespace gone":        {apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"), 0},
+		"written, answer lost":  {apierrors.NewAlreadyExists(resource, "settings"), 0},
+		"permission missing":    {apierrors.NewForbidden(resource, "", errors.New(`cannot create resource "events"`)), 10},
+		"invalid":               {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil), 10},
+		"webhook hangs":         {apierrors.NewInternalError(errors.New("failed calling webhook")), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &eventStore{before: func(context.Context, string) error { time.Sleep(time.Second); return nil }}
+			store := &eventStore{before: func(_ context.Context, message string) error {
+				if message == "bad" {
+					return test.refusal
+				}
+				return nil
+			}}
 			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
-				say(r, "settings", "one")
-				time.Sleep(2 * time.Second)
-				say(r, "settings", "one again") // waits for the 10 seconds to be over
-				synctest.Wait()
-				say(r, "other", "two")
-				synctest.Wait() // is being written
-				r.endAfter(test.err)
-				if expect(t, store, test.want...); log.String() != "" {
-					t.Errorf("logged: %s", log)
+				for i := range 600 {
+					say(r, fmt.Sprint("source-", i), "bad")
+					time.Sleep(time.Second)
+				}
+				say(r, "settings", "good")
+				expect(t, store, "good")
+				expectLines(t, log, test.lines)
+				if n := store.tried(); n != 601 {
+					t.Errorf("%d attempts, want 601", n)
 				}
 			})
 		})
 	}
 }
 
-// TestEndIsNotHeldUp: at the end there is one more attempt for each event, and not more time than 3 seconds.
-func TestEndIsNotHeldUp(t *testing.T) {
+// TestLastEvents: at the end the events that wait are written, in at most 3 seconds. None is written after a lost
+// leadership, whenever it was handed over, and no line is logged about that.
+func TestLastEvents(t *testing.T) {
+	lost := fmt.Errorf("lease: %w", mirror.ErrLeadershipLost)
 	for name, test := range map[string]struct {
-		hangs, took time.Duration
-		least, most int // attempts
+		err   error
+		hangs time.Duration // each request
+		took  time.Duration
+		want  []string
 	}{
-		"refused": {0, 0, 100, 100},
-		"hanging": {time.Hour, eventFlush, 0, 1},
+		"stopped":                {nil, time.Second, 2 * time.Second, []string{"one", "two"}},
+		"nobody answers":         {nil, time.Hour, eventFlush, nil},
+		"the leadership is lost": {lost, time.Second, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &eventStore{before: func(ctx context.Context, _ string) error {
 				ctx, cancel := context.WithTimeout(ctx, test.hangs)
 				defer cancel()
 				<-ctx.Done()
-				return errors.New("no connection")
+				return nil
 			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-				for i := range 100 {
-					say(r, fmt.Sprint(i), "in vain")
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+				say(r, "settings", "one")
+				say(r, "settings", "two")
+				synctest.Wait() // the first is being written
+				began := time.Now()
+				if r.endAfter(test.err); time.Since(began) != test.took {
+					t.Errorf("the end took %v, want %v", time.Since(began), test.took)
 				}
+				synctest.Wait()
+				say(r, "settings", "late")
 				time.Sleep(time.Hour)
-				before, began := store.tried(), time.Now()
-				r.endAfter(nil)
-				if took, n := time.Since(began), store.tried()-before; took != test.took || n < test.least || n > test.most {
-					t.Errorf("the end took %v and %d attempts, want %v and %d", took, n, test.took, test.most)
-				}
+				expect(t, store, test.want...)
+				expectLines(t, log, 0)
 			})
 		})
 	}

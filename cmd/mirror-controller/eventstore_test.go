@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,40 +12,34 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 )
 
-// eventStore is an API server for events. before, if set, decides about a request before it has its effect, and after
-// about its answer, by the number of the attempt.
+// eventStore is an API server for events. before, if set, decides about a request before it has its effect.
 type eventStore struct {
-	typedeventsv1.EventsV1Interface
-	typedeventsv1.EventInterface
-	t      *testing.T
-	before func(ctx context.Context, note string) error
-	after  func(attempt int) error
+	typedcorev1.EventInterface
+	before func(ctx context.Context, message string) error
 
 	mu       sync.Mutex
-	busy     bool
 	attempts int
-	events   []*eventsv1.Event
+	events   []*corev1.Event
 }
 
-// written returns the events as they are now: note, and how often if that is more than once.
+// written returns the events as they are now: message, and how often if that is more than once.
 func (s *eventStore) written() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
 	for _, e := range s.events {
-		if e.Series != nil {
-			out = append(out, fmt.Sprintf("%s (%d)", e.Note, e.Series.Count))
+		if e.Count > 1 {
+			out = append(out, fmt.Sprintf("%s (%d)", e.Message, e.Count))
 		} else {
-			out = append(out, e.Note)
+			out = append(out, e.Message)
 		}
 	}
 	return out
@@ -63,68 +58,46 @@ func (s *eventStore) delete() {
 	s.events = nil
 }
 
-func (s *eventStore) Events(string) typedeventsv1.EventInterface { return s }
-
-func (s *eventStore) Create(ctx context.Context, event *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
-	return event, s.request(ctx, event.Note, func() error {
-		if s.named(event.Name) != nil {
-			return apierrors.NewAlreadyExists(eventsv1.Resource("events"), event.Name)
-		}
+func (s *eventStore) CreateWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event) (
+	*corev1.Event, error) {
+	return event, s.request(ctx, event.Message, func() error {
 		s.events = append(s.events, event)
 		return nil
 	})
 }
 
-func (s *eventStore) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string) (*eventsv1.Event, error) {
-	return nil, s.request(ctx, "", func() error {
-		event := s.named(name)
-		if event == nil {
-			return apierrors.NewNotFound(eventsv1.Resource("events"), name)
+func (s *eventStore) PatchWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event, patch []byte) (
+	*corev1.Event, error) {
+	patched := &corev1.Event{}
+	return patched, s.request(ctx, event.Message, func() error {
+		i := slices.IndexFunc(s.events, func(e *corev1.Event) bool { return e.Name == event.Name })
+		if i < 0 {
+			return apierrors.NewNotFound(corev1.Resource("events"), event.Name)
 		}
-		if kind != types.MergePatchType {
-			return apierrors.NewBadRequest("not a merge patch: " + string(kind))
-		}
-		patched := event.DeepCopy()
-		err := json.Unmarshal(patch, patched)
-		s.events[slices.Index(s.events, event)] = patched
-		return err
+		old, err := json.Marshal(s.events[i])
+		changed, err2 := strategicpatch.StrategicMergePatch(old, patch, corev1.Event{})
+		s.events[i] = patched
+		return errors.Join(err, err2, json.Unmarshal(changed, patched))
 	})
 }
 
-func (s *eventStore) named(name string) *eventsv1.Event {
-	for _, e := range s.events {
-		if e.Name == name {
-			return e
-		}
-	}
-	return nil
-}
-
-// request has its effect between the decisions before and after it. It fails the test if another is under way.
-func (s *eventStore) request(ctx context.Context, note string, effect func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.busy {
-		s.t.Error("two requests at the same time")
-	}
-	s.busy = true
-	defer func() { s.busy = false }()
-	s.attempts++
+// request has its effect after the decision.
+func (s *eventStore) request(ctx context.Context, message string, effect func() error) error {
 	if s.before != nil {
-		s.mu.Unlock()
-		err := s.before(ctx, note)
-		s.mu.Lock()
-		if err != nil {
+		if err := s.before(ctx, message); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.attempts++
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := effect(); err != nil || s.after == nil {
-		return err
-	}
-	return s.after(s.attempts)
+	return effect()
 }
 
 // buffer is a bytes.Buffer for several goroutines.
@@ -145,29 +118,29 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// testEvents runs the test in a bubble with a recorder on the store, which it ends, and the recorder's log.
+// testEvents runs the test in a bubble with a recorder on the store, and the log of everything in the process. The context
+// of the process has ended: events come after the last write.
 func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *eventRecorder, log *buffer)) {
 	t.Helper()
+	var log buffer
+	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
+	defer klog.ClearLogger()
 	synctest.Test(t, func(t *testing.T) {
-		store.t = t
-		var log buffer
-		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
-		recorder, err := startEvents(klog.NewContext(t.Context(), logger), store)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		recorder, err := startEvents(ctx, store)
+		noError(t, err)
+		defer recorder.cancel()
 		test(t, recorder, &log)
-		recorder.endAfter(nil)
 	})
 }
 
 // say records an event about the source of this name.
-func say(r *eventRecorder, name, note string) { sayWhy(r, name, "Foreign", note) }
-
-// sayWhy says something about a source without a UID, as one is that went while no controller ran.
-func sayWhy(r *eventRecorder, name, reason, note string) {
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: name, ResourceVersion: "1"}}
-	r.AnnotatedEventf(source, nil, corev1.EventTypeWarning, reason, "%s", note)
+func say(r *eventRecorder, name, message string) {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shared", Name: name, UID: "1", ResourceVersion: "1",
+	}}
+	r.AnnotatedEventf(source, map[string]string{"about": message}, corev1.EventTypeWarning, "Foreign", "%s", message)
 }
 
 // expect fails the test unless these events are written now, in this order.
@@ -175,6 +148,6 @@ func expect(t *testing.T, store *eventStore, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	if got := store.written(); !slices.Equal(got, want) {
-		t.Errorf("written: %q, want %q", got, want)
+		t.Fatalf("written: %q, want %q", got, want)
 	}
 }

@@ -136,8 +136,6 @@ func TestSignals(t *testing.T) {
 // TestLostLeaseEndsEvents shows that the write of an event ends with the lease, like any other write, and not only when
 // the last of the others has ended.
 func TestLostLeaseEndsEvents(t *testing.T) {
-	defer func(before time.Duration) { eventTimeout = before }(eventTimeout)
-	eventTimeout = time.Hour
 	server := newAPIServer(t)
 	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", server.URL))
 	noError(t, err)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -77,7 +78,7 @@ func refuse(stderr io.Writer, err error) int {
 // stuckTolerance is the time after the end of its lease from which on a leader counts as stuck.
 const stuckTolerance = 20 * time.Second
 
-// control mirrors until ctx ends. All of its goroutines end before it returns.
+// control mirrors until ctx ends. When it returns, nothing is written any more.
 func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
 	refused := &refusals{}
 	config.Wrap(refused.wrap)
@@ -85,7 +86,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 	if err != nil {
 		return err
 	}
-	recorder, err := startEvents(ctx, client.EventsV1())
+	recorder, err := startEvents(ctx, client.CoreV1().Events(metav1.NamespaceAll))
 	if err != nil {
 		return fmt.Errorf("record events: %w", err)
 	}

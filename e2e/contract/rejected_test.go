@@ -81,7 +81,7 @@ func refuseByRBAC(w *suite.World, namespace string) (run shipped.RunOptions, lif
 	w.Helper()
 	account := w.NewAccount("confined", []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	})
 	grant := func(namespace string) {
 		w.Grant(account, namespace, []rbacv1.PolicyRule{

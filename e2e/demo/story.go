@@ -149,7 +149,7 @@ func (s *story) foreign(ctx context.Context) error {
 				return errors.New("there is a copy in the namespace other")
 			}
 			for _, e := range s.seen.EventsOn(home, name) {
-				if e.Reason == "Foreign" && strings.Contains(e.Note, at) {
+				if e.Reason == "Foreign" && strings.Contains(e.Message, at) {
 					return nil
 				}
 			}

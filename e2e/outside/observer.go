@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -44,7 +43,7 @@ func Observe(ctx context.Context, client kubernetes.Interface) (*Observer, error
 	}
 	o.configMaps = watch(factory.Core().V1().ConfigMaps().Informer())
 	o.namespaces = watch(factory.Core().V1().Namespaces().Informer())
-	o.events = watch(factory.Events().V1().Events().Informer())
+	o.events = watch(factory.Core().V1().Events().Informer())
 	factory.StartWithContext(ctx)
 	return o, factory.WaitForCacheSyncWithContext(ctx).AsError()
 }
@@ -102,11 +101,11 @@ func (o *Observer) Namespace(name string) *corev1.Namespace {
 }
 
 // EventsOn returns the events on a ConfigMap.
-func (o *Observer) EventsOn(namespace, name string) []*eventsv1.Event {
-	var out []*eventsv1.Event
+func (o *Observer) EventsOn(namespace, name string) []*corev1.Event {
+	var out []*corev1.Event
 	for _, obj := range o.events.List() {
-		e := obj.(*eventsv1.Event)
-		if e.Regarding.Kind == "ConfigMap" && e.Regarding.Namespace == namespace && e.Regarding.Name == name {
+		e := obj.(*corev1.Event)
+		if about := e.InvolvedObject; about.Kind == "ConfigMap" && about.Namespace == namespace && about.Name == name {
 			out = append(out, e)
 		}
 	}

@@ -126,23 +126,20 @@ func (w *Policed) keyRows() []row {
 
 // testOthers sends what the controller writes besides ConfigMaps.
 func (w *Policed) testOthers(t *testing.T) {
-	event := func(change func(*eventsv1.Event)) func(context.Context) error {
-		e := &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"}, EventTime: metav1.NowMicro(),
-			ReportingController: "mirror-controller", ReportingInstance: "probe", Action: "Mirror", Reason: "Mirrored", Type: "Normal",
-			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
+	event := func(reporter, apiVersion, kind, namespace, name string) func(context.Context) error {
+		e := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"},
+			InvolvedObject: corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name},
+			Reason:         "Mirrored", Type: "Normal",
+			Source: corev1.EventSource{Component: reporter}, ReportingController: reporter,
 		}
-		change(e)
 		return func(ctx context.Context) error {
-			_, err := w.as(controller).EventsV1().Events(e.Namespace).Create(ctx, e, dryCreate)
+			_, err := w.as(controller).CoreV1().Events(namespace).Create(ctx, e, dryCreate)
 			return err
 		}
 	}
 	about := func(apiVersion, kind, namespace, name string) func(context.Context) error {
-		return event(func(e *eventsv1.Event) {
-			e.Namespace = namespace
-			e.Regarding = corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
-		})
+		return event("mirror-controller", apiVersion, kind, namespace, name)
 	}
 	lease := func(namespace, name string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -151,29 +148,33 @@ func (w *Policed) testOthers(t *testing.T) {
 			return err
 		}
 	}
-	old := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: platform, Name: "of-another"},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
-		Reason:         "Started", Type: "Normal", ReportingController: "kubelet",
+	for _, reporter := range []string{"kubelet", "mirror-controller"} {
+		_, err := w.Admin.CoreV1().Events(platform).Create(w.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: platform, Name: "of-" + reporter},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
+			Reason:         "Mirrored", Type: "Normal", ReportingController: reporter,
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := w.Admin.CoreV1().Events(platform).Create(w.Context(), old, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// RBAC lets the controller write Events of one kind and its Lease, so it takes more for the rest.
+	// RBAC lets the controller write Events of the core group and its Lease, so it takes more for the rest.
 	w.bindEventsAndLeases()
 	for name, c := range map[string]struct {
 		send    func(context.Context) error
 		refused string
 	}{
-		"event about a ConfigMap":            {event(func(*eventsv1.Event) {}), ""},
+		"event about a ConfigMap":            {about("v1", "ConfigMap", platform, "any"), ""},
 		"event about its Lease":              {about("coordination.k8s.io/v1", "Lease", "mirror-system", "mirror-controller"), ""},
 		"event about another Lease":          {about("coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
 		"event about a Secret":               {about("v1", "Secret", platform, "any"), notItsEvent},
 		"event about another kind ConfigMap": {about("example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
-		"event in the name of another":       {event(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), notItsEvent},
-		"event of another continued":         {w.patchEvent(old.Name), notItsEvent},
-		"event of the old kind":              {w.coreEvent("ConfigMap", "mirror-controller"), ""},
-		"event of the old kind about a Pod":  {w.coreEvent("Pod", "mirror-controller"), notItsEvent},
+		"event in the name of another":       {event("kubelet", "v1", "ConfigMap", platform, "any"), notItsEvent},
+		"event of another counted":           {w.patchEvent("of-kubelet", `{"count": 2}`), notItsEvent},
+		"its event counted":                  {w.patchEvent("of-mirror-controller", `{"count": 2}`), ""},
+		"its event made another's":           {w.patchEvent("of-mirror-controller", `{"reportingComponent": "kubelet"}`), notItsEvent},
+		"events.k8s.io about a ConfigMap":    {w.newEvent("ConfigMap"), ""},
+		"events.k8s.io about a Pod":          {w.newEvent("Pod"), notItsEvent},
 		"its Lease":                          {lease("mirror-system", "mirror-controller"), ""},
 		"Lease of its name elsewhere":        {lease(platform, "mirror-controller"), notItsLease},
 	} {
@@ -200,21 +201,22 @@ func (w *Policed) bindEventsAndLeases() {
 	})
 }
 
-func (w *Policed) patchEvent(name string) func(context.Context) error {
+func (w *Policed) patchEvent(name, patch string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := w.as(controller).EventsV1().Events(platform).Patch(ctx, name, types.MergePatchType,
-			[]byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{})
+		_, err := w.as(controller).CoreV1().Events(platform).Patch(ctx, name, types.StrategicMergePatchType,
+			[]byte(patch), metav1.PatchOptions{DryRun: dryCreate.DryRun})
 		return err
 	}
 }
 
-// coreEvent creates an event of the core group about an object of the kind.
-func (w *Policed) coreEvent(kind, reporter string) func(context.Context) error {
+// newEvent creates an event of the group events.k8s.io about an object of the kind.
+func (w *Policed) newEvent(kind string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := w.as(controller).CoreV1().Events(platform).Create(ctx, &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"},
-			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: platform, Name: "any"},
-			Reason:         "Mirrored", Type: "Normal", ReportingController: reporter,
+		_, err := w.as(controller).EventsV1().Events(platform).Create(ctx, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"}, EventTime: metav1.NowMicro(),
+			ReportingController: "mirror-controller", ReportingInstance: "probe",
+			Action: "Mirror", Reason: "Mirrored", Type: "Normal",
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: platform, Name: "any"},
 		}, dryCreate)
 		return err
 	}

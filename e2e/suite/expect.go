@@ -164,7 +164,7 @@ func (w *World) WaitEvent(namespace, name, reason string) string {
 	w.Eventually("event "+reason+" on "+namespace+"/"+name, func() error {
 		for _, e := range w.Seen.EventsOn(namespace, name) {
 			if e.Reason == reason {
-				note = e.Note
+				note = e.Message
 				return nil
 			}
 		}
@@ -177,10 +177,7 @@ func (w *World) WaitEvent(namespace, name, reason string) string {
 func (w *World) Reasons(namespace, name string) map[string]int {
 	out := map[string]int{}
 	for _, e := range w.Seen.EventsOn(namespace, name) {
-		out[e.Reason]++
-		if e.Series != nil {
-			out[e.Reason] += int(e.Series.Count) - 1
-		}
+		out[e.Reason] += int(e.Count)
 	}
 	return out
 }
@@ -202,7 +199,7 @@ func (w *World) WaitReasons(namespace, name string, want map[string]int) {
 func (w *World) Noted(name, reason string, namespaces ...string) func() error {
 	return func() error {
 		for _, e := range w.Seen.EventsOn(w.Home, name) {
-			missing := func(namespace string) bool { return !strings.Contains(e.Note, namespace) }
+			missing := func(namespace string) bool { return !strings.Contains(e.Message, namespace) }
 			if e.Reason == reason && !slices.ContainsFunc(namespaces, missing) {
 				return nil
 			}

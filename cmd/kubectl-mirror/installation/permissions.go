@@ -23,7 +23,7 @@ func (p *Process) needed() (out []authorizationv1.ResourceAttributes) {
 		return out
 	}
 	add(configMaps, "create update delete")
-	add(authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events"}, "create patch")
+	add(authorizationv1.ResourceAttributes{Resource: "events"}, "create patch")
 	if p.LeaderElect {
 		lease := authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Namespace: p.LeaseNamespace}
 		add(lease, "create")

@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,17 +32,17 @@ func (w *Warning) String() string {
 	return "Warning " + w.Reason + age + ": " + w.Note
 }
 
-// AddWarnings adds the newest warning to each source that is not in sync, if it is younger than the last change of the source.
-// The sources are in the namespace; empty: in any.
+// AddWarnings adds the newest warning to each source that is not in sync, if it is not older than the last change of the
+// source. The sources are in the namespace; empty: in any.
 func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string, sources []*Source) error {
 	if !slices.ContainsFunc(sources, func(s *Source) bool { return !s.IsInSync() }) {
 		return nil
 	}
-	newest := map[types.UID]*Warning{}
+	newest := map[types.UID]*corev1.Event{}
 	err := r.eachEvent(ctx, namespace, fields.Set{"type": corev1.EventTypeWarning}, func(e *corev1.Event) {
 		uid := e.InvolvedObject.UID
-		if w := newest[uid]; w == nil || Last(e).After(w.Last) {
-			newest[uid] = &Warning{e.Reason, e.Message, Last(e)}
+		if known := newest[uid]; known == nil || compareAge(e, known) > 0 {
+			newest[uid] = e
 		}
 	})
 	if err != nil {
@@ -52,8 +54,8 @@ func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string,
 			continue
 		}
 		uid := found.ConfigMap.UID
-		if w := newest[uid]; w != nil && w.Last.After(s.names[source.Name].changed[uid]) {
-			source.Warning = w
+		if e := newest[uid]; e != nil && !e.LastTimestamp.Time.Before(s.names[source.Name].changed[uid]) {
+			source.Warning = &Warning{e.Reason, e.Message, e.LastTimestamp.Time}
 		}
 	}
 	return nil
@@ -63,11 +65,11 @@ func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string,
 func (r *Reader) Reported(ctx context.Context, cm *corev1.ConfigMap) (out []*corev1.Event, err error) {
 	newest := map[string]*corev1.Event{}
 	err = r.eachEvent(ctx, cm.Namespace, fields.Set{"involvedObject.uid": string(cm.UID)}, func(e *corev1.Event) {
-		if known := newest[e.Reason]; known == nil || Last(e).After(Last(known)) {
+		if known := newest[e.Reason]; known == nil || compareAge(e, known) > 0 {
 			newest[e.Reason] = e
 		}
 	})
-	return slices.SortedFunc(maps.Values(newest), func(a, b *corev1.Event) int { return Last(b).Compare(Last(a)) }), err
+	return slices.SortedFunc(maps.Values(newest), func(a, b *corev1.Event) int { return compareAge(b, a) }), err
 }
 
 // eachEvent calls each for every event of the controller in a namespace, or in all, that has the fields.
@@ -80,10 +82,8 @@ func (r *Reader) eachEvent(ctx context.Context, namespace string, with fields.Se
 	return nil
 }
 
-// Last returns when an event happened last.
-func Last(e *corev1.Event) time.Time {
-	if e.Series != nil {
-		return e.Series.LastObservedTime.Time
-	}
-	return e.EventTime.Time
+// compareAge is positive if a is newer than b. Their times are in seconds, so the name decides next: it ends in the
+// nanoseconds of the first event of that text.
+func compareAge(a, b *corev1.Event) int {
+	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
