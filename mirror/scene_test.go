@@ -282,7 +282,9 @@ func (s scene) within(limit time.Duration, what string, holds func() bool) time.
 			s.t.Errorf("got no %s within %v", what, limit)
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		// After a second it looks less often: each look at thousands of copies takes longer than what they do meanwhile.
+		passed := time.Since(began)
+		time.Sleep(min(max(10*time.Millisecond, passed/100), limit-passed))
 	}
 	return time.Since(began)
 }
