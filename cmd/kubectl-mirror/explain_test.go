@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,11 +118,11 @@ func TestRulesAgreeWithPlan(t *testing.T) {
 	}
 }
 
-// combinations returns a function for each subset of the changes that makes them. The order of a map is random, so changes
-// that replace each other do so either way.
+// combinations returns a function for each subset of the changes that makes them, in the order of their names.
 func combinations[T any](changes map[string]func(*T)) []func(*T) {
 	out := []func(*T){func(*T) {}}
-	for _, change := range changes {
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		change := changes[name]
 		for _, before := range out {
 			out = append(out, func(t *T) { before(t); change(t) })
 		}

@@ -2,7 +2,6 @@ package faultproxy
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -167,7 +166,7 @@ func (i *Injection) choose(q Request) bool {
 	if i.seen++; i.seen <= i.rule.Skip {
 		return false
 	}
-	if i.rule.Probability > 0 && rand.Float64() >= i.rule.Probability {
+	if i.rule.Probability > 0 && i.proxy.random.Float64() >= i.rule.Probability {
 		return false
 	}
 	i.fired++

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -40,6 +41,7 @@ type Proxy struct {
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change
+	random     *rand.Rand    // decides whether a rule with a probability fires: the same in each run
 	closing    bool
 	lastID     int
 	injections []*Injection // in the order of their ids
@@ -70,7 +72,7 @@ func Start(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		ending:  make(chan struct{}),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), random: rand.New(rand.NewPCG(1, 2)),
 		counts:  map[Kind]int{},
 		streams: map[*stream]bool{},
 		conns:   map[*conn]bool{},
