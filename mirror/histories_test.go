@@ -322,6 +322,9 @@ func TestHistories(t *testing.T) {
 			h := play(t, seed)
 			if len(h.findings) > 0 {
 				t.Error(h)
+				if os.Getenv("HISTORIES") != "" {
+					t.Logf("Play it again: make histories HISTORIES=1 HISTORIES_SEED=%d", seed)
+				}
 			}
 		})
 	}

@@ -90,7 +90,8 @@ func rage(ctx context.Context, o settings) (err error) {
 	}
 	number, err := s.playAll(ctx)
 	if err != nil {
-		err = fmt.Errorf("seed %d, round %d: %w\n\nThe same again: -seed %d -first %d -rounds 1\nWhat happened is in %s",
+		err = fmt.Errorf("seed %d, round %d: %w\n\n"+
+			"Play it again: make storm STORM_SEED=%d STORM_ROUNDS=1 STORM_ARGS='-first %d'\nWhat happened is in %s",
 			o.seed, number, err, o.seed, number, o.artefacts)
 		err = errors.Join(err, s.keep())
 	} else {
