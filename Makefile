@@ -18,9 +18,11 @@ BENCH_ARGS ?=
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
 STORM_ARGS ?=
-# How many histories `make histories` plays, and from which seed.
+# How many histories `make histories` plays, and from which seed: the same each day.
 HISTORIES ?= 1000
-HISTORIES_SEED ?= $(shell date -u +%Y%m%d0000)
+HISTORIES_SEED ?= 1
+# From which seed `make soak` plays histories and storm. Empty: a new one each time.
+SOAK_SEED ?=
 unexport HISTORIES HISTORIES_SEED # make unit plays fewer, without delays
 # The image that `make image` builds, for which architecture, with what (docker, podman, buildah; empty: the first that
 # works), on which image of Go (empty: as the Dockerfile says), and other arguments for the builder.
@@ -44,19 +46,21 @@ COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 ARCHS := amd64 arm64
 PROGRAMS := $(foreach arch,$(ARCHS),$(COMMANDS:%=dist/%-linux-$(arch)) dist/kubectl-mirror-darwin-$(arch) dist/kubectl-mirror-windows-$(arch).exe)
 ARCHIVES := $(foreach os,linux darwin windows,$(ARCHS:%=dist/kubectl-mirror-$(os)-%.tar.gz))
-# Everything is built with these settings, as the control plane is (e2e/cluster): what programs, tests, vet and linters
-# have in common is compiled once. Only -race is apart, for it needs cgo. Without data for debuggers, which the linker
-# would strip, compilers take a twelfth less CPU time, and a sixth less if they inline nothing. They do inline in what is
-# released or measured.
-# The version is stamped: go need not ask git, which refuses in a checkout of another user.
-OPTIMIZED :=
-bench dist/%: OPTIMIZED := 1
-export OPTIMIZED
+# Tests, vet and linters are compiled as by `go test ./...` in a shell, and share its cache. Where cgo has no C compiler
+# that works, they do without it.
+HAS_CC := $(shell echo '\#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1 && echo yes)
+ifndef HAS_CC
 export CGO_ENABLED := 0
-GO_FLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath -buildvcs=false
-export GOFLAGS = $(strip $(GO_FLAGS) '-gcflags=all=-dwarf=false$(if $(OPTIMIZED),, -l)')
-# GOGC: the compilers take a sixth less CPU time, and more memory.
-STAMPED = GOGC=800 go build -ldflags "-s -w -X main.stamp=$(VERSION)"
+endif
+# What is tested and measured is compiled as what is released. Without data for debuggers, which the linker would strip,
+# compilers take a twelfth less CPU time. The version is stamped: go need not ask git, which refuses in a checkout of
+# another user. GOGC: the compilers take a sixth less CPU time, and more memory.
+GO_BUILD := CGO_ENABLED=0 GOGC=800 go build -trimpath -buildvcs=false
+RELEASED := $(GO_BUILD) -gcflags=all=-dwarf=false
+STAMPED = $(RELEASED) -ldflags "-s -w -X main.stamp=$(VERSION)"
+# Tools are built as the control plane is (e2e/cluster), and what they have in common once. Compilers that inline
+# nothing take a sixth less CPU time.
+TOOL := $(GO_BUILD) '-gcflags=all=-dwarf=false -l'
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime, nor of this make for those that they run.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
@@ -99,11 +103,10 @@ vet: ## go vet in the modules of the controller and of its tests
 # synctest bubble fire at a time.
 .PHONY: unit
 unit: ## Unit tests, with -race if there is a C compiler
-	@if echo '#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>&1; then race='-race -cpu 1'; export CGO_ENABLED=1; else race=; echo \
+	@if test -n '$(HAS_CC)'; then race='-race -cpu 1'; export CGO_ENABLED=1; else race=; echo \
 	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
 	  set -x; go test -timeout 60m $$race ./...
 
-# A seed of the day finds more in a year than the same seeds every day, and the line that prints it tells how to see a failure again.
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements
 	go run ./mirror/internal/delay/instrument mirror bin/delays
@@ -144,18 +147,19 @@ node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
-	cd e2e/tools/helm && go build -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+	cd e2e/tools/helm && $(TOOL) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 
 bin/krew: e2e/tools/krew/go.mod e2e/tools/krew/go.sum
-	cd e2e/tools/krew && go build -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
-	cd e2e/tools/krew && go build -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
+	cd e2e/tools/krew && $(TOOL) -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
+	cd e2e/tools/krew && $(TOOL) -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
 
 bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
-	cd e2e/tools/kube-score && go build -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
+	cd e2e/tools/kube-score && $(TOOL) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
 
 # Rules need no way to find targets. It is a large program: two minutes on two cores.
 bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
-	cd e2e/tools/promtool && go build -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	cd e2e/tools/promtool && $(TOOL) -tags remove_all_sd -o $(CURDIR)/bin/promtool \
+	  github.com/prometheus/prometheus/cmd/promtool
 
 .PHONY: generate
 generate: bin/helm ## Write install.yaml, and the chart's copies of what is in deploy/components
@@ -174,12 +178,12 @@ chart: bin/helm ## Package the chart into dist/
 .PHONY: demo
 demo: ## Show what the controller does, on a control plane that is started for it and stopped again
 	$(STAMPED) -o bin/ ./cmd/mirror-controller
-	cd e2e && GOGC=800 go build -o $(CURDIR)/bin/demo ./demo
+	cd e2e && $(TOOL) -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED)
 
 .PHONY: run
 run: build kubectl ## Start a control plane and the controller and keep them until Ctrl-C
-	cd e2e && go build -o $(CURDIR)/bin/demo ./demo
+	cd e2e && $(TOOL) -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED) -keep
 
 .PHONY: bench
@@ -188,16 +192,29 @@ bench: E2E_ARGS += -patience=1
 bench: e2e-node
 else
 BENCH_SIZES = $(if $(filter full,$(BENCH)),-full) $(if $(filter million,$(BENCH)),-million 10000)
-bench: build cluster ## Measure the controller against plain writes
+bench: build ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
-	cd e2e && go build -o $(CURDIR)/bin/bench ./bench
+	cd e2e && $(ALONE) go run ./cluster/build -inlined
+	cd e2e && $(RELEASED) -o $(CURDIR)/bin/bench ./bench
 	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS)
 endif
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen to real processes, and judge each of their writes
-	cd e2e && go build -o $(CURDIR)/bin/storm ./storm
+	cd e2e && $(TOOL) -o $(CURDIR)/bin/storm ./storm
 	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
+
+# New seeds find more in a year than the same each day. Each failure prints the command that plays it again. A crash
+# of the process prints none: the first line has the command for all of it.
+.PHONY: soak
+soak: HISTORIES := 10000
+soak: STORM_ROUNDS := 10
+soak: ## Random histories and storms, from a new seed each time
+	@seed='$(SOAK_SEED)'; test -n "$$seed" || seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); failed=; \
+	  echo "All of it again: make soak SOAK_SEED=$$seed HISTORIES=$(HISTORIES) STORM_ROUNDS=$(STORM_ROUNDS)"; \
+	  $(MAKE) --no-print-directory histories HISTORIES=$(HISTORIES) HISTORIES_SEED=$$seed || failed=histories; \
+	  $(MAKE) --no-print-directory storm STORM_ROUNDS=$(STORM_ROUNDS) STORM_SEED=$$seed || failed="$$failed storm"; \
+	  test -z "$$failed" || { echo "Seed $$seed fails:" $$failed >&2; exit 1; }
 
 # The first builder that works: docker without its daemon does not. BuildKit takes the time from the argument.
 # buildah 1.28 has to be told on which platform it runs.
@@ -256,7 +273,7 @@ release: ## Leave programs, archives, krew manifest, bill of materials, chart, i
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) krew-manifest chart
 	cp deploy/install.yaml dist/
-	cd e2e/tools && go build -o $(CURDIR)/bin/ ./sbom
+	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ ./sbom
 	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
 	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
 
@@ -268,7 +285,7 @@ release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of 
 
 .PHONY: vuln
 vuln: ## Find known vulnerabilities in the code that the programs call
-	cd e2e/tools && go build -o $(CURDIR)/bin/ golang.org/x/vuln/cmd/govulncheck
+	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ golang.org/x/vuln/cmd/govulncheck
 	@if bin/govulncheck -version | grep 'DB updated'; then bin/govulncheck ./...; else \
 	  echo "NOTHING WAS LOOKED FOR: the database of vulnerabilities cannot be reached" >&2; test '$(VULN_ARGS)' != -required; fi
 
@@ -283,7 +300,7 @@ lint: vet ## gofmt, vet, staticcheck, tidy modules
 	cd e2e/tools/krew && go mod tidy -diff
 	cd e2e/tools/kube-score && go mod tidy -diff
 	cd e2e/tools/promtool && go mod tidy -diff
-	cd e2e/tools && go build -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
+	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	cd e2e && ../bin/staticcheck ./...
 	cd e2e/tools && ../../bin/staticcheck ./...

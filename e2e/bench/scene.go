@@ -74,7 +74,7 @@ func sourceNames(n int) []string { return numbered("source-", n) }
 
 // start starts a cluster, installs the controller without starting it, and starts the plain program.
 func (b *bench) start() {
-	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: b.million > 0}))
+	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: b.million > 0, Inlined: true}))
 	b.filled = scene{}
 	b.installed = get(shipped.Install(b.ctx, b.cluster, b.manifests, b.controller))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}

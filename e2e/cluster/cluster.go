@@ -36,6 +36,8 @@ type Options struct {
 	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes
 	// etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
 	Bare bool
+	// Inlined takes programs that are compiled as what is released, for measurements.
+	Inlined bool
 }
 
 // auditLevel returns how much the audit log holds of a request.
@@ -81,7 +83,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 // programs returns the folder of the programs.
 func (o Options) programs(ctx context.Context) (string, error) {
-	if !o.Bare {
+	switch {
+	case o.Inlined:
+		return BuildInlined(ctx)
+	case !o.Bare:
 		return Build(ctx)
 	}
 	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {

@@ -24,7 +24,7 @@ func images(ctx context.Context, repository, image, dir string) ([]string, error
 	}
 	for _, args := range [][]string{
 		{"make", "-C", repository, "image-prebuilt", "BUILDER=buildah", "IMAGE=" + image},
-		{"go", "build", "-o", b.file("pause"), "./pause"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-buildvcs=false", "-o", b.file("pause"), "./pause"},
 		{"buildah", "build", "--quiet", "--tag", pauseImage, dir},
 	} {
 		if err := b.run(ctx, args...); err != nil {

@@ -40,6 +40,7 @@ func TestRelease(t *testing.T) {
 			expectListed(t, files["mirror-controller.spdx.json"], name, info)
 		})
 	}
+	t.Run("what is tested", func(t *testing.T) { expectTested(t, one.with(t), files) })
 	t.Run("version", func(t *testing.T) {
 		got := one.with(t).command(filepath.Join(one.dir, "dist", "mirror-controller-linux-"+runtime.GOARCH), "--version")
 		if !strings.HasPrefix(got, "mirror-controller "+version+" ") {
@@ -52,6 +53,16 @@ func TestRelease(t *testing.T) {
 			t.Error("it is not that of deploy/")
 		}
 	})
+}
+
+// expectTested: the programs that tests, demo and benchmarks run are those that are released.
+func expectTested(t *testing.T, c checkout, files map[string][]byte) {
+	c.make("build")
+	for _, name := range []string{"mirror-controller", plugin} {
+		if !bytes.Equal(c.read("bin", name), files[name+"-linux-"+runtime.GOARCH]) {
+			t.Errorf("bin/%s is not the one that is released", name)
+		}
+	}
 }
 
 // released returns what is in dist/, by name.
