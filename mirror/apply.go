@@ -27,7 +27,6 @@ type writer struct {
 	rules   *plan.Rules
 	metrics *controllerMetrics
 	valid   func() bool // reports whether this process leads; asked right before each write
-	dryRun  bool        // the writer only reads
 }
 
 // apply carries out a change and returns the object as the API server has it, nil after a delete. It writes nothing if the
@@ -35,21 +34,18 @@ type writer struct {
 //
 //	create    AlreadyExists if there is any object
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
-//	delete    Conflict if UID or resourceVersion are others; NotFound counts as success
-//	recreate  as delete, then as create
+//	delete    Conflict if UID or resourceVersion are others, NotFound if the object is gone
+//	recreate  as delete, but NotFound is no error, then as create
 func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if w.dryRun {
-		return nil, w.withhold(ctx, c)
-	}
 	switch c.Op {
 	case plan.OpCreate:
 		return w.create(ctx, c)
 	case plan.OpUpdate:
 		return w.update(ctx, c)
 	case plan.OpRecreate:
-		if err := w.delete(ctx, c); err != nil {
+		if err := w.delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
 		return w.create(ctx, c)
@@ -59,21 +55,7 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 	return nil, nil
 }
 
-// withhold returns errDryRun, or AlreadyExists if a create would fail because of an object that the cache does not show.
-func (w *writer) withhold(ctx context.Context, c plan.Change) error {
-	if c.Op == plan.OpCreate {
-		there, err := w.read(ctx, c.Key)
-		if err != nil {
-			return err
-		}
-		if there != nil {
-			return apierrors.NewAlreadyExists(corev1.Resource(configMapsResource), c.Key.Name)
-		}
-	}
-	return errDryRun
-}
-
-// read reads a ConfigMap live; nil if there is none.
+// read reads a ConfigMap live, and strips it as the cache does; nil if there is none.
 func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -84,7 +66,7 @@ func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	cm.ManagedFields = nil // an update keeps those of the API server
+	w.rules.Strip(cm)
 	return cm, nil
 }
 
@@ -127,9 +109,6 @@ func (w *writer) delete(ctx context.Context, c plan.Change) error {
 	err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Delete(ctx, c.Key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &rv},
 	})
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
 	w.metrics.wrote(plan.OpDelete, err)
 	return err
 }

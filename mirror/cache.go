@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -41,20 +41,14 @@ type caches struct {
 	configMaps coreinformers.ConfigMapIndexInformer
 	namespaces coreinformers.NamespaceIndexInformer
 
-	// prunable are the copies out of scope that the prune limit lets go. It is set before the workers start.
-	prunable map[types.UID]bool
-	// spared are the namespaces, and their UIDs, in which the prune limit blocked the deletion of copies that
-	// --namespace-selector rules out.
-	spared sync.Map
-
 	mu    sync.Mutex
-	views map[string]*plan.View // by name; for names that have sources
+	views map[string]*parsedView // by name; for names that have sources
 }
 
 // newCaches prepares both informers. One watch carries sources and copies, in one order, and no other ConfigMap of the
 // cluster. onError is called with what is watched when a list or a watch fails.
 func newCaches(client kubernetes.Interface, rules *plan.Rules, label string, onError func(resource string)) (*caches, error) {
-	c := &caches{rules: rules, views: map[string]*plan.View{}}
+	c := &caches{rules: rules, views: map[string]*parsedView{}}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
 	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(c.stripConfigMap))
 	ofNamespaces := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripNamespace))
@@ -162,13 +156,7 @@ func (c *caches) namespace(name string) *corev1.Namespace {
 // target returns what the caches show of one target. Read the view of its name after it: a cache that holds a copy has
 // already held its source.
 func (c *caches) target(k key) plan.Target {
-	t := plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: c.configMap(k)}
-	t.Prunable = t.Have != nil && c.prunable[t.Have.UID]
-	if t.Namespace != nil {
-		uid, spared := c.spared.Load(k.Namespace)
-		t.Spared = spared && uid == t.Namespace.UID
-	}
-	return t
+	return plan.Target{Key: k, Namespace: c.namespace(k.Namespace), Have: c.configMap(k)}
 }
 
 // noSources is the view of a name without sources. A pointer to it compares equal to itself, as all views do.
@@ -176,19 +164,21 @@ var noSources = &plan.View{}
 
 // view returns the sources of a name. It returns the same pointer until one of them changes.
 func (c *caches) view(name string) *plan.View {
-	var parsed []*plan.Source
+	parsed := map[*corev1.ConfigMap]*plan.Source{}
 	for {
 		v, unparsed := c.viewOf(name, parsed)
 		if unparsed == nil {
 			return v
 		}
-		parsed = append(parsed, c.rules.ParseSource(unparsed)) // hashes up to a megabyte: outside the lock
+		for _, cm := range unparsed {
+			parsed[cm] = c.rules.ParseSource(cm) // hashes up to a megabyte: outside the lock
+		}
 	}
 }
 
-// viewOf returns the present view of a name, or a source that is neither in the last view nor among the parsed ones. It
+// viewOf returns the present view of a name, or the sources that are neither in the last view nor among the parsed ones. It
 // reads the index under the lock, so that an older view never replaces a newer one.
-func (c *caches) viewOf(name string, parsed []*plan.Source) (v *plan.View, unparsed *corev1.ConfigMap) {
+func (c *caches) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (v *plan.View, unparsed []*corev1.ConfigMap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(bySource, name)
@@ -196,36 +186,52 @@ func (c *caches) viewOf(name string, parsed []*plan.Source) (v *plan.View, unpar
 		delete(c.views, name)
 		return noSources, nil
 	}
-	var last []*plan.Source
-	if v = c.views[name]; v != nil {
-		last = v.All()
+	last := c.views[name]
+	if last != nil && last.has(found) {
+		return last.View, nil
 	}
-	same := len(found) == len(last)
-	sources := make([]*plan.Source, 0, len(found))
+	next := &parsedView{parsed: make(map[*corev1.ConfigMap]*plan.Source, len(found))}
 	for _, cm := range found {
-		s := sourceFrom(last, cm)
-		if s == nil {
-			same = false
-			if s = sourceFrom(parsed, cm); s == nil {
-				return nil, cm
-			}
+		next.parsed[cm] = parsed[cm]
+		if last != nil && last.parsed[cm] != nil {
+			next.parsed[cm] = last.parsed[cm]
 		}
-		sources = append(sources, s)
+		if next.parsed[cm] == nil {
+			unparsed = append(unparsed, cm)
+		}
 	}
-	if !same {
-		v = plan.NewView(sources)
-		c.views[name] = v
+	if len(unparsed) > 0 {
+		return nil, unparsed
 	}
-	return v, nil
+	next.View = plan.NewView(slices.Collect(maps.Values(next.parsed)))
+	c.views[name] = next
+	return next.View, nil
 }
 
-func sourceFrom(sources []*plan.Source, cm *corev1.ConfigMap) *plan.Source {
-	for _, s := range sources {
-		if s.ConfigMap == cm {
-			return s
-		}
+// parsedView is a view, and its sources by what the cache holds.
+type parsedView struct {
+	*plan.View
+	parsed map[*corev1.ConfigMap]*plan.Source
+}
+
+// viewReader reads the view of a name again and again.
+type viewReader struct {
+	caches        *caches
+	name, version string
+	view          *plan.View
+}
+
+// read returns the present view. It costs little unless the cache has changed.
+func (l *viewReader) read() *plan.View {
+	if version := l.caches.version(); l.view == nil || version == "" || version != l.version {
+		l.version, l.view = version, l.caches.view(l.name)
 	}
-	return nil
+	return l.view
+}
+
+// has reports whether the view is that of these ConfigMaps.
+func (v *parsedView) has(found []*corev1.ConfigMap) bool {
+	return len(found) == len(v.parsed) && !slices.ContainsFunc(found, func(cm *corev1.ConfigMap) bool { return v.parsed[cm] == nil })
 }
 
 // names returns every name of a source or a copy.
@@ -266,35 +272,11 @@ func (c *caches) targets(name string, also []string) []key {
 	return keys
 }
 
-// Views returns the sources of each name that has any.
-func (c *caches) Views() iter.Seq[*plan.View] {
-	return func(yield func(*plan.View) bool) {
-		for _, name := range c.sourceNames() {
-			if !yield(c.view(name)) {
-				return
-			}
-		}
-	}
-}
-
-// Namespaces returns the namespaces in the cache.
-func (c *caches) Namespaces() iter.Seq[*corev1.Namespace] {
+// allNamespaces returns the namespaces in the cache.
+func (c *caches) allNamespaces() iter.Seq[*corev1.Namespace] {
 	return func(yield func(*corev1.Namespace) bool) {
 		for _, obj := range c.namespaces.GetIndexer().List() {
 			if !yield(obj.(*corev1.Namespace)) {
-				return
-			}
-		}
-	}
-}
-
-// Targets returns each ConfigMap in the cache, with the sources of its name.
-func (c *caches) Targets() iter.Seq2[*plan.View, plan.Target] {
-	return func(yield func(*plan.View, plan.Target) bool) {
-		for _, obj := range c.configMaps.GetIndexer().List() {
-			cm := obj.(*corev1.ConfigMap)
-			t := c.target(plan.KeyOf(cm))
-			if !yield(c.view(cm.Name), t) { // the view after the target
 				return
 			}
 		}

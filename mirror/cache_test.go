@@ -14,9 +14,9 @@ import (
 
 // stillController returns a controller that does not run, with these ConfigMaps in its caches, and their namespaces. It
 // mirrors into team-*.
-func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.ConfigMap) (*Controller, *notes) {
+func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.ConfigMap) (*Controller, *diary) {
 	t.Helper()
-	o, n := teamOptions(), &notes{}
+	o, n := teamOptions(), &diary{}
 	edit(o)
 	c, err := New(fake.NewClientset(), n, o)
 	if err != nil {
@@ -108,10 +108,10 @@ func TestAnOlderViewNeverReplacesANewerOne(t *testing.T) {
 	older := sourceIn("platform")
 	c, _ := stillController(t, noEdit, older)
 	v, unparsed := c.caches.viewOf("settings", nil)
-	if v != nil || unparsed != older {
+	if v != nil || len(unparsed) != 1 || unparsed[0] != older {
 		t.Fatalf("got view %v and %v to parse, want the source", v, unparsed)
 	}
-	parsedOlder := []*plan.Source{c.caches.rules.ParseSource(unparsed)}
+	parsedOlder := map[*corev1.ConfigMap]*plan.Source{older: c.caches.rules.ParseSource(older)}
 	c.show(t, sourceIn("platform", plantest.Data("key", "newer")))
 	newer := c.caches.view("settings")
 	if v, unparsed := c.caches.viewOf("settings", parsedOlder); v != newer || unparsed != nil {

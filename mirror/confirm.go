@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	// answerLifetime is how long a live read serves the deletions that depend on it, and as long again as it took, so that it
-	// outlives the slowest read that it is combined with. Deletions in thousands of namespaces take some seconds.
+	// answerLifetime is how long after its arrival a live read serves the deletions that depend on it. Deletions in thousands of
+	// namespaces take some seconds.
 	answerLifetime = 5 * time.Second
 	// concurrentReads bounds the live reads in flight of a kind: each object has up to 1.5 MiB, and its owner decides about that.
 	concurrentReads = 4
@@ -32,8 +33,8 @@ type confirmer struct {
 	reads   slots          // for sources
 	refused rate.Sometimes // limits the log about reads that are refused
 
-	mu      sync.Mutex
-	answers map[subject]*answer
+	mu    sync.Mutex
+	known map[subject]*liveRead
 }
 
 // subject is what is read: a ConfigMap, or a namespace.
@@ -42,50 +43,51 @@ type subject struct {
 	namespace string
 }
 
-func (s subject) String() string {
-	if s.namespace != "" {
-		return "/" + s.namespace
-	}
-	return s.configMap.String()
+// home returns the namespace of the subject, or itself.
+func (s subject) home() string { return cmp.Or(s.namespace, s.configMap.Namespace) }
+
+// liveRead is the last answer about a subject, and the read that is on its way. The mutex of confirmer guards it.
+type liveRead struct {
+	answer
+	reading  time.Time // the begin of the read that is on its way; zero: there is none
+	failures int       // in a row
 }
 
-// answer is one live read. The mutex of confirmer guards it.
+// answer is the answer to one live read.
 type answer struct {
-	began    time.Time
-	until    time.Time         // it serves until then; zero: the read is on its way
-	source   *corev1.ConfigMap // without payload; nil: gone
-	ns       *corev1.Namespace // nil: gone
-	err      error
-	failures int // in a row
+	began  time.Time
+	until  time.Time         // it serves until then
+	source *corev1.ConfigMap // without payload; nil: gone
+	ns     *corev1.Namespace // nil: gone
+	err    error
 }
 
 func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
-	return &confirmer{client: client, rules: rules, answers: map[subject]*answer{}, reads: make(slots, concurrentReads),
+	return &confirmer{client: client, rules: rules, known: map[subject]*liveRead{}, reads: make(slots, concurrentReads),
 		refused: rate.Sometimes{Interval: time.Minute}}
 }
 
-// confirm reports whether the premise of a deletion holds, by live reads that began at the time after or later. If it does not,
-// a source claimed the copy when they began, at claimed. If another reconcile reads, requeueAfter is the time after which to
-// ask again.
-func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after time.Time) (holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
-	var subjects []subject
-	if x.change.Premise.Source {
-		subjects = append(subjects, subject{configMap: x.change.CopyOf})
-	}
-	if x.change.Premise.Namespace {
+// confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted. An answer
+// to a read that began before notBefore does not count. If a source claims the copy, claimed is the time of the read. If another
+// reconcile reads, requeueAfter is the time after which to ask again.
+func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, notBefore time.Time) (holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
+	subjects := []subject{{configMap: x.change.CopyOf}}
+	if x.change.ByLabels {
 		subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
 	}
-	for range 4 {
-		found, missing, wait, err := c.known(subjects, after)
+	for try := range 4 {
+		found, missing, wait, err := c.answers(subjects, notBefore)
 		switch {
 		case err != nil || wait > 0:
 			return false, claimed, wait, err
 		case len(missing) == 0:
 			holds, claimed = c.judge(x, found)
 			return holds, claimed, 0, nil
+		case try > 0: // one answer was too old when the other one came: read both again
+			missing = subjects
 		}
-		err = p.readLive(ctx, missing[0].String(), func(ctx context.Context) error {
-			c.readAll(ctx, missing, after)
+		err = p.readLive(ctx, missing[0].home(), missing[0].configMap.Name, func(ctx context.Context) error {
+			c.readAll(ctx, missing, subjects, notBefore)
 			return context.Cause(ctx)
 		})
 		if err != nil {
@@ -95,29 +97,31 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, after ti
 	return false, claimed, soonest, nil
 }
 
-// known returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long
-// to wait for those on their way.
-func (c *confirmer) known(subjects []subject, after time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
+// answers returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long
+// to wait for a read that is on its way.
+func (c *confirmer) answers(subjects []subject, notBefore time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found = map[subject]answer{}
 	for _, s := range subjects {
-		switch a := c.answers[s]; {
-		case a == nil || !a.until.IsZero() && !a.serves(after):
+		switch r := c.known[s]; {
+		case r == nil:
 			missing = append(missing, s)
-		case a.until.IsZero():
-			wait = max(wait, min(max(soonest, time.Since(a.began)), latest))
-		case a.err != nil:
-			err = a.err
+		case r.serves(notBefore) && r.err != nil:
+			err = r.err
+		case r.serves(notBefore):
+			found[s] = r.answer
+		case !r.reading.IsZero():
+			wait = max(wait, min(max(soonest, time.Since(r.reading)), latest))
 		default:
-			found[s] = *a
+			missing = append(missing, s)
 		}
 	}
 	return found, missing, wait, err
 }
 
-func (a *answer) serves(after time.Time) bool {
-	return !a.began.Before(after) && time.Now().Before(a.until)
+func (a *answer) serves(notBefore time.Time) bool {
+	return !a.began.Before(notBefore) && time.Now().Before(a.until)
 }
 
 // judge reports whether a copy is still unwanted, by the answers, and when the last of their reads began.
@@ -127,70 +131,86 @@ func (c *confirmer) judge(x *decision, found map[subject]answer) (unwanted bool,
 			began = a.began
 		}
 	}
-	var source *corev1.ConfigMap // without a premise about it, only the namespace decides
-	if x.change.Premise.Source {
-		source = found[subject{configMap: x.change.CopyOf}].source
-	}
-	ns := x.target.Namespace
-	if x.change.Premise.Namespace {
+	source, ns := found[subject{configMap: x.change.CopyOf}].source, x.target.Namespace
+	if x.change.ByLabels {
 		ns = found[subject{namespace: ns.Name}].ns
 	}
-	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(x.view, source, ns), began
+	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(x.change, x.view, source, ns), began
 }
 
-// readAll reads these subjects at the same time, but for those that another reconcile reads by now.
-func (c *confirmer) readAll(ctx context.Context, subjects []subject, after time.Time) {
-	var reads sync.WaitGroup
+// readAll reads these subjects at the same time, but for those that another reconcile reads by now, until there is an answer
+// about all that are needed.
+func (c *confirmer) readAll(ctx context.Context, subjects, needed []subject, notBefore time.Time) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	reads, ended := 0, make(chan struct{})
 	for _, s := range subjects {
-		if a := c.claim(s, after); a != nil {
-			reads.Go(func() { c.read(ctx, s, a) })
+		if r := c.begin(s); r != nil {
+			reads++
+			go func() {
+				c.read(ctx, s, r)
+				ended <- struct{}{}
+			}()
 		}
 	}
-	reads.Wait()
+	for range reads {
+		<-ended
+		if found, _, _, _ := c.answers(needed, notBefore); len(found) == len(needed) {
+			stop()
+		}
+	}
 }
 
-// claim begins a read, unless another one is on its way or has ended.
-func (c *confirmer) claim(s subject, after time.Time) *answer {
+// begin begins a read, unless another one is on its way. The last answer serves until the new one comes.
+func (c *confirmer) begin(s subject) *liveRead {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a, failures := c.answers[s], 0
-	if a != nil && (a.until.IsZero() || a.serves(after)) {
+	r := c.known[s]
+	if r == nil {
+		r = &liveRead{}
+		c.known[s] = r
+	}
+	if !r.reading.IsZero() {
 		return nil
 	}
-	if a != nil {
-		failures = a.failures
-	}
-	a = &answer{began: time.Now(), failures: failures}
-	c.answers[s] = a
-	return a
+	r.reading = time.Now()
+	return r
 }
 
 // read reads a subject, and publishes the answer. A read that was cut has none.
-func (c *confirmer) read(ctx context.Context, s subject, a *answer) {
+func (c *confirmer) read(ctx context.Context, s subject, r *liveRead) {
 	callCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	source, ns, err := c.get(callCtx, s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ctx.Err() != nil {
-		delete(c.answers, s)
+	began := r.reading
+	r.reading = time.Time{}
+	lives := answerLifetime
+	switch {
+	case ctx.Err() != nil:
+		c.forget(s, r)
 		return
-	}
-	a.source, a.ns, a.err = source, ns, err
-	lives := answerLifetime + time.Since(a.began)
-	if a.failures = 0; err != nil {
-		a.failures++
-		lives = reasons[reasonOf(plan.OpDelete, err)].pace.backoff(a.failures)
+	case err != nil:
+		r.failures++
+		lives = reasons[reasonOf(plan.OpDelete, err)].pace.backoff(r.failures)
 		c.log(ctx, s, err)
+	default:
+		r.failures = 0
 	}
-	a.until = time.Now().Add(lives)
+	r.answer = answer{began, time.Now().Add(lives), source, ns, err}
 	time.AfterFunc(lives+slow.longest, func() { // until then the failures count
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.answers[s] == a {
-			delete(c.answers, s)
-		}
+		c.forget(s, r)
 	})
+}
+
+// forget removes what serves nobody any more.
+func (c *confirmer) forget(s subject, r *liveRead) {
+	if r.reading.IsZero() && !time.Now().Before(r.until.Add(slow.longest)) {
+		delete(c.known, s)
+	}
 }
 
 func (c *confirmer) get(ctx context.Context, s subject) (source *corev1.ConfigMap, ns *corev1.Namespace, err error) {

@@ -164,7 +164,7 @@ func TestSlowLiveReads(t *testing.T) {
 		{0, 20 * time.Second, time.Minute},
 	} {
 		t.Run(fmt.Sprint(tc.source, " and ", tc.namespace), func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 				s.delay(func(c apitest.Call) time.Duration {
 					switch {
 					case c == readSource:
@@ -176,6 +176,13 @@ func TestSlowLiveReads(t *testing.T) {
 				})
 				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 				s.within(tc.limit, "deletion", func() bool { return s.get("team-000") == nil })
+				s.setNamespace(plantest.Namespace("team-000"))
+				s.within(time.Minute, "new copy", func() bool { return s.get("team-000") != nil })
+				time.Sleep(time.Minute)
+				for _, namespace := range []string{"team-000", "team-001"} { // they share the read of the source
+					s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
+				}
+				s.within(3*tc.limit, "deletion of both", func() bool { return s.copied("team-", "value") == 0 })
 			})
 		})
 	}
@@ -217,5 +224,140 @@ func TestC41AnswersAreForOneStateOfANamespace(t *testing.T) {
 				t.Errorf("got %d reads, want %d", n, i+1)
 			}
 		}
+	})
+}
+
+// TestC66ClaimDuringRead: a claim that comes and goes while the live read before a deletion is on its way ends the grace.
+func TestC66ClaimDuringRead(t *testing.T) {
+	for name, claim := range map[string][2]func(scene){
+		"source back and gone":          {func(s scene) { s.write(source()) }, func(s scene) { s.remove("platform") }},
+		"another source there and gone": {func(s scene) { s.write(sourceIn("base")) }, func(s scene) { s.remove("base") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(3, "team-"), source(), plantest.Namespace("base"))
+			alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.Hook(func(h *apitest.Hooks) {
+					h.Answers = func(c apitest.Call) time.Duration {
+						if c.Verb == "get" {
+							return 8 * time.Second
+						}
+						return 0
+					}
+				})
+				s.remove("platform")
+				time.Sleep(5*time.Minute + time.Second)
+				claim[0](s)
+				time.Sleep(2 * time.Second)
+				n := s.copied("team-", "value")
+				claim[1](s)
+				time.Sleep(4 * time.Minute) // less than the grace
+				if left := s.copied("team-", "value"); left != n {
+					t.Errorf("got %d of %d copies left 4 minutes after the claim ended, with a grace of 5 minutes", left, n)
+				}
+			})
+		})
+	}
+}
+
+// TestC66ClaimDuringDelete is the same while the delete itself hangs and fails.
+func TestC66ClaimDuringDelete(t *testing.T) {
+	t.Run("source", func(t *testing.T) {
+		claimDuringDelete(t, func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) })
+	})
+	t.Run("label of the namespace", func(t *testing.T) {
+		claimDuringDelete(t, func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
+			func(s scene) { s.setNamespace(plantest.Namespace("team-000")) })
+	})
+}
+
+func claimDuringDelete(t *testing.T, lose, keep func(scene)) {
+	t.Helper()
+	objects := append(teams(3, "team-"), source())
+	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.Verb == "delete" {
+				return 20 * time.Second
+			}
+			return 0
+		})
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" {
+				return webhookDown
+			}
+			return nil
+		})
+		lose(s)
+		time.Sleep(5*time.Minute + 2*time.Second)
+		keep(s)
+		time.Sleep(5 * time.Second)
+		lose(s)
+		time.Sleep(10 * time.Second)
+		s.delay(func(c apitest.Call) time.Duration { return 0 })
+		s.refuse(func(c apitest.Call) error { return nil })
+		time.Sleep(3 * time.Minute)
+		if left := s.copied("team-", "value"); left != 3 {
+			t.Errorf("got %d of 3 copies left 3 minutes after the claim ended, with a grace of 5 minutes", left)
+		}
+		time.Sleep(3 * time.Minute)
+		if left := s.copied("team-", "value"); left == 3 {
+			t.Error("got all copies left after the grace")
+		}
+	})
+}
+
+// TestC53AnswerAge: an answer serves for five seconds after it came, however long the read took.
+func TestC53AnswerAge(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		began := time.Now()
+		answered := began.Add(21 * time.Second) // grace and read
+		var deleted time.Time
+		s.Hook(func(h *apitest.Hooks) {
+			h.Takes = func(c apitest.Call) time.Duration {
+				if c == readSource {
+					return 20 * time.Second
+				}
+				return 0
+			}
+			h.Refuses = func(c apitest.Call) error {
+				if c.Verb == "delete" && time.Since(answered) < 12*time.Second {
+					return webhookDown
+				}
+				if c.Verb == "delete" {
+					deleted = time.Now()
+				}
+				return nil
+			}
+		})
+		s.remove("platform")
+		time.Sleep(22 * time.Second)
+		s.silently(func() { s.write(source()) }) // a second after the answer
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if age := deleted.Sub(answered); !deleted.IsZero() && age > answerLifetime {
+			t.Errorf("a delete was sent %v after the answer of the read; the source was back for %v", age, age-time.Second)
+		}
+	})
+}
+
+// TestC53RollingExpiry: copies expire one after the other, and each read of their source takes six seconds. An answer serves until
+// the next one comes.
+func TestC53RollingExpiry(t *testing.T) {
+	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
+	cluster(t, append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.delay(func(c apitest.Call) time.Duration { return map[apitest.Call]time.Duration{readSource: takes}[c] })
+		late := 0
+		for i := range copies {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
+			time.Sleep(every)
+			late = max(late, s.copied("team-", "value")-(copies-1-i))
+		}
+		if most := int((2*takes + 2*time.Second) / every); late > most {
+			t.Errorf("got %d copies late, want at most %d", late, most)
+		}
+		s.within(2*takes, "end", func() bool { return s.copied("team-", "value") == 0 })
 	})
 }

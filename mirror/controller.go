@@ -31,41 +31,35 @@ type Controller struct {
 	registered []cache.ResourceEventHandlerRegistration
 	fanout     *fanout
 	reconciler *reconciler
-	pruner     *pruner
 	selfCheck  *selfCheck
 
-	synced  atomic.Bool
-	blocked atomic.Bool // by the prune limit
+	synced atomic.Bool
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
-// throttle below the writes it should make. Events on sources go to recorder, which must not block; a dry run records none.
+// throttle below the writes it should make. Events on sources go to recorder, which must not block.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
-	namespace := opts.Namespace
-	if opts.DryRun {
-		recorder, namespace = noEvents{}, ""
-	}
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
 	caches, err := newCaches(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, caches, namespace)
+	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, caches, opts.Namespace)
 	d := &decider{rules: rules, caches: caches, status: status, grace: opts.DeletionGrace}
+	lanes := newLanes(opts.ConcurrentWrites, copies.contended)
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies},
+		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies, lanes: lanes},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
-			reporter: &reporter{decider: d, recorder: recorder, metrics: m, dryRun: opts.DryRun}},
+			reporter: &reporter{decider: d, outbox: newOutbox(recorder), metrics: m}},
 		reconciler: &reconciler{
-			decider: d, confirmer: newConfirmer(client, rules), lanes: newLanes(opts.ConcurrentWrites, copies.contended),
-			reads: make(slots, concurrentReads), large: make(slots, concurrentReads),
-			writer:  &writer{client: client, rules: rules, metrics: m, dryRun: opts.DryRun},
+			decider: d, confirmer: newConfirmer(client, rules), lanes: lanes,
+			reads:   make(slots, concurrentReads),
+			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
-		pruner:    &pruner{rules: rules, caches: caches, limit: opts.PruneLimit, recorder: recorder},
 		selfCheck: check,
 	}
 	if c.registered, err = c.handlers.register(); err != nil {
@@ -94,13 +88,6 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 		})
 	gauge(registry, "mirror_fights", "Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
 		func() int { return c.status.total(plan.StateFight) })
-	gauge(registry, "mirror_prune_blocked", "Copies out of scope of the flags that are kept because of --prune-limit.", nil,
-		func() int {
-			if !c.blocked.Load() {
-				return 0
-			}
-			return c.status.total(plan.StateOutOfScope)
-		})
 	for label, states := range copyStates() {
 		gauge(registry, "mirror_copies", "Wanted and existing copies by state.", map[string]string{"state": label},
 			func() int { return c.status.total(states...) })
@@ -206,11 +193,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(term, stop)()
-	message := "Mirroring"
-	if c.opts.DryRun {
-		message = "Dry run, writing nothing"
-	}
-	klog.FromContext(ctx).Info(message, "instance", c.opts.Instance,
+	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
 	var workers sync.WaitGroup
@@ -222,23 +205,23 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	}
 	workers.Go(func() { c.resync(ctx) })
 	workers.Go(func() { c.selfCheck.work(ctx) })
+	workers.Go(func() { c.fanout.reporter.outbox.work(ctx) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.sources.ShutDown()
 	c.copies.ShutDown()
 	workers.Wait()
-	c.fanout.reporter.reportLast(ctx)
 	if term.Err() != nil {
 		return ErrLeadershipLost
 	}
+	c.fanout.reporter.outbox.flush(ctx)
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
 	return nil
 }
 
-// takeOver applies the prune limit and plans everything.
+// takeOver plans everything.
 func (c *Controller) takeOver(ctx context.Context) {
 	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
-	c.blocked.Store(c.pruner.judge(ctx))
 	for _, obj := range c.caches.configMaps.GetIndexer().List() {
 		if cm := obj.(*corev1.ConfigMap); c.caches.rules.IsSource(cm) {
 			c.status.sourceChanged(plan.KeyOf(cm)) // perhaps while no process led

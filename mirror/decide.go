@@ -25,26 +25,31 @@ type decision struct {
 }
 
 // decide reads a target and its record together, under the lock of the name.
-func (d *decider) decide(n *nameStatus, k key, now time.Time) decision {
+func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.Time) decision {
 	version := d.caches.version()
 	t := d.caches.target(k)
-	v := d.caches.view(k.Name) // after the target
+	v := view() // after the target
 	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
-	x.record.settle(n, t, now)
+	n.judge(&x.record, x.change, now)
 	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
 	return x
 }
 
-// settle takes note of a copy that is gone, if a deletion of it was sent whose answer was lost.
-func (r *record) settle(n *nameStatus, t plan.Target, now time.Time) {
-	switch lost := r.lost; {
-	case lost == nil:
-	case t.Have == nil || t.Have.UID != lost.uid || t.Have.DeletionTimestamp != nil:
-		n.source(lost.source).lose(t.Key.Namespace, lost.why, now)
-		r.lost = nil
-	case now.Sub(lost.at) > maxOwn: // it was not carried out
-		r.lost = nil
+// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: its remedy is another one.
+func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
+	u := &r.unclaimed
+	switch {
+	case c.Op != plan.OpDelete:
+		*u = unclaimed{}
+		return
+	case u.uid != c.Have.UID:
+		*u = unclaimed{uid: c.Have.UID, since: now}
+	case u.why == c.Why:
+		return
 	}
+	n.losses++
+	n.dirty = true
+	u.why, u.nth = c.Why, n.losses
 }
 
 // store records a decision. If a change is left to do, the target counts as queued.
@@ -70,9 +75,8 @@ func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 	case stepAct:
 		c = r.shown(c)
 		r.await(c)
-		r.queued, r.would = true, plan.OpNone
+		r.queued = true
 	}
-	r.losers = losers(d.rules, x.view, x.target, c)
 	n.set(c.Key.Namespace, uidOf(x.target.Namespace), *r)
 }
 

@@ -38,11 +38,11 @@
 //	sources.go    the queue of sources: fan-outs, and reports alone
 //	order.go      the queue of copies: events first, fan-outs in turns
 //	cache.go      the informers and what is read from them
-//	report.go     one summary of a source: events, metrics, the lines of a dry run
+//	report.go     one summary of a source: events, metrics
 //	texts.go      the texts of events
-//	prune.go      the prune limit
+//	outbox.go     the events on their way to the recorder
 //	confined.go   the self-check of the admission policy
-//	slots.go      a bound on how many reads or large writes happen at once
+//	slots.go      a bound on how many reads happen at once
 //	share.go      the metadata that equal objects in the cache share
 //	metrics.go    what is counted
 //	options.go    the flags
@@ -57,13 +57,11 @@
 // judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A copy that no
-// source claims waits for the deletion grace, also if only the flags rule it out. Then the reconcile reads live what the
-// deletion depends on: mostly the source alone, and beside it the namespace if only its labels keep a source away. The answer
-// serves all deletions that depend on it, for five seconds and as long as the read took. A live read that shows a claim begins
+// source claims waits for the deletion grace. Then the reconcile reads live what the deletion depends on: the source, and the
+// namespace if its labels matter. The answer serves all deletions that depend on it, for five seconds and as long as the read took. A live read that shows a claim begins
 // the grace anew.
 //
-// Decisions come from the present state alone, but for three facts that a takeover sets anew: the verdict of the prune limit, the
-// namespaces that it spared, and since when a copy is unclaimed. Records and answers can be lost at any moment.
+// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a takeover. Records and answers can be lost at any moment.
 // The leadership is asked right before each write.
 //
 // # Why one bad target holds up no other
@@ -88,10 +86,4 @@
 // A goroutine that holds the status of a name may take the lock of the map of names, of a cache, or of a queue, which takes
 // that of order. A goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one
 // is held.
-//
-// # Dry run
-//
-// The writer is the one place that writes ConfigMaps, and in a dry run it writes none. A target at which it withheld a change is
-// pending, and waits for its next try as one that failed: an event, or other wanted content, ends the wait. Before a create the
-// writer reads the target, because only the API server knows the foreign objects.
 package mirror

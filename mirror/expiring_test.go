@@ -3,7 +3,6 @@ package mirror
 // Nothing is deleted in a hurry, and nothing happens silently.
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -120,24 +118,28 @@ func TestC52Expiring(t *testing.T) {
 	}
 }
 
-// TestC52DeletedIsSaid: with a grace in which nobody can act, what was deleted is said afterwards.
-func TestC52DeletedIsSaid(t *testing.T) {
+// TestC65DeletedIsCounted: deletions are announced before, also with a grace of a second, and counted after. A remedy ends the
+// warning.
+func TestC65DeletedIsCounted(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {
+		s.wantEvents("at the start", ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(10 * time.Second)
 		s.wantNone("team-000")
-		got := s.notesOf(ReasonExpiring)
-		want := "Deleted 3 copies in 3 namespaces (team-000, team-001, team-002): the source is deleted, or has lost its label mirror=true. " +
-			"To get them back, create the source again, or label it again."
-		if len(got) != 1 || got[0] != want {
-			t.Errorf("got events %q, want %q", got, want)
+		if got := s.said(ReasonDeleted); got != "Deleted 3 copies that no source claimed" {
+			t.Errorf("got event %q", got)
 		}
+		s.wantEvents("deleted", ReasonExpiring, ReasonDeleted)
 		s.write(source())
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if n := s.reported(ReasonExpiring); n != 1 {
-			t.Errorf("got %d events, want no more", n)
-		}
+		s.wantEvents("created again", ReasonMirrored)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(100 * time.Millisecond)
+		s.wantEvents("opted out", ReasonExpiring)
+		s.setNamespace(plantest.Namespace("team-000"))
+		time.Sleep(time.Hour)
+		s.wantEvents("the remedy in time", ReasonMirrored)
 	})
 }
 
@@ -145,7 +147,9 @@ func TestC52DeletedIsSaid(t *testing.T) {
 func TestC52ClockThatIsSet(t *testing.T) {
 	var r record
 	cm := copyOf(source(), "team-000")
-	step, _ := r.next(plan.Target{Have: cm}, plan.Change{Op: plan.OpDelete, Have: cm}, "", time.Minute, time.Now())
+	c := plan.Change{Op: plan.OpDelete, Have: cm}
+	inLock(newStatus(), func(n *nameStatus) { n.judge(&r, c, time.Now()) })
+	step, _ := r.next(plan.Target{Have: cm}, c, "", time.Minute, time.Now())
 	if since := r.unclaimed.since; step != stepExpire || since == since.Round(0) {
 		t.Errorf("got step %v, and the grace began at %v, want a monotonic reading", step, since)
 	}
@@ -172,38 +176,146 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 	})
 }
 
-// TestC52HangingDeletionIsNotWaitedFor before the others are said to be deleted.
+// TestC52HangingDeletionIsNotWaitedFor before the others are counted.
 func TestC52HangingDeletionIsNotWaitedFor(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.Verb == "delete" && c.Namespace == "team-001" })
-		for range 2 { // also if they are lost twice before anything is said
-			s.remove("platform")
-			time.Sleep(5 * time.Second)
-			s.write(source())
-			time.Sleep(time.Second)
-		}
 		s.remove("platform")
 		time.Sleep(time.Minute)
-		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "Deleted 2 copies in 2 namespaces (team-000, team-002): ") {
+		if got := s.said(ReasonDeleted); got != "Deleted 2 copies that no source claimed" {
 			t.Errorf("got event %q, want both copies that are deleted", got)
 		}
 	})
 }
 
-// TestC52LossesAreSaidTogether: no loss is left out, and there is one line of the log for those within ten seconds.
-func TestC52LossesAreSaidTogether(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
+// TestC65LossesFollowEachOther: each loss is announced before the copy is deleted, at most once a second while copies expire
+// soon; deletions within ten seconds are counted together.
+func TestC65LossesFollowEachOther(t *testing.T) {
+	graced(t, 2*time.Second, func(t *testing.T, s scene) {
 		for _, namespace := range []string{"team-000", "team-001", "team-002"} {
 			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
-			time.Sleep(3 * time.Second)
+			time.Sleep(900 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		got := s.notesOf(ReasonExpiring)
-		if len(got) != 2 || !strings.HasPrefix(got[0], "Deleted 1 copy in namespace team-000: ") ||
-			!strings.HasPrefix(got[1], "Deleted 2 copies in 2 namespaces (team-001, team-002): ") {
-			t.Errorf("got events %q, want one about the first copy, and one about the other two", got)
+		expiring, deleted := s.notesOf(ReasonExpiring), s.notesOf(ReasonDeleted)
+		if len(expiring) != 3 || !strings.Contains(expiring[2], "team-002") {
+			t.Errorf("got events %q, want one for each loss", expiring)
+		}
+		if want := []string{"Deleted 3 copies that no source claimed"}; !slices.Equal(deleted, want) {
+			t.Errorf("got events %q, want %q", deleted, want)
 		}
 	})
+}
+
+// TestC65AnnouncementWaitsForNoQueue: an edit that narrows and changes the content queues hundreds of updates. The copies that
+// expire are announced before these.
+func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
+	alone(t, having(append(append(teams(500, "team-"), teams(1, "gone-")...), source())...), func(o *Options) {
+		o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1
+	}, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
+		s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-"))
+		time.Sleep(2 * runGap)
+		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
+			t.Errorf("got event %q while the updates wait", got)
+		}
+	})
+}
+
+// TestC65RefusedDeletion is announced once, and not when its time has passed.
+func TestC65RefusedDeletion(t *testing.T) {
+	graced(t, 2*time.Second, func(t *testing.T, s scene) {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" {
+				return quota()
+			}
+			return nil
+		})
+		s.remove("platform")
+		time.Sleep(time.Hour)
+		if n, m := s.reported(ReasonExpiring), s.reported(ReasonDeleted); n != 1 || m != 0 {
+			t.Errorf("got %d announcements and %d counts, want 1 and none", n, m)
+		}
+	})
+}
+
+// TestC65AnnouncementOfTheFuture: a copy whose deletion goes without an answer is not announced again beside the next one.
+func TestC65AnnouncementOfTheFuture(t *testing.T) {
+	graced(t, 2*time.Second, func(t *testing.T, s scene) {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "delete" {
+				return errAway
+			}
+			return nil
+		})
+		for _, namespace := range []string{"team-000", "team-001"} {
+			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
+			time.Sleep(time.Minute)
+			if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace "+namespace) {
+				t.Errorf("got event %q, want one about %s", got, namespace)
+			}
+		}
+	})
+}
+
+// TestC65OnlySuccessCounts: a deletion counts if the API server answers it with success.
+func TestC65OnlySuccessCounts(t *testing.T) {
+	deletions := func(answer func() error) func(apitest.Call) error {
+		return func(c apitest.Call) error {
+			if c.Verb == "delete" {
+				return answer()
+			}
+			return nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		hook func(scene, *apitest.Hooks)
+		want int
+	}{
+		"carried out, and answered with 504": {
+			func(_ scene, h *apitest.Hooks) {
+				h.Loses = deletions(func() error { return apierrors.NewTimeoutError("etcd", 0) })
+			}, 0,
+		},
+		"carried out, and the connection breaks": {
+			func(_ scene, h *apitest.Hooks) { h.Loses = deletions(func() error { return errAway }) }, 0,
+		},
+		"somebody else is faster": {
+			func(s scene, h *apitest.Hooks) {
+				h.Before = func(c apitest.Call) {
+					if c.Verb == "delete" {
+						s.remove(c.Namespace)
+					}
+				}
+			}, 0,
+		},
+		"late": {
+			func(_ scene, h *apitest.Hooks) {
+				h.Takes = func(c apitest.Call) time.Duration {
+					return map[string]time.Duration{"delete": 20 * time.Second}[c.Verb]
+				}
+			}, 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			graced(t, time.Second, func(t *testing.T, s scene) {
+				s.Hook(func(h *apitest.Hooks) { tc.hook(s, h) })
+				s.remove("platform")
+				time.Sleep(5 * time.Minute)
+				s.wantNone("team-000")
+				sum := 0
+				for _, note := range s.notesOf(ReasonDeleted) {
+					var n int
+					_, _ = fmt.Sscanf(note, "Deleted %d ", &n)
+					sum += n
+				}
+				if sum != tc.want {
+					t.Errorf("got %d copies counted, want %d", sum, tc.want)
+				}
+			})
+		})
+	}
 }
 
 // TestC55NoTargets: a source that reaches no namespace says so, and why.
@@ -258,45 +370,6 @@ func TestC55NoTargetsIsNotSaid(t *testing.T) {
 	}
 }
 
-// TestC52ReasonOfADeletion is what was judged, whatever becomes of the namespace during the call.
-func TestC52ReasonOfADeletion(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Verb == "delete" {
-				return time.Second
-			}
-			return 0
-		})
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		time.Sleep(1500 * time.Millisecond)
-		s.setNamespace(plantest.Terminating("team-000"))
-		time.Sleep(time.Minute)
-		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "Deleted 1 copy in namespace team-000: the namespace has the label mirror=false.") {
-			t.Errorf("got event %q, want the label as the reason", got)
-		}
-	})
-}
-
-// TestC52DryRunAnnouncesNothing, because it deletes nothing.
-func TestC52DryRunAnnouncesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		objects := append(teams(1, "team-"), copyOf(source(), "team-000"))
-		s := newScene(t, apitest.NewServer(objects...), func(o *Options) { o.DryRun, o.DeletionGrace = true, 5*time.Minute })
-		var out logBuffer
-		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
-		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), logger), 10*time.Minute)
-		defer stop()
-		go func() {
-			time.Sleep(8 * time.Minute)
-			s.remove("team-000")
-		}()
-		s.noted(s.controller.Run(ctx, Alone(ctx)))
-		if log := out.String(); strings.Contains(log, "eleted ") || !strings.Contains(log, "Would delete 1") {
-			t.Errorf("got log %s, want that it would delete one copy, and nothing about the deletion by somebody else", log)
-		}
-	})
-}
-
 // TestC52HangingTargetHidesNothing: while one target of a source hangs, copies of the source that expire are announced in time.
 func TestC52HangingTargetHidesNothing(t *testing.T) {
 	for name, lose := range map[string]func(scene){
@@ -322,134 +395,51 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 	}
 }
 
-// TestC52UnannouncedDeletion: a copy whose announcement had to wait until it was deleted is reported as deleted.
-func TestC52UnannouncedDeletion(t *testing.T) {
-	graced(t, shortestAnnounced, func(t *testing.T, s scene) {
-		for i, after := range []time.Duration{9 * time.Second, 2 * time.Second, time.Minute} {
+// TestC65RemedyByRelist: a relist of namespaces shows that all opt-outs have ended. Nothing more is announced.
+func TestC65RemedyByRelist(t *testing.T) {
+	alone(t, having(append(teams(500, "team-"), source())...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for i := range 500 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
-			time.Sleep(after)
 		}
-		all := strings.Join(s.notesOf(ReasonExpiring), "\n")
-		for _, want := range []string{"team-000 will be deleted", "team-001 will be deleted", "Deleted 1 copy in namespace team-002"} {
-			if strings.Count(all, want) != 1 {
-				t.Errorf("got events %q, want in them once %q", all, want)
-			}
+		time.Sleep(time.Minute)
+		s.Hook(func(h *apitest.Hooks) { h.Lost = func(resource, _ string) bool { return resource == "namespaces" } })
+		for i := range 500 {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
+		}
+		before := len(s.notesOf(ReasonExpiring))
+		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return false } })
+		s.Namespaces.Expire()
+		time.Sleep(2 * time.Minute)
+		for _, note := range s.notesOf(ReasonExpiring)[before:] {
+			t.Errorf("after the remedy: %s", note)
 		}
 	})
 }
 
-// TestC52LostAnswer: a deletion that was carried out is reported also if its answer was lost, and no other one is.
-func TestC52LostAnswer(t *testing.T) {
-	optOut := func(s scene, label string) { s.setNamespace(plantest.Namespace("team-000", "mirror", label)) }
-	deletions := func(answer func() error) func(apitest.Call) error {
-		return func(c apitest.Call) error {
-			if c.Verb == "delete" {
-				return answer()
-			}
-			return nil
-		}
-	}
-	late := func() error {
-		time.Sleep(time.Second)
-		return errAway
-	}
-	for name, tc := range map[string]struct {
-		hook func(*apitest.Hooks)
-		lose func(scene)
-		want string // a part of the event; empty: there is none
-	}{
-		"a finalizer holds one of the copies": {
-			func(h *apitest.Hooks) { h.Loses = deletions(late) },
-			func(s scene) {
-				s.edit("team-001", plantest.Finalizer)
-				s.remove("platform")
-			}, "Deleted 3 copies",
-		},
-		"the namespace is a target again before the answer": {
-			func(h *apitest.Hooks) { h.Loses = deletions(late) },
-			func(s scene) {
-				optOut(s, "false")
-				time.Sleep(1500 * time.Millisecond)
-				optOut(s, "")
-			}, "Deleted 1 copy in namespace team-000: the namespace has the label mirror=false",
-		},
-		"and before the cache shows the deletion": {
-			func(h *apitest.Hooks) {
-				h.Loses = deletions(func() error { return errAway })
-				h.Lags = func(resource string) time.Duration {
-					return map[string]time.Duration{"configmaps": 300 * time.Millisecond}[resource]
-				}
-			},
-			func(s scene) {
-				optOut(s, "false")
-				time.Sleep(1100 * time.Millisecond)
-				optOut(s, "")
-			}, "Deleted 1 copy in namespace team-000",
-		},
-		"somebody creates another object before the answer": {
-			func(h *apitest.Hooks) { h.Loses = deletions(late) },
-			func(s scene) {
-				optOut(s, "false")
-				time.Sleep(1500 * time.Millisecond)
-				s.write(plantest.ConfigMap("team-000", "settings", plantest.Label("mirror", "copy")))
-			}, "Deleted 1 copy in namespace team-000",
-		},
-		"it was not carried out, and somebody deletes the copy later": {
-			func(h *apitest.Hooks) { h.Refuses = deletions(func() error { return errAway }) },
-			func(s scene) {
-				optOut(s, "false")
-				time.Sleep(1100 * time.Millisecond)
-				optOut(s, "")
-				time.Sleep(2 * maxOwn)
-				s.edit("team-000", plantest.Annotation("touched", "yes"))
-				time.Sleep(time.Second)
-				s.refuse(func(apitest.Call) error { return nil })
-				s.remove("team-000")
-			}, "",
-		},
-		"it was rejected when tried again, and the copy is released": {
-			func(h *apitest.Hooks) {
-				tries := 0
-				h.Refuses = deletions(func() error {
-					if tries++; tries == 1 {
-						return errAway
-					}
-					return quota()
-				})
-			},
-			func(s scene) {
-				optOut(s, "false")
-				time.Sleep(20 * time.Second)
-				s.edit("team-000", plantest.Without("mirror"))
-			}, "",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			graced(t, time.Second, func(t *testing.T, s scene) {
-				s.Hook(tc.hook)
-				tc.lose(s)
-				time.Sleep(time.Minute)
-				if got := s.said(ReasonExpiring); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
-					t.Errorf("got event %q, want in it %q", got, tc.want)
-				}
-			})
-		})
-	}
-}
-
-// TestC52LossIsSaidAtTheEnd: a stop reports deletions that were to be reported a little later.
-func TestC52LossIsSaidAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(append(teams(3, "team-"), source())...)(), func(o *Options) { o.DeletionGrace = time.Second })
-		end := runs(t, s.controller)
+// TestC65RemedyOneByOne is the same with one label after the other, and a worker that is slow.
+func TestC65RemedyOneByOne(t *testing.T) {
+	alone(t, having(append(teams(50, "team-"), source(), plantest.Source("platform", "other"))...), func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		for _, name := range []string{"team-000", "team-001"} {
-			s.setNamespace(plantest.Namespace(name, "mirror", "false"))
-			time.Sleep(3 * time.Second)
+		for i := range 50 {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
 		}
-		end()
-		if got := s.said(ReasonExpiring); !strings.Contains(got, "Deleted 1 copy in namespace team-001") {
-			t.Errorf("got event %q", got)
+		time.Sleep(time.Minute)
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.IsWrite() {
+				return 90 * time.Millisecond
+			}
+			return 0
+		})
+		before := len(s.notesOf(ReasonExpiring))
+		s.addNamespace("team-new") // two copies to make
+		for i := range 50 {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Minute)
+		for _, note := range s.notesOf(ReasonExpiring)[before:] {
+			t.Errorf("after the remedy: %s", note)
 		}
 	})
 }

@@ -52,7 +52,8 @@ func (f *fanout) run(ctx context.Context, name string) {
 
 // compare compares all targets of a name with its sources. A target with a call on its way is left to its reconcile.
 func (f *fanout) compare(name string) {
-	v := f.caches.view(name)
+	views := &viewReader{caches: f.caches, name: name}
+	v := views.read()
 	now := time.Now()
 	for _, k := range f.caches.targets(name, f.status.namespaces(name)) {
 		n := f.status.lock(name)
@@ -60,10 +61,12 @@ func (f *fanout) compare(name string) {
 			now = time.Now()
 		}
 		if n.calling(k.Namespace) {
-			n.calls[k.Namespace] = true
+			n.calls[k.Namespace].queued = true
+			t := f.caches.target(k)
+			n.see(f.rules.Decide(views.read(), t))
 			f.copies.Add(k)
 		} else {
-			x := f.decide(n, k, now)
+			x := f.decide(n, k, views.read, now)
 			f.store(n, &x, now)
 			f.copies.take(k, &x)
 		}

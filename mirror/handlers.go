@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -19,6 +18,7 @@ type handlers struct {
 	status  *status
 	sources *sourceQueue
 	copies  copyQueue
+	lanes   *lanes
 
 	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
 	active atomic.Bool
@@ -38,8 +38,8 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
-			h.caches.spared.Delete(d.GetName())
-			h.namespaceChanged(d.GetName(), nil)
+			h.lanes.forget(d.GetName())
+			h.namespaceChanged(d.GetName(), nil, false)
 		},
 	})
 	return []cache.ResourceEventHandlerRegistration{ofConfigMaps, ofNamespaces}, err
@@ -111,32 +111,28 @@ func (h *handlers) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile
 	return n.observe(k.Namespace, cm, deleted)
 }
 
-func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns) }
+func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns, true) }
 
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
-	if h.rules.Selects(new) {
-		h.caches.spared.Delete(new.Name)
-	}
 	switch {
 	case old.UID != new.UID:
+		h.lanes.forget(new.Name)
 		h.namespaceAdded(new)
 	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
-		h.namespaceChanged(new.Name, nil)
+		h.namespaceChanged(new.Name, new, false)
 	}
 }
 
-// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. added is the
-// namespace if it is new.
-func (h *handlers) namespaceChanged(namespace string, added *corev1.Namespace) {
+// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. ns is nil if it
+// is gone.
+func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appeared bool) {
 	if !h.active.Load() {
 		return
 	}
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.caches.sourceNames() {
 			k := key{Namespace: namespace, Name: name}
-			if added != nil {
-				h.appear(k, added.UID)
-			}
+			h.see(k, ns, appeared)
 			h.copies.addEvent(k)
 		}
 	}
@@ -145,8 +141,16 @@ func (h *handlers) namespaceChanged(namespace string, added *corev1.Namespace) {
 	}
 }
 
-func (h *handlers) appear(k key, uid types.UID) {
+// see records that a namespace appeared, or what it means for a target that a call is on its way for.
+func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.status.lock(k.Name)
 	defer n.unlock()
-	n.appear(k.Namespace, uid)
+	if appeared {
+		n.appear(k.Namespace, ns.UID)
+	}
+	if n.calling(k.Namespace) {
+		t := h.caches.target(k)
+		t.Namespace = ns
+		n.see(h.rules.Decide(h.caches.view(k.Name), t))
+	}
 }

@@ -101,7 +101,7 @@ func TestHandlers(t *testing.T) {
 		"a namespace is annotated":              {func(h *handlers) { h.namespaceUpdated(active, annotated) }, nil, nil},
 		"a namespace terminates":                {func(h *handlers) { h.namespaceUpdated(active, terminating) }, nil, both},
 		"a namespace is replaced":               {func(h *handlers) { h.namespaceUpdated(active, newer) }, nil, both},
-		"a namespace is deleted":                {func(h *handlers) { h.namespaceChanged("team-b", nil) }, nil, both},
+		"a namespace is deleted":                {func(h *handlers) { h.namespaceChanged("team-b", nil, false) }, nil, both},
 		"a namespace with a copy":               {func(h *handlers) { h.namespaceAdded(plantest.Namespace("team-a")) }, nil, []string{"team-a/other", "team-a/settings"}},
 		"a namespace that the flags rule out":   {func(h *handlers) { h.namespaceAdded(plantest.Namespace("elsewhere")) }, nil, nil},
 		"one that they rule out, with a source": {func(h *handlers) { h.namespaceAdded(plantest.Namespace("platform")) }, nil, []string{"platform/settings"}},
@@ -167,7 +167,7 @@ func TestEventsDuringACall(t *testing.T) {
 	c.handlers.active.Store(true)
 	c.records(func(n *nameStatus) {
 		n.set("team-a", "team-a", record{own: ownWrite{version: "41", at: time.Now()}})
-		n.calls["team-a"] = true
+		n.calls["team-a"] = &meanwhile{}
 	})
 	c.handlers.configMapAdded(plantest.Copy(teamRules(), sourceIn("platform"), "team-a", withVersion("41")))
 	if _, keys := c.added(t); len(keys) != 1 {

@@ -92,6 +92,62 @@ func TestC45HangingTargets(t *testing.T) {
 	}
 }
 
+// TestC63ThousandsHang: at first contact the healthy targets of a source have their copies within a minute or so. After that an
+// edit, a repair and another new source reach them within a second.
+func TestC63ThousandsHang(t *testing.T) {
+	for _, tc := range []struct {
+		writes, bad int
+		err         error // after 30 s; nil: the writes succeed
+		first       time.Duration
+	}{
+		{32, 5000, webhookDown, time.Minute},
+		{32, 2000, nil, 90 * time.Second},
+		{8, 500, webhookDown, time.Minute},
+		{1, 20, webhookDown, time.Minute},
+	} {
+		t.Run(fmt.Sprintf("%d places, %d hang, error %v", tc.writes, tc.bad, tc.err != nil), func(t *testing.T) {
+			objects := append(teams(100, "team-good-"), teams(tc.bad, "team-bad-")...)
+			alone(t, having(objects...), func(o *Options) { o.ConcurrentWrites = tc.writes }, func(t *testing.T, s scene) {
+				s.hangAt(tc.err)
+				reached := func(content string) func() bool {
+					return func() bool { return s.copied("team-good-", content) == 100 }
+				}
+				s.write(source(plantest.Data("key", "first")))
+				s.within(tc.first, "copy at first contact", reached("first"))
+				limit := time.Second * time.Duration(max(1, 4/tc.writes)) // one place makes ten calls that hang a second
+				for _, content := range []string{"second", "third"} {
+					time.Sleep(time.Minute)
+					s.write(source(plantest.Data("key", content)))
+					s.within(limit, "edit", reached(content))
+					s.remove("team-good-000")
+					s.within(limit, "repair", reached(content))
+					s.write(plantest.Source("platform", "other-"+content))
+					s.within(limit, "copies of another source", func() bool { return s.named("other-"+content, "team-good-") == 100 })
+				}
+			})
+		})
+	}
+}
+
+// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, whether a call is on its way
+// or not.
+func TestC67RecreatedSlowNamespace(t *testing.T) {
+	for name, after := range map[string]time.Duration{"with a call on its way": 3*time.Minute + 10*time.Second, "between two calls": 31500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(3, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+				s.hangAt(webhookDown)
+				s.write(source())
+				time.Sleep(after)
+				s.removeNamespace("team-bad-000")
+				s.hangEnds()
+				time.Sleep(100 * time.Millisecond)
+				s.addNamespace("team-bad-000")
+				s.within(time.Second, "fill", func() bool { return s.copied("team-bad-000", "value") == 1 })
+			})
+		})
+	}
+}
+
 // TestC45HangingLater: targets that were healthy hang when the source changes.
 func TestC45HangingLater(t *testing.T) {
 	objects := append(teams(100, "team-good-"), teams(100, "team-bad-")...)

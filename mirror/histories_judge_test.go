@@ -62,13 +62,12 @@ func (h *history) now() *worldState {
 
 // known is what a controller knows of a target.
 type known struct {
-	state  plan.State
-	owner  key // the source that state counts for
-	losers string
+	state plan.State
+	owner key // the source that state counts for
 }
 
 func (k known) String() string {
-	return fmt.Sprintf("%v of %v, superseded: %q", k.state, k.owner, k.losers)
+	return fmt.Sprintf("%v of %v", k.state, k.owner)
 }
 
 // knows returns what the controller knows of each target.
@@ -76,7 +75,7 @@ func (c *Controller) knows() map[key]known {
 	all := map[key]known{}
 	c.status.each(func(n *nameStatus) {
 		for namespace, r := range n.targets {
-			all[key{Namespace: namespace, Name: n.name}] = known{r.state, r.countsFor, sorted(r.losers)}
+			all[key{Namespace: namespace, Name: n.name}] = known{r.state, r.countsFor}
 		}
 	})
 	return all
@@ -94,19 +93,10 @@ func (s *status) each(f func(*nameStatus)) {
 	}
 }
 
-func sorted(keys []key) string {
-	var all []string
-	for _, k := range keys {
-		all = append(all, k.String())
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
-}
-
 // leftOver returns what a controller at rest has left of its work.
 func (c *Controller) leftOver() map[string]int {
 	left := map[string]int{
-		"live reads": len(c.reconciler.confirmer.answers), "keys": c.copies.Len(), "names": c.sources.Len(),
+		"live reads": len(c.reconciler.confirmer.known), "keys": c.copies.Len(), "names": c.sources.Len(),
 		"events": len(c.copies.order.named), "slow places": len(c.reconciler.lanes.slow), "fan-outs": len(c.sources.fanouts),
 	}
 	c.status.each(func(n *nameStatus) {
@@ -149,7 +139,7 @@ func (h *history) compare(atRest bool) {
 			c := h.rules.Decide(v, t)
 			want := wanted(h.rules, v, t, c)
 			count(totals, owned, want.state, want.owner)
-			for _, loser := range h.rules.Superseded(v, t, c) {
+			for _, loser := range h.superseded(v, t.Namespace) {
 				count(totals, owned, plan.StateSuperseded, loser.Key)
 			}
 			_, fails := faults.failing[namespace]
@@ -180,7 +170,7 @@ func (h *history) changedLately() map[key]bool {
 func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
 	hidden := t.Have != nil && !h.rules.Visible(t.Have)
 	switch {
-	case fails && hidden:
+	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > answerLifetime):
 	case c.Op != plan.OpNone && !fails:
 		h.found(outOfSync, "%v: %v is due, and there is %v", t.Key, c.Op, t.Have)
 	case got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner:
@@ -202,7 +192,7 @@ func failsToRead(f *faults) bool {
 
 // wanted returns what a controller should know of a target.
 func wanted(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) known {
-	want := known{state: c.State, owner: c.CountsFor(), losers: sorted(losers(rules, v, t, c))}
+	want := known{state: c.State, owner: c.CountsFor()}
 	if c.Op != plan.OpNone {
 		want.state = plan.StatePending
 	}
@@ -210,6 +200,19 @@ func wanted(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) known
 		want.owner = key{}
 	}
 	return want
+}
+
+// superseded returns the sources that select the namespace and do not win it.
+func (h *history) superseded(v *plan.View, ns *corev1.Namespace) (losers []*plan.Source) {
+	if ns == nil {
+		return nil
+	}
+	for _, s := range v.Sources {
+		if h.rules.Exclusion(s, ns) == plan.NotExcluded {
+			losers = append(losers, s)
+		}
+	}
+	return losers[min(1, len(losers)):]
 }
 
 func count(totals map[plan.State]int, owned map[key]map[plan.State]int, state plan.State, owner key) {
@@ -259,15 +262,25 @@ func (h *history) audit() {
 	for _, unsafe := range h.server.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
-	w, last := newWorldState(h.rules), h.newLastSeen()
+	terms := h.terms
+	w, last := newWorldState(terms[0].rules), h.newLastSeen()
+	begin := func(now time.Time) {
+		for len(terms) > 0 && !terms[0].began.After(now) {
+			last.note(w, terms[0].began)
+			w.rules, w.views = terms[0].rules, map[string]*plan.View{}
+			terms = terms[1:]
+		}
+	}
 	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
+			begin(nss[0].At)
 			last.note(w, nss[0].At)
 			w.applyNamespace(nss[0])
 			nss = nss[1:]
 			continue
 		}
+		begin(cms[0].At)
 		last.note(w, cms[0].At)
 		if cms[0].By.Controller {
 			h.judge(last, cms)
@@ -313,7 +326,6 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 		}
 		for _, namespace := range historyTargets {
 			t := w.target(key{Namespace: namespace, Name: name})
-			t.Prunable = true
 			if t.Namespace == nil {
 				continue
 			}
@@ -412,9 +424,9 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 		return
 	}
 	since := last.expiring[k].since
-	for _, takeover := range h.takeovers {
-		if c.At.Sub(takeover) > h.latest { // else the former leader's
-			since = slices.MaxFunc([]time.Time{since, takeover}, time.Time.Compare)
+	for _, term := range h.terms {
+		if c.At.Sub(term.began) > h.latest { // else the former leader's
+			since = slices.MaxFunc([]time.Time{since, term.began}, time.Time.Compare)
 		}
 	}
 	if grace := c.At.Sub(since) + 10*h.latestDelay; last.expiring[k].uid == (*c.Old).UID && grace < h.options.DeletionGrace {

@@ -45,7 +45,7 @@ type history struct {
 	options     *Options
 	rules       *plan.Rules
 	leader      *leader
-	takeovers   []time.Time
+	terms       []historyTerm
 	faults      atomic.Pointer[faults]
 	began       time.Time
 	weights     []int         // of the acts before and at each
@@ -106,17 +106,11 @@ func play(t *testing.T, seed uint64) *history {
 // begin starts a controller with flags drawn by chance.
 func (h *history) begin(seed uint64) {
 	h.options = NewOptions()
-	h.options.NamespacePrefixes, h.options.ResyncPeriod = []string{"team-"}, 0
+	h.options.ResyncPeriod = 0
 	h.options.ConcurrentWrites, h.options.ConcurrentSources = 1+h.IntN(4), 1+h.IntN(2)
 	h.options.CopyLabels = []string{"app"}
-	h.options.DeletionGrace = one(h, 0, time.Second, time.Second, 20*time.Second)
-	switch h.IntN(8) {
-	case 0:
-		h.options.NamespaceSelector, h.options.PruneLimit = "tier!=none", 100
-	case 1:
-		h.options.SourceNamespaces = []string{"platform", "team-a"}
-	}
-	h.rules = plan.NewRules(&h.options.Options)
+	h.options.DeletionGrace = one(h, 0, time.Second, time.Second, 9*time.Second, 20*time.Second, 5*time.Minute)
+	h.drawFlags(h.options)
 	h.server = apitest.NewServer()
 	for _, name := range historyNamespaces {
 		h.server.Namespaces.Put(plantest.Namespace(name))
@@ -159,6 +153,12 @@ func hashOfPoint(point string) (sum uint64) {
 	return sum & (1<<32 - 1)
 }
 
+// historyTerm is the time from when a leader took over, and its rules.
+type historyTerm struct {
+	began time.Time
+	rules *plan.Rules
+}
+
 // leader is a controller that runs, and leads or will.
 type leader struct {
 	*Controller
@@ -180,7 +180,7 @@ func (h *history) lead(o *Options, before *leader) *leader {
 	l.Controller = c
 	l.valid.Store(true)
 	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), h.logger()))
-	term, lose := context.WithCancel(context.WithoutCancel(ctx))
+	leads, lose := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel, l.lose = cancel, lose
 	go func() { l.ended <- c.Run(ctx, Leadership{Begun: l.begun, Valid: l.valid.Load}) }()
 	if before != nil {
@@ -194,8 +194,9 @@ func (h *history) lead(o *Options, before *leader) *leader {
 		before.stop()
 		time.Sleep(h.pause(4))
 	}
-	h.takeovers = append(h.takeovers, time.Now())
-	l.begun <- term
+	h.rules = plan.NewRules(&o.Options)
+	h.terms = append(h.terms, historyTerm{time.Now(), h.rules})
+	l.begun <- leads
 	return l
 }
 

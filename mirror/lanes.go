@@ -40,14 +40,14 @@ const (
 	maxSlowFactor = 4
 	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
-	// placePause is the time until a call that found no place looks again. It is shorter than the pause after a call that was
-	// slow, so that those that hang leave room for the others.
+	// placePause is the shortest time until a call that found no place looks again. It is shorter than the pause after a call
+	// that was slow, so that those that hang leave room for the others.
 	placePause = time.Second
 )
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the slow
 // places, so that targets that hang never hold up the others. What is slow is tried only now and then, until a call is answered
-// before it hangs: in a slow place or, while there is none, by a probe.
+// before it hangs, or until the namespace is deleted: in a slow place or, while there is none, by a probe.
 type lanes struct {
 	normal chan struct{}
 	slow   chan struct{}
@@ -55,12 +55,17 @@ type lanes struct {
 	needed func() bool
 
 	mu      sync.Mutex
-	usual   time.Duration       // an estimate, of calls in normal places that succeeded
-	healthy time.Time           // when a call was last answered before it was slow
-	reading int                 // slow places that reads hold
-	probing int                 // normal places that probes hold
-	slowed  map[string]slowness // by namespace, or by what is read
+	usual   time.Duration // an estimate, of calls in normal places that succeeded
+	healthy time.Time     // when a call was last answered before it was slow
+	reading int           // slow places that reads hold
+	probing int           // normal places that probes hold
+	probed  bool          // the last call that began in a normal place was a probe
+	slowed  map[callee]slowness
+	calls   map[*call]bool // in flight
 }
+
+// callee is what is slow: the writes in a namespace, or the reads of one object.
+type callee struct{ namespace, object string }
 
 // slowness says that calls for a namespace, or reads of an object, are slow.
 type slowness struct {
@@ -77,7 +82,7 @@ func (putOff) Error() string { return "canceled: too many requests are slow" }
 func newLanes(places int, needed func() bool) *lanes {
 	return &lanes{
 		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces), needed: needed,
-		usual: minSlow / slowFactor, slowed: map[string]slowness{},
+		usual: minSlow / slowFactor, slowed: map[callee]slowness{}, calls: map[*call]bool{},
 	}
 }
 
@@ -118,11 +123,10 @@ func (p *place) leave() {
 // call is one call in a place. The mutex of lanes guards it.
 type call struct {
 	*place
-	subject   string // a namespace, or what is read
+	callee    callee
 	reads     bool
 	began     time.Time
 	slowAfter time.Duration
-	normal    bool // it began in a normal place
 	probes    bool // it is a probe
 	ended     bool
 	cancel    context.CancelCauseFunc
@@ -130,12 +134,24 @@ type call struct {
 
 // write makes one call that writes in a namespace. It returns a putOff error if the call needs a slow place and there is none.
 func (p *place) write(ctx context.Context, namespace string, f func(context.Context) error) error {
-	return p.call(ctx, &call{place: p, subject: namespace}, f)
+	return p.call(ctx, &call{place: p, callee: callee{namespace: namespace}}, f)
 }
 
-// readLive is as write, for a call that reads an object.
-func (p *place) readLive(ctx context.Context, object string, f func(context.Context) error) error {
-	return p.call(ctx, &call{place: p, subject: object, reads: true}, f)
+// readLive is as write, for a call that reads an object of a namespace, or the namespace itself.
+func (p *place) readLive(ctx context.Context, namespace, object string, f func(context.Context) error) error {
+	return p.call(ctx, &call{place: p, callee: callee{namespace, "/" + object}, reads: true}, f)
+}
+
+// forget forgets that a namespace was slow, and cuts the calls there: the namespace is deleted.
+func (l *lanes) forget(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.slowed, func(c callee, _ slowness) bool { return c.namespace == namespace })
+	for c := range l.calls {
+		if c.callee.namespace == namespace {
+			c.cancel(putOff{minSlow})
+		}
+	}
 }
 
 func (p *place) call(ctx context.Context, c *call, f func(context.Context) error) error {
@@ -152,6 +168,7 @@ func (p *place) call(ctx context.Context, c *call, f func(context.Context) error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.ended = true
+	delete(l.calls, c)
 	c.endProbe()
 	if off := (putOff{}); err != nil && errors.As(context.Cause(ctx), &off) {
 		return off
@@ -165,21 +182,26 @@ func (c *call) begin() error {
 	l := c.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s, slowed := l.slowed[c.subject]; slowed && !c.moved { // a reconcile that has a slow place goes on
+	if s, slowed := l.slowed[c.callee]; slowed && !c.moved { // a reconcile that has a slow place goes on
 		if wait := s.next.Sub(c.began); wait > 0 {
 			return putOff{c.jittered(wait)}
 		}
 		if !c.move() && !c.probe() {
-			s.next = c.began.Add(placePause)
-			l.slowed[c.subject] = s
-			return putOff{c.jittered(placePause)}
+			pause := l.turnIn()
+			s.next = c.began.Add(pause)
+			l.slowed[c.callee] = s
+			return putOff{c.jittered(pause)}
 		}
 		c.slowDown()
 	}
 	if c.moved && !c.count() {
 		return putOff{c.slowDown()}
 	}
-	c.normal, c.slowAfter = !c.moved, slowFactor*l.usual
+	if !c.moved {
+		l.probed = c.probes
+	}
+	c.slowAfter = slowFactor * l.usual
+	l.calls[c] = true
 	return nil
 }
 
@@ -204,14 +226,27 @@ func (c *call) slow() {
 	}
 }
 
-// probe makes the call a probe: it is in a normal place, and is cut as soon as it is slow. It returns false if there are as many as there may be.
+// probe makes the call a probe: it is in a normal place, and is cut as soon as it is slow. It returns false if there are as many
+// as there may be. If there is one place alone, others that wait have every second turn.
 func (c *call) probe() bool {
-	if c.lanes.probing >= max(1, cap(c.lanes.normal)/probeShare) {
+	l := c.lanes
+	if l.probing >= l.probes() || cap(l.normal) == 1 && l.probed && l.needed() {
+		l.probed = false
 		return false
 	}
 	c.lanes.probing++
 	c.probes = true
 	return true
+}
+
+// probes returns how many probes there may be at a time.
+func (l *lanes) probes() int { return max(1, cap(l.normal)/probeShare) }
+
+// turnIn returns the time until a call that found no place looks again: a quarter of what the probes take for all that is slow, so
+// that no probe waits for a call, and thousands of calls do not look all the time.
+func (l *lanes) turnIn() time.Duration {
+	all := time.Duration(len(l.slowed)/l.probes()) * minSlow
+	return min(max(placePause, all/4), longestPause)
 }
 
 func (c *call) endProbe() {
@@ -261,21 +296,20 @@ func (c *call) count() bool {
 // slowDown puts the next try off, and returns the time until then.
 func (c *call) slowDown() time.Duration {
 	l, now := c.lanes, time.Now()
-	s, slowed := l.slowed[c.subject]
+	s, slowed := l.slowed[c.callee]
 	if !slowed {
 		s.since = c.began
-		maps.DeleteFunc(l.slowed, func(_ string, s slowness) bool { return now.Sub(s.next) > longestPause })
 	}
 	pause := min(max(now.Sub(s.since), firstPause), longestPause)
 	s.next = now.Add(pause)
-	l.slowed[c.subject] = s
+	l.slowed[c.callee] = s
 	return c.jittered(pause)
 }
 
-// jittered returns up to half as long again, by the subject: calls that are put off together do not come back together.
+// jittered returns up to half as long again, by the callee: calls that are put off together do not come back together.
 func (c *call) jittered(d time.Duration) time.Duration {
 	sum := fnv.New32a()
-	sum.Write([]byte(c.subject))
+	sum.Write([]byte(c.callee.namespace + c.callee.object))
 	return d + d/2*time.Duration(sum.Sum32()%100)/100
 }
 
@@ -287,12 +321,12 @@ func (c *call) note(err error) {
 	case took >= hanging:
 		c.slowDown()
 	case ok:
-		delete(l.slowed, c.subject)
+		delete(l.slowed, c.callee)
 	}
 	if ok && took < c.slowAfter {
 		l.healthy = time.Now()
 	}
-	if err != nil || !c.normal {
+	if err != nil || c.moved {
 		return
 	}
 	factor := usualStep

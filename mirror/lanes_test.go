@@ -32,7 +32,11 @@ func (c *calls) worker(namespace string, takes time.Duration, result error) <-ch
 
 // reader is as worker, with a read.
 func (c *calls) reader(object string, takes time.Duration, result error) <-chan error {
-	return c.start(func(p *place) callFunc { return p.readLive }, object, takes, result)
+	return c.start(func(p *place) callFunc {
+		return func(ctx context.Context, object string, f func(context.Context) error) error {
+			return p.readLive(ctx, object, "settings", f)
+		}
+	}, object, takes, result)
 }
 
 type callFunc func(ctx context.Context, subject string, f func(context.Context) error) error
@@ -70,12 +74,12 @@ func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
 func (l *lanes) isSlow(subject string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, slow := l.slowed[subject]
+	_, slow := l.slowed[callee{namespace: subject}]
 	return slow
 }
 
-// probes returns how many probes are in flight.
-func (l *lanes) probes() int {
+// inProbes returns how many probes are in flight.
+func (l *lanes) inProbes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.probing
@@ -197,8 +201,8 @@ func TestSlowPlaceOfTwoCalls(t *testing.T) {
 			}
 		}
 		for _, err := range []error{
-			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a/settings", slowly(1)),
-			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a/settings", slowly(1)),
+			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a", "settings", slowly(1)),
+			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a", "settings", slowly(1)),
 		} {
 			if err != nil {
 				t.Error(err)
@@ -224,7 +228,7 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 				if err := p.write(t.Context(), fmt.Sprintf("team-%d", i), takes(time.Second)); err != nil {
 					t.Error(err)
 				}
-				if putOffFor(p.readLive(t.Context(), fmt.Sprintf("team-%d/settings", i), takes(time.Minute))) > 0 {
+				if putOffFor(p.readLive(t.Context(), fmt.Sprintf("team-%d", i), "settings", takes(time.Minute))) > 0 {
 					off.Add(1)
 				}
 			}()
@@ -246,6 +250,7 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 				next := time.Now().Add(minSlow + firstPause)
 				<-l.worker("team-a", minSlow+1, errAway)
 				if full {
+					l.alone.Store(true)
 					defer l.fillSlow()()
 				}
 				for _, pause := range []time.Duration{300 * ms, 600 * ms, 1200 * ms, 2400 * ms, 4800 * ms, 9600 * ms, 10000 * ms, 10000 * ms} {
@@ -259,13 +264,56 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 						t.Errorf("before a pause of %v: got error %v", pause, err)
 					}
 				}
-				time.Sleep(3 * longestPause)
-				if <-l.worker("team-b", minSlow+1, errAway); len(l.slowed) > 1 {
-					t.Errorf("got %d subjects known as slow, want the one that was not tried for long forgotten", len(l.slowed))
+				time.Sleep(time.Hour)
+				if <-l.worker("team-b", minSlow+1, errAway); !l.isSlow("team-a") {
+					t.Error("got a slow namespace forgotten after an hour without a try")
 				}
 			})
 		})
 	}
+}
+
+// TestForget: a namespace that is deleted is forgotten, and a call there is cut.
+func TestForget(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		write, read, other := l.worker("team-a", time.Minute, nil), l.reader("team-a", time.Minute, nil), l.worker("team-b", time.Minute, nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		l.forget("team-a")
+		if a, b := putOffFor(<-write), putOffFor(<-read); a == 0 || b == 0 || time.Since(began) > 0 {
+			t.Errorf("got calls put off for %v and %v after %v, want both cut at once", a, b, time.Since(began))
+		}
+		if l.isSlow("team-a") || len(l.slowed) != 1 {
+			t.Errorf("got %v known as slow, want team-b", l.slowed)
+		}
+		if err := <-other; err != nil || len(l.lanes.calls) > 0 {
+			t.Errorf("got error %v and %d calls left in flight", err, len(l.lanes.calls))
+		}
+	})
+}
+
+// TestOnePlace: of a single place probes take every second turn, if others wait.
+func TestOnePlace(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		defer l.fillSlow()()
+		for _, namespace := range []string{"team-a", "team-b", "team-c"} {
+			<-l.worker(namespace, time.Minute, nil)
+		}
+		time.Sleep(longestPause)
+		probe := func(namespace string) bool {
+			began := time.Now()
+			<-l.worker(namespace, time.Minute, nil)
+			return time.Since(began) > 0
+		}
+		if !probe("team-a") || probe("team-b") || !probe("team-c") {
+			t.Error("want a probe, then none, then one")
+		}
+		time.Sleep(longestPause)
+		l.alone.Store(true)
+		if !probe("team-a") || !probe("team-b") {
+			t.Error("want two probes in a row if nobody waits")
+		}
+	})
 }
 
 // TestProbes: while there is no slow place, what is slow is tried by a bounded number of probes, and each is cut when it is slow.
@@ -283,8 +331,8 @@ func TestProbes(t *testing.T) {
 			results = append(results, l.worker(namespace, time.Minute, nil))
 		}
 		off := putOffFor(<-results[2])
-		if l.probes() != 2 || off < placePause || off > 2*placePause || time.Since(began) > 0 {
-			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.probes(), time.Since(began), off, placePause)
+		if l.inProbes() != 2 || off < placePause || off > 2*placePause || time.Since(began) > 0 {
+			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.inProbes(), time.Since(began), off, placePause)
 		}
 		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
 			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
@@ -294,13 +342,13 @@ func TestProbes(t *testing.T) {
 		moves := l.worker("team-b", time.Second, nil)
 		free()
 		time.Sleep(minSlow)
-		if synctest.Wait(); l.probes() != 0 || len(l.slow) != 1 {
-			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.probes(), len(l.slow))
+		if synctest.Wait(); l.inProbes() != 0 || len(l.slow) != 1 {
+			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.inProbes(), len(l.slow))
 		}
 		<-moves
 		time.Sleep(longestPause)
-		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.probes() != 0 || l.isSlow("team-a") {
-			t.Errorf("got error %v, %d probes left, and a namespace that is slow %v", err, l.probes(), l.isSlow("team-a"))
+		if err := <-l.worker("team-a", time.Millisecond, nil); err != nil || l.inProbes() != 0 || l.isSlow("team-a") {
+			t.Errorf("got error %v, %d probes left, and a namespace that is slow %v", err, l.inProbes(), l.isSlow("team-a"))
 		}
 	})
 }
@@ -368,7 +416,7 @@ func TestUsualAdapts(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		check := func(when string, from, to time.Duration) {
 			t.Helper()
-			c := &call{place: &place{lanes: l.lanes}, subject: "probe", began: time.Now()}
+			c := &call{place: &place{lanes: l.lanes}, callee: callee{namespace: "probe"}, began: time.Now()}
 			if err := c.begin(); err != nil || c.slowAfter < from || c.slowAfter > to {
 				t.Errorf("%s: got a call slow after %v, error %v, want %v to %v", when, c.slowAfter, err, from, to)
 			}

@@ -147,10 +147,7 @@ func TestCopiesAreCountedByState(t *testing.T) {
 		`mirror_copies{state="failed"} 96`, // with the frozen ones
 		`mirror_copies{state="out_of_scope"} 128`,
 		`mirror_copies{state="expiring"} 512`,
-		`mirror_fights 256`,
-		`mirror_prune_blocked 0`)
-	c.blocked.Store(true)
-	wantMetrics(t, "while the prune limit blocks", registry, `mirror_prune_blocked 128`)
+		`mirror_fights 256`)
 }
 
 // TestSourcesAreCounted: one that is frozen counts although it has no copies, and one that the flags rule out does not.

@@ -15,8 +15,6 @@ type Options struct {
 	plan.Options
 	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no flag.
 	Namespace string
-	// DryRun makes a controller that decides, logs and counts, and sends no request that writes.
-	DryRun bool
 	// DeletionGrace is how long a copy outlives the last claim of a source, up to 24 hours.
 	DeletionGrace time.Duration
 	// ResyncPeriod is the time between two comparisons of everything with the caches, at least 100 ms; 0 means never.
@@ -67,14 +65,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Copy this label of a source too or, with '*' at the end, all labels with this prefix. Repeatable.")
 	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,
 		"Copy this annotation of a source too or, with '*' at the end, all annotations with this prefix. Repeatable.")
-	fs.Var(&o.PruneLimit, "prune-limit",
-		"If at least this share of all copies is out of scope of the flags at startup, none of them is deleted. "+
-			"100%: no limit. 0%: never delete a copy because of a flag.")
+	fs.BoolVar(&o.Prune, "prune", o.Prune,
+		"Also delete copies that are out of scope: copies of this instance that no source claims, and that the other flags rule "+
+			"out. Two controllers with one --instance that both prune delete each other's copies for ever.")
 	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
 		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")
-	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
-		"Log what would be created, updated and deleted, and write nothing: no ConfigMap, Lease or Event. "+
-			"The log has a summary of each source and, with -v=2, each copy. --leader-elect has no effect.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,
 		"Time between two comparisons of all cached copies with their sources. 0: never. Retries do not depend on it: "+
 			"a rejected copy, or a foreign ConfigMap without the mirror label, is checked at least once a minute either way.")

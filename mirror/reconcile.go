@@ -21,7 +21,6 @@ type reconciler struct {
 	writer    *writer
 	selfCheck *selfCheck
 	reads     slots // for live reads of objects that are in the way
-	large     slots // for writes over large objects
 	metrics   *controllerMetrics
 	copies    copyQueue
 	sources   *sourceQueue
@@ -37,7 +36,6 @@ type result struct {
 	made    *corev1.ConfigMap // the object as it was written; nil after a delete
 	altered bool              // with other content than was sent
 	repair  bool              // the change restored what another client had changed
-	lost    bool              // the answer to a deletion: it may have been carried out
 	reason  reason            // why it failed
 	err     error
 	began   time.Time     // when the calls began
@@ -81,14 +79,16 @@ func (r *reconciler) begin(k key) decision {
 	n := r.status.lock(k.Name)
 	defer n.unlock()
 	now := time.Now()
-	x := r.decide(n, k, now)
+	x := r.decide(n, k, func() *plan.View { return r.caches.view(k.Name) }, now)
 	r.store(n, &x, now)
+	if len(x.view.Sources) > 1 || x.change.Source == nil && n.withoutTargets() {
+		n.dirty = true // the namespace may have changed, and with it a selection
+	}
 	if x.step == stepAct {
-		n.calls[k.Namespace] = false
+		n.calls[k.Namespace] = &meanwhile{}
 		return x
 	}
 	r.copies.take(k, &x)
-	n.dirty = n.dirty || x.change.Source == nil && n.withoutTargets() // a namespace that is no target may have come or changed
 	r.reportIfDue(n)
 	return x
 }
@@ -100,8 +100,8 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 	}
 }
 
-// act carries out a change, after the premise of a deletion is confirmed. If the cache shows only a part of the object, or if a
-// foreign object was in the way, act reads the object first. If a create finds an object that the cache does not show, or is
+// act carries out a change, a deletion after live reads confirm it. If a foreign object was in the way, act reads the object
+// first. If a create finds an object that the cache does not show, or is
 // rejected before it can find one, act reads the object afterwards. Then it does what the object calls for.
 func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) result {
 	c := x.change
@@ -117,11 +117,9 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 		case !holds: // the watch will show why
 			x.record.unclaimed = unclaimed{uid: c.Have.UID, since: claimed}
 			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
-		case r.caches.view(c.Key.Name) != x.view: // what was read live may be newer than the view
+		case r.caches.view(c.Key.Name) != x.view, r.status.claimed(c.Key): // what was read live may be newer or older
 			return outdated
 		}
-	case c.Have != nil && plan.Truncated(c.Have):
-		return r.actOnLive(ctx, term, p, x, outdated)
 	case c.Op == plan.OpCreate && x.record.state == plan.StateForeign:
 		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.reason != noRetry {
 			return res
@@ -134,8 +132,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 	return r.actOnLive(ctx, term, p, x, res)
 }
 
-// actOnLive reads an object that the cache does not show, or only a part of it, and does what it calls for. none is the result
-// if there is no object: a quota refused the create, or the object has just gone.
+// actOnLive reads an object that the cache does not show, and does what it calls for. none is the result if there is no object: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision, none result) result {
 	k, began := x.change.Key, time.Now()
 	live, err := r.read(ctx, p, k)
@@ -151,12 +148,6 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision,
 	unseen := result{change: c, state: plan.StatePending, reason: conflict, began: began}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
-		if live.Size() > largeObject {
-			if !r.large.tryAcquire() { // a write may take as long as a webhook does
-				return unseen
-			}
-			defer r.large.release()
-		}
 		return r.write(ctx, term, p, c, &x.record)
 	case c.Op == plan.OpNone && c.State == plan.StateForeign, c.Op == plan.OpNone && !r.rules.Visible(live):
 		return result{change: c, state: c.State, reason: foreign, began: began} // no event tells when that ends
@@ -164,12 +155,8 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision,
 	return unseen // the watch will show it
 }
 
-// largeObject is the size in bytes from which on objects that are written at once are bounded in number, as those are that are
-// read: what their owners put into them, up to 1.5 MiB, is in memory several times then.
-const largeObject = 64 << 10
-
 func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
-	err = p.readLive(ctx, k.String(), func(ctx context.Context) error {
+	err = p.readLive(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
 		if !r.reads.acquire(ctx) {
 			return ctx.Err()
 		}
@@ -191,15 +178,12 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	defer context.AfterFunc(term, cancel)()
 	err := p.write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
-		res.lost = c.Op == plan.OpDelete && err != nil && isLost(err)
 		return err
 	})
 	res.altered = errors.Is(err, errAltered)
 	if err != nil && !res.altered {
 		r.selfCheck.note(err)
-		out := failed(c, err, res.began)
-		out.lost = res.lost
-		return out
+		return failed(c, err, res.began)
 	}
 	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
@@ -230,22 +214,18 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	now, k := time.Now(), x.change.Key
 	n := r.status.lock(k.Name)
 	defer n.unlock()
-	queued := n.calls[k.Namespace]
+	seen := n.calls[k.Namespace]
 	delete(n.calls, k.Namespace)
+	if seen.claimed {
+		x.record.unclaimed = unclaimed{}
+	}
 	if res.sent {
 		r.recordWrite(n, x, *res, now)
 	}
-	switch {
-	case res.lost && !x.record.unclaimed.said:
-		x.record.lost = &lostDeletion{res.change.Have.UID, res.change.CopyOf, r.exclusion(x), now}
-	case res.sent || res.reason == rejected: // the copy was still there
-		x.record.lost = nil
-	}
 	wait := r.conclude(x, res, now)
-	if x.record.queued = queued; queued { // what was written may be older than the source
+	if x.record.queued = seen.queued; seen.queued { // what was written may be older than the source
 		x.record.await(x.record.shown(res.change))
 	}
-	x.record.losers = losers(r.rules, x.view, x.target, x.record.shown(res.change))
 	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
 	if wait > 0 {
 		r.copies.AddAfter(k, wait)
@@ -268,8 +248,6 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Dura
 	case later:
 		rec.await(rec.shown(res.change))
 		return res.after
-	case withheld:
-		return rec.withhold(x, *res, now)
 	default:
 		return rec.fail(x, *res, now)
 	}
@@ -341,8 +319,9 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		rec.own.deleted = c.Have.UID
 	}
-	if c.Op == plan.OpDelete && !rec.unclaimed.said {
-		n.source(c.CopyOf).lose(c.Key.Namespace, r.exclusion(x), now)
+	if c.Op == plan.OpDelete {
+		n.source(c.CopyOf).deleted.add(now)
+		n.dirty = true
 	}
 	if res.made != nil {
 		rec.own.version = res.made.ResourceVersion
@@ -356,11 +335,6 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if rec.own.left(r.caches.configMap(c.Key), r.caches.version(), now) == 0 {
 		rec.own = ownWrite{} // the watch was faster than the answer
 	}
-}
-
-// exclusion returns what keeps the source of a copy from its namespace.
-func (r *reconciler) exclusion(x *decision) plan.Exclusion {
-	return r.rules.ExclusionOf(x.view.FindAny(x.change.CopyOf), x.target.Namespace)
 }
 
 func metricOf(res result) string {
@@ -386,8 +360,6 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 		logger.V(2).Info("Copy deleted", "copy", c.Key, "source", c.CopyOf)
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
-	case res.reason == withheld:
-		logger.V(2).Info("Would change a copy", "copy", c.Key, "op", c.Op, "source", c.CountsFor())
 	case res.err != nil:
 		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
@@ -395,13 +367,4 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	default:
 		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "reason", res.reason, "after", wait)
 	}
-}
-
-// withhold records a change that a dry run did not make, and returns the time until the target is compared again without an
-// event.
-func (rec *record) withhold(x *decision, res result, now time.Time) time.Duration {
-	wait := seldom.backoff(1)
-	rec.conclude(plan.StatePending, res.change.CountsFor(), content{}, now)
-	rec.reason, rec.would, rec.notBefore, rec.tried = withheld, res.change.Op, now.Add(wait), triggerOf(x.target, x.change)
-	return wait
 }

@@ -35,14 +35,11 @@ type basics struct {
 // moment.
 type record struct {
 	basics
-	uid    types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
-	losers []key     // sources that claim the target and do not have it
-	note   string    // the last error, for people
+	uid  types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
+	note string    // the last error, for people
 
 	own       ownWrite
 	unclaimed unclaimed
-	lost      *lostDeletion
-	would     plan.Op // the change that a dry run withheld
 
 	reason    reason
 	failures  int       // in a row, for any reasons: they may take turns
@@ -98,19 +95,12 @@ func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) ti
 	return max(0, w.at.Add(maxOwn).Sub(now))
 }
 
-// unclaimed says since when no source claims a copy, by the UID of the copy. The deletion grace runs from then on.
+// unclaimed says since when no source claims a copy, by the UID of the copy, and why. The deletion grace runs from then on.
 type unclaimed struct {
 	uid   types.UID
 	since time.Time
-	said  bool // an event has announced the deletion
-}
-
-// lostDeletion is a deletion whose answer was lost: it may have been carried out.
-type lostDeletion struct {
-	uid    types.UID // of the copy
-	source key
-	why    plan.Exclusion // what kept the source away
-	at     time.Time
+	why   plan.Loss // as it was judged
+	nth   int       // of the losses of the name: reports know by it which losses are new
 }
 
 // step is what happens next at a target.
@@ -126,15 +116,9 @@ const (
 	stepAct                // carry out the change
 )
 
-// next returns the next step at a target, and how long to wait before it; 0: there is nothing to wait for. It takes note of what
-// begins or ends with the target as it is now. version is up to which the cache shows everything.
+// next returns the next step at a target, and how long to wait before it; 0: there is nothing to wait for. It forgets our own
+// last write if the cache shows it. version is up to which the cache shows everything.
 func (r *record) next(t plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (step, time.Duration) {
-	switch {
-	case c.Op != plan.OpDelete:
-		r.unclaimed = unclaimed{}
-	case r.unclaimed.uid != c.Have.UID:
-		r.unclaimed = unclaimed{uid: c.Have.UID, since: now}
-	}
 	same := r.content == contentOf(c.Source)
 	wait := r.own.left(t.Have, version, now)
 	switch {
@@ -188,14 +172,6 @@ func (r *record) calmDown(now time.Time) {
 	}
 }
 
-// losers returns the sources that claim a target and do not have it. c was decided by v and t.
-func losers(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) (keys []key) {
-	for _, s := range rules.Superseded(v, t, c) {
-		keys = append(keys, s.Key)
-	}
-	return keys
-}
-
 // conclude records a state that holds until an event or a fan-out changes it.
 func (r *record) conclude(state plan.State, source key, c content, now time.Time) {
 	r.calmDown(now)
@@ -210,7 +186,7 @@ func (r *record) conclude(state plan.State, source key, c content, now time.Time
 		r.content = before
 	}
 	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, trigger{}, ""
-	r.would, r.appeared = plan.OpNone, time.Time{}
+	r.appeared = time.Time{}
 }
 
 // shown returns what a target counts for until its next try: c, unless a live read has shown a copy of a frozen source, which the
@@ -236,6 +212,6 @@ func (r *record) await(c plan.Change) {
 
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
-	return len(r.losers) == 0 && r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
-		r.lost == nil && r.repairs == 0 && r.appeared.IsZero()
+	return r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
+		r.repairs == 0 && r.appeared.IsZero()
 }

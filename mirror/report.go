@@ -2,14 +2,11 @@ package mirror
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -19,6 +16,7 @@ import (
 // Reasons of the events on a source. Dashboards and scripts match them: they do not change.
 const (
 	ReasonMirrored          = "Mirrored"
+	ReasonDeleted           = "Deleted"
 	ReasonForeign           = "Foreign"
 	ReasonSuperseded        = "Superseded"
 	ReasonReservedName      = "ReservedName"
@@ -26,13 +24,13 @@ const (
 	ReasonWriteFailed       = "WriteFailed"
 	ReasonFight             = "Fight"
 	ReasonOutOfScope        = "OutOfScope"
-	ReasonPruneBlocked      = "PruneBlocked"
 	ReasonNoTargets         = "NoTargets"
 	ReasonExpiring          = "Expiring"
 )
 
-// problems are the reasons of Warning events, in the order of reporting. text describes the problem of a source at targets in
-// this state, which are sorted. Without a state it returns an empty string if the source does not have the problem.
+// problems are the reasons of Warning events, but for Expiring, in the order of reporting. text describes the problem of a
+// source at targets in this state, which are sorted. Without a state it returns an empty string if the source does not have
+// the problem.
 var problems = []struct {
 	reason string
 	state  plan.State
@@ -41,12 +39,11 @@ var problems = []struct {
 	{ReasonReservedName, plan.StateNone, reservedText},
 	{ReasonInvalidAnnotation, plan.StateNone, frozenText},
 	{ReasonForeign, plan.StateForeign, foreignText},
-	{ReasonSuperseded, plan.StateSuperseded, supersededText},
+	{ReasonSuperseded, plan.StateNone, supersededText},
 	{ReasonWriteFailed, plan.StateFailed, failedText},
 	{ReasonFight, plan.StateFight, fightText},
 	{ReasonOutOfScope, plan.StateOutOfScope, outOfScopeText},
 	{ReasonNoTargets, plan.StateNone, noTargetsText},
-	{ReasonExpiring, plan.StateNone, expiringText},
 }
 
 // summary is the status of one source at all its targets.
@@ -56,50 +53,60 @@ type summary struct {
 	object *corev1.ConfigMap // what events refer to
 	counts [plan.States]int
 	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
-	would  tally                   // the changes that a dry run withheld
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
 	notes  map[string]string       // by namespace: an error, or the source that has the target
 
 	rules     *plan.Rules
-	excluded  map[plan.Exclusion]int // namespaces that the flags allow, if the source has no target: what keeps it from them
-	deleted   losses                 // copies that were deleted without an announcement
-	unclaimed losses                 // copies that expire
+	selection *selection             // nil: it is not known, and not needed
+	unclaimed map[plan.Loss][]string // namespaces of copies that expire
 	expires   time.Time              // when the first of them is deleted
+	losses    int                    // the number of the newest of these losses
 }
 
-// losses say, by the namespaces of copies that no source claims, what keeps their source away; [plan.NotExcluded]: it is gone.
-type losses map[string]plan.Exclusion
-
-// shortestAnnounced is the deletion grace from which on copies that expire are reported at once. With a shorter one they are
-// reported when they are deleted: nobody could act before.
-const shortestAnnounced = 10 * time.Second
-
-// EventRecorder records events on sources, as the recorders of client-go's tools/record do. It must not block.
-type EventRecorder interface {
-	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
-}
-
-// reporter writes the events about sources.
+// reporter reports about sources.
 type reporter struct {
 	*decider
-	recorder EventRecorder
-	metrics  *controllerMetrics
-	dryRun   bool
+	outbox  *outbox
+	metrics *controllerMetrics
+}
+
+// news is what is new about one source.
+type news struct {
+	*summary
+	events  []message
+	arrived bool          // a change of the source has reached every target
+	took    time.Duration // since it was seen
+}
+
+// message is the text of one event about a source, which is also logged.
+type message struct {
+	kind, reason, note string
 }
 
 // report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next
 // change.
 func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait time.Duration) {
 	n := r.status.lock(name)
-	all, wait := r.news(n, v)
+	n.meet(v)
+	wait, due := n.reportDue(v)
+	last, needed := n.selections, len(v.Sources) > 1 || n.withoutTargets()
+	n.unlock()
+	if !due {
+		return wait
+	}
+	var selections map[key]*selection
+	if needed {
+		selections = r.selectAll(v, last)
+	}
+	n = r.status.lock(name)
+	all, wait := r.news(n, v, selections)
 	n.unlock()
 	for _, s := range all {
-		logger := klog.FromContext(ctx).WithValues("source", s.key)
-		if s.line.text != "" {
-			logger.V(s.line.level).Info(s.line.text)
-		}
-		for _, e := range s.events {
-			r.write(logger, s.object, e)
+		for _, m := range s.events {
+			klog.FromContext(ctx).Info(m.note, "source", s.key, "type", m.kind, "reason", m.reason)
+			if r.takesEvents(s.summary) {
+				r.outbox.put(s.object, m)
+			}
 		}
 		if s.arrived {
 			r.metrics.propagation.Observe(s.took.Seconds())
@@ -108,79 +115,67 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 	return wait
 }
 
-// write logs a message about a source, and writes the event.
-func (r *reporter) write(logger klog.Logger, source *corev1.ConfigMap, m message) {
-	logger.V(m.level).Info(m.note, "type", m.kind, "reason", m.reason)
-	r.recorder.AnnotatedEventf(source, nil, m.kind, m.reason, "%s", m.note)
+// takesEvents reports whether the namespace of a source takes events: the API server refuses those in one that is being
+// deleted, or gone.
+func (r *reporter) takesEvents(sum *summary) bool {
+	ns := r.caches.namespace(sum.key.Namespace)
+	return ns == nil && sum.source != nil || ns != nil && !plan.Terminating(ns)
 }
 
-// reportLast reports at the end which copies were deleted and not reported yet: the next leader cannot know.
-func (r *reporter) reportLast(ctx context.Context) {
-	for _, name := range r.status.all() {
-		v := r.caches.view(name)
-		n := r.status.lock(name)
-		for k, src := range n.sources {
-			if len(src.deleted) == 0 {
-				continue
-			}
-			sum := &summary{object: objectOf(k, src.uid), source: v.FindAny(k), rules: r.rules, deleted: src.deleted}
-			if sum.source != nil {
-				sum.object = sum.source.ConfigMap
-			}
-			r.write(klog.FromContext(ctx).WithValues("source", k), sum.object,
-				message{corev1.EventTypeWarning, ReasonExpiring, clip(expiringText(sum, nil)), 0})
-		}
-		n.unlock()
-	}
-}
-
-// news is what is new about one source.
-type news struct {
-	*summary
-	events  []message
-	line    line
-	arrived bool          // a change of the source has reached every target
-	took    time.Duration // since it was seen
-}
-
-// news returns what is new about the sources of a name, and takes note that it is reported. While targets are queued, or the
-// targets are not compared with v, it returns nothing. The status is locked.
-func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Duration) {
-	now := time.Now()
-	if !n.dirty || n.view != nil && n.view != v {
-		return nil, 0
-	}
-	if wait := max(n.reportableIn(), n.reported.Add(runGap).Sub(now)); wait > 0 {
+// news returns what is new about the sources of a name, and records it as reported. While targets are queued it returns only
+// announcements; while the targets are not compared with v, nothing. The status is locked.
+func (r *reporter) news(n *nameStatus, v *plan.View, selections map[key]*selection) (all []news, wait time.Duration) {
+	if wait, due := n.reportDue(v); !due {
 		return nil, wait
 	}
-	n.dirty, n.reported, n.busy = false, now, now
-	for k, sum := range r.summarize(n, v, now) {
+	now := time.Now()
+	n.reported = now
+	n.meet(v)
+	n.supersede(selections)
+	summaries := r.summarize(n, v, now)
+	all, wait = r.announce(n, summaries, now)
+	if busy := n.busyFor(); busy > 0 {
+		return all, sooner(wait, busy)
+	}
+	n.dirty, n.busy = false, now
+	for k, sum := range summaries {
 		src, out := n.source(k), news{summary: sum}
-		var held bool
-		deleted := sum.deleted != nil
-		if out.events, held = src.reported.news(sum); !held {
-			n.announced(sum)
-			if deleted {
-				src.deleted = nil // said
-			}
-		}
-		if held || len(src.deleted) > 0 {
-			n.dirty, wait = true, logSpacing
-		}
-		if r.dryRun {
-			var due bool
-			if out.line, due = src.dryRunNews(sum); due {
-				n.dirty, wait = true, logSpacing
-			}
-		}
+		src.wrote = time.Time{}
+		events, later := src.news(sum, now)
+		out.events = events
 		if sum.source != nil {
 			out.took, out.arrived = src.propagated(sum, n.fanout)
-		} else if now.Sub(src.lastLine()) < logSpacing { // it may come back, and its log lines keep their spacing
-			n.dirty, wait = true, logSpacing
+		} else if quiet := src.quietIn(now); quiet > 0 { // it may come back, and its messages keep their spacing
+			later = sooner(later, quiet)
 		} else if sum.counts == [plan.States]int{} {
 			delete(n.sources, k)
 		}
+		wait = sooner(wait, later)
 		all = append(all, out)
+	}
+	n.dirty = wait > 0
+	return all, wait
+}
+
+// sooner returns the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// announce returns the announcements of copies that expire.
+func (r *reporter) announce(n *nameStatus, summaries map[key]*summary, now time.Time) (all []news, wait time.Duration) {
+	for k, sum := range summaries {
+		m, later := n.source(k).announce(sum, now)
+		if m != nil {
+			all = append(all, news{summary: sum, events: []message{*m}})
+		}
+		wait = sooner(wait, later)
+	}
+	if wait == 0 {
+		n.announced = n.losses
 	}
 	return all, wait
 }
@@ -188,41 +183,28 @@ func (r *reporter) news(n *nameStatus, v *plan.View) (all []news, wait time.Dura
 // summarize returns a summary of each source of the view, and of those that are gone.
 func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key]*summary {
 	all := map[key]*summary{}
-	for _, source := range v.All() {
-		n.source(source.Key)
-	}
 	for k, src := range n.sources {
-		all[k] = &summary{key: k, object: objectOf(k, src.uid), counts: src.counts, wrote: src.wrote, at: map[plan.State][]string{}, notes: map[string]string{},
-			rules: r.rules}
-		src.wrote = time.Time{}
-		if src.counts[plan.StateExpiring] == 0 || now.Sub(src.lost) >= reportAfter { // else more of them follow soon
-			all[k].deleted = src.deleted
-		}
+		all[k] = &summary{key: k, object: objectOf(k, src.uid), counts: src.counts, wrote: src.wrote, rules: r.rules,
+			selection: n.selections[k]}
 	}
 	for _, source := range v.All() {
 		all[source.Key].source, all[source.Key].object = source, source.ConfigMap
 	}
 	for namespace, rec := range n.targets {
-		if rec.state.IsProblem() {
-			all[rec.countsFor].add(rec.state, namespace, r.noteOf(rec, key{Namespace: namespace, Name: n.name}))
-		}
-		at, ns := rec.unclaimed.since.Add(r.grace), r.caches.namespace(namespace)
-		if rec.state == plan.StateExpiring && r.announces() && at.After(now) && ns != nil && !plan.Terminating(ns) {
-			all[rec.countsFor].expire(r.rules.ExclusionOf(all[rec.countsFor].source, ns), namespace, at)
-		}
-		if rec.would != plan.OpNone {
-			all[rec.countsFor].would[rec.would]++
-		}
-		for _, loser := range rec.losers {
-			all[loser].add(plan.StateSuperseded, namespace, rec.countsFor.String())
-		}
-	}
-	for _, sum := range all {
-		if sum.source != nil && sum.counts[plan.StateSynced] == 0 {
-			sum.excluded = r.rules.Excluded(sum.source, r.caches.Namespaces())
-		}
+		r.summarizeTarget(all, key{Namespace: namespace, Name: n.name}, rec, now)
 	}
 	return all
+}
+
+// summarizeTarget adds one target to the summaries.
+func (r *reporter) summarizeTarget(all map[key]*summary, k key, rec *record, now time.Time) {
+	ns := r.caches.namespace(k.Namespace)
+	if rec.state.IsProblem() {
+		all[rec.countsFor].add(rec.state, k.Namespace, r.noteOf(rec, k, ns))
+	}
+	if at := rec.unclaimed.since.Add(r.grace); rec.state == plan.StateExpiring && at.After(now) && ns != nil && !plan.Terminating(ns) {
+		all[rec.countsFor].expire(rec.unclaimed, k.Namespace, at)
+	}
 }
 
 // objectOf returns what an event about a source refers to that the cache does not have.
@@ -230,23 +212,25 @@ func objectOf(k key, uid types.UID) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, UID: uid}}
 }
 
-// announces reports whether copies that expire are reported at once.
-func (r *reporter) announces() bool { return r.grace >= shortestAnnounced && !r.dryRun }
-
-// noteOf returns the note about a target: whether the foreign object there is a source, or the error.
-func (r *reporter) noteOf(rec *record, k key) string {
-	if have := r.caches.configMap(k); rec.state == plan.StateForeign && have != nil && r.rules.AsksToBeMirrored(have) {
+// noteOf returns the note about a target: whether the foreign object there is a source, why it is out of scope, or the error.
+func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) string {
+	switch have := r.caches.configMap(k); {
+	case rec.state == plan.StateForeign && have != nil && r.rules.AsksToBeMirrored(have):
 		return anotherSource
+	case rec.state == plan.StateOutOfScope && ns != nil:
+		why, _ := r.rules.Explain(plan.Loss{Rule: r.rules.Scope(rec.countsFor, ns)})
+		return why
 	}
 	return rec.note
 }
 
 // expire adds a copy that expires at a time.
-func (s *summary) expire(e plan.Exclusion, namespace string, at time.Time) {
+func (s *summary) expire(u unclaimed, namespace string, at time.Time) {
 	if s.unclaimed == nil {
-		s.unclaimed = losses{}
+		s.unclaimed = map[plan.Loss][]string{}
 	}
-	s.unclaimed[namespace] = e
+	s.unclaimed[u.why] = append(s.unclaimed[u.why], namespace)
+	s.losses = max(s.losses, u.nth)
 	if s.expires.IsZero() || at.Before(s.expires) {
 		s.expires = at
 	}
@@ -263,94 +247,163 @@ func (s *summary) pending() bool {
 }
 
 func (s *summary) add(state plan.State, namespace, note string) {
+	if s.at == nil {
+		s.at, s.notes = map[plan.State][]string{}, map[string]string{}
+	}
 	s.at[state] = append(s.at[state], namespace)
 	s.notes[namespace] = note
 }
 
-// logSpacing is the least time between two lines at level 0 about one source and reason. A tenant can change what there is to
-// report many times a second. Events have the same spacing, and the last one is always written.
-const logSpacing = 10 * time.Second
-
-// level returns the level at which news are logged.
-func (r *reported) level(reason string) int {
-	now := time.Now()
-	if r.logged == nil {
-		r.logged = map[string]time.Time{}
-	}
-	if now.Sub(r.logged[reason]) < logSpacing {
-		return 2
-	}
-	r.logged[reason] = now
-	return 0
+// reported is what was reported about a source.
+type reported struct {
+	uid       types.UID
+	texts     map[string]string    // by reason, of the warnings that hold
+	at        map[string]time.Time // by reason: the last message
+	announced int                  // the number of the newest loss that was announced
+	checksum  string               // of the content that was in sync
+	owed      bool                 // a Mirrored is due, because the content has changed
+	ended     bool                 // a Mirrored is due when no warning holds, because one is over
 }
 
-// lastLine returns when the last line at level 0 was logged.
-func (r *reported) lastLine() (last time.Time) {
-	for _, at := range r.logged {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
+// spacing is the least time between two messages about one source and reason. A tenant can change what there is to report many
+// times a second. The newest state is always reported in the end.
+const spacing = 10 * time.Second
+
+// urgentSpacing is the spacing of announcements of copies that are deleted before spacing is over.
+const urgentSpacing = time.Second
+
+// dueIn returns how long a message with this reason has to wait.
+func (r *reported) dueIn(reason string, spacing time.Duration, now time.Time) time.Duration {
+	return max(0, r.at[reason].Add(spacing).Sub(now))
 }
 
-// message is one event about a source, and the level at which it is logged.
-type message struct {
-	kind, reason, note string
-	level              int
+// quietIn returns how long until every message may be repeated.
+func (r *reported) quietIn(now time.Time) (wait time.Duration) {
+	for reason := range r.at {
+		wait = max(wait, r.dueIn(reason, spacing, now))
+	}
+	return wait
 }
 
-// news returns the events about what is new in a summary, and takes note that they are reported. Copies that are lost within
-// logSpacing are said together: held says that there are some to be said later.
-func (r *reported) news(sum *summary) (out []message, held bool) {
-	if uid := sum.object.UID; r.texts == nil || r.uid != uid { // a source that was re-created has no events yet
-		*r = reported{uid: uid, texts: map[string]string{}, logged: r.logged}
+// say returns a message, and records that it is reported.
+func (r *reported) say(kind, reason, note string, now time.Time) message {
+	r.at[reason] = now
+	return message{kind, reason, clip(note)}
+}
+
+// begin makes what was reported that of the source in the summary: one that was re-created has no events yet.
+func (r *reported) begin(sum *summary) {
+	if r.texts == nil || r.uid != sum.object.UID {
+		*r = reported{uid: sum.object.UID, texts: map[string]string{}, at: r.at}
 	}
-	ended := false
+	if r.at == nil {
+		r.at = map[string]time.Time{}
+	}
+}
+
+// announce returns the announcement of the copies that expire, if it is new, or how long it has to wait.
+func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.Duration) {
+	r.begin(sum)
+	if sum.losses == 0 {
+		r.end(ReasonExpiring)
+	}
+	if sum.losses <= r.announced {
+		return nil, 0
+	}
+	between := spacing
+	if sum.expires.Before(r.at[ReasonExpiring].Add(spacing)) {
+		between = urgentSpacing
+	}
+	if wait := r.dueIn(ReasonExpiring, between, now); wait > 0 {
+		return nil, wait
+	}
+	r.announced, r.texts[ReasonExpiring] = sum.losses, expiringText(sum)
+	said := r.say(corev1.EventTypeWarning, ReasonExpiring, r.texts[ReasonExpiring], now)
+	return &said, 0
+}
+
+// end records that a warning does not hold any more.
+func (r *reported) end(reason string) {
+	if r.texts[reason] != "" {
+		r.ended = true
+	}
+	delete(r.texts, reason)
+}
+
+// news returns the events about what is new in a summary, but for announcements, and records that they are reported. It returns
+// how long those have to wait that are not due.
+func (r *reported) news(sum *summary, now time.Time) (out []message, wait time.Duration) {
 	for _, p := range problems {
-		text := ""
-		targets := sum.at[p.state]
-		if (sum.source != nil || p.reason == ReasonExpiring) && (len(targets) > 0 || p.state == plan.StateNone) {
+		text, targets := "", sum.at[p.state]
+		if sum.source != nil && (len(targets) > 0 || p.state == plan.StateNone) {
 			slices.Sort(targets)
-			text = clip(p.text(sum, targets))
+			text = p.text(sum, targets)
 		}
-		if text == r.texts[p.reason] {
-			continue
-		}
-		if p.reason == ReasonExpiring && time.Since(r.logged[p.reason]) < logSpacing {
-			held = true
-			continue
-		}
-		r.texts[p.reason] = text
-		if text == "" {
-			ended = true
-			continue
-		}
-		out = append(out, message{corev1.EventTypeWarning, p.reason, text, r.level(p.reason)})
-		if p.reason == ReasonExpiring {
-			sum.deleted = nil // that is over by now
-			r.texts[p.reason] = clip(p.text(sum, targets))
+		switch due := r.dueIn(p.reason, spacing, now); {
+		case text == r.texts[p.reason]:
+		case text == "":
+			r.end(p.reason)
+		case due > 0:
+			wait = sooner(wait, due)
+		default:
+			r.texts[p.reason] = text
+			out = append(out, r.say(corev1.EventTypeWarning, p.reason, text, now))
 		}
 	}
-	r.solved = r.solved || ended && len(out) == 0
+	return out, wait
+}
+
+func (src *sourceStatus) news(sum *summary, now time.Time) (out []message, wait time.Duration) {
+	out, wait = src.reported.news(sum, now)
+	for _, m := range []func(*summary, time.Time) (*message, time.Duration){src.deletedNews, src.mirroredNews} {
+		m, later := m(sum, now)
+		if m != nil {
+			out = append(out, *m)
+		}
+		wait = sooner(wait, later)
+	}
+	return out, wait
+}
+
+// deletedNews returns the message that counts the copies that were deleted, or how long it has to wait: while more copies
+// expire, it waits for those that follow soon.
+func (src *sourceStatus) deletedNews(sum *summary, now time.Time) (*message, time.Duration) {
+	if src.deleted.count == 0 {
+		return nil, 0
+	}
+	wait := src.dueIn(ReasonDeleted, spacing, now)
+	if sum.counts[plan.StateExpiring] > 0 {
+		wait = max(wait, src.deleted.since.Add(reportAfter).Sub(now))
+	}
+	if wait > 0 {
+		return nil, wait
+	}
+	m := src.say(corev1.EventTypeNormal, ReasonDeleted, deletedText(src.deleted.count), now)
+	src.deleted = deletions{}
+	return &m, 0
+}
+
+// mirroredNews returns the message that the source is in sync, or how long it has to wait. There is none about a source that was
+// in sync when the controller started, nor about each new namespace.
+func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, time.Duration) {
 	if sum.source == nil {
-		r.checksum = ""
-		return out, held
+		src.checksum, src.owed, src.ended = "", false, false
+		return nil, 0
 	}
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
-		return out, held
+		return nil, 0
 	}
-	// There is no event about a source that was in sync when the controller started, nor about each new namespace.
-	if r.solved && sum.counts[plan.StateSynced] > 0 || !sum.wrote.IsZero() && r.checksum != sum.source.Checksum {
-		text, level := mirroredText(sum), 2 // each edit of the source comes to this
-		if text != r.synced {
-			level = r.level(ReasonMirrored)
-		}
-		r.synced = text
-		out = append(out, message{corev1.EventTypeNormal, ReasonMirrored, text, level})
+	src.owed = src.owed || !sum.wrote.IsZero() && src.checksum != sum.source.Checksum
+	src.checksum = sum.source.Checksum
+	if !src.owed && !(src.ended && len(src.texts) == 0 && sum.counts[plan.StateSynced] > 0) {
+		return nil, 0
 	}
-	r.checksum, r.solved = sum.source.Checksum, false
-	return out, held
+	if wait := src.dueIn(ReasonMirrored, spacing, now); wait > 0 {
+		return nil, wait
+	}
+	src.owed, src.ended = false, false
+	m := src.say(corev1.EventTypeNormal, ReasonMirrored, mirroredText(sum), now)
+	return &m, 0
 }
 
 // propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if
@@ -372,52 +425,3 @@ func (src *sourceStatus) propagated(sum *summary, fanout time.Time) (took time.D
 	}
 	return sum.wrote.Sub(changed), true
 }
-
-// tally is a number of changes for each operation.
-type tally [plan.OpDelete + 1]int
-
-// String lists the operations that are not zero; empty if all are.
-func (t tally) String() string {
-	var parts []string
-	for op, n := range t {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%v %d", plan.Op(op), n))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// line is a log line about the changes for one source that a dry run withheld.
-type line struct {
-	text  string // empty: there is none
-	level int
-}
-
-// logWithheld is the reason by which lines about withheld changes keep their spacing.
-const logWithheld = "DryRun"
-
-// dryRunNews returns a line if a dry run would do something else than the last line says. A source whose targets are not all
-// compared has no line yet. due says that the line is to be said again at level 0, after logSpacing.
-func (src *sourceStatus) dryRunNews(sum *summary) (out line, due bool) {
-	text, withheld := sum.would.String(), 0
-	for _, n := range sum.would {
-		withheld += n
-	}
-	if text == src.would && !src.due || sum.counts[plan.StatePending] > withheld {
-		return line{}, false
-	}
-	level, said := src.level(logWithheld), text == src.would
-	src.would, src.due = text, level > 0
-	if src.due && said {
-		return line{}, true
-	}
-	if text == "" {
-		text = "change nothing"
-	}
-	return line{"Would " + text, level}, src.due
-}
-
-// noEvents records no events.
-type noEvents struct{}
-
-func (noEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {}

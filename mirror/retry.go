@@ -21,7 +21,6 @@ const (
 	transient          // the API server or the connection to it failed
 	rejected           // quota, admission, authorization or validation reject the write
 	foreign            // a foreign object is in the way
-	withheld           // a dry run makes no write
 	later              // a slow namespace, or a live read that is on its way: no failure
 )
 
@@ -34,10 +33,6 @@ var (
 	quick = pace{50 * time.Millisecond, 15 * time.Second}
 	slow  = pace{time.Second, time.Minute}
 )
-
-// seldom is the pace of a dry run at a target that it would change. Only a foreign object without a label, which may come or
-// go there, causes no event.
-var seldom = pace{time.Hour, time.Hour}
 
 // backoff returns the delay before the next try after this many failures in a row, from 1.
 func (p pace) backoff(failures int) time.Duration {
@@ -59,7 +54,6 @@ var reasons = [...]struct {
 	transient:   {"transient", "error", true, plan.StatePending, quick},
 	rejected:    {"rejected", "rejected", true, plan.StateFailed, slow},
 	foreign:     {"foreign", "conflict", false, plan.StateForeign, slow},
-	withheld:    {"withheld", "", false, plan.StatePending, seldom},
 	later:       {name: "later", state: plan.StatePending},
 }
 
@@ -73,8 +67,6 @@ func reasonOf(op plan.Op, err error) reason {
 	switch {
 	case err == nil:
 		return noRetry
-	case errors.Is(err, errDryRun):
-		return withheld
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), op == plan.OpCreate && apierrors.IsNotFound(err):
 		return terminating
 	case op == plan.OpCreate && apierrors.IsConflict(err): // two creates use the same ResourceQuota at the same time
@@ -95,11 +87,6 @@ func answered(err error) bool {
 	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
 }
 
-// isLost reports whether a request that failed may have been carried out.
-func isLost(err error) bool {
-	return !answered(err) && !apierrors.IsTooManyRequests(err) && !errors.Is(err, errNotLeading) && !errors.Is(err, errDryRun)
-}
-
 // Another client that changes a copy back each time must not make the controller write in a circle. The first freeRepairs
 // happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to maxHold. A target
 // that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
@@ -117,6 +104,3 @@ func hold(repairs int) time.Duration {
 	}
 	return min(firstHold<<min(repairs-freeRepairs, 8), maxHold)
 }
-
-// errDryRun is the error of a change that a dry run does not make.
-var errDryRun = errors.New("dry run")

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -299,6 +300,34 @@ func (s scene) copied(prefix, value string) (n int) {
 	return n
 }
 
+// logBuffer is a bytes.Buffer for several goroutines.
+type logBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// named returns how many ConfigMaps of this name are in namespaces with the prefix.
+func (s scene) named(name, prefix string) (n int) {
+	for _, cm := range s.ConfigMaps.All() {
+		if cm.Name == name && strings.HasPrefix(cm.Namespace, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // request returns a request of the controller.
 func request(verb, resource, namespace string) apitest.Call {
 	return apitest.Call{Verb: verb, Resource: resource, Namespace: namespace}
@@ -325,7 +354,7 @@ func reporterOf(t *testing.T, s *status) *reporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reporter{decider: &decider{rules: teamRules(), caches: caches, status: s}, recorder: &diary{}, metrics: newControllerMetrics()}
+	return &reporter{decider: &decider{rules: teamRules(), caches: caches, status: s}, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

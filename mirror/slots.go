@@ -15,14 +15,4 @@ func (s slots) acquire(ctx context.Context) bool {
 	}
 }
 
-// tryAcquire returns false if no slot is free.
-func (s slots) tryAcquire() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
 func (s slots) release() { <-s }

@@ -1,8 +1,6 @@
 package mirror
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,29 +23,29 @@ type nameStatus struct {
 	status *status
 	name   string
 
-	mu       sync.Mutex         // guards the rest
-	gone     bool               // it is no longer in status
-	targets  map[string]*record // by namespace
-	shared   map[basics]*record // for targets with equal basics
-	sources  map[key]*sourceStatus
-	calls    map[string]bool // namespaces with a call on its way: only its reconcile writes the record; true: a fan-out queued the key
-	queued   int             // records that are queued
-	dirty    bool            // there may be something to report
-	busy     time.Time       // when nothing was queued, or the last report
-	reported time.Time       // the last report
-	fanout   time.Time       // the begin of the last fan-out
-	view     *plan.View      // of the last fan-out
+	mu         sync.Mutex         // guards the rest
+	gone       bool               // it is no longer in status
+	targets    map[string]*record // by namespace
+	shared     map[basics]*record // for targets with equal basics
+	sources    map[key]*sourceStatus
+	selections map[key]*selection    // of the last report
+	calls      map[string]*meanwhile // by namespace, with a call on its way: only its reconcile writes the record
+	queued     int                   // records that are queued
+	losses     int                   // how often a copy was judged unclaimed
+	announced  int                   // the losses that reports have seen
+	dirty      bool                  // there may be something to report
+	busy       time.Time             // when nothing was queued, or the last report
+	reported   time.Time             // the last report
+	fanout     time.Time             // the begin of the last fan-out
+	view       *plan.View            // of the last fan-out
 }
 
 // sourceStatus is the part for one source.
 type sourceStatus struct {
 	counts  [plan.States]int
-	would   string    // what a dry run would do, as it was logged last
-	due     bool      // that is to be logged at level 0 yet
 	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
 	wrote   time.Time // when the last copy was written since the last report; zero: none was
-	deleted losses    // copies that were deleted, which was neither announced nor reported yet
-	lost    time.Time // when the first of them was deleted
+	deleted deletions // copies that were deleted since the last Deleted
 	reported
 }
 
@@ -59,7 +57,7 @@ func (s *status) lock(name string) *nameStatus {
 		s.mu.Lock()
 		n := s.names[name]
 		if n == nil {
-			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}, calls: map[string]bool{}}
+			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}}
 			s.names[name] = n
 		}
 		s.mu.Unlock()
@@ -69,13 +67,6 @@ func (s *status) lock(name string) *nameStatus {
 		}
 		n.mu.Unlock()
 	}
-}
-
-// all returns the names that have a status.
-func (s *status) all() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.names))
 }
 
 // unlock forgets the status if nothing is left in it.
@@ -96,6 +87,27 @@ func (n *nameStatus) source(k key) *sourceStatus {
 	return n.sources[k]
 }
 
+// meet adds the sources of the view.
+func (n *nameStatus) meet(v *plan.View) {
+	for _, s := range v.All() {
+		n.source(s.Key)
+	}
+}
+
+// deletions are copies that were deleted.
+type deletions struct {
+	count int
+	since time.Time // when the first one was deleted
+}
+
+// add counts a copy that was deleted.
+func (d *deletions) add(now time.Time) {
+	if d.count == 0 {
+		d.since = now
+	}
+	d.count++
+}
+
 // withoutTargets reports whether a source may have no target.
 func (n *nameStatus) withoutTargets() bool {
 	for _, src := range n.sources {
@@ -104,23 +116,6 @@ func (n *nameStatus) withoutTargets() bool {
 		}
 	}
 	return false
-}
-
-// lose takes note of a copy that was deleted, and of what kept the source from its namespace.
-func (src *sourceStatus) lose(namespace string, e plan.Exclusion, now time.Time) {
-	if src.deleted == nil {
-		src.deleted, src.lost = losses{}, now
-	}
-	src.deleted[namespace] = e
-}
-
-// announced takes note that the deletion of the copies that expire was announced.
-func (n *nameStatus) announced(s *summary) {
-	for namespace := range s.unclaimed {
-		if rec := n.targets[namespace]; !n.calling(namespace) {
-			rec.unclaimed.said = true // it is no shared record: no such record is unclaimed
-		}
-	}
 }
 
 // record returns the record of a target in the namespace with this UID. A record of a former namespace does not count.
@@ -140,7 +135,7 @@ func (n *nameStatus) set(namespace string, uid types.UID, r record) {
 	n.count(&r, 1) // first: see busy
 	n.count(before, -1)
 	moved := before.state != r.state || before.countsFor != r.countsFor
-	n.dirty = n.dirty || moved && (before.state.IsProblem() || !r.state.IsPending()) || before.would != r.would || !slices.Equal(before.losers, r.losers)
+	n.dirty = n.dirty || moved && (before.state.IsProblem() || !r.state.IsPending())
 	r.uid = uid
 	switch {
 	case r.isPlain() && r.basics == basics{}:
@@ -161,15 +156,8 @@ func (n *nameStatus) sharedRecord(b basics) *record {
 }
 
 func (n *nameStatus) count(r *record, by int) {
-	add := func(source key, state plan.State) {
-		n.status.totals[state].Add(int64(by))
-		n.source(source).counts[state] += by
-	}
 	if r.state != plan.StateNone {
-		add(r.countsFor, r.state)
-	}
-	for _, loser := range r.losers {
-		add(loser, plan.StateSuperseded)
+		n.add(n.source(r.countsFor), r.state, by)
 	}
 	if !r.queued {
 		return
@@ -180,18 +168,71 @@ func (n *nameStatus) count(r *record, by int) {
 	n.queued += by
 }
 
-// calling reports whether a call for a target is on its way.
-func (n *nameStatus) calling(namespace string) bool {
-	_, calling := n.calls[namespace]
-	return calling
+// meanwhile is what others have seen of a target while a call for it is on its way.
+type meanwhile struct {
+	queued  bool // a fan-out queued the key
+	claimed bool // a source claimed the target: that ends a grace, although the claim may be gone by now
 }
+
+// see records whether a source claims a target by this change, if a call for the target is on its way.
+func (n *nameStatus) see(c plan.Change) {
+	if m := n.calls[c.Key.Namespace]; m != nil && c.Op != plan.OpDelete {
+		m.claimed = true
+	}
+}
+
+// claimed reports whether a source claimed a target while a call for it is on its way.
+func (s *status) claimed(k key) bool {
+	n := s.lock(k.Name)
+	defer n.unlock()
+	m := n.calls[k.Namespace]
+	return m != nil && m.claimed
+}
+
+func (n *nameStatus) add(src *sourceStatus, state plan.State, by int) {
+	n.status.totals[state].Add(int64(by))
+	src.counts[state] += by
+}
+
+// supersede records in how many namespaces each source is superseded.
+func (n *nameStatus) supersede(selections map[key]*selection) {
+	n.selections = selections
+	for k, src := range n.sources {
+		lost := 0
+		if s := selections[k]; s != nil {
+			lost = s.lost
+		}
+		n.add(src, plan.StateSuperseded, lost-src.counts[plan.StateSuperseded])
+	}
+}
+
+// calling reports whether a call for a target is on its way.
+func (n *nameStatus) calling(namespace string) bool { return n.calls[namespace] != nil }
 
 // reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that hang may keep a
 // name busy all the time.
 const reportAfter = 10 * time.Second
 
-// reportableIn returns how long to wait before a report.
+// reportableIn returns how long to wait before a report. Announcements do not wait.
 func (n *nameStatus) reportableIn() time.Duration {
+	if n.queued == 0 || n.losses > n.announced {
+		return 0
+	}
+	return n.busyFor()
+}
+
+// reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the targets are not
+// compared with v, a fan-out follows.
+func (n *nameStatus) reportDue(v *plan.View) (wait time.Duration, due bool) {
+	if !n.dirty || n.view != nil && n.view != v {
+		return 0, false
+	}
+	wait = max(n.reportableIn(), time.Until(n.reported.Add(runGap)), 0)
+	return wait, wait == 0
+}
+
+// busyFor returns how long to wait before a report that is no announcement.
+func (n *nameStatus) busyFor() time.Duration {
 	if n.queued == 0 {
 		return 0
 	}
@@ -270,14 +311,4 @@ func (s *status) total(states ...plan.State) (sum int) {
 		sum += int(s.totals[state].Load())
 	}
 	return sum
-}
-
-// reported is what was reported about a source.
-type reported struct {
-	uid      types.UID
-	texts    map[string]string    // by reason; empty or absent: the source did not have the problem
-	synced   string               // the text of the last Mirrored
-	checksum string               // of the content that was in sync
-	solved   bool                 // a problem is over, and no Mirrored has said so yet
-	logged   map[string]time.Time // by reason: the last line at level 0
 }

@@ -102,9 +102,6 @@ func TestStore(t *testing.T) {
 				if tc.step == stepNone && (got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
 					t.Errorf("got %+v, want no failure known", got)
 				}
-				if want := len(d.rules.Superseded(x.view, x.target, tc.c)); len(got.losers) != want {
-					t.Errorf("got losers %v, want %d", got.losers, want)
-				}
 			})
 		})
 	}
@@ -134,7 +131,7 @@ func TestReportable(t *testing.T) {
 			queue := func(namespace string, queued bool) {
 				n.set(namespace, "uid", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: queued}})
 			}
-			changed, reported := func() { n.dirty = true }, func() { reporterOf(t, n.status).news(n, &plan.View{}) }
+			changed, reported := func() { n.dirty = true }, func() { reporterOf(t, n.status).news(n, &plan.View{}, nil) }
 			for i, step := range []struct {
 				do   func()
 				want bool
@@ -231,13 +228,11 @@ func TestDirty(t *testing.T) {
 		"no longer a problem":         {of(plan.StateFight), of(plan.StateSynced), true},
 		"another problem":             {of(plan.StateForeign), of(plan.StateFailed), true},
 		"the problem of another":      {of(plan.StateOutOfScope), record{basics: basics{state: plan.StateOutOfScope, countsFor: settings("base")}}, true},
-		"another source has it":       {of(plan.StateSynced), record{basics: of(plan.StateSynced).basics, losers: []key{settings("base")}}, true},
 		"as before":                   {of(plan.StateFailed), of(plan.StateFailed), false},
 		"still pending":               {of(plan.StatePending), of(plan.StatePending), false},
 		"to be written":               {of(plan.StateSynced), of(plan.StatePending), false},
 		"in sync, and in sync":        {of(plan.StateSynced), of(plan.StateSynced), false},
 		"in sync with another source": {of(plan.StateSynced), record{basics: basics{state: plan.StateSynced, countsFor: settings("base")}}, true},
-		"withheld by a dry run":       {of(plan.StatePending), record{basics: of(plan.StatePending).basics, would: plan.OpCreate}, true},
 	} {
 		inLock(newStatus(), func(n *nameStatus) {
 			n.set("team-a", "a", tc.before)
@@ -286,7 +281,7 @@ func TestObserve(t *testing.T) {
 					n.set("team-a", "uid", *tc.rec)
 				}
 				before := n.record("team-a", "uid").own
-				n.calls["team-a"] = true
+				n.calls["team-a"] = &meanwhile{}
 				if got := n.observe("team-a", tc.cm, tc.deleted); !got || n.record("team-a", "uid").own != before {
 					t.Errorf("with a call on its way: got it to be reconciled %v, with %+v, want true, and the record left alone", got, n.record("team-a", "uid").own)
 				}

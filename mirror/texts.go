@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,9 +52,12 @@ func foreignText(s *summary, targets []string) string {
 // anotherSource is the note of a target in which the foreign object asks to be mirrored itself.
 const anotherSource = "source"
 
-func supersededText(s *summary, targets []string) string {
+func supersededText(s *summary, _ []string) string {
+	if s.selection == nil || s.selection.lost == 0 {
+		return ""
+	}
 	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that cannot be a "+
-		"target comes first, then the older source. Rename one of the two.", namespaces(targets), s.notes[targets[0]])
+		"target comes first, then the older source. Rename one of the two.", nameSome(s.selection.first, s.selection.lost), s.selection.winner)
 }
 
 func failedText(s *summary, targets []string) string {
@@ -68,13 +72,16 @@ func fightText(_ *summary, targets []string) string {
 }
 
 func outOfScopeText(s *summary, targets []string) string {
-	why := "the controller's flags do not allow copies there"
-	if s.source.OutOfScope {
-		why = "the controller's --source-namespace does not allow this source"
+	by := map[string][]string{}
+	for _, namespace := range targets {
+		by[s.notes[namespace]] = append(by[s.notes[namespace]], namespace)
 	}
-	return fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s. If another controller has the same --instance, give it "+
-		"an instance of its own. Otherwise correct the flags, or restart the controller, which deletes the copies within "+
-		"--prune-limit.", namespaces(targets), why)
+	var parts []string
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.", namespaces(by[why]), why))
+	}
+	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. If another " +
+		"controller has the same --instance, give it an instance of its own."
 }
 
 func reservedText(s *summary, _ []string) string {
@@ -93,63 +100,56 @@ func frozenText(s *summary, _ []string) string {
 		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
 }
 
-// expiringText is about the copies that no source claims.
-func expiringText(s *summary, _ []string) string {
-	parts := s.explain(s.deleted, func(where, why, them, remedy string) string {
-		return fmt.Sprintf("Deleted %s: %s. To get %s back, %s.", where, why, them, remedy)
-	})
-	return strings.Join(append(parts, s.explain(s.unclaimed, func(where, why, them, remedy string) string {
-		return fmt.Sprintf("%s will be deleted from %s UTC on: %s. To keep %s, %s before.",
-			where, s.expires.UTC().Format(time.DateTime), why, them, remedy)
-	})...), " ")
+// expiringText has a sentence for each reason why copies expire.
+func expiringText(s *summary) string {
+	var parts []string
+	for _, loss := range slices.SortedFunc(maps.Keys(s.unclaimed), compareLosses) {
+		where := s.unclaimed[loss]
+		slices.Sort(where)
+		why, remedy := s.rules.Explain(loss)
+		them := map[bool]string{true: "it", false: "them"}[len(where) == 1]
+		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before.",
+			counted(len(where), "copy", "copies"), namespaces(where), s.expires.UTC().Format(time.DateTime), why, them, remedy))
+	}
+	return strings.Join(parts, " ")
 }
 
-// explain returns a sentence for each reason why copies lost their source.
-func (s *summary) explain(lost losses, sentence func(where, why, them, remedy string) string) (parts []string) {
-	by := map[plan.Exclusion][]string{}
-	for namespace, e := range lost {
-		by[e] = append(by[e], namespace)
-	}
-	for _, e := range slices.Sorted(maps.Keys(by)) {
-		slices.Sort(by[e])
-		why, remedy := s.rules.Explain(s.source, e)
-		them := map[bool]string{true: "it", false: "them"}[len(by[e]) == 1]
-		parts = append(parts, sentence(counted(len(by[e]), "copy", "copies")+" in "+namespaces(by[e]), why, them, remedy))
-	}
-	return parts
+func compareLosses(a, b plan.Loss) int {
+	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Annotation, b.Annotation))
+}
+
+func deletedText(copies int) string {
+	return fmt.Sprintf("Deleted %s that no source claimed", counted(copies, "copy", "copies"))
 }
 
 func noTargetsText(s *summary, _ []string) string {
-	if len(s.excluded) == 0 {
+	if s.selection == nil || len(s.selection.excluded) == 0 {
 		return ""
 	}
-	why, remedy := s.rules.ExplainExcluded(s.source, s.excluded)
+	why, remedy := s.rules.ExplainExcluded(s.source, s.selection.excluded)
 	sum := 0
-	for _, n := range s.excluded {
+	for _, n := range s.selection.excluded {
 		sum += n
 	}
 	return fmt.Sprintf("Not mirrored: of %s that the flags of the controller allow, none is a target: %s. To mirror the source, %s.",
 		counted(sum, "namespace", "namespaces"), why, remedy)
 }
 
-// pruneBlockedText is about all sources at once: the limit is for the sum of their copies.
-func pruneBlockedText(outOfScope, copies int) string {
-	return fmt.Sprintf("%d of %d copies are out of scope of the controller's flags, which is more than --prune-limit allows to delete: "+
-		"none of them is deleted. Check the flags for a mistake. To delete these copies, start the controller with "+
-		"--prune-limit=100%% until they are gone.", outOfScope, copies)
-}
-
 // namespaces names the first few namespaces, which are sorted.
 func namespaces(sorted []string) string {
-	const few = 5
-	if len(sorted) == 1 {
-		return "namespace " + sorted[0]
+	return nameSome(sorted[:min(named, len(sorted))], len(sorted))
+}
+
+// nameSome names the first of so many namespaces.
+func nameSome(first []string, all int) string {
+	if all == 1 {
+		return "namespace " + first[0]
 	}
-	list := strings.Join(sorted[:min(few, len(sorted))], ", ")
-	if more := len(sorted) - few; more > 0 {
+	list := strings.Join(first, ", ")
+	if more := all - len(first); more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d namespaces (%s)", len(sorted), list)
+	return fmt.Sprintf("%d namespaces (%s)", all, list)
 }
 
 func counted(n int, one, many string) string {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,13 +34,15 @@ func TestTextsFitAnEvent(t *testing.T) {
 		case plan.StateNone:
 			source.Reserved = true
 		}
-		all, _ := (&reported{}).news(sum)
+		told := &reported{}
+		told.begin(sum)
+		all, _ := told.news(sum, time.Now())
 		for _, m := range all {
 			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
 				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
 			}
-			if m.kind != corev1.EventTypeWarning || m.level != 0 {
-				t.Errorf("%s: got kind %q at level %d, want a warning that is logged", m.reason, m.kind, m.level)
+			if m.kind != corev1.EventTypeWarning {
+				t.Errorf("%s: got kind %q, want a warning", m.reason, m.kind)
 			}
 		}
 		if state.IsProblem() && len(all) == 0 {
@@ -84,8 +87,9 @@ func TestNamespaceLists(t *testing.T) {
 
 func TestReasonsDoNotChange(t *testing.T) {
 	got := []string{ReasonMirrored, ReasonForeign, ReasonSuperseded, ReasonReservedName, ReasonInvalidAnnotation, ReasonWriteFailed,
-		ReasonFight, ReasonOutOfScope, ReasonPruneBlocked}
-	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope", "PruneBlocked"}
+		ReasonFight, ReasonOutOfScope, ReasonNoTargets, ReasonExpiring, ReasonDeleted}
+	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope",
+		"NoTargets", "Expiring", "Deleted"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -103,11 +107,6 @@ func TestTextsSayWhatToDo(t *testing.T) {
 	sum.notes = map[string]string{"team-a": anotherSource}
 	if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, "another source") || strings.Contains(got, "adopt") {
 		t.Errorf("got %q, want no advice to hand over a source", got)
-	}
-	for _, want := range []string{"600 of 1000 copies", "--prune-limit=100% until"} {
-		if got := pruneBlockedText(600, 1000); !strings.Contains(got, want) || strings.Contains(got, "%%") {
-			t.Errorf("got %q, want in it %q", got, want)
-		}
 	}
 }
 

@@ -41,9 +41,10 @@ func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, have *corev1.ConfigMap) (string, error) {
 	var want *corev1.ConfigMap
 	if op != plan.OpDelete && source != nil {
-		kept := have
-		if op == plan.OpRecreate {
-			kept = nil // the metadata of others goes with it
+		var kept *corev1.ConfigMap // a copy that is created again loses the metadata of others
+		if have != nil && op != plan.OpRecreate {
+			kept = have.DeepCopy()
+			rules.Strip(kept)
 		}
 		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
 	}

@@ -77,7 +77,7 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 
 // explainNamespace explains a namespace.
 func (s *session) explainNamespace(ctx context.Context, name string) (*explanation, error) {
-	snap, err := s.Read(ctx, "", false)
+	snap, err := s.Read(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func explainNamespace(o *plan.Options, snap *snapshot.Snapshot, name string) *ex
 
 // explain explains a ConfigMap.
 func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*explanation, error) {
-	snap, err := s.Read(ctx, asked.Name, false)
+	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -284,8 +284,7 @@ func (x *explanation) copyOrForeign(cm *corev1.ConfigMap) *explanation {
 		}
 		x.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", key)
 		for _, s := range x.snap.Sources(x.options, key) {
-			left := count(len(s.Targets), "copy is", "copies are")
-			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left to be deleted or replaced.", left)
+			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
 		}
 	}
 	x.Verdict += precedence(d)
@@ -303,7 +302,11 @@ func (x *explanation) handOver(cm *corev1.ConfigMap) string {
 	case d.Op == plan.OpNone:
 		return ". It cannot be handed over: it is being deleted."
 	case d.Op == plan.OpRecreate:
-		more = "; it is immutable, so it is deleted and created again, without the labels and annotations of others"
+		why := "it is immutable"
+		if cm.Immutable == nil || !*cm.Immutable {
+			why = "its metadata takes more than 8 KiB"
+		}
+		more = "; " + why + ", so it is deleted and created again, without the labels and annotations of others"
 	}
 	x.handedOver = d
 	return fmt.Sprintf(", or hand it over (this REPLACES ITS DATA%s): %s", more, handOver(plan.KeyOf(cm)))

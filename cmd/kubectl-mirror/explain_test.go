@@ -52,9 +52,9 @@ func TestExplain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			output := outputFlag("table")
-			e := explain(&s.Options, s.Snapshot(t, false), key, s.Get(key.Namespace, key.Name))
+			e := explain(&s.Options, s.Snapshot(t), key, s.Get(key.Namespace, key.Name))
 			if key.Namespace == "" {
-				e = explainNamespace(&s.Options, s.Snapshot(t, false), key.Name)
+				e = explainNamespace(&s.Options, s.Snapshot(t), key.Name)
 			}
 			if err := output.print(&out, e); err != nil {
 				t.Fatal(err)

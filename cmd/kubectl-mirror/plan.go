@@ -13,22 +13,24 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const planHelp = `Show what a controller with these settings would create, update and delete when it takes over, and why: before a first
+const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
 installation, or before a change of flags. The settings are those of the flags, or of an installed controller; flags beside
---controller change those of that one.
+--controller change those of that one. The command also shows the copies that are out of scope of the flags: they stay
+unchanged, unless --prune is set.
 
 ConfigMap data is shown with --diff only.
 
-Exit codes: 0 nothing to do, 1 there are changes, or copies that the prune limit keeps, 2 unknown.`
+Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
 	var output outputFlag
 	var diff bool
 	cmd := &cobra.Command{
-		Use:               "plan",
-		Short:             "Show what a controller would change",
-		Long:              planHelp,
-		Example:           "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --controller=mirror-system/mirror-controller --prune-limit=100% --diff",
+		Use:   "plan",
+		Short: "Show what a controller would change",
+		Long:  planHelp,
+		Example: "  kubectl mirror plan --namespace-prefix=team-\n" +
+			"  kubectl mirror plan --controller=mirror-system/mirror-controller --namespace-prefix=dev- --prune --diff",
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +51,7 @@ func newPlan(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return verdict(len(p.Changes)+p.Blocked == 0)
+			return verdict(len(p.Changes)+len(p.OutOfScope) == 0)
 		},
 	}
 	output.bind(cmd)
@@ -57,14 +59,12 @@ func newPlan(c *cli) *cobra.Command {
 	return cmd
 }
 
-// planned is what a controller that takes over would do.
+// planned is what a controller would do.
 type planned struct {
 	Settings string    `json:"settings"`
 	Changes  []*change `json:"changes"`
-	// Blocked is the number of copies out of scope of the flags that the prune limit keeps; Copies is of how many.
-	Blocked    int    `json:"blockedByPruneLimit"`
-	Copies     int    `json:"copies,omitempty"`
-	PruneLimit string `json:"pruneLimit"`
+	// OutOfScope are the copies that stay unchanged, because the flags do not allow them.
+	OutOfScope []*change `json:"outOfScope"`
 	// Foreign is the number of targets that have a foreign object of the name.
 	Foreign int `json:"foreign"`
 	// Frozen are the sources for which nothing is changed, with the reason.
@@ -79,7 +79,7 @@ type frozenSource struct {
 	Reason string `json:"reason"`
 }
 
-// change is one change to a ConfigMap.
+// change is one change to a ConfigMap; none to a copy that is out of scope.
 type change struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -93,26 +93,24 @@ type change struct {
 
 // plan returns what a controller would do.
 func (s *session) plan(ctx context.Context) (*planned, error) {
-	snap, err := s.Read(ctx, "", true)
+	snap, err := s.Read(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	p := newPlanned(snap)
-	p.Settings, p.PruneLimit, p.grace = s.settings.Origin, s.Options.PruneLimit.String(), s.grace()
+	p.Settings, p.grace = s.settings.Origin, s.grace()
 	return p, nil
 }
 
 // newPlanned lists the changes among the decisions, sorted.
 func newPlanned(s *snapshot.Snapshot) *planned {
-	p := &planned{Changes: []*change{}, Frozen: []frozenSource{}}
-	if s.Pruning.Blocked {
-		p.Blocked, p.Copies = len(s.Pruning.OutOfScope), s.Pruning.Copies
-	}
+	p := &planned{Changes: []*change{}, OutOfScope: []*change{}, Frozen: []frozenSource{}}
 	for _, d := range s.All() {
 		switch {
 		case d.Op != plan.OpNone:
-			p.Changes = append(p.Changes, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(),
-				Source: d.CountsFor().String(), Reason: s.Reason(d), decision: d})
+			p.Changes = append(p.Changes, newChange(s, d))
+		case d.State == plan.StateOutOfScope:
+			p.OutOfScope = append(p.OutOfScope, newChange(s, d))
 		case d.State == plan.StateForeign:
 			p.Foreign++
 		}
@@ -125,8 +123,15 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 		}
 	}
 	slices.SortFunc(p.Frozen, func(a, b frozenSource) int { return strings.Compare(a.Source, b.Source) })
-	slices.SortFunc(p.Changes, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
+	for _, list := range [][]*change{p.Changes, p.OutOfScope} {
+		slices.SortFunc(list, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
+	}
 	return p
+}
+
+func newChange(s *snapshot.Snapshot, d *snapshot.Decision) *change {
+	return &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(), Source: d.CountsFor().String(),
+		Reason: s.Reason(d), decision: d}
 }
 
 func (c *change) key() string { return c.Namespace + "/" + c.Name }
@@ -140,7 +145,7 @@ func (p *planned) names() (names []string) {
 
 func (p *planned) table(w io.Writer, wide bool) error {
 	var rows [][]any
-	for _, c := range p.Changes {
+	for _, c := range slices.Concat(p.Changes, p.OutOfScope) {
 		rows = append(rows, []any{c.Operation, c.key(), c.Source, printable(c.Reason)})
 	}
 	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
@@ -179,9 +184,9 @@ func (p *planned) summary() string {
 	for _, f := range p.Frozen {
 		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, printable(f.Reason))
 	}
-	if p.Blocked > 0 {
-		text += fmt.Sprintf("Blocked: %d of %d copies are out of scope of the flags, which is more than --prune-limit=%s allows: none of them is deleted. "+
-			"Is a flag mistyped? --prune-limit=100%% deletes them.\n", p.Blocked, p.Copies, p.PruneLimit)
+	if n := len(p.OutOfScope); n > 0 {
+		text += fmt.Sprintf("Out of scope: %s unchanged. Is a flag mistyped? With --prune such copies are deleted.\n",
+			count(n, "copy stays", "copies stay"))
 	}
 	return text
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,42 +13,74 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	expectPrinted(t, "plan", newPlanned(snapshottest.EveryState().Snapshot(t, true)))
-	expectPrinted(t, "plan-nothing", newPlanned(snapshottest.New().Snapshot(t, true)))
+	expectPrinted(t, "plan", newPlanned(snapshottest.EveryState().Snapshot(t)))
+	expectPrinted(t, "plan-nothing", newPlanned(snapshottest.New().Snapshot(t)))
 }
 
-// TestPruneLimit has n copies in namespaces that the prefix no longer allows, and three that it does.
-func TestPruneLimit(t *testing.T) {
-	for _, test := range []struct {
-		n                int
-		limit            plan.Percent
-		deleted, blocked int
+// flagsScene has targets team-a to team-c with copies of platform/settings and of dev-a/shared, which is older than
+// platform/shared, and a copy of before in dev-a, whose source is gone.
+func flagsScene() *snapshottest.Scene {
+	s := snapshottest.New()
+	s.Namespaces = append(s.Namespaces, plantest.Namespace("dev-a"), plantest.Namespace("team-d", "tier", "gold"))
+	settings := s.Add(plantest.Source("platform", "settings"))
+	shared := s.Add(plantest.Source("dev-a", "shared", plantest.CreatedAt(500)))
+	s.Add(plantest.Source("platform", "shared"))
+	for _, namespace := range []string{"team-a", "team-b", "team-c", "team-d"} {
+		s.Copy(settings, namespace)
+		s.Copy(shared, namespace)
+	}
+	s.Copy(plantest.Source("platform", "left"), "dev-a")
+	return s
+}
+
+// TestPlanOfFlags narrows and widens one flag at a time: what is created, which source wins, what comes into scope
+// and expires, and what goes out of scope, which --prune deletes.
+func TestPlanOfFlags(t *testing.T) {
+	const taken = "update team-a/shared, update team-b/shared, update team-c/shared, update team-d/shared"
+	for name, test := range map[string]struct {
+		change              func(*plan.Options)
+		changes, outOfScope string
 	}{
-		{2, 50, 2, 0},
-		{3, 50, 0, 3},
-		{11, 50, 0, 11},
-		{11, 80, 11, 0},
-		{11, 100, 11, 0},
-		{1, 0, 0, 1},
+		"nothing": {func(*plan.Options) {}, "", "dev-a/left"},
+		"a prefix more": {func(o *plan.Options) { o.NamespacePrefixes = []string{"team-", "dev-"} },
+			"delete dev-a/left, create dev-a/settings, " + taken, ""},
+		"a longer prefix": {func(o *plan.Options) { o.NamespacePrefixes = []string{"team-a"} }, "",
+			"dev-a/left, team-b/settings, team-b/shared, team-c/settings, team-c/shared, team-d/settings, team-d/shared"},
+		"an excluded namespace": {func(o *plan.Options) { o.ExcludeNamespaces = []string{"team-b"} }, "", "dev-a/left, team-b/settings, team-b/shared"},
+		"a source namespace":    {func(o *plan.Options) { o.SourceNamespaces = []string{"platform"} }, taken, "dev-a/left"},
+		"another source namespace": {func(o *plan.Options) { o.SourceNamespaces = []string{"dev-a"} }, "",
+			"dev-a/left, team-a/settings, team-b/settings, team-c/settings, team-d/settings"},
+		"a selector": {func(o *plan.Options) { o.NamespaceSelector = "tier=gold" }, "",
+			"dev-a/left, team-a/settings, team-a/shared, team-b/settings, team-b/shared, team-c/settings, team-c/shared"},
 	} {
-		s := snapshottest.New()
-		s.Options.PruneLimit = test.limit
-		src := s.Add(plantest.Source("platform", "settings"))
-		for _, namespace := range []string{"team-a", "team-b", "team-c"} {
-			s.Copy(src, namespace)
-		}
-		for i := range test.n {
-			namespace := fmt.Sprintf("dev-%02d", i)
-			s.Namespaces = append(s.Namespaces, plantest.Namespace(namespace))
-			s.Copy(src, namespace)
-		}
-		p := newPlanned(s.Snapshot(t, true))
-		p.PruneLimit = test.limit.String()
-		if len(p.Changes) != test.deleted || p.Blocked != test.blocked {
-			t.Errorf("%+v: got %d deletions, %d blocked", test, len(p.Changes), p.Blocked)
-		}
-		if test.blocked == 11 {
-			expectPrinted(t, "plan-blocked", p)
+		for _, prune := range []bool{false, true} {
+			s := flagsScene()
+			test.change(&s.Options)
+			s.Options.Prune = prune
+			p := newPlanned(s.Snapshot(t))
+			changes, outOfScope := []string{}, []string{}
+			for _, c := range p.Changes {
+				if kept := strings.Contains(test.outOfScope, c.key()); c.Operation != "delete" || !kept {
+					changes = append(changes, c.Operation+" "+c.key())
+				} else {
+					outOfScope = append(outOfScope, c.key())
+				}
+			}
+			if len(outOfScope) > 0 != (prune && test.outOfScope != "") || prune && len(p.OutOfScope) > 0 {
+				t.Errorf("%s, prune %v: %q would be deleted, and %d copies stay", name, prune, outOfScope, len(p.OutOfScope))
+			}
+			for _, c := range p.OutOfScope {
+				outOfScope = append(outOfScope, c.key())
+			}
+			if got := strings.Join(changes, ", "); got != test.changes {
+				t.Errorf("%s, prune %v: got changes %s, want %s", name, prune, got, test.changes)
+			}
+			if got := strings.Join(outOfScope, ", "); got != test.outOfScope {
+				t.Errorf("%s, prune %v: got out of scope %s, want %s", name, prune, got, test.outOfScope)
+			}
+			if name == "an excluded namespace" && !prune {
+				expectPrinted(t, "plan-out-of-scope", p)
+			}
 		}
 	}
 }
@@ -58,6 +90,12 @@ func TestDiff(t *testing.T) {
 	rules := plan.NewRules(&o)
 	source := plantest.Source("platform", "settings", plantest.Data("lines", "one\ntwo\nthree\nfour\nfive\nsix\n"))
 	edited := plantest.Copy(rules, source, "team-a", plantest.Data("lines", "one\nTWO\nthree\nfour\nfive\nsix\n"), plantest.Label("theirs", "kept"))
+	large := plantest.Copy(rules, source, "team-a", plantest.Label("theirs", "gone"), plantest.Finalizer,
+		plantest.Annotation("theirs", strings.Repeat("x", 9<<10)))
+	got, err := diffOf(rules, plan.OpUpdate, types.NamespacedName{}, source, large)
+	if err != nil || !strings.Contains(got, "-  theirs: gone\n") {
+		t.Errorf("the update of a copy with large metadata keeps that of others: %v, %s", err, got)
+	}
 	for _, test := range []struct {
 		op           plan.Op
 		source, have *corev1.ConfigMap

@@ -154,7 +154,7 @@ func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, e
 // read returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs. With a
 // name it reads nothing of other names.
 func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, asked.Name, false)
+	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}

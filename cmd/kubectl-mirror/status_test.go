@@ -12,7 +12,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	s := snapshottest.EveryState()
-	r := &report{Settings: "flags", Sources: s.Snapshot(t, false).Sources(&s.Options, types.NamespacedName{})}
+	r := &report{Settings: "flags", Sources: s.Snapshot(t).Sources(&s.Options, types.NamespacedName{})}
 	for _, source := range r.Sources {
 		if source.Name == "mixed" && source.Namespace == "platform" {
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),

@@ -30,6 +30,10 @@ func TestWrongFlags(t *testing.T) {
 
 		{"unknown flag", []string{prefix, "--col\nour=red", "--concurrent-writes=0"}, []string{
 			"unknown flag: --col our: --help lists the flags"}},
+		{"a percentage to delete", []string{prefix, "--prune-limit=50%"}, []string{"unknown flag: --prune-limit: --help lists the flags"}},
+		{"a preview", []string{prefix, "--dry-run"}, []string{"unknown flag: --dry-run: --help lists the flags"}},
+		{"prune that is no boolean", []string{prefix, "--prune=50%"}, []string{
+			`--prune="50%": must be of type bool (strconv.ParseBool: parsing "50%": invalid syntax)`}},
 
 		{"a negative grace", []string{prefix, "--deletion-grace=-1s"}, []string{
 			`--deletion-grace=-1s: must be between 0s and 24h, such as 5m`}},

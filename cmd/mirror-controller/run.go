@@ -108,7 +108,7 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 		}
 		defer stop()
 	}
-	if !opts.election.enabled || opts.DryRun {
+	if !opts.election.enabled {
 		return controller.Run(ctx, mirror.Alone(ctx))
 	}
 	election, err := opts.elect(config, watchdog, recorder.cancel)

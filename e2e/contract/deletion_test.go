@@ -3,16 +3,14 @@ package contract
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // Sources that go, and controllers that were away: cases C14, C15 and C18.
 
-// TestC14WhileDown changes sources and flags while no controller runs: at the start the copies that are no longer
-// wanted go, and no other is touched.
+// TestC14WhileDown changes sources and flags while no controller runs: at the start the copies in scope that are no
+// longer wanted go, and no other is touched. Those that the flags rule out go with --prune.
 func TestC14WhileDown(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
@@ -20,7 +18,8 @@ func TestC14WhileDown(t *testing.T) {
 	w.LabelNamespace(a, "tier", "front")
 	elsewhere := w.Elsewhere("elsewhere")
 	p := w.Start()
-	for _, name := range []string{"deleted", "unlabelled", "relabelled", "narrowed", "selective", "kept"} {
+	changed := []string{"deleted", "unlabelled", "relabelled", "narrowed", "selective"}
+	for _, name := range append(changed, "kept") {
 		w.WaitInSync(w.CreateSource(w.Home, name), a, b, c)
 	}
 	w.WaitInSync(w.CreateSource(elsewhere, "elsewhere"), a, b, c)
@@ -32,22 +31,37 @@ func TestC14WhileDown(t *testing.T) {
 	w.Edit(w.Home, "narrowed", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	w.Edit(w.Home, "selective", suite.WithAnnotation(plan.SelectorAnnotation, "tier=front"))
 	stay := append(w.Copies("kept", a, b), w.Live(a, "narrowed"), w.Live(a, "selective"))
-	p = w.Start("--exclude-namespace="+c, "--source-namespace="+w.Home, "--prune-limit=70%") // 6 of 10
-	w.WaitGone("deleted", a, b, c)
-	w.WaitGone("unlabelled", a, b, c)
-	w.WaitGone("relabelled", a, b, c)
-	w.WaitGone("narrowed", b, c)
-	w.WaitGone("selective", b, c)
-	w.WaitGone("kept", c)
-	w.WaitGone("elsewhere", a, b, c)
-	w.Settle(a, b)
-	w.AllUntouched(stay)
+	ruledOut := append(w.Copies("elsewhere", a, b, c), w.Live(c, "kept"))
+	for _, name := range changed {
+		ruledOut = append(ruledOut, w.Live(c, name))
+	}
+	flags := []string{"--exclude-namespace=" + c, "--source-namespace=" + w.Home}
+	gone := func() {
+		w.WaitGone("deleted", a, b)
+		w.WaitGone("unlabelled", a, b)
+		w.WaitGone("relabelled", a, b)
+		w.WaitGone("narrowed", b)
+		w.WaitGone("selective", b)
+		w.Settle(a, b)
+		w.AllUntouched(stay)
+	}
+	p = w.Start(append(flags, served)...)
+	gone()
+	w.WaitMetrics("what the flags rule out", p, outOfScope(len(ruledOut)))
+	w.AllUntouched(ruledOut)
 	w.Stop(p)
 
-	w.StartExactly("--namespace-prefix=" + a)
-	w.WaitGone("kept", b)
+	p = w.Start(append(flags, "--prune")...)
+	for _, cm := range ruledOut {
+		w.WaitGone(cm.Name, cm.Namespace)
+	}
+	gone()
+	w.Stop(p)
+
+	p = w.StartExactly("--namespace-prefix="+a, served)
+	w.WaitMetrics("a narrower prefix", p, outOfScope(1))
 	w.Settle(a)
-	w.AllUntouched([]*corev1.ConfigMap{stay[0], stay[2], stay[3]})
+	w.AllUntouched(stay)
 }
 
 // TestC15SourceRecreated deletes a source and creates it anew while the controller's process stands still, so that no time passes

@@ -74,7 +74,7 @@ func TestC47LabelsOfNamespaces(t *testing.T) {
 // TestC47SourcesOfForgedCopies has forged copies name large objects as their sources: the controller reads each of them live.
 func TestC47SourcesOfForgedCopies(t *testing.T) {
 	w := suite.New(t, "a", "b")
-	sources, copies := w.Elsewhere("sources"), w.Elsewhere("copies")
+	sources, copies := w.Elsewhere("sources"), w.NS("a")
 	p := startAsShipped(w)
 	expectMirroring(w)
 	const forged = 80

@@ -33,7 +33,6 @@ func TestMetricsOfReplicas(t *testing.T) {
 		`mirror_copies{state="failed"}`:     0,
 		`mirror_invalid_sources`:            0,
 		`mirror_fights`:                     0,
-		`mirror_prune_blocked`:              0,
 	})
 	w.Stop(first.Process)
 	w.WaitMetrics("the standby that took over", second.Process, leader)

@@ -93,24 +93,43 @@ func expectPlanned(w *suite.World, planned answer, done []string) {
 	}
 }
 
-// TestKubectlPlanOfPruneLimit plans a change of flags that the prune limit blocks, and one that lifts the limit.
-func TestKubectlPlanOfPruneLimit(t *testing.T) {
+// TestKubectlPlanOfFlags plans a prefix that narrows, without --prune and with it, and one that widens again. A
+// controller with those flags does what was planned.
+func TestKubectlPlanOfFlags(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
 	all := w.CreateMany(12)
 	source := w.CreateSource(w.Home, "settings")
-	w.Start()
+	p := w.Start()
 	w.WaitInSync(source, all...)
+	w.Stop(p)
 	prefix := "--namespace-prefix=" + w.Prefix + "n0000"
-	expect(w, kubectlMirror(w, "plan", prefix), 1, `
-Changes: none.
-Blocked: 11 of 12 copies are out of scope of the flags, which is more than --prune-limit=50% allows: none of them is deleted. Is a flag mistyped? --prune-limit=100% deletes them.`)
-	got := kubectlMirror(w, "plan", prefix, "--prune-limit=100%")
+	got := kubectlMirror(w, "plan", prefix)
+	lines := strings.Split(got.out, "\n")
+	const row = "none  team-n0001/settings  platform/settings  --namespace-prefix or --exclude-namespace rules the namespace out"
+	const end = "Changes: none.\nOut of scope: 11 copies stay unchanged. Is a flag mistyped? With --prune such copies are deleted."
+	if got.code != 1 || len(lines) != 14 || lines[1] != row || !strings.HasSuffix(got.out, end) {
+		t.Errorf("got exit code %d and\n%s\nwant 1, and 11 copies out of scope", got.code, got.out)
+	}
+	expect(w, kubectlMirror(w, "plan", "--prune"), 0, "Changes: none.")
+
+	got = kubectlMirror(w, "plan", prefix, "--prune")
 	if lines := strings.Split(got.out, "\n"); got.code != 1 || len(lines) != 13 || lines[12] != "Changes: delete 11." {
 		t.Errorf("got exit code %d and\n%s\nwant 1, and 11 deletions", got.code, got.out)
 	}
-	if want := controllerSettings + ", changed by --namespace-prefix, --prune-limit"; got.err != want {
+	if want := controllerSettings + ", changed by --namespace-prefix, --prune"; !strings.HasPrefix(got.err, want) {
 		t.Errorf("stderr is %q, want %q", got.err, want)
 	}
-	w.Copies("settings", all...)
+	mark := w.AuditMark()
+	p = w.StartExactly(prefix, "--prune")
+	w.WaitGone("settings", all[1:]...)
+	w.Stop(p)
+	w.WaitWrites("settings", 12+11)
+	expectPlanned(w, got, writesSince(w, mark))
+
+	got, mark = kubectlMirror(w, "plan"), w.AuditMark()
+	w.Start()
+	w.WaitInSync(source, all...)
+	w.WaitWrites("settings", 12+11+11)
+	expectPlanned(w, got, writesSince(w, mark))
 }

@@ -71,15 +71,19 @@ type flags struct{ plan.Options }
 // allows reports whether the flags allow copies in a namespace of this name.
 func (f flags) allows(namespace string) bool { return hasPrefix(namespace, f.NamespacePrefixes) }
 
+// selects reports whether the flags allow copies in a namespace with these labels.
+func (f flags) selects(ns *corev1.Namespace) bool {
+	selector, err := labels.Parse(f.NamespaceSelector)
+	return err == nil && selector.Matches(labels.Set(ns.Labels))
+}
+
 // claims reports whether cm is a source that asks for a copy in the namespace.
 func (f flags) claims(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if !isSource(cm) || ns == nil || ns.Name == cm.Namespace || !f.allows(ns.Name) {
 		return false
 	}
 	list, frozen := narrowing(cm)
-	selector, err := labels.Parse(f.NamespaceSelector)
-	return err == nil && !frozen && hasPrefix(ns.Name, list) && !terminating(ns) && ns.Labels[mirrorLabel] != "false" &&
-		selector.Matches(labels.Set(ns.Labels))
+	return !frozen && hasPrefix(ns.Name, list) && !terminating(ns) && ns.Labels[mirrorLabel] != "false" && f.selects(ns)
 }
 
 // sameContent reports whether two ConfigMaps hold the same.

@@ -10,14 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // part is one life of the fleet: from its start to its end with the same flags.
 type part struct {
 	flags
 	grace     time.Duration
-	prune     plan.Pruning
 	since     int64        // the revision
 	mark      cluster.Mark // where it begins in the audit log
 	quiet     time.Time    // since when nothing may be written; zero: it may
@@ -81,14 +79,14 @@ func (j *judge) judgeWrite(r *request) {
 	case "create":
 		j.judgeContent(r)
 	case "update":
-		if j.judgePremise(r) != nil {
+		if j.judgeState(r) != nil {
 			j.judgeContent(r)
 		}
 		if r.accepted && r.made != 0 && r.made == r.named {
 			j.problem(r, "it changed nothing")
 		}
 	case "delete":
-		if have, end := j.judgePremise(r), j.endOf(r); have != nil && end != 0 {
+		if have, end := j.judgeState(r), j.endOf(r); have != nil && end != 0 {
 			j.judgeDeletion(r, have, end)
 		}
 	default:
@@ -96,8 +94,8 @@ func (j *judge) judgeWrite(r *request) {
 	}
 }
 
-// judgePremise returns the state on which an update or a delete depends, if that may be written to.
-func (j *judge) judgePremise(r *request) *corev1.ConfigMap {
+// judgeState returns the state on which an update or a delete depends, if that may be written to.
+func (j *judge) judgeState(r *request) *corev1.ConfigMap {
 	if r.named == 0 {
 		j.problem(r, "it depends on no state of the object")
 		return nil
@@ -180,12 +178,7 @@ func (j *judge) judgeDeletion(r *request, have *corev1.ConfigMap, end int64) {
 	if have.Labels[mirrorLabel] == "" {
 		j.problem(r, "the copy had lost its label and counts as released")
 	}
-	if source := j.configMaps[owner].at(end); isSource(source) && !j.allows(r.at.Namespace) {
-		if j.prune.Blocked {
-			j.problem(r, "the prune limit blocks")
-		}
-		return // it goes because of the flags alone, and no live read is needed
-	}
+	j.judgeScope(r)
 	j.judgeClaims(r, owner, end)
 	j.judgeReads(r, owner)
 }
@@ -193,6 +186,24 @@ func (j *judge) judgeDeletion(r *request, have *corev1.ConfigMap, end int64) {
 // isRecreated reports whether an immutable copy is deleted to be made again: a source asked for another content there.
 func (j *judge) isRecreated(r *request, have *corev1.ConfigMap, end int64) bool {
 	return immutable(have) && j.ever(r.at, end, func(source *corev1.ConfigMap) bool { return !sameContent(source, have) })
+}
+
+// judgeScope judges that the flags allow a copy there, by what was read live of the namespace. With --prune that
+// does not matter.
+func (j *judge) judgeScope(r *request) {
+	if j.Prune {
+		return
+	}
+	ns := &corev1.Namespace{}
+	if read := j.lastRead(r, "namespaces", key{Name: r.at.Namespace}); read != nil {
+		ns = answered[corev1.Namespace](read)
+	} else if j.NamespaceSelector != "" {
+		j.problem(r, "the namespace was not read live before, and its labels decide about the scope")
+		return
+	}
+	if ns == nil || !j.allows(r.at.Namespace) || !j.selects(ns) {
+		j.problem(r, "it is out of scope of the flags")
+	}
 }
 
 // judgeReads judges what was read live before a deletion: that the source does not ask for the copy. If it is for the

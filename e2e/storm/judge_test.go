@@ -28,7 +28,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	s := &scene{t: t, history: newHistory(), now: time.Unix(1e9, 0)}
-	s.flags, s.grace, s.ours = newFlags(50, "tier!=bronze", "team-", "dev-"), time.Second, []string{leader, standby}
+	s.flags, s.grace, s.ours = newFlags(false, "tier!=bronze", "team-", "dev-"), time.Second, []string{leader, standby}
 	s.disturbed = func(string, time.Time, time.Time) time.Duration { return 0 }
 	for _, name := range slices.Concat(homes, targets) {
 		s.namespace(name, nil)
@@ -154,6 +154,18 @@ func (s *scene) mirrored(edits ...edit) (source, made *corev1.ConfigMap) {
 	return s.put(usersName, newSource(edits...)), s.put(leader, newCopy("team-a", edits...))
 }
 
+// prunes has the leader of other flags delete a copy whose source is gone, from a namespace with these labels.
+func (s *scene) prunes(prune bool, labels map[string]string, prefixes ...string) {
+	s.t.Helper()
+	source, made := s.mirrored()
+	s.namespace("team-a", labels)
+	s.Prune, s.NamespacePrefixes, s.since, s.requests = prune, prefixes, s.revision, s.requests[:1]
+	s.remove(usual, usersName, source)
+	s.get(usual, source)
+	s.getNamespace("team-a")
+	s.remove(time.Second, leader, made)
+}
+
 // TestJudge: what the controller may do is no finding, and each wrong is found.
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -258,12 +270,14 @@ func TestJudge(t *testing.T) {
 			source, made := s.mirrored()
 			s.remove(usual, usersName, source)
 			s.get(usual, source)
+			s.getNamespace("team-a")
 			s.remove(time.Second, leader, made)
 		}, ""},
 		"the source is unlabelled twice": {func(s *scene) {
 			source, made := s.mirrored()
 			source = s.put(usersName, edited(source, label(mirrorLabel, "")))
 			s.get(usual, source)
+			s.getNamespace("team-a")
 			s.remove(time.Second, leader, made)
 			s.log(usual, usersName, "update", "configmaps", keyOf(source), 200, source, source)
 		}, ""},
@@ -288,14 +302,15 @@ func TestJudge(t *testing.T) {
 		}, "asks for the copy, by what was read live"},
 		"the namespace opted out": {func(s *scene) {
 			source, made := s.mirrored()
-			s.namespace("team-a", map[string]string{"tier": "bronze"})
+			s.namespace("team-a", map[string]string{mirrorLabel: "false"})
 			s.get(usual, source)
 			s.getNamespace("team-a")
 			s.remove(time.Second, leader, made)
 		}, ""},
 		"the namespace was not read": {func(s *scene) {
+			s.NamespaceSelector = ""
 			source, made := s.mirrored()
-			s.namespace("team-a", map[string]string{"tier": "bronze"})
+			s.namespace("team-a", map[string]string{mirrorLabel: "false"})
 			s.get(usual, source)
 			s.remove(time.Second, leader, made)
 		}, "and that was not read live before"},
@@ -310,6 +325,7 @@ func TestJudge(t *testing.T) {
 			source, made := s.mirrored()
 			s.remove(usual, usersName, source)
 			s.get(usual, source)
+			s.getNamespace("team-a")
 			s.now = s.now.Add(-usual)
 			other := s.put(usersName, edited(newSource(), in("shared")))
 			s.remove(time.Second, usersName, other)
@@ -319,6 +335,7 @@ func TestJudge(t *testing.T) {
 			source, made := s.mirrored()
 			s.remove(usual, usersName, source)
 			s.get(time.Second, source)
+			s.getNamespace("team-a")
 			s.now = s.now.Add(-usual)
 			s.put(usersName, edited(newSource(), in("shared")))
 			s.requests = s.requests[:len(s.requests)-1]
@@ -349,6 +366,7 @@ func TestJudge(t *testing.T) {
 			s.remove(usual, usersName, source)
 			s.lease(leader, leader)
 			s.get(0, source)
+			s.getNamespace("team-a")
 			s.remove(0, leader, made)
 		}, ""},
 		"released by its label": {func(s *scene) {
@@ -358,18 +376,17 @@ func TestJudge(t *testing.T) {
 			s.get(usual, source)
 			s.remove(time.Second, leader, made)
 		}, "had lost its label"},
-		"out of scope of the flags": {func(s *scene) {
-			_, made := s.mirrored()
-			s.NamespacePrefixes, s.since = []string{"dev-"}, s.revision
-			s.requests = s.requests[:1]
-			s.remove(usual, leader, made)
-		}, ""},
-		"and the prune limit blocks": {func(s *scene) {
-			_, made := s.mirrored()
-			s.NamespacePrefixes, s.since, s.prune.Blocked = []string{"dev-"}, s.revision, true
-			s.requests = s.requests[:1]
-			s.remove(usual, leader, made)
-		}, "the prune limit blocks"},
+		"out of scope by name":   {func(s *scene) { s.prunes(false, nil, "dev-") }, "it is out of scope"},
+		"out of scope by labels": {func(s *scene) { s.prunes(false, map[string]string{"tier": "bronze"}, "team-") }, "it is out of scope"},
+		"in scope":               {func(s *scene) { s.prunes(false, nil, "team-") }, ""},
+		"labels that were not read": {func(s *scene) {
+			source, made := s.mirrored()
+			s.remove(usual, usersName, source)
+			s.get(usual, source)
+			s.remove(time.Second, leader, made)
+		}, "its labels decide about the scope"},
+		"pruned by name":   {func(s *scene) { s.prunes(true, nil, "dev-") }, ""},
+		"pruned by labels": {func(s *scene) { s.prunes(true, map[string]string{"tier": "bronze"}, "team-") }, ""},
 		"an immutable copy is made again": {func(s *scene) {
 			source, made := s.mirrored(makeImmutable)
 			s.remove(usual, usersName, source)

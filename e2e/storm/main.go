@@ -11,8 +11,8 @@
 //
 //  1. Users and faults happen at the same time. Then all has to become what a plan from scratch says, and nothing may be
 //     written for a while.
-//  2. The controllers stop, users go on, and the controllers start with other flags. Now and then the prune limit blocks what
-//     these would delete. The end is the same.
+//  2. The controllers stop, users go on, and the controllers start with other flags, of which --prune is now set and now not.
+//     The end is the same.
 //
 // # The judge
 //
@@ -23,7 +23,7 @@
 //   - What it writes is a copy, and its source asked for that content, there, since the controllers started.
 //   - A deletion follows a live read of the source, and of the namespace if that matters, by which the copy is not wanted.
 //     No source claimed the copy for longer than a cache may be behind, nor within the deletion grace. Nothing goes that
-//     the prune limit keeps, or that lost its label.
+//     is out of scope, unless --prune is set, or that lost its label.
 //   - Its sender has the lease, or sent it before it lost it.
 //   - It changes something, and does not come when all is as it has to be.
 //

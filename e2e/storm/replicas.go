@@ -211,7 +211,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // arm sets the arguments of the next processes.
 func arm(replicas []*replica, f flags, grace time.Duration) {
 	args := append(slices.Clone(electing), "--deletion-grace="+grace.String(),
-		"--prune-limit="+f.PruneLimit.String(), "--namespace-selector="+f.NamespaceSelector)
+		fmt.Sprintf("--prune=%v", f.Prune), "--namespace-selector="+f.NamespaceSelector)
 	for _, p := range f.NamespacePrefixes {
 		args = append(args, "--namespace-prefix="+p)
 	}

@@ -35,15 +35,14 @@ func (s *storm) rest(ctx context.Context) error {
 // asPlanned returns what is not as a plan from scratch says.
 func (s *storm) asPlanned() error {
 	w, _ := s.history.now()
-	return due(w, s.part.flags, s.part.prune)
+	return due(w, s.part.flags)
 }
 
 // due plans from scratch, and returns what there is to do.
-func due(w world, f flags, prune plan.Pruning) error {
+func due(w world, f flags) error {
 	rules := plan.NewRules(&f.Options)
 	var errs []error
 	for v, t := range w.by(rules).Places() {
-		t.Prunable, t.Spared = !prune.Blocked, rules.Spares(prune, t.Namespace)
 		if c := rules.Decide(v, t); c.Op != plan.OpNone {
 			errs = append(errs, fmt.Errorf("%v: %v is due", t.Key, c.Op))
 		}

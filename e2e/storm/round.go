@@ -110,8 +110,8 @@ const (
 func draw(seed uint64, number int) drawn {
 	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
 	r := drawn{grace: one(d, 0, time.Second, 3*time.Second)}
-	r.begin = newFlags(100, one(d, "", "tier!=bronze"), "team-", "dev-")
-	r.resume = newFlags(one[plan.Percent](d, 10, 50, 100), r.begin.NamespaceSelector, one(d, "team-", "dev-x", ""))
+	r.begin = newFlags(one(d, true, false), one(d, "", "tier!=bronze"), "team-", "dev-")
+	r.resume = newFlags(one(d, true, false), r.begin.NamespaceSelector, one(d, "team-", "dev-x", ""))
 	if r.resume.NamespacePrefixes[0] == "" {
 		r.resume.NamespacePrefixes = r.begin.NamespacePrefixes
 	}
@@ -133,9 +133,9 @@ func draw(seed uint64, number int) drawn {
 	return r
 }
 
-func newFlags(limit plan.Percent, selector string, prefixes ...string) flags {
+func newFlags(prune bool, selector string, prefixes ...string) flags {
 	f := flags{plan.NewOptions()}
-	f.NamespacePrefixes, f.NamespaceSelector, f.PruneLimit = prefixes, selector, limit
+	f.NamespacePrefixes, f.NamespaceSelector, f.Prune = prefixes, selector, prune
 	return f
 }
 
@@ -166,11 +166,8 @@ func (s *storm) start(ctx context.Context, f flags, grace time.Duration) (err er
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
-	w, revision := s.history.now()
-	rules := plan.NewRules(&f.Options)
-	s.part = &part{
-		flags: f, grace: grace, since: revision, prune: rules.JudgePruning(w.by(rules), f.PruneLimit), disturbed: s.disturbed,
-	}
+	_, revision := s.history.now()
+	s.part = &part{flags: f, grace: grace, since: revision, disturbed: s.disturbed}
 	for _, r := range s.replicas {
 		s.part.ours = append(s.part.ours, r.installed.User)
 	}

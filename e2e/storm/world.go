@@ -21,52 +21,37 @@ func newWorld() world {
 	return world{map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
 }
 
-// by returns the world as package plan reads it, by rules.
+// by returns the world as package plan reads it, by rules: as a cache of the controller holds it.
 func (w world) by(rules *plan.Rules) *scratch {
-	sources := map[string][]*plan.Source{}
-	for key, cm := range w.ConfigMaps {
+	sources, stripped := map[string][]*plan.Source{}, map[key]*corev1.ConfigMap{}
+	for key, live := range w.ConfigMaps {
+		cm := new(*live) // Strip changes none of its maps
+		rules.Strip(cm)
+		stripped[key] = cm
 		if rules.AsksToBeMirrored(cm) {
 			sources[key.Name] = append(sources[key.Name], rules.ParseSource(cm))
 		}
 	}
-	p := &scratch{w, rules, map[string]*plan.View{}}
+	p := &scratch{world{stripped, w.Namespaces}, map[string]*plan.View{}}
 	for key := range w.ConfigMaps {
 		p.views[key.Name] = plan.NewView(sources[key.Name])
 	}
 	return p
 }
 
-// scratch is a world by rules. It is a [plan.Cluster].
+// scratch is a world by rules.
 type scratch struct {
 	world
-	rules *plan.Rules
 	views map[string]*plan.View // by names, also of those without a source
-}
-
-// Views returns the sources of each name.
-func (p *scratch) Views() iter.Seq[*plan.View] { return maps.Values(p.views) }
-
-// Namespaces returns all namespaces.
-func (p *scratch) Namespaces() iter.Seq[*corev1.Namespace] { return maps.Values(p.world.Namespaces) }
-
-// Targets returns each ConfigMap with a mirror label.
-func (p *scratch) Targets() iter.Seq2[*plan.View, plan.Target] {
-	return func(yield func(*plan.View, plan.Target) bool) {
-		for v, t := range p.Places() {
-			if t.Have != nil && p.rules.Visible(t.Have) && !yield(v, t) {
-				return
-			}
-		}
-	}
 }
 
 // Places returns each place about which there may be something to decide, in order: each name in each namespace.
 func (p *scratch) Places() iter.Seq2[*plan.View, plan.Target] {
 	return func(yield func(*plan.View, plan.Target) bool) {
 		for _, name := range slices.Sorted(maps.Keys(p.views)) {
-			for _, namespace := range slices.Sorted(maps.Keys(p.world.Namespaces)) {
+			for _, namespace := range slices.Sorted(maps.Keys(p.Namespaces)) {
 				at := key{Namespace: namespace, Name: name}
-				t := plan.Target{Key: at, Namespace: p.world.Namespaces[namespace], Have: p.ConfigMaps[at]}
+				t := plan.Target{Key: at, Namespace: p.Namespaces[namespace], Have: p.ConfigMaps[at]}
 				if !yield(p.views[name], t) {
 					return
 				}

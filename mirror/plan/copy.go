@@ -35,10 +35,11 @@ func (r *Rules) hasMetadata(s *Source, have *corev1.ConfigMap) bool {
 		!adopting && r.hasCopied(s, have)
 }
 
-// hasCopied reports whether have has the metadata that is copied from s.
+// hasCopied reports whether have has the metadata that is copied from s. Where that is truncated, the checksum annotation
+// stands for it.
 func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
-	if digest, truncated := have.Annotations[truncatedMark]; truncated {
-		return digest == s.copiedDigest
+	if isTruncated(have) {
+		return true
 	}
 	return have.Annotations[CopiedAnnotation] == s.copied &&
 		containsAll(have.Labels, s.labels) && containsAll(have.Annotations, s.annotations)
@@ -48,18 +49,6 @@ func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
 func MatchesChecksum(cm *corev1.ConfigMap, label string) bool {
 	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], label)
 	return cm.Annotations[ChecksumAnnotation] == checksum(payloadDigest(cm), only(cm.Labels, labels...), only(cm.Annotations, annotations...))
-}
-
-// copiedDigest returns the digest of the metadata that have lists as copied. Those of a source and a copy are equal exactly
-// if hasCopied holds.
-func (r *Rules) copiedDigest(have *corev1.ConfigMap) string {
-	list := have.Annotations[CopiedAnnotation]
-	labels, annotations := copiedKeys(list, r.label)
-	return copiedDigest(list, only(have.Labels, labels...), only(have.Annotations, annotations...))
-}
-
-func copiedDigest(list string, labels, annotations map[string]string) string {
-	return checksum(digest(list), labels, annotations)
 }
 
 func containsAll(have, want map[string]string) bool {

@@ -11,7 +11,7 @@
 //	copy.go      what a copy holds, and whether it is in sync
 //	strip.go     what a cache keeps of a ConfigMap
 //	plan.go      the change at each target
-//	unknown.go   annotations of ours that this version does not know
-//	cluster.go   which targets a name has; the verdict of the prune limit
+//	unknown.go   annotations of ours that a source cannot have
+//	cluster.go   which targets a name has
 //	reason.go    decisions in words
 package plan

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,8 +28,8 @@ type Options struct {
 	Instance string
 	// CopyLabels and CopyAnnotations are keys, or prefixes ending in '*', that are copied with a source.
 	CopyLabels, CopyAnnotations []string
-	// PruneLimit is the share of copies that a change of flags may delete; see [Percent].
-	PruneLimit Percent
+	// Prune has unclaimed copies that are out of scope expire as others do; see [Rules.Scope].
+	Prune bool
 }
 
 // NewOptions returns the defaults. Without a prefix they are not valid.
@@ -39,7 +38,6 @@ func NewOptions() Options {
 		ExcludeNamespaces: []string{"kube-*"},
 		Label:             DefaultLabel,
 		Instance:          "default",
-		PruneLimit:        50,
 	}
 }
 
@@ -97,9 +95,6 @@ func (o *Options) Validate() error {
 	}
 	patterns("copy-label", o.CopyLabels)
 	patterns("copy-annotation", o.CopyAnnotations)
-	if o.PruneLimit < 0 || o.PruneLimit > 100 {
-		bad("prune-limit", o.PruneLimit, percentRange)
-	}
 	return errors.Join(errs...)
 }
 
@@ -140,31 +135,4 @@ func validKeyPattern(p string) bool {
 	}
 	// Every beginning of a key becomes a key with a letter behind it, or, as a domain, with a letter and a name.
 	return len(validation.IsQualifiedName(stem+"x")) == 0 || len(validation.IsQualifiedName(stem+"x/x")) == 0
-}
-
-// Percent is a share of a whole, written "50%". It is a pflag.Value.
-type Percent int
-
-// Exceeded reports whether part of whole, and that is at least one, is too much to delete because of a flag. 100% allows
-// everything.
-func (p Percent) Exceeded(part, whole int) bool {
-	return p < 100 && part > 0 && part*100 >= int(p)*whole
-}
-
-const percentRange = "must be a percentage from 0% to 100%, such as 50%"
-
-func (p Percent) String() string { return strconv.Itoa(int(p)) + "%" }
-
-// Type names the kind of value in the help.
-func (p *Percent) Type() string { return "percent" }
-
-// Set parses 0% to 100%.
-func (p *Percent) Set(value string) error {
-	digits, found := strings.CutSuffix(value, "%")
-	n, err := strconv.Atoi(digits)
-	if !found || err != nil || n < 0 || n > 100 {
-		return errors.New(percentRange)
-	}
-	*p = Percent(n)
-	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestNewOptions(t *testing.T) {
-	want := Options{ExcludeNamespaces: []string{"kube-*"}, Label: "mirror", Instance: "default", PruneLimit: 50}
+	want := Options{ExcludeNamespaces: []string{"kube-*"}, Label: "mirror", Instance: "default"}
 	if got := NewOptions(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -39,7 +39,6 @@ func TestValidateRefuses(t *testing.T) {
 		`--namespace-prefix="` + long + `": ` + tooLong:                                                 prefix(long),
 		`--namespace-selector="team=a=b": must be a label selector, such as "team,env in (dev,test)": ` +
 			`found '=', expected: ',' or 'end of string'`: func(o *Options) { o.NamespaceSelector = "team=a=b" },
-		"--prune-limit=101%: must be a percentage from 0% to 100%, such as 50%": func(o *Options) { o.PruneLimit = 101 },
 		`--exclude-namespace="*": must be the name of a namespace, or a prefix followed by '*'`: func(o *Options) {
 			o.ExcludeNamespaces = []string{"*"}
 		},
@@ -65,7 +64,7 @@ func TestValidateRefuses(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	everywhere := Options{AllNamespaces: true, ExcludeNamespaces: []string{"a", "a-*"}, Label: "m", Instance: "i", PruneLimit: 100}
+	everywhere := Options{AllNamespaces: true, ExcludeNamespaces: []string{"a", "a-*"}, Label: "m", Instance: "i"}
 	if err := everywhere.Validate(); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
@@ -104,39 +103,6 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 	if !slices.Equal(flags, want) {
 		t.Errorf("got problems with\n%q, want\n%q", flags, want)
-	}
-}
-
-// TestC17PruneLimit has the cases of the contract.
-func TestC17PruneLimit(t *testing.T) {
-	for name, tc := range map[string]struct {
-		limit       Percent
-		part, whole int
-		want        bool
-	}{
-		"nothing to delete":         {50, 0, 0, false},
-		"C56 three of three":        {50, 3, 3, true},
-		"just below the limit":      {50, 500, 1001, false},
-		"the limit itself":          {50, 50, 100, true},
-		"C50 0%: not one":           {0, 1, 100000, true},
-		"C50 0%: nothing to delete": {0, 0, 1000, false},
-		"100% is no limit":          {100, 1000, 1000, false},
-	} {
-		if got := tc.limit.Exceeded(tc.part, tc.whole); got != tc.want {
-			t.Errorf("%s: got %v for %d of %d at %s, want %v", name, got, tc.part, tc.whole, tc.limit.String(), tc.want)
-		}
-	}
-}
-
-func TestPercent(t *testing.T) {
-	const refused = 33
-	for value, want := range map[string]Percent{
-		"0%": 0, "7%": 7, "100%": 100, "101%": refused, "-1%": refused, "50": refused, "%": refused, "5.5%": refused,
-	} {
-		p := Percent(refused)
-		if err := p.Set(value); p != want || (err != nil) != (want == refused) {
-			t.Errorf("%q: got %s and error %v, want %s", value, p.String(), err, want.String())
-		}
 	}
 }
 

@@ -82,15 +82,7 @@ func narrowed(src *corev1.ConfigMap, ns *corev1.Namespace) (out, malformed bool)
 
 // claimants returns the sources that select the namespace, the winner first.
 func (w *world) claimants(ns *corev1.Namespace) (claimants []*corev1.ConfigMap) {
-	if !w.selected.allows(ns) {
-		return nil
-	}
-	return w.claimantsByNoFlag(ns)
-}
-
-// claimantsByNoFlag is claimants without --namespace-selector.
-func (w *world) claimantsByNoFlag(ns *corev1.Namespace) (claimants []*corev1.ConfigMap) {
-	if !w.allowsTarget(ns.Name) || ns.Labels["mirror"] == "false" {
+	if !w.allowsTarget(ns.Name) || !w.selected.allows(ns) || ns.Labels["mirror"] == "false" {
 		return nil
 	}
 	for _, home := range homes {
@@ -174,11 +166,11 @@ func (w *world) expects(home string) (e expected) {
 // expectsUnwanted completes e for a copy of ours that no source claims.
 func (w *world) expectsUnwanted(e *expected, home string) {
 	have := w.objects[home]
-	source := w.source(w.marksOf(have).owner)
-	byFlags := w.marksOf(source).asks && (!w.isSource(source) || !w.allowsTarget(home))
-	bySelector := slices.Contains(w.claimantsByNoFlag(w.namespaces[home]), source)
+	from, _, _ := strings.Cut(w.marksOf(have).owner, "/")
+	inScope := (w.opts.SourceNamespaces == nil || slices.Contains(w.opts.SourceNamespaces, from)) &&
+		w.allowsTarget(home) && w.selected.allows(w.namespaces[home])
 	switch {
-	case byFlags && !w.prunable[home], bySelector && w.spared[home]:
+	case !inScope && !w.opts.Prune:
 		e.state = StateOutOfScope
 	case len(have.Finalizers) > 0:
 		e.terminates, e.state = true, StatePending

@@ -15,7 +15,7 @@ const (
 	OpCreate             // create the copy: the cache shows no object there
 	OpUpdate             // update the copy, or adopt the object
 	OpRecreate           // delete and create: the copy is immutable and its content differs
-	OpDelete             // delete the copy, once its premise is confirmed
+	OpDelete             // delete the copy, once a live read confirms that no source claims it
 )
 
 func (o Op) String() string {
@@ -73,12 +73,6 @@ func (s State) IsProblem() bool { return states[s].problem }
 // IsBlocked reports whether something keeps the source from a target that it selects.
 func (s State) IsBlocked() bool { return states[s].blocked }
 
-// Premise says what a deletion depends on and no precondition of the API can guard. That is read live before the deletion.
-type Premise struct {
-	Source    bool // that the source is gone, no longer asks to be mirrored, or no longer selects the target
-	Namespace bool // that the labels of the namespace keep every source away
-}
-
 // Target is one place for a copy.
 type Target struct {
 	// Key is the target namespace, and the name of the copy.
@@ -87,11 +81,6 @@ type Target struct {
 	Namespace *corev1.Namespace
 	// Have is the ConfigMap there; nil if the cache shows none. The cache shows no objects without a mirror label.
 	Have *corev1.ConfigMap
-	// Prunable is set if Have is out of scope of the flags, and the prune limit allows its deletion.
-	Prunable bool
-	// Spared is set if --namespace-selector ruled the namespace out when the process took over, the prune limit blocked the
-	// deletions, and the namespace has not matched since.
-	Spared bool
 }
 
 // Change is the decision about one target.
@@ -104,10 +93,10 @@ type Change struct {
 	Have *corev1.ConfigMap
 	// CopyOf is the source of Have, if Have is a copy of ours.
 	CopyOf types.NamespacedName
-	// Premise is what a deletion depends on.
-	Premise Premise
-	// Prune is set if a deletion happens because of the flags alone: the source is there and asks to be mirrored.
-	Prune bool
+	// Why is the reason of a deletion, or why the copy is out of scope.
+	Why Loss
+	// ByLabels is set if a deletion depends on the labels of the namespace, which are read live before it, as the source is.
+	ByLabels bool
 	// State is the state of the winner, or else of CopyOf, if Op is OpNone.
 	State State
 }
@@ -119,7 +108,7 @@ type Change struct {
 //	--------------------+------------------------------------+------------------------------------
 //	none                | create                             | nothing
 //	foreign             | nothing; update, if adoptable      | nothing
-//	copy of ours        | nothing, update or recreate        | delete (see decideUnwanted)
+//	copy of ours        | nothing, update or recreate        | delete, if in scope
 //	copy without label  | update or recreate                 | nothing: it counts as released
 //	copy, being deleted | wait                               | wait
 //	copy of frozen      | nothing, also for other sources    | nothing
@@ -192,9 +181,11 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
 }
 
 // overwrite returns the operation that gives have the content of s. The API allows no other content in an immutable
-// object.
+// object. Metadata that the cache truncated cannot be kept, and its owner must not block a repair with it. An object with
+// finalizers would be held terminating, so it is updated.
 func overwrite(s *Source, have *corev1.ConfigMap) Op {
-	if isImmutable(have) && payloadDigest(have) != s.payload {
+	immutable := isImmutable(have) && payloadDigest(have) != s.payload
+	if immutable || isTruncated(have) && len(have.Finalizers) == 0 {
 		return OpRecreate
 	}
 	return OpUpdate
@@ -216,49 +207,28 @@ func (r *Rules) decideForeign(c Change, t Target) Change {
 	return c
 }
 
-// decideUnwanted decides about a copy of ours that no source claims.
-//
-//	its source                           | the target                 | decision
-//	-------------------------------------+----------------------------+----------------------------------
-//	gone, or does not ask to be mirrored | any                        | delete; premise: source
-//	excluded by --source-namespace       | any                        | delete if prunable, else keep
-//	there                                | excluded by the flags      | delete if prunable, else keep
-//	there, does not select its name      | allowed by the flags       | delete; premise: source
-//	there                                | opted out, or not selected | delete; premise: source, namespace
-//	there                                | only --namespace-selector  | delete, unless spared; premise: source, namespace
-//	                                     | rules it out               |
-//
-// The namespace is a premise in every row where only its labels keep a source of that name from the target.
+// decideUnwanted decides about a copy of ours that no source claims. It is kept if it is out of scope, unless --prune is set.
 func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
-	labelsMatter := slices.ContainsFunc(v.Sources, func(s *Source) bool { return r.Exclusion(s, t.Namespace).byLabels() })
-	c.Premise.Namespace = labelsMatter
-	s := v.Find(c.CopyOf)
-	byFlag := s != nil && r.Exclusion(s, t.Namespace) == ExcludedByNamespaceSelector
-	switch {
-	case byFlag && t.Spared:
-		c.State, c.Premise = StateOutOfScope, Premise{}
-	case s == nil && find(v.OutOfScope, c.CopyOf) == nil, s != nil && r.AllowsTarget(t.Key.Namespace):
-		c.Op, c.Premise.Source, c.Prune = OpDelete, true, byFlag
-	case t.Prunable:
-		c.Op, c.Prune = OpDelete, true
-	default:
-		c.State, c.Premise = StateOutOfScope, Premise{}
+	scope := r.Scope(c.CopyOf, t.Namespace)
+	if scope != NotExcluded && !r.prune {
+		c.State, c.Why = StateOutOfScope, Loss{Rule: scope}
+		return c
 	}
+	c.Op, c.Why = OpDelete, r.loss(v.Find(c.CopyOf), scope, t.Namespace)
+	c.ByLabels = !r.selector.Empty() ||
+		slices.ContainsFunc(v.Sources, func(s *Source) bool { return r.Exclusion(s, t.Namespace).byLabels() })
 	return c
 }
 
-// StillUnwanted reports whether a copy is still unwanted after the premise of its deletion was read live. source is the live
-// source of the copy, nil if it is gone or no part of the premise. ns is the live namespace, or the cached one, which has no
-// annotations, if it is no part of the premise. No other source of the name may claim the namespace, either.
-func (r *Rules) StillUnwanted(v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
-	if LabelsTruncated(ns) || r.Winner(v, ns) != nil {
+// StillUnwanted reports whether the copy that c deletes is to be deleted after live reads, too. v are the sources in the
+// cache, source is the live source of the copy, nil if it is gone. ns is the live namespace if c is by labels, or else the
+// cached one.
+func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	if LabelsTruncated(ns) || r.Winner(v, ns) != nil || r.Scope(c.CopyOf, ns) != NotExcluded && !r.prune {
 		return false
 	}
 	if source == nil || !r.AsksToBeMirrored(source) {
 		return true
-	}
-	if !r.AllowsSource(source.Namespace) || !r.AllowsTarget(ns.Name) {
-		return false // out of scope of the flags: only the prune limit decides about that
 	}
 	s := r.ParseSource(source)
 	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded

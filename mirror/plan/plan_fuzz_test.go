@@ -122,7 +122,7 @@ func (w *world) plan(t *testing.T, v *View, targets []Target) []Change {
 	return changes
 }
 
-// checkChange checks that a change touches no object but ours, and that a deletion has its premises.
+// checkChange checks that a change touches no object but ours, and what a deletion depends on.
 func (w *world) checkChange(t *testing.T, v *View, c Change) {
 	t.Helper()
 	if c.Op == OpNone {
@@ -152,22 +152,18 @@ func (w *world) checkChange(t *testing.T, v *View, c Change) {
 	}
 }
 
-// checkDeletion checks the premises. In a world the API server has what the cache shows, so a premise that does not hold
+// checkDeletion checks what a deletion depends on. In a world the API server has what the cache shows, so what does not hold
 // now never will.
 func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 	t.Helper()
 	home := c.Key.Namespace
 	var source *corev1.ConfigMap
-	if cm := w.objects[c.CopyOf.Namespace]; cm != nil && c.Premise.Source {
+	if cm := w.objects[c.CopyOf.Namespace]; cm != nil {
 		source = cm.DeepCopy()
 		source.Data, source.BinaryData = nil, nil
 	}
-	if c.Premise != (Premise{}) && !w.rules.StillUnwanted(v, source, w.namespaces[home]) {
-		t.Errorf("%s: got a deletion with the premise %+v, which does not hold", home, c.Premise)
-	}
-	bySelector := c.Prune && !w.selected.allows(w.namespaces[home]) && c.Premise == Premise{Source: true, Namespace: true} && !w.spared[home]
-	if !bySelector && (c.Prune == c.Premise.Source || c.Prune && !w.prunable[home]) {
-		t.Errorf("%s: got a deletion with the premise %+v, prune %v, of a prunable copy: %v", home, c.Premise, c.Prune, w.prunable[home])
+	if !w.rules.StillUnwanted(c, v, source, w.namespaces[home]) {
+		t.Errorf("%s: got a deletion that live reads do not confirm", home)
 	}
 	// A source that would claim the target without its labels, and with labels that every selector matches.
 	labelsMatter := slices.ContainsFunc(homes, func(h string) bool {
@@ -181,8 +177,8 @@ func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 		out, _ := narrowed(prefix, w.namespaces[home])
 		return !malformed && !out
 	})
-	if labelsMatter != c.Premise.Namespace {
-		t.Errorf("%s: got a deletion with the premise %+v; the labels of the namespace matter: %v", home, c.Premise, labelsMatter)
+	if labelsMatter = labelsMatter || w.selected.value != ""; labelsMatter != c.ByLabels {
+		t.Errorf("%s: got a deletion by labels: %v, want %v", home, c.ByLabels, labelsMatter)
 	}
 }
 
@@ -275,7 +271,7 @@ func FuzzPlan(f *testing.F) {
 func TestPlanOfManyWorlds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var ops [OpDelete + 1]int
-	for range 400 {
+	for range 800 {
 		raw := make([]byte, 150)
 		for i := range raw {
 			raw[i] = byte(random.Uint32())

@@ -11,17 +11,15 @@ import (
 
 // decision is a case of Decide: a target, the sources of its name, and the change that is wanted.
 type decision struct {
-	sources  []*corev1.ConfigMap
-	ns       *corev1.Namespace // nil: team-a
-	absent   bool              // the cache does not have team-a
-	have     *corev1.ConfigMap
-	prunable bool
-	spared   bool
+	sources []*corev1.ConfigMap
+	ns      *corev1.Namespace // nil: team-a
+	absent  bool              // the cache does not have team-a
+	have    *corev1.ConfigMap
 
-	op      Op
-	state   State
-	premise Premise
-	prune   bool
+	op       Op
+	state    State
+	why      Exclusion
+	byLabels bool
 }
 
 // checkDecisions decides about each case with the object as the cache has it.
@@ -29,7 +27,7 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 	t.Helper()
 	for name, tc := range decisions {
 		t.Run(name, func(t *testing.T) {
-			tgt := Target{Key: keyIn("team-a"), Namespace: plantest.Namespace("team-a"), Have: stripped(r, tc.have), Prunable: tc.prunable, Spared: tc.spared}
+			tgt := Target{Key: keyIn("team-a"), Namespace: plantest.Namespace("team-a"), Have: stripped(r, tc.have)}
 			if tc.ns != nil {
 				tgt.Key, tgt.Namespace = keyIn(tc.ns.Name), tc.ns
 			}
@@ -40,9 +38,9 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 				tgt.Key.Name = tc.sources[0].Name
 			}
 			c := r.Decide(viewOf(r, tc.sources...), tgt)
-			if c.Op != tc.op || c.State != tc.state || c.Premise != tc.premise || c.Prune != tc.prune {
-				t.Errorf("got %v, %v, premise %+v, prune %v; want %v, %v, premise %+v, prune %v",
-					c.Op, c.State, c.Premise, c.Prune, tc.op, tc.state, tc.premise, tc.prune)
+			if c.Op != tc.op || c.State != tc.state || c.Why.Rule != tc.why || c.ByLabels != tc.byLabels {
+				t.Errorf("got %v, %v, why %v, by labels %v; want %v, %v, why %v, by labels %v",
+					c.Op, c.State, c.Why, c.ByLabels, tc.op, tc.state, tc.why, tc.byLabels)
 			}
 			if c.Key != tgt.Key {
 				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
@@ -81,7 +79,7 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C43 label removed, unwanted":         {have: have(plantest.Without(DefaultLabel))},
 		"C43 another label value, unwanted":   {have: have(plantest.Label(DefaultLabel, "no"))},
 		"C43 label removed, opted out":        {sources: cms(src), ns: optedOut, have: have(plantest.Without(DefaultLabel))},
-		"C43 label removed, prunable":         {sources: cms(src), ns: other, prunable: true, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
+		"C43 label removed, out of scope":     {sources: cms(src), ns: other, have: plantest.Copy(r, src, "other", plantest.Without(DefaultLabel))},
 		"C22 immutable, other data":           {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")), op: OpRecreate},
 		"C23 made immutable, equal data":      {sources: cms(src), have: have(plantest.Immutable), op: OpRecreate},
 		"C22 made immutable at the source":    {sources: cms(unchangeable), have: have(), op: OpUpdate},
@@ -109,19 +107,36 @@ func TestDecideByNamespaceSelector(t *testing.T) {
 	internal := plantest.Namespace("team-a", "tier", "gold", "internal", "")
 	optedOut := plantest.Namespace("team-a", DefaultLabel, OptOutValue)
 	have := plantest.Copy(r, src, "team-a")
-	both := Premise{Source: true, Namespace: true}
-	checkDecisions(t, r, map[string]decision{
-		"selected":                     {sources: cms(src), ns: gold, op: OpCreate},
-		"not selected":                 {sources: cms(src), ns: none},
-		"ruled out":                    {sources: cms(src), ns: internal},
-		"no longer selected":           {sources: cms(src), ns: none, have: have, op: OpDelete, premise: both, prune: true},
-		"spared":                       {sources: cms(src), ns: none, have: have, spared: true, state: StateOutOfScope},
-		"spared, and selected again":   {sources: cms(src), ns: gold, have: have, spared: true, state: StateSynced},
-		"spared, and the source went":  {ns: none, have: have, spared: true, op: OpDelete, premise: Premise{Source: true}},
-		"spared, and opted out":        {sources: cms(src), ns: optedOut, have: have, spared: true, op: OpDelete, premise: both},
-		"narrowed by the source, too":  {sources: cms(narrowed), ns: gold, have: have, spared: true, op: OpDelete, premise: both},
-		"not selected, another's copy": {sources: cms(src), ns: none, have: plantest.ConfigMap("team-a", "settings")},
-	})
+	cases := map[string]decision{
+		"selected":                      {sources: cms(src), ns: gold, op: OpCreate},
+		"not selected":                  {sources: cms(src), ns: none},
+		"ruled out":                     {sources: cms(src), ns: internal},
+		"narrowed by the source, too":   {sources: cms(narrowed), ns: gold, have: have, op: OpDelete, why: ExcludedBySelector, byLabels: true},
+		"selected, but its source went": {ns: gold, have: have, op: OpDelete, why: SourceGone, byLabels: true},
+		"not selected, another's copy":  {sources: cms(src), ns: none, have: plantest.ConfigMap("team-a", "settings")},
+	}
+	outOfScope := map[string]decision{
+		"no longer selected":                {sources: cms(src), ns: none, have: have},
+		"C51 no longer selected, opted out": {sources: cms(src), ns: optedOut, have: have},
+		"no longer selected, source gone":   {ns: none, have: have},
+	}
+	checkDecisions(t, r, cases)
+	checkScope(t, r, ExcludedByNamespaceSelector, outOfScope)
+}
+
+// checkScope checks that --namespace-selector or another flag rules the copies out: they stay, and with --prune they are
+// deleted.
+func checkScope(t *testing.T, r *Rules, why Exclusion, cases map[string]decision) {
+	t.Helper()
+	pruning := *r
+	pruning.prune = true
+	for name, tc := range cases {
+		byLabels := tc.byLabels || !r.selector.Empty()
+		tc.state, tc.why, tc.byLabels = StateOutOfScope, why, false
+		checkDecisions(t, r, map[string]decision{name: tc})
+		tc.op, tc.state, tc.byLabels = OpDelete, StateNone, byLabels
+		checkDecisions(t, &pruning, map[string]decision{name + ", --prune": tc})
+	}
 }
 
 // TestC51LabelsDoNotOutrank: a tenant who removes a label from their own namespace under --namespace-selector does not make it
@@ -182,29 +197,28 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 		return cms(plantest.Source("platform", "settings", plantest.Annotation(key, value)))
 	}
 	optedOut, outOfScope := plantest.Namespace("team-a", DefaultLabel, OptOutValue), plantest.Namespace("other")
-	bySource, byBoth := Premise{Source: true}, Premise{Source: true, Namespace: true}
+	clone := plantest.Copy(r, src, "other")
 	checkDecisions(t, r, map[string]decision{
-		"C14 source gone":               {have: have, op: OpDelete, premise: bySource},
-		"C14 source gone, out of scope": {ns: outOfScope, have: plantest.Copy(r, src, "other"), op: OpDelete, premise: bySource},
-		"C14 source gone, another selects by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), op: OpDelete, premise: byBoth,
-			have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")},
+		"C14 source gone": {have: have, op: OpDelete, why: SourceGone},
+		"C14 source gone, another selects by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), op: OpDelete, why: SourceGone,
+			byLabels: true, have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")},
 		"C16 source being deleted": {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have,
-			op: OpDelete, premise: bySource},
-		"C14 not selected by prefix":   {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete, premise: bySource},
-		"C14 not selected by labels":   {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have, op: OpDelete, premise: byBoth},
-		"C31 opted out":                {sources: cms(src), ns: optedOut, have: have, op: OpDelete, premise: byBoth},
+			op: OpDelete, why: SourceGone},
+		"C14 not selected by prefix":   {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete, why: ExcludedByPrefix},
+		"C14 not selected by labels":   {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have, op: OpDelete, why: ExcludedBySelector, byLabels: true},
+		"C31 opted out":                {sources: cms(src), ns: optedOut, have: have, op: OpDelete, why: ExcludedByOptOut, byLabels: true},
 		"C31 opted out, nothing there": {sources: cms(src), ns: optedOut},
 
-		"C14 target out of scope, prunable": {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), prunable: true,
-			op: OpDelete, prune: true},
-		"C44 target out of scope, not prunable":        {sources: cms(src), ns: outOfScope, have: plantest.Copy(r, src, "other"), state: StateOutOfScope},
-		"C14 source out of scope, prunable":            {sources: cms(elsewhere), have: others, prunable: true, op: OpDelete, prune: true},
-		"C44 source out of scope, not prunable":        {sources: cms(elsewhere), have: others, state: StateOutOfScope},
-		"C44 source out of scope, opted out of others": {sources: cms(elsewhere, src), ns: optedOut, have: others, state: StateOutOfScope},
-		"C41 source out of scope, prunable, opted out of others": {sources: cms(elsewhere, src), ns: optedOut, have: others, prunable: true,
-			op: OpDelete, prune: true, premise: Premise{Namespace: true}},
-		"source out of scope, another takes over":        {sources: cms(elsewhere, src), have: others, op: OpUpdate},
-		"source out of scope, nothing there":             {sources: cms(elsewhere)},
-		"C14 prunable, but its source is gone meanwhile": {have: have, prunable: true, op: OpDelete, premise: bySource},
+		"source out of scope, another takes over": {sources: cms(elsewhere, src), have: others, op: OpUpdate},
+		"source out of scope, nothing there":      {sources: cms(elsewhere)},
+	})
+	checkScope(t, r, ExcludedSource, map[string]decision{
+		"C44 source out of scope":                      {sources: cms(elsewhere), have: others},
+		"C17 source out of scope, and gone":            {have: others},
+		"C44 source out of scope, opted out of others": {sources: cms(elsewhere, src), ns: optedOut, have: others, byLabels: true},
+	})
+	checkScope(t, r, ExcludedName, map[string]decision{
+		"C44 target out of scope":       {sources: cms(src), ns: outOfScope, have: clone},
+		"C50 clone, its source is gone": {ns: outOfScope, have: clone},
 	})
 }

@@ -9,8 +9,11 @@ import (
 )
 
 func TestStillUnwanted(t *testing.T) {
-	r, narrow := testRules(), fromPlatform()
+	r, narrow := testRules(), testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} })
+	pruning := testRules(func(o *Options) { o.SourceNamespaces, o.Prune = []string{"base"}, true })
+	selecting := testRules(func(o *Options) { o.NamespaceSelector = "tier" })
 	src := plantest.Source("platform", "settings")
+	deletion := Change{CopyOf: KeyOf(src)}
 	edited := func(o plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "settings", o) }
 	for name, tc := range map[string]struct {
 		rules *Rules
@@ -27,12 +30,16 @@ func TestStillUnwanted(t *testing.T) {
 		"C31 opted out":                    {r, src, plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
 		"C47 labels not known":             {r, nil, truncated("team-a"), false},
 		"C41 no longer opted out":          {r, src, plantest.Namespace("team-a", DefaultLabel, "x"), false},
-		"C17 source is there out of scope": {narrow, plantest.Source("elsewhere", "settings"), plantest.Namespace("team-a"), false},
-		"C17 target is out of scope":       {r, src, plantest.Namespace("other"), false},
-		"target out of scope, source gone": {r, nil, plantest.Namespace("other"), true},
+		"C17 source out of scope":          {narrow, nil, plantest.Namespace("team-a"), false},
+		"C17 source out of scope, --prune": {pruning, nil, plantest.Namespace("team-a"), true},
+		"C17 source there, --prune":        {pruning, src, plantest.Namespace("team-a"), true},
+		"C50 target out of scope":          {r, nil, plantest.Namespace("other"), false},
+		"C17 target out of scope, --prune": {pruning, nil, plantest.Namespace("other"), true},
+		"C41 no longer out of scope":       {selecting, src, plantest.Namespace("team-a", "tier", "gold"), false},
+		"C51 not selected":                 {selecting, src, plantest.Namespace("team-a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.rules.StillUnwanted(&View{}, tc.live, tc.ns); got != tc.want {
+			if got := tc.rules.StillUnwanted(deletion, &View{}, tc.live, tc.ns); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -40,19 +47,19 @@ func TestStillUnwanted(t *testing.T) {
 }
 
 // TestC41AnotherSourceClaims: the namespace cache may be old. Where only the labels of the namespace keep another source of
-// the name from the target, the namespace is a premise, and its labels may keep the copy.
+// the name from the target, the namespace is read live, and its labels may keep the copy.
 func TestC41AnotherSourceClaims(t *testing.T) {
 	r := testRules()
 	v := viewOf(r, plantest.Source("base", "settings", plantest.Annotation(SelectorAnnotation, "tier=gold")))
 	have := plantest.Copy(r, plantest.Source("platform", "settings"), "team-a") // its source is gone
 	c := decideAt(r, v, plantest.Namespace("team-a"), have)
-	if want := (Premise{Source: true, Namespace: true}); c.Op != OpDelete || c.Premise != want {
-		t.Fatalf("got %v with premise %+v, want a deletion with premise %+v", c.Op, c.Premise, want)
+	if c.Op != OpDelete || !c.ByLabels {
+		t.Fatalf("got %v, by labels %v, want a deletion by labels", c.Op, c.ByLabels)
 	}
-	if r.StillUnwanted(v, nil, plantest.Namespace("team-a", "tier", "gold")) {
+	if r.StillUnwanted(c, v, nil, plantest.Namespace("team-a", "tier", "gold")) {
 		t.Error("got the copy still unwanted, and another source claims the target")
 	}
-	if !r.StillUnwanted(v, nil, plantest.Namespace("team-a")) {
+	if !r.StillUnwanted(c, v, nil, plantest.Namespace("team-a")) {
 		t.Error("got the copy wanted, and no source claims the target")
 	}
 }

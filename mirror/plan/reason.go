@@ -19,8 +19,7 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 	case StatePending:
 		return r.pendingReason(t, c)
 	case StateExpiring, StateOutOfScope:
-		s := v.FindAny(c.CopyOf)
-		why, _ := r.Explain(s, r.ExclusionOf(s, t.Namespace))
+		why, _ := r.Explain(c.Why)
 		return why
 	case StateForeign:
 		return r.foreignReason(t.Have)
@@ -79,7 +78,7 @@ func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
 
 // exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.
 var exclusions = map[Exclusion]struct{ why, remedy string }{
-	NotExcluded:                 {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
+	SourceGone:                  {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
 	ExcludedSource:              {"--source-namespace does not allow the source", "start the controller with other flags"},
 	ExcludedName:                {"--namespace-prefix or --exclude-namespace rules the namespace out", "start the controller with other flags"},
 	ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
@@ -88,23 +87,10 @@ var exclusions = map[Exclusion]struct{ why, remedy string }{
 	ExcludedByNamespaceSelector: {"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
 }
 
-// maxQuoted is how many bytes of an annotation a text quotes.
-const maxQuoted = 200
-
-// Explain returns why a source has no copy in a namespace from which e keeps it, and what its owner can do about that. s is nil
-// if the source is gone; e is [NotExcluded] then.
-func (r *Rules) Explain(s *Source, e Exclusion) (why, remedy string) {
-	key := map[Exclusion]string{ExcludedByPrefix: PrefixAnnotation, ExcludedBySelector: SelectorAnnotation}[e]
-	annotation := ""
-	if key != "" && s != nil {
-		value := s.ConfigMap.Annotations[key]
-		if len(value) > maxQuoted {
-			value = strings.ToValidUTF8(value[:maxQuoted], "") + "…"
-		}
-		annotation = fmt.Sprintf("%s=%q", key, value)
-	}
-	x := exclusions[e]
-	return strings.NewReplacer("{label}", r.label, "{annotation}", annotation).Replace(x.why), x.remedy
+// Explain returns why no source claims a copy, and how its owner can keep it or get it back.
+func (r *Rules) Explain(l Loss) (why, remedy string) {
+	x := exclusions[l.Rule]
+	return strings.NewReplacer("{label}", r.label, "{annotation}", l.Annotation).Replace(x.why), x.remedy
 }
 
 // Excluded counts, by what keeps the source from them, the namespaces that the flags allow. It returns nil if the source has a
@@ -129,7 +115,7 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) map[
 func (r *Rules) ExplainExcluded(s *Source, excluded map[Exclusion]int) (why, remedy string) {
 	var reasons, remedies []string
 	for _, e := range slices.Sorted(maps.Keys(excluded)) {
-		why, remedy := r.Explain(s, e)
+		why, remedy := r.Explain(s.lossBy(e))
 		reasons, remedies = append(reasons, fmt.Sprintf("in %d %s", excluded[e], why)), append(remedies, remedy)
 	}
 	return strings.Join(reasons, ", "), strings.Join(remedies, "; ")

@@ -18,6 +18,7 @@ type Rules struct {
 	sourceNamespaces []string // nil: all
 	copyLabels       keyPatterns
 	copyAnnotations  keyPatterns
+	prune            bool
 }
 
 // NewRules returns the rules of the options, which must be valid.
@@ -39,6 +40,7 @@ func NewRules(o *Options) *Rules {
 		sourceNamespaces: o.SourceNamespaces,
 		copyLabels:       o.CopyLabels,
 		copyAnnotations:  o.CopyAnnotations,
+		prune:            o.Prune,
 	}
 }
 
@@ -57,6 +59,20 @@ func (r *Rules) Selects(ns *corev1.Namespace) bool { return r.selector.Matches(l
 // AllowsSource reports whether the flags allow ConfigMaps of this namespace to be sources.
 func (r *Rules) AllowsSource(namespace string) bool {
 	return len(r.sourceNamespaces) == 0 || slices.Contains(r.sourceNamespaces, namespace)
+}
+
+// Scope returns the flag that rules out copies of this source in the namespace: [ExcludedSource], [ExcludedName] or
+// [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on whether the source is there.
+func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
+	switch {
+	case !r.AllowsSource(source.Namespace):
+		return ExcludedSource
+	case !r.AllowsTarget(ns.Name):
+		return ExcludedName
+	case !r.Selects(ns):
+		return ExcludedByNamespaceSelector
+	}
+	return NotExcluded
 }
 
 // Terminating reports whether the namespace is being deleted.

@@ -31,15 +31,14 @@ type Source struct {
 
 	platform bool // its own namespace cannot be a target
 
-	prefixes []string        // of the source's annotation; nil: no annotation
-	selector labels.Selector // of the source's annotation; matches everything if there is none
+	prefixes []string             // of the source's annotation; nil: no annotation
+	selector labels.Selector      // of the source's annotation; matches everything if there is none
+	quoted   map[Exclusion]string // these annotations, in words
 
 	payload     digest
 	labels      map[string]string // copied
 	annotations map[string]string // copied
 	copied      string            // value of the copied annotation of a copy; empty: none
-
-	copiedDigest string // of the copied metadata
 }
 
 // ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
@@ -60,9 +59,26 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 	}
 	s.Checksum = checksum(s.payload, s.labels, s.annotations)
 	s.copied = copiedList(s.labels, s.annotations)
-	s.copiedDigest = copiedDigest(s.copied, s.labels, s.annotations)
 	s.prefixes, s.selector, s.Frozen = parseNarrowing(cm.Annotations)
+	s.quoted = map[Exclusion]string{
+		ExcludedByPrefix:   quoteAnnotation(cm, PrefixAnnotation),
+		ExcludedBySelector: quoteAnnotation(cm, SelectorAnnotation),
+	}
 	return s
+}
+
+// maxQuoted is how many bytes of an annotation a text quotes.
+const maxQuoted = 200
+
+func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
+	value, found := cm.Annotations[key]
+	if !found {
+		return ""
+	}
+	if len(value) > maxQuoted {
+		value = strings.ToValidUTF8(value[:maxQuoted], "") + "…"
+	}
+	return fmt.Sprintf("%s=%q", key, value)
 }
 
 func payloadBytes(cm *corev1.ConfigMap) (n int) {
@@ -127,6 +143,7 @@ type Exclusion int
 
 const (
 	NotExcluded                 Exclusion = iota
+	SourceGone                            // no ConfigMap of that key asks to be mirrored
 	ExcludedSource                        // the source is out of scope of the flags, has a reserved name, or is frozen
 	ExcludedName                          // the flags exclude the name of the namespace, or it is the source's own
 	ExcludedByPrefix                      // by the annotation of the source
@@ -170,13 +187,25 @@ func (s *Source) SelectsLabels(ns *corev1.Namespace) bool {
 	return s.selector.Matches(labels.Set(ns.Labels))
 }
 
-// ExclusionOf is Exclusion also of a source that is gone, which is nil and excluded by nothing else.
-func (r *Rules) ExclusionOf(s *Source, ns *corev1.Namespace) Exclusion {
-	if s == nil {
-		return NotExcluded
-	}
-	return r.Exclusion(s, ns)
+// Loss is why no source claims a copy, as it was judged.
+type Loss struct {
+	Rule Exclusion
+	// Annotation is the annotation of the source by which Rule excludes the namespace, as key="value".
+	Annotation string
 }
+
+// loss returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
+func (r *Rules) loss(s *Source, scope Exclusion, ns *corev1.Namespace) Loss {
+	switch {
+	case scope != NotExcluded:
+		return Loss{Rule: scope}
+	case s == nil:
+		return Loss{Rule: SourceGone}
+	}
+	return s.lossBy(r.Exclusion(s, ns))
+}
+
+func (s *Source) lossBy(rule Exclusion) Loss { return Loss{rule, s.quoted[rule]} }
 
 // compareSources orders sources of one name, the winner first. A source whose namespace cannot be a target comes first:
 // a tenant must not outrank the platform by being older. Then the older source wins, then the smaller key.

@@ -13,7 +13,7 @@ import (
 const (
 	digestMark    = "/payload"   // the digest of the payload
 	selfMark      = "/self"      // the copy annotation named the object itself, and is left out
-	truncatedMark = "/truncated" // the metadata is truncated; on a copy the value is the digest of the copied metadata
+	truncatedMark = "/truncated" // the metadata is truncated
 )
 
 const (
@@ -36,8 +36,8 @@ func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	}
 	marks := map[string]string{digestMark: string(payloadDigest(cm))}
 	if metadataBytes(cm) > maxMetadata {
-		marks[truncatedMark] = r.copiedDigest(cm)
-		cm.ObjectMeta = r.truncated(cm)
+		marks[truncatedMark] = ""
+		cm.ObjectMeta = r.truncatedMeta(cm)
 	}
 	annotations := maps.Clone(cm.Annotations)
 	if NamesItself(cm) { // all copies of a source differ in this annotation
@@ -65,8 +65,8 @@ func mapBytes(m map[string]string) (n int) {
 	return n
 }
 
-// truncated returns the metadata of cm on which decisions depend.
-func (r *Rules) truncated(cm *corev1.ConfigMap) metav1.ObjectMeta {
+// truncatedMeta returns the metadata of cm on which decisions depend.
+func (r *Rules) truncatedMeta(cm *corev1.ConfigMap) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 		CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
@@ -74,15 +74,17 @@ func (r *Rules) truncated(cm *corev1.ConfigMap) metav1.ObjectMeta {
 		Annotations: only(cm.Annotations, SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, AdoptAnnotation),
 	}
 	maps.DeleteFunc(meta.Annotations, func(_, v string) bool { return len(v) > maxValue }) // no true value is that long
-	if len(cm.Finalizers) > 0 {
-		meta.Finalizers = []string{cm.Finalizers[0]}
+	for _, f := range cm.Finalizers {                                                      // an update keeps them
+		if meta.Size() > maxMetadata {
+			break
+		}
+		meta.Finalizers = append(meta.Finalizers, f)
 	}
 	return meta
 }
 
-// Truncated reports whether the cache holds only a part of the metadata of cm. Its owner's metadata must be read live before
-// an update.
-func Truncated(cm *corev1.ConfigMap) bool {
+// isTruncated reports whether the cache holds only a part of the metadata of cm.
+func isTruncated(cm *corev1.ConfigMap) bool {
 	_, truncated := cm.Annotations[truncatedMark]
 	return truncated
 }

@@ -57,9 +57,7 @@ type world struct {
 	rules      *Rules
 	namespaces map[string]*corev1.Namespace // those that the cache has
 	objects    map[string]*corev1.ConfigMap // by namespace, as the API server has them
-	prunable   map[string]bool              // by namespace; see Target
 	selected   narrowing                    // --namespace-selector
-	spared     map[string]bool              // by namespace; see Target
 	version    int
 }
 
@@ -69,8 +67,8 @@ func drawWorld(raw []byte) *world {
 	o := NewOptions()
 	w := &world{
 		name: "settings", opts: &o,
-		namespaces: map[string]*corev1.Namespace{}, objects: map[string]*corev1.ConfigMap{}, prunable: map[string]bool{},
-		selected: selectorNarrowings[0], spared: map[string]bool{},
+		namespaces: map[string]*corev1.Namespace{}, objects: map[string]*corev1.ConfigMap{},
+		selected: selectorNarrowings[0],
 	}
 	if d.oneIn(32) {
 		w.name = "kube-root-ca.crt"
@@ -93,10 +91,11 @@ func drawWorld(raw []byte) *world {
 		w.selected = selectorNarrowings[d.below(3)]
 		o.NamespaceSelector = w.selected.value
 	}
+	o.Prune = d.oneIn(2)
 	w.rules = NewRules(&o)
 	held := map[string]bool{} // namespaces whose object has a finalizer
 	for _, home := range homes {
-		w.prunable[home], w.spared[home], held[home] = d.oneIn(2), d.oneIn(2), d.oneIn(4)
+		held[home] = d.oneIn(4)
 		if ns := d.namespace(home); ns != nil {
 			w.namespaces[home] = ns
 		}
@@ -286,7 +285,5 @@ func (w *world) liveTarget(home string) Target {
 		Key:       types.NamespacedName{Namespace: home, Name: w.name},
 		Namespace: w.namespaces[home].DeepCopy(),
 		Have:      stripped(w.rules, w.objects[home]),
-		Prunable:  w.prunable[home],
-		Spared:    w.spared[home],
 	}
 }

@@ -195,8 +195,6 @@ func (c *checker) arguments(context.Context) (string, error) {
 	switch {
 	case c.invalid != nil:
 		return "", todo("correct the arguments of the Deployment", "%s", strings.ReplaceAll(c.invalid.Error(), "\n", ", "))
-	case c.process.DryRun:
-		return "the arguments of the Deployment are valid, and with --dry-run the controller writes nothing", nil
 	case replicasOf(c.Deployment) > 1 && !c.process.LeaderElect:
 		return "", todo("add --leader-elect", "all of the %d replicas write", replicasOf(c.Deployment))
 	}

@@ -192,9 +192,8 @@ func TestCheck(t *testing.T) {
 		"not updated":    {func(w *world) { w.deployment.Status.UpdatedReplicas = 0 }, 1, []string{"deployment,to do,0 of 1 replicas are up to date"}},
 		"not ready":      {func(w *world) { w.deployment.Status.ReadyReplicas = 0 }, 1, []string{"deployment,to do,0 of 1 replicas of Deployment mirror-system/controller are ready"}},
 		"scaled to 0":    {func(w *world) { w.deployment.Spec.Replicas = new(int32) }, 1, []string{"deployment,to do,has no replicas"}},
-		"wrong argument": {with("--prune-limit=half"), 1, []string{"arguments,to do,--prune-limit", "leader,not checked,--prune-limit",
-			"permissions,not checked,--prune-limit", "settings,not checked,--prune-limit", "probe/elsewhere,gone"}},
-		"dry run": {func(w *world) { with("--dry-run")(w); w.lease = nil }, 0, []string{"arguments,ok,writes nothing", "leader,ok,there is none"}},
+		"wrong argument": {with("--prune=half"), 1, []string{"arguments,to do,--prune", "leader,not checked,--prune",
+			"permissions,not checked,--prune", "settings,not checked,--prune", "probe/elsewhere,gone"}},
 		"two without": {func(w *world) {
 			w.deployment.Spec.Replicas = new(int32(2))
 			w.deployment.Status.UpdatedReplicas, w.deployment.Status.ReadyReplicas, w.lease = 2, 2, nil
@@ -214,10 +213,9 @@ func TestCheck(t *testing.T) {
 		"another lease": {with("--leader-elect-resource-name=other"), 1, []string{"leader,to do,nobody holds", "permissions,to do,may not get leases/other in namespace mirror-system, update leases/other in",
 			`settings/leader-elect-resource-name,to do,the flag has "other"`, "settings,gone"}},
 
-		"less":               {func(w *world) { w.lacks = []string{"delete configmaps", "create leases"} }, 1, []string{"permissions,to do,may not delete configmaps, create leases in namespace mirror-system: grant it"}},
-		"less, in a dry run": {func(w *world) { w.lacks = []string{"delete configmaps", "create leases"}; with("--dry-run")(w) }, 0, []string{"arguments,ok,writes nothing"}},
-		"more":               {func(w *world) { w.also = []string{"list secrets"} }, 1, []string{"permissions,to do,may list secrets, and does not need that: bind only"}},
-		"reviews refused":    {refuse("create subjectaccessreviews"), 2, []string{`permissions,not checked,you may not create resource "subjectaccessreviews"`}},
+		"less":            {func(w *world) { w.lacks = []string{"delete configmaps", "create leases"} }, 1, []string{"permissions,to do,may not delete configmaps, create leases in namespace mirror-system: grant it"}},
+		"more":            {func(w *world) { w.also = []string{"list secrets"} }, 1, []string{"permissions,to do,may list secrets, and does not need that: bind only"}},
+		"reviews refused": {refuse("create subjectaccessreviews"), 2, []string{`permissions,not checked,you may not create resource "subjectaccessreviews"`}},
 
 		"other version": {func(w *world) { w.options.Version = "v1.3.0" }, 1, []string{"version,to do,controller v1.2.3 and kubectl mirror v1.3.0 may decide differently"}},
 		"no release":    {func(w *world) { w.options.Version = "devel" }, 0, []string{"version,ok,not both have the version of a release"}},
@@ -227,6 +225,9 @@ func TestCheck(t *testing.T) {
 			"the API server may refuse writes, or allow others: kubectl annotate --overwrite clusterrolebinding binding mirror-controller.github.io/namespace-prefix=dev-,team-"}},
 		"two flags differ": {annotate("copy-label", "x", "instance", "two"), 1, []string{"settings,gone", "settings/copy-label,to do,kubectl annotate clusterrolebinding binding mirror-controller.github.io/copy-label-",
 			"settings/instance,to do,two"}},
+		"prune differs": {with("--prune"), 1, []string{"settings,gone", `settings/prune,to do,the flag has "true", and the annotation "false": ` +
+			"the API server may refuse writes, or allow others: kubectl annotate --overwrite clusterrolebinding binding mirror-controller.github.io/prune=true"}},
+		"malformed prune": {annotate("prune", "1"), 1, []string{`settings/prune,to do,the flag has "false", and the annotation "1"`, "settings,gone"}},
 		"same selector": {func(w *world) {
 			with("--namespace-selector=!frozen,team notin (red,blue),tier=a", "--exclude-namespace=b,a")(w)
 			annotate("namespace-selector", "tier In a\nteam NotIn blue,red\nfrozen DoesNotExist", "exclude-namespace", "a,b")(w)

@@ -80,5 +80,6 @@ func values(o *mirror.Options) []setting {
 		{"instance", o.Instance},
 		{"copy-label", sortedList(o.CopyLabels)},
 		{"copy-annotation", sortedList(o.CopyAnnotations)},
+		{"prune", strconv.FormatBool(o.Prune)},
 	}
 }

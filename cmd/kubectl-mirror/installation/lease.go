@@ -38,10 +38,8 @@ func (in *Installation) Leader(ctx context.Context, client kubernetes.Interface)
 		held = serverTime(ctx, client).Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second))
 	}
 	switch {
-	case holder != "" && held: // perhaps since before a dry run
+	case holder != "" && held:
 		return fmt.Sprintf("%s holds Lease %s", holder, key), true, nil
-	case p.DryRun:
-		return "", false, nil
 	case l.Name == "" && in.Deployment == nil: // it may be one that holds no Lease
 		return "", false, in.noDeployment
 	case holder == "":
@@ -63,8 +61,7 @@ func (in *Installation) Restorer(ctx context.Context, client kubernetes.Interfac
 
 // ready names the replicas that write, or stand by; empty if there are none.
 func (in *Installation) ready() string {
-	p, _ := in.Process()
-	if in.Deployment == nil || in.Deployment.Status.ReadyReplicas == 0 || p.DryRun {
+	if in.Deployment == nil || in.Deployment.Status.ReadyReplicas == 0 {
 		return ""
 	}
 	return fmt.Sprintf("Deployment %s has %d ready replicas", in.Key, in.Deployment.Status.ReadyReplicas)

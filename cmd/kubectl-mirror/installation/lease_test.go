@@ -34,7 +34,6 @@ func TestLeaseOf(t *testing.T) {
 	}
 }
 
-// TestLeader: a Deployment that was changed to a dry run has a leader of before as long as the Lease is held.
 func TestLeader(t *testing.T) {
 	const (
 		held    = "somebody holds Lease mirror-system/mirror-controller"
@@ -49,15 +48,12 @@ func TestLeader(t *testing.T) {
 		text      string // the beginning
 		runs      bool
 	}{
-		"held":                         {"--leader-elect", now, 1, held, true},
-		"held, dry run":                {"--leader-elect --dry-run", now, 1, held, true},
-		"expired":                      {"--leader-elect", before, 1, expired, false},
-		"expired, dry run":             {"--leader-elect --dry-run", before, 1, "", false},
-		"given back":                   {"--leader-elect", leaseOf("", time.Now()), 1, nobody, false},
-		"no Lease":                     {"--leader-elect", nil, 1, nobody, false},
-		"without Leases":               {"--leader-elect=false", nil, 1, "Deployment mirror-system/d has 1 ready replicas", true},
-		"without Leases, not ready":    {"--leader-elect=false", nil, 0, "", false},
-		"without Leases, by a dry run": {"--leader-elect=false --dry-run", nil, 1, "", false},
+		"held":                      {"--leader-elect", now, 1, held, true},
+		"expired":                   {"--leader-elect", before, 1, expired, false},
+		"given back":                {"--leader-elect", leaseOf("", time.Now()), 1, nobody, false},
+		"no Lease":                  {"--leader-elect", nil, 1, nobody, false},
+		"without Leases":            {"--leader-elect=false", nil, 1, "Deployment mirror-system/d has 1 ready replicas", true},
+		"without Leases, not ready": {"--leader-elect=false", nil, 0, "", false},
 	} {
 		d := deploymentOf("d", "account", append(strings.Fields(test.arguments), "--namespace-prefix=team-")...)
 		d.Status.ReadyReplicas = test.ready
@@ -74,7 +70,7 @@ func TestLeader(t *testing.T) {
 		switch {
 		case runs:
 			by = text
-		case test.ready > 0 && !strings.Contains(test.arguments, "--dry-run"):
+		case test.ready > 0:
 			by = "Deployment mirror-system/d has 1 ready replicas"
 		}
 		if got, err := in.Restorer(t.Context(), client); got != by || err != nil {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// needed returns the permissions that the controller uses, as deploy/base/rbac.yaml grants them. A dry run only reads.
+// needed returns the permissions that the controller uses, as deploy/base/rbac.yaml grants them.
 func (p *Process) needed() (out []authorizationv1.ResourceAttributes) {
 	add := func(on authorizationv1.ResourceAttributes, verbs string) {
 		for _, on.Verb = range strings.Fields(verbs) {
@@ -19,9 +19,6 @@ func (p *Process) needed() (out []authorizationv1.ResourceAttributes) {
 	configMaps := authorizationv1.ResourceAttributes{Resource: "configmaps"}
 	add(configMaps, "get list watch")
 	add(authorizationv1.ResourceAttributes{Resource: "namespaces"}, "get list watch")
-	if p.DryRun {
-		return out
-	}
 	add(configMaps, "create update delete")
 	add(authorizationv1.ResourceAttributes{Resource: "events"}, "create patch")
 	if p.LeaderElect {

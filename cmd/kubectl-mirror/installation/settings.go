@@ -37,6 +37,10 @@ var deciding = []string{
 	"mirror-label", "instance", "copy-label", "copy-annotation",
 }
 
+// known are all flags that a user and the annotations may set. Without one of deciding --prune changes an installed
+// controller.
+var known = append(slices.Clone(deciding), "prune")
+
 // flagsOf returns those flags of a controller that set o and have one of the names.
 func flagsOf(o *mirror.Options, names ...string) *pflag.FlagSet {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -58,7 +62,7 @@ type Flags struct {
 // NewFlags returns the flags of a controller that decide, and --controller.
 func NewFlags() *Flags {
 	f := &Flags{given: mirror.NewOptions()}
-	f.FlagSet = flagsOf(f.given, append(slices.Clone(deciding), "prune-limit")...)
+	f.FlagSet = flagsOf(f.given, known...)
 	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the controller whose settings count, if there are several.")
 	return f
 }
@@ -135,7 +139,7 @@ func (f *Flags) override(o *mirror.Options) {
 	if f.Changed("all-namespaces") {
 		o.NamespacePrefixes = nil
 	}
-	flagsOf(o, append(slices.Clone(deciding), "prune-limit")...).VisitAll(func(to *pflag.Flag) {
+	flagsOf(o, known...).VisitAll(func(to *pflag.Flag) {
 		if from := f.Lookup(to.Name); from.Changed {
 			set(to, from.Value)
 		}
@@ -189,7 +193,7 @@ type Process struct {
 // argument is invalid.
 func (in *Installation) Process() (*Process, error) {
 	p := &Process{Options: mirror.NewOptions()}
-	fs := flagsOf(p.Options, append(slices.Clone(deciding), "prune-limit", "deletion-grace", "dry-run")...)
+	fs := flagsOf(p.Options, append(slices.Clone(known), "deletion-grace")...)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
 	fs.BoolVar(&p.LeaderElect, "leader-elect", in.Deployment == nil, "")
 	fs.StringVar(&p.LeaseName, "leader-elect-resource-name", "mirror-controller", "")
@@ -236,8 +240,8 @@ func annotated(b *rbacv1.ClusterRoleBinding) bool {
 // means the default of the flag.
 func annotations(b *rbacv1.ClusterRoleBinding) (o *mirror.Options, malformed map[string]bool) {
 	o, malformed = mirror.NewOptions(), map[string]bool{}
-	fs := flagsOf(o, deciding...)
-	for _, flag := range deciding {
+	fs := flagsOf(o, known...)
+	for _, flag := range known {
 		value, ok := b.Annotations[plan.Domain+"/"+flag]
 		if !ok {
 			continue
@@ -246,7 +250,7 @@ func annotations(b *rbacv1.ClusterRoleBinding) (o *mirror.Options, malformed map
 		switch list, isList := fs.Lookup(flag).Value.(pflag.SliceValue); {
 		case isList:
 			err = list.Replace(nonEmpty(strings.Split(value, ",")))
-		case flag == "all-namespaces" && value != "true" && value != "false":
+		case fs.Lookup(flag).Value.Type() == "bool" && value != "true" && value != "false":
 			err = errors.New("must be true or false")
 		case flag == "namespace-selector":
 			o.NamespaceSelector, err = selectorOf(value)

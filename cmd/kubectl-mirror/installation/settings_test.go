@@ -27,11 +27,11 @@ func TestSettings(t *testing.T) {
 		"annotations": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "namespace-prefix", "team-,dev-", "exclude-namespace", "",
 				"namespace-selector", "team In red,blue\nenv NotIn prod\nfrozen DoesNotExist\nready Exists\n", "source-namespace", "platform",
-				"mirror-label", "copy-me", "instance", "two", "copy-label", "a,b*", "copy-annotation", "c")},
+				"mirror-label", "copy-me", "instance", "two", "copy-label", "a,b*", "copy-annotation", "c", "prune", "true")},
 			want: with(func(o *plan.Options) {
 				o.NamespacePrefixes, o.ExcludeNamespaces, o.SourceNamespaces = []string{"team-", "dev-"}, []string{}, []string{"platform"}
 				o.NamespaceSelector, o.Label, o.Instance = "env notin (prod),!frozen,ready,team in (blue,red)", "copy-me", "two"
-				o.CopyLabels, o.CopyAnnotations = []string{"a", "b*"}, []string{"c"}
+				o.CopyLabels, o.CopyAnnotations, o.Prune = []string{"a", "b*"}, []string{"c"}, true
 			}),
 			origin: "annotations of ClusterRoleBinding binding (controller mirror-system/account)",
 		},
@@ -43,9 +43,9 @@ func TestSettings(t *testing.T) {
 		"arguments before annotations": {
 			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "all-namespaces", "true")},
 			deployments: []appsv1.Deployment{deploymentOf("deployment", "account",
-				"--leader-elect", "--namespace-prefix=team-", "-v", "2", "--exclude-namespace=team-x", "--concurrent-writes=3", "--prune-limit=7%")},
+				"--leader-elect", "--namespace-prefix=team-", "-v", "2", "--exclude-namespace=team-x", "--concurrent-writes=3", "--prune")},
 			want: with(func(o *plan.Options) {
-				o.NamespacePrefixes, o.ExcludeNamespaces, o.PruneLimit = []string{"team-"}, []string{"team-x"}, 7
+				o.NamespacePrefixes, o.ExcludeNamespaces, o.Prune = []string{"team-"}, []string{"team-x"}, true
 			}),
 			origin: "arguments of Deployment mirror-system/deployment",
 		},
@@ -54,11 +54,11 @@ func TestSettings(t *testing.T) {
 			err:      "ClusterRoleBinding binding has no settings among its annotations",
 		},
 		"a malformed selector": {
-			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "namespace-selector", "team=red")},
-			err:      `annotations of ClusterRoleBinding binding (controller mirror-system/account): malformed: namespace-selector`,
+			bindings: []rbacv1.ClusterRoleBinding{bindingOf("binding", "account", "namespace-selector", "team=red", "prune", "1")},
+			err:      `annotations of ClusterRoleBinding binding (controller mirror-system/account): malformed: namespace-selector, prune`,
 		},
 		"a malformed argument": {
-			deployments: []appsv1.Deployment{deploymentOf("deployment", "account", "--prune-limit=half")},
+			deployments: []appsv1.Deployment{deploymentOf("deployment", "account", "--prune=half")},
 			err:         "arguments of Deployment mirror-system/deployment: invalid argument",
 		},
 		"none": {err: "found no controller"},
@@ -123,11 +123,11 @@ func TestGivenFlags(t *testing.T) {
 		args []string
 		want plan.Options
 	}{
-		"nothing":        {nil, plan.Options{NamespacePrefixes: []string{"team-"}, Instance: "two", PruneLimit: 50, CopyLabels: []string{"a"}}},
-		"another prefix": {[]string{"--namespace-prefix=dev-,x-"}, plan.Options{NamespacePrefixes: []string{"dev-", "x-"}, Instance: "two", PruneLimit: 50, CopyLabels: []string{"a"}}},
-		"all namespaces": {[]string{"--all-namespaces"}, plan.Options{AllNamespaces: true, Instance: "two", PruneLimit: 50, CopyLabels: []string{"a"}}},
-		"others": {[]string{"--instance=three", "--prune-limit=9%", "--copy-label=b"},
-			plan.Options{NamespacePrefixes: []string{"team-"}, Instance: "three", PruneLimit: 9, CopyLabels: []string{"b"}}},
+		"nothing":        {nil, plan.Options{NamespacePrefixes: []string{"team-"}, Instance: "two", CopyLabels: []string{"a"}}},
+		"another prefix": {[]string{"--namespace-prefix=dev-,x-"}, plan.Options{NamespacePrefixes: []string{"dev-", "x-"}, Instance: "two", CopyLabels: []string{"a"}}},
+		"all namespaces": {[]string{"--all-namespaces"}, plan.Options{AllNamespaces: true, Instance: "two", CopyLabels: []string{"a"}}},
+		"others": {[]string{"--instance=three", "--prune", "--copy-label=b"},
+			plan.Options{NamespacePrefixes: []string{"team-"}, Instance: "three", Prune: true, CopyLabels: []string{"b"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			flags := NewFlags()

@@ -39,11 +39,10 @@ type object struct {
 	changed time.Time // when somebody changed the source last; zero: not known
 }
 
-// Read returns what the cluster holds, with the decision about each target: that of a running controller, or, if takeover is set,
-// that of one which takes over. With a name it leaves out all that has another, unless the verdict of the prune limit takes the
-// copies of all names.
-func (r *Reader) Read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
-	return Retry(func() (*Snapshot, error) { return r.read(ctx, name, takeover) })
+// Read returns what the cluster holds, with the decision about each target. With a name it leaves out all that has
+// another.
+func (r *Reader) Read(ctx context.Context, name string) (*Snapshot, error) {
+	return Retry(func() (*Snapshot, error) { return r.read(ctx, name) })
 }
 
 // Retry reads at most three times: a list expires if it takes longer than the API server keeps what it lists.
@@ -56,28 +55,7 @@ func Retry[T any](read func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-func (r *Reader) read(ctx context.Context, name string, takeover bool) (*Snapshot, error) {
-	s, err := r.list(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if name != "" && len(s.Pruning.OutOfScope) > 0 {
-		all, err := r.list(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		s.Pruning = all.Pruning
-	}
-	for _, g := range s.names {
-		if err := r.decide(ctx, s, g, takeover); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-// list returns what the cluster holds, and the verdict of the prune limit. With a name it leaves out all that has another.
-func (r *Reader) list(ctx context.Context, name string) (*Snapshot, error) {
+func (r *Reader) read(ctx context.Context, name string) (*Snapshot, error) {
 	var found []*object
 	shared := sharing{}
 	err := r.eachConfigMap(ctx, r.Labelled(name), func(cm *corev1.ConfigMap) {
@@ -92,19 +70,23 @@ func (r *Reader) list(ctx context.Context, name string) (*Snapshot, error) {
 		return nil, err
 	}
 	s := newSnapshot(r.Rules, namespaces, found)
-	s.Pruning = r.Rules.JudgePruning(s, r.Options.PruneLimit)
+	for _, g := range s.names {
+		if err := r.decide(ctx, s, g); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
 // decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label of ours,
 // which no watch shows.
-func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group, takeover bool) error {
-	s.decideGroup(g, nil, takeover)
+func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
+	s.decideGroup(g, nil)
 	if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
 		return nil
 	}
 	unlabelled, err := r.listNamed(ctx, g.name)
-	s.decideGroup(g, unlabelled, takeover)
+	s.decideGroup(g, unlabelled)
 	return err
 }
 

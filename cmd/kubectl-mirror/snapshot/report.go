@@ -91,7 +91,7 @@ func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Sourc
 
 func newSource(k types.NamespacedName) *Source {
 	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
-		Note: "it is gone, or asks no longer to be mirrored: its copies are deleted at the end of the deletion grace"}
+		Note: "it is gone, or asks no longer to be mirrored: its copies in scope are deleted at the end of the deletion grace"}
 	for _, state := range Counted {
 		s.Counts[state.Metric()] = 0
 	}

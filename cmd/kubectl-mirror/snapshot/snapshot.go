@@ -15,8 +15,6 @@ import (
 // Snapshot is what a cluster holds, and the decision about each target.
 type Snapshot struct {
 	Rules *plan.Rules
-	// Pruning is the verdict of the prune limit, as of a controller that takes over.
-	Pruning plan.Pruning
 
 	namespaces map[string]*corev1.Namespace
 	names      map[string]*group
@@ -84,19 +82,6 @@ func (s *Snapshot) Views() iter.Seq[*plan.View] {
 // Namespaces returns all namespaces.
 func (s *Snapshot) Namespaces() iter.Seq[*corev1.Namespace] { return maps.Values(s.namespaces) }
 
-// Targets returns each ConfigMap with a mirror label, with the sources of its name.
-func (s *Snapshot) Targets() iter.Seq2[*plan.View, plan.Target] {
-	return func(yield func(*plan.View, plan.Target) bool) {
-		for _, g := range s.names {
-			for namespace, have := range g.objects {
-				if !yield(g.view, s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, have)) {
-					return
-				}
-			}
-		}
-	}
-}
-
 func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan.Target {
 	return plan.Target{Key: key, Namespace: s.namespaces[key.Namespace], Have: have}
 }
@@ -126,13 +111,14 @@ func (s *Snapshot) Reason(d *Decision) string {
 	return s.Rules.Reason(s.View(d.Key.Name), s.target(d.Key, d.Have), d.Change)
 }
 
-// HandedOver returns the decision about a ConfigMap if its owner hands it over.
+// HandedOver returns the decision about a ConfigMap, as the API server returns it, if its owner hands it over.
 func (s *Snapshot) HandedOver(have *corev1.ConfigMap) *Decision {
 	probe := have.DeepCopy()
 	if probe.Annotations == nil {
 		probe.Annotations = map[string]string{}
 	}
 	probe.Annotations[plan.AdoptAnnotation] = plan.AdoptValue
+	s.Rules.Strip(probe)
 	return s.decide(s.View(have.Name), s.target(plan.KeyOf(have), probe))
 }
 
@@ -144,9 +130,8 @@ func (s *Snapshot) decide(v *plan.View, t plan.Target) *Decision {
 	return d
 }
 
-// decideGroup decides about every target of a name. A controller that takes over deletes the copies that only the flags rule out,
-// unless the limit blocks that; one that runs did so.
-func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap, takeover bool) {
+// decideGroup decides about every target of a name.
+func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap) {
 	g.decisions = nil
 	for _, namespace := range slices.Sorted(maps.Keys(s.Rules.Places(g.view, maps.Keys(s.namespaces), maps.Keys(g.objects)))) {
 		have := g.objects[namespace]
@@ -154,7 +139,6 @@ func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap
 			have = unlabelled[namespace]
 		}
 		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, have)
-		t.Prunable, t.Spared = takeover && !s.Pruning.Blocked, s.Rules.Spares(s.Pruning, t.Namespace)
 		g.decisions = append(g.decisions, s.decide(g.view, t))
 	}
 }

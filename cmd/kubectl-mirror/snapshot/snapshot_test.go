@@ -1,11 +1,13 @@
 package snapshot_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -42,7 +44,7 @@ func TestIsInSync(t *testing.T) {
 			}
 			test.change(s)
 			got := true
-			for _, source := range s.Snapshot(t, false).Sources(&s.Options, types.NamespacedName{}) {
+			for _, source := range s.Snapshot(t).Sources(&s.Options, types.NamespacedName{}) {
 				got = got && source.IsInSync()
 			}
 			if got != test.want {
@@ -52,17 +54,24 @@ func TestIsInSync(t *testing.T) {
 	}
 }
 
-// TestSelectorAndPruneLimit has a copy that only --namespace-selector rules out: the limit decides about it as about the others.
-func TestSelectorAndPruneLimit(t *testing.T) {
-	for limit, want := range map[plan.Percent]plan.Op{0: plan.OpNone, 100: plan.OpDelete} {
-		s := snapshottest.New()
-		s.Options.PruneLimit, s.Options.NamespaceSelector = limit, "env=dev"
-		s.Copy(s.Add(plantest.Source("platform", "settings")), "team-a")
-		snap := s.Snapshot(t, true)
-		d := snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"})
-		if d.Op != want || snap.Pruning.Blocked != (want == plan.OpNone) {
-			t.Errorf("%v: got %v, blocked %v, want %v", limit, d.Op, snap.Pruning.Blocked, want)
+// TestLargeMetadata: what the API server returns is stripped before a decision, so that a copy, or a ConfigMap that
+// is handed over, with more than 8 KiB of metadata is created again.
+func TestLargeMetadata(t *testing.T) {
+	s := snapshottest.New()
+	large := plantest.Annotation("theirs", strings.Repeat("x", 9<<10))
+	s.Copy(s.Add(plantest.Source("platform", "settings")), "team-a", large, plantest.Data("key", "edited"))
+	foreign := s.Add(plantest.ConfigMap("team-b", "settings", large, plantest.Data("key", "theirs")))
+	snap := s.Snapshot(t)
+	for namespace, d := range map[string]*snapshot.Decision{
+		"team-a": snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"}),
+		"team-b": snap.HandedOver(foreign),
+	} {
+		if d.Op != plan.OpRecreate {
+			t.Errorf("%s: got %v, want %v", namespace, d.Op, plan.OpRecreate)
 		}
+	}
+	if len(foreign.Data) != 1 || len(foreign.Annotations) != 1 {
+		t.Errorf("what is handed over has changed: data %v, %d annotations", foreign.Data, len(foreign.Annotations))
 	}
 }
 
@@ -71,7 +80,7 @@ func TestExpiredList(t *testing.T) {
 	s := snapshottest.New()
 	s.Add(plantest.Source("platform", "settings"))
 	s.Expired = 2
-	if got := len(s.Snapshot(t, false).All()); got != 4 {
+	if got := len(s.Snapshot(t).All()); got != 4 {
 		t.Errorf("got %d decisions, want those of the source and its 3 targets", got)
 	}
 }
@@ -96,7 +105,7 @@ func TestReasonOfEachRepair(t *testing.T) {
 		s := snapshottest.New()
 		src := s.Add(plantest.Source("platform", "settings"))
 		s.Copy(src, "team-a", change)
-		snap := s.Snapshot(t, false)
+		snap := s.Snapshot(t)
 		if got := snap.Reason(snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"})); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

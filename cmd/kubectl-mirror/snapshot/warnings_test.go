@@ -41,7 +41,7 @@ func TestNewestEvents(t *testing.T) {
 			s := snapshottest.New()
 			source := s.Add(plantest.Source("platform", "settings"))
 			source.UID, source.ManagedFields = "source", []metav1.ManagedFieldsEntry{{Time: &changed}}
-			shown := s.Snapshot(t, false)
+			shown := s.Snapshot(t)
 			reader := &snapshot.Reader{Client: fake.NewClientset(), Options: &s.Options, Rules: plan.NewRules(&s.Options)}
 			for _, e := range test.events {
 				_, err := reader.Client.CoreV1().Events("platform").Create(t.Context(), e, metav1.CreateOptions{})

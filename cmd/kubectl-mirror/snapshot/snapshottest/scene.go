@@ -57,7 +57,7 @@ func (s *Scene) Get(namespace, name string) *corev1.ConfigMap {
 }
 
 // Snapshot returns the snapshot of the scene, read from an API server that knows the selectors of a Reader.
-func (s *Scene) Snapshot(t *testing.T, takeover bool) *snapshot.Snapshot {
+func (s *Scene) Snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	client := fake.NewClientset()
 	client.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -80,7 +80,7 @@ func (s *Scene) Snapshot(t *testing.T, takeover bool) *snapshot.Snapshot {
 		return true, list, nil
 	})
 	reader := &snapshot.Reader{Client: client, Options: &s.Options, Rules: plan.NewRules(&s.Options)}
-	out, err := reader.Read(t.Context(), "", takeover)
+	out, err := reader.Read(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

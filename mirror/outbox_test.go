@@ -1,0 +1,87 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestOutboxHandsOverWhatTheRecorderTakes: of thousands of events all arrive, and never more at once than the recorder keeps.
+func TestOutboxHandsOverWhatTheRecorderTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		o := newOutbox(d)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go o.work(ctx)
+		for i := range 3000 {
+			o.put(plantest.Source("platform", fmt.Sprint(i)), message{corev1.EventTypeWarning, ReasonForeign, fmt.Sprint(i)})
+		}
+		for second := range 11 {
+			synctest.Wait()
+			if n, most := d.reported(ReasonForeign), handOverBurst+second*handOverRate; n > most {
+				t.Errorf("got %d events after %d seconds, want at most %d", n, second, most)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		notes := d.notesOf(ReasonForeign)
+		slices.Sort(notes)
+		if n := len(slices.Compact(notes)); n != 3000 {
+			t.Errorf("got %d events, want 3000", n)
+		}
+	})
+}
+
+// TestOutboxAtAStop: what waits is handed over after the last write, and the log says how many events are too many.
+func TestOutboxAtAStop(t *testing.T) {
+	for n, want := range map[int]string{handOverBurst: "", handOverBurst + 7: "events=7"} {
+		d, out := &diary{}, logBuffer{}
+		o := newOutbox(d)
+		for i := range n {
+			o.put(plantest.Source("platform", fmt.Sprint(i)), message{corev1.EventTypeWarning, ReasonForeign, ""})
+		}
+		o.flush(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))))
+		if got := d.reported(ReasonForeign); got != handOverBurst || !strings.Contains(out.String(), want) || want == "" && out.String() != "" {
+			t.Errorf("got %d of %d events and log %q, want %d and in it %q", got, n, out.String(), handOverBurst, want)
+		}
+	}
+}
+
+// TestOutboxOrder: announcements go first, a newer event replaces one of its source and reason that waits, and each count is
+// handed over.
+func TestOutboxOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		o := newOutbox(d)
+		platform, other := sourceIn("platform"), sourceIn("other")
+		put := func(source *corev1.ConfigMap, reason, note string) {
+			o.put(source, message{corev1.EventTypeNormal, reason, note})
+		}
+		put(platform, ReasonForeign, "old")
+		put(platform, ReasonDeleted, "1")
+		put(other, ReasonForeign, "other")
+		put(platform, ReasonExpiring, "soon")
+		put(platform, ReasonForeign, "new")
+		put(platform, ReasonDeleted, "2")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go o.work(ctx)
+		synctest.Wait()
+		put(platform, ReasonForeign, "later")
+		synctest.Wait()
+		if want := []string{"soon", "new", "1", "other", "2", "later"}; !slices.Equal(d.notes, want) {
+			t.Errorf("got %q, want %q", d.notes, want)
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package mirror
+
+// What the flags rule out stays as it is, unless --prune is set.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// narrowings are flags that were changed by mistake so that they rule out all copies in team-*.
+var narrowings = map[string]struct {
+	edit func(*Options)
+	why  string
+}{
+	"--namespace-prefix": {func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
+		"--namespace-prefix or --exclude-namespace rules the namespace out"},
+	"--exclude-namespace": {func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
+		"--namespace-prefix or --exclude-namespace rules the namespace out"},
+	"--source-namespace":   {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} }, "--source-namespace does not allow the source"},
+	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" }, "--namespace-selector does not match the namespace"},
+}
+
+// TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each source's
+// ConfigMap has one Warning. With --prune the same copies go after the grace.
+func TestC17NarrowedFlags(t *testing.T) {
+	for flag, tc := range narrowings {
+		for _, n := range []int{3, 300} {
+			for _, prune := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d copies, prune %v", flag, n, prune), func(t *testing.T) {
+					edit := func(o *Options) {
+						tc.edit(o)
+						o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, time.Hour
+					}
+					alone(t, having(copied(n)...), edit, func(t *testing.T, s scene) {
+						time.Sleep(59 * time.Second)
+						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
+							t.Errorf("got %d writes within the grace, want none", writes)
+						}
+						time.Sleep(time.Hour)
+						if prune {
+							s.wantNone("team-000")
+							if got := s.said(ReasonDeleted); got != fmt.Sprintf("Deleted %d copies that no source claimed", n) {
+								t.Errorf("got event %q", got)
+							}
+							return
+						}
+						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
+							t.Errorf("got %d writes, want none", writes)
+						}
+						got := s.notesOf(ReasonOutOfScope)
+						want := fmt.Sprintf("Copies in %d namespaces (team-000", n)
+						if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], tc.why) {
+							t.Errorf("got events %q, want one that begins with %q", got, want)
+						}
+						if got := s.value("mirror_copies", "out_of_scope"); got != float64(n) {
+							t.Errorf("got %v copies out of scope, want %d", got, n)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// copied returns a source, targets, and their copies; one of them is edited.
+func copied(n int) []runtime.Object {
+	objects := append(teams(n, "team-"), source(), plantest.Namespace("platform"))
+	for _, namespace := range numbered("team", n) {
+		objects = append(objects, copyOf(source(), namespace))
+	}
+	plantest.Data("key", "edited")(objects[len(objects)-1].(*corev1.ConfigMap))
+	return objects
+}
+
+// TestC14WidenedFlags: copies that come into scope are in sync if a source claims them, and else expire, announced.
+func TestC14WidenedFlags(t *testing.T) {
+	lost := plantest.Source("platform", "lost")
+	objects := append(teams(2, "team-"), source(), plantest.Namespace("platform"), copyOf(source(), "team-001"),
+		plantest.Copy(teamRules(), lost, "team-001"), plantest.Copy(teamRules(), lost, "other"), plantest.Namespace("other"))
+	edit := func(o *Options) { o.NamespacePrefixes = append(o.NamespacePrefixes, "other") }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for _, namespace := range []string{"team-000", "team-001", "other"} {
+			s.wantCopy(namespace, "value")
+			if _, err := s.ConfigMaps.Get(key{Namespace: namespace, Name: "lost"}); err == nil {
+				t.Errorf("got the copy of a source that is gone in %s", namespace)
+			}
+		}
+		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "2 copies in 2 namespaces (other, team-001) will be deleted") {
+			t.Errorf("got event %q", got)
+		}
+	})
+}
+
+// TestC50Clone: a clone of a copy whose copy annotation was edited along, in a namespace that the flags do not allow, is never
+// deleted, also when its source goes.
+func TestC50Clone(t *testing.T) {
+	objects := append(teams(1, "team-"), source(), plantest.Namespace("other"), copyOf(source(), "other"))
+	cluster(t, objects, func(t *testing.T, s scene) {
+		s.remove("platform")
+		time.Sleep(time.Hour)
+		s.wantNone("team-000")
+		if cm, err := s.ConfigMaps.Get(settings("other")); err != nil || cm.DeletionTimestamp != nil {
+			t.Errorf("got %v, error %v, want the clone", cm, err)
+		}
+		for _, c := range s.ConfigMaps.Changes() {
+			if c.By.Controller && c.Old != nil && (*c.Old).Namespace == "other" {
+				t.Errorf("got the clone touched: %v", c)
+			}
+		}
+		if got := s.value("mirror_copies", "out_of_scope"); got != 1 {
+			t.Errorf("got %v copies out of scope, want 1", got)
+		}
+	})
+}
+
+// TestC51SelectorLabelTaken: a namespace that no longer matches --namespace-selector keeps its copies, and they are not
+// restored until it matches again.
+func TestC51SelectorLabelTaken(t *testing.T) {
+	objects := []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source()}
+	alone(t, having(objects...), func(o *Options) { o.NamespaceSelector = "tier" }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.setNamespace(plantest.Namespace("team-a"))
+		time.Sleep(time.Minute)
+		s.edit("team-a", plantest.Data("key", "edited"))
+		time.Sleep(time.Hour)
+		s.wantCopy("team-a", "edited")
+		if got := s.notesOf(ReasonOutOfScope); len(got) != 1 {
+			t.Errorf("got events %q, want one", got)
+		}
+		s.setNamespace(plantest.Namespace("team-a", "tier", "gold"))
+		time.Sleep(time.Minute)
+		s.wantCopy("team-a", "value")
+		if !slices.Contains(s.notesOf(ReasonMirrored), "Synced to 1 namespace") {
+			t.Errorf("got events %q, want that it is over", s.all())
+		}
+	})
+}
