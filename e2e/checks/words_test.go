@@ -22,7 +22,7 @@ var privateWords = []struct {
 	{words(`strangers?|outsiders?`), "foreign, or out of scope"},
 	{words(`in line`), "in sync"},
 	{words(`(put|puts|putting) (\w+ ){0,2}right|mend(s|ed|ing)?`), "restore, repair or fix"},
-	{words(`brakes?`), "prune limit"},
+	{words(`brakes?`), "scope, or deletion grace"},
 	{words(`look(s|ed|ing)?`), "live read, read, check or find"},
 	{words(`backlogs?`), "queue"},
 	{words(`ledgers?`), "status"},

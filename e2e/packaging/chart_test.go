@@ -96,6 +96,7 @@ func TestChartIsKustomize(t *testing.T) {
 			namespace: "my-system",
 			values: append(slices.Clone(everything), `namespacePrefixes=["team-","dev-"]`, `excludeNamespaces=["kube-*","team-secret"]`,
 				`mirrorLabel="example.com/mirror"`, `instance="blue"`, selecting, `copyLabels=["team","example.com/*"]`, `copyAnnotations=["note"]`,
+				`sourceNamespaces=["platform","infra"]`, "prune=true",
 				`image={"repository":"registry.example/mirror-controller","digest":"sha256:`+strings.Repeat("ab", 32)+`"}`),
 			kustomization: kustomization{
 				settings: `
@@ -107,10 +108,12 @@ patches:
     - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=team-,dev-"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--namespace-selector=team in (red,blue),example.com/tier notin (gold),mirrored,!frozen"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--exclude-namespace=kube-*,team-secret"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--source-namespace=platform,infra"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--mirror-label=example.com/mirror"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--instance=blue"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--copy-label=team,example.com/*"}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--copy-annotation=note"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--prune=true"}
 - target: {kind: ClusterRoleBinding}
   patch: |
     kind: ClusterRoleBinding
@@ -123,6 +126,8 @@ patches:
         mirror-controller.github.io/instance: blue
         mirror-controller.github.io/copy-label: team,example.com/*
         mirror-controller.github.io/copy-annotation: note
+        mirror-controller.github.io/source-namespace: platform,infra
+        mirror-controller.github.io/prune: "true"
         mirror-controller.github.io/namespace-selector: |-
           team In red,blue
           example.com/tier NotIn gold

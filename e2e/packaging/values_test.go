@@ -108,10 +108,9 @@ var flags = map[string]struct{ flag, value, want string }{
 	"instance":                     {"instance", `"blue"`, "blue"},
 	"copyLabels":                   {"copy-label", `["team","example.com/*"]`, "team,example.com/*"},
 	"copyAnnotations":              {"copy-annotation", `["team","*"]`, "team,*"},
-	"pruneLimit":                   {"prune-limit", `"100%"`, "100%"},
+	"prune":                        {"prune", "true", "true"},
 	"deletionGrace":                {"deletion-grace", `"1h"`, "1h"},
 	"resyncPeriod":                 {"resync-period", `"1h30m"`, "1h30m"},
-	"dryRun":                       {"dry-run", "true", "true"},
 	"concurrentSources":            {"concurrent-sources", "1", "1"},
 	"concurrentWrites":             {"concurrent-writes", "1000000", "1000000"},
 	"kubeApi.qps":                  {"kube-api-qps", "0.5", "0.5"},
@@ -319,10 +318,8 @@ func TestMemoryLimit(t *testing.T) {
 func TestWithoutLease(t *testing.T) {
 	values := set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")
 	m := charted(t, "mirror-controller", "mirror-system", values...)
-	dry := charted(t, "mirror-controller", "mirror-system", set(teams, "dryRun=true", "prometheusRule.enabled=true", "serviceMonitor.enabled=true")...)
 	for want, m := range map[string]shipped.Manifests{
 		"absent(mirror_build_info)": m,
-		`absent(mirror_build_info{namespace="mirror-system", job="mirror-controller-metrics"})`:  dry, // nor in a dry run
 		`absent(mirror_build_info{namespace="my-system", job="blue-mirror-controller-metrics"})`: charted(t, "blue", "my-system", append(values, set("serviceMonitor.enabled=true")...)...),
 	} {
 		rules := slices.IndexFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })

@@ -14,7 +14,13 @@ import (
 // setLeaseNamespace changes the namespace in which the policies let the account of the world have its Lease.
 func setLeaseNamespace(w *suite.World, namespace string) {
 	w.Helper()
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {"%s/leader-elect-resource-namespace": %q}}}`, plan.Domain, namespace)
+	setSetting(w, "leader-elect-resource-namespace", namespace)
+}
+
+// setSetting changes what the policies know of a flag of the world.
+func setSetting(w *suite.World, flag, value string) {
+	w.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {"%s/%s": %q}}}`, plan.Domain, flag, value)
 	_, err := w.Admin.RbacV1().ClusterRoleBindings().Patch(w.Context(), w.Account(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		w.Fatal(err)

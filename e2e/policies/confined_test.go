@@ -22,6 +22,7 @@ const (
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
 	needsVerb    = "needs the verb \"mirror\" on configmaps there, which the ClusterRole with \"publisher\" in its name grants"
 	ofOthers     = "another controller writes"
+	notItsSource = "may only write and delete copies of sources in the namespaces \"platform-too\" or \"platform\""
 	notItsKey    = "may only add its own labels and annotations"
 	notItsEvent  = "may only write its own Events, about ConfigMaps and its Lease"
 	notItsLease  = "may only write its own Lease, mirror-system/mirror-controller"
@@ -42,7 +43,8 @@ func (w *Policed) confinedRows() []row {
 		{"copy created where the prefix is in the middle", controller, theTeam, nil, create(copied), suite.NotThere},
 		{"copy created where the owner has opted out", controller, optedOut, nil, create(copied), hasOptedOut},
 		{"copy changed outside the prefix", controller, formerly, copied, changeBy(other), suite.NotThere},
-		{"copy deleted that earlier prefixes have left", controller, formerly, copied, remove, ""},
+		{"copy deleted outside the prefix", controller, formerly, copied, remove, suite.NotThere},
+		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
 		{"object handed over and deleted outside the prefix", controller, platform, with(handOver), remove, suite.NotThere},
 
 		// What it may write.
@@ -67,12 +69,14 @@ func (w *Policed) confinedRows() []row {
 		{"foreign object changed", controller, teamA, plain, change(copied), notCopy},
 		{"foreign object deleted", controller, teamA, plain, remove, notCopy},
 		{"copy deleted", controller, teamA, copied, remove, ""},
+		{"immutable copy created again", controller, teamA, copied.but(immutable), recreate(copied.but(other)), ""},
 		{"label forged by somebody and put back", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
 		{"restored backup changed", controller, teamA, backup, change(copied), notCopy},
 		{"copy of another instance deleted", controller, teamA, copied.but(otherInstance), remove, notCopy},
 		{"foreign object adopted", controller, teamA,
 			with(handOver), change(copied.but(suite.WithoutAnnotation(plan.AdoptAnnotation))), ""},
-		{"object that was handed over deleted", controller, teamA, with(handOver), remove, ""},
+		{"immutable object that was handed over adopted", controller, teamA, with(handOver, immutable), recreate(copied), ""},
+		{"copy outside handed over and deleted", controller, formerly, copied.but(handOver), remove, suite.NotThere},
 		{"object with a finalizer adopted", controller, teamA, with(handOver, held), change(copied), notCopy},
 		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
 		{"copy of another source labelled as one adopted", controller, teamA,
@@ -101,6 +105,40 @@ func (w *Policed) targetRows() []row {
 		{"copy created where one label does not match", selective, frozen, nil, create(copied), suite.NotThere},
 		{"copy created where labels are absent", selective, teamA, nil, create(copied), suite.NotThere},
 		{"copy created with a malformed selector", malformed, red, nil, create(copied), suite.NotThere},
+	}
+}
+
+// scopeRows are deletions by controllers with settings of all kinds, and what the namespace of a source decides.
+func (w *Policed) scopeRows() []row {
+	copied := shape(w.Copied)
+	ofOther := w.copyOf("platform-other", "")
+	return []row{
+		{"copy deleted with an empty prefix", unbounded, teamA, copied, remove, noPrefix},
+		{"copy deleted anywhere", everyone, formerly, copied, remove, ""},
+		{"copy deleted in a namespace excluded by name", everyone, teamB, copied, remove, suite.NotThere},
+		{"copy deleted in a namespace excluded by prefix", everyone, platformToo, copied, remove, suite.NotThere},
+		{"copy deleted where all labels match", selective, red, copied, remove, ""},
+		{"copy deleted where one label does not match", selective, frozen, copied, remove, suite.NotThere},
+		{"copy deleted with a malformed selector", malformed, red, copied, remove, suite.NotThere},
+
+		{"copy created of a source that is allowed", choosy, teamA, nil, create(copied), ""},
+		{"copy created of a source that is not allowed", choosy, teamA, nil, create(ofOther), notItsSource},
+		{"copy given to a source that is not allowed", choosy, teamA, copied, change(ofOther), notItsSource},
+		{"copy taken over from a source that is not allowed", choosy, teamA, ofOther, change(copied), ""},
+		{"copy deleted of a source that is allowed", choosy, teamA, copied, remove, ""},
+		{"copy deleted of a source that is not allowed", choosy, teamA, ofOther, remove, notItsSource},
+		{"object handed over deleted where sources are named", choosy, teamA, with(handOver), remove, ""},
+
+		{"copy pruned outside the prefix", pruning, formerly, copied, remove, ""},
+		{"copy pruned of a source that is not allowed", pruning, teamA, ofOther, remove, ""},
+		{"copy pruned where one label does not match", pruning, frozen, copied, remove, ""},
+		{"copy pruned of another instance", pruning, formerly, copied.but(otherInstance), remove, suite.NotThere},
+		{"object handed over pruned outside the prefix", pruning, platform, with(handOver), remove, suite.NotThere},
+		{"plain object pruned", pruning, teamA, plain, remove, notCopy},
+		{"copy created outside the prefix with pruning", pruning, formerly, nil, create(copied), suite.NotThere},
+		{"copy changed outside the prefix with pruning", pruning, formerly, copied, changeBy(other), suite.NotThere},
+		{"copy created of a source that is not allowed with pruning", pruning, teamA, nil, create(ofOther), notItsSource},
+		{"copy pruned by another value", unsure, formerly, copied, remove, suite.NotThere},
 	}
 }
 

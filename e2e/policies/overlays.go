@@ -32,6 +32,7 @@ type overlay struct {
 	label   string // --mirror-label, if it is not the default
 	// In the namespaces of in it may create copies, in those of out it may not. Without: team-a; dev-a and platform.
 	in, out []string
+	prune   bool // it may delete copies in those of out
 	// open says that no policy confines the account: the self-check has to find that.
 	open bool
 }
@@ -75,6 +76,7 @@ var overlays = []overlay{
 	{name: "labels and annotations on all", files: top("commonAnnotations: {example.com/team: theirs}\n" +
 		"labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n")},
 	{name: "flags wider than the settings", files: top("patches:\n" + SetFlag("--namespace-prefix=team-,dev-"))},
+	{name: "prune", files: top("patches:\n" + AddFlag("-", "--prune") + Setting("prune", "true")), prune: true},
 	{name: "lost annotations", files: top(annotationOff), in: []string{}, out: []string{teamA, formerly}},
 	{name: "lost label", files: top(labelLost), open: true},
 	{name: "policies below, settings above", files: map[string]string{
@@ -87,6 +89,8 @@ var overlays = []overlay{
 // charts are values of the chart, with the release mirror-controller in mirror-system. Package packaging compares the
 // settings with those of kustomizations.
 var charts = []overlay{
+	{name: "chart", helm: []string{"namespacePrefixes={team-}"}},
+	{name: "chart that prunes", helm: []string{"namespacePrefixes={team-}", "prune=true"}, prune: true},
 	{name: "chart with names", helm: []string{"namespacePrefixes={dev-}", "fullnameOverride=blue", "serviceAccount.name=theirs"},
 		account: serviceAccount("mirror-system", "theirs"), in: []string{formerly}, out: []string{teamA}},
 }
@@ -131,6 +135,7 @@ func (w *Policed) testOverlay(t *testing.T, o overlay) {
 		return
 	}
 	w.expectHeld(t, policy, o.account, o.in, o.out)
+	w.expectScope(t, policy, o)
 }
 
 // render returns what kubectl or helm makes of the overlay.
@@ -261,6 +266,27 @@ func (w *Policed) expectHeld(t *testing.T, policy, user string, in, out []string
 	// Nobody else is confined.
 	for _, namespace := range slices.Concat(in, out) {
 		expectAnswer(t, policy, "", w.Probe(operator, namespace))
+	}
+}
+
+// expectScope fails the test unless the account may delete copies in the namespaces of in, and in others only if it prunes.
+func (w *Policed) expectScope(t *testing.T, policy string, o overlay) {
+	t.Helper()
+	const name = "left-behind"
+	refused := suite.NotThere
+	if o.prune {
+		refused = ""
+	}
+	for i, namespace := range slices.Concat(o.in, o.out) {
+		w.Create(namespace, name, w.MarksOfCopy(platformToo, namespace, name)...)
+		want := refused
+		if i < len(o.in) {
+			want = ""
+		}
+		expectAnswer(t, policy, want, w.as(o.account).CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, DryDelete))
+		if err := w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 // examples are copies of deploy/example with changes at its top.
 var examples = []overlay{
 	{name: "example", edit: func(s string) string { return s }},
+	{name: "example that prunes", edit: strings.NewReplacer("prune=false", "prune=true").Replace, prune: true},
 	{name: "example with settings", account: serviceAccount("my-system", "mirror-controller"), label: "share", in: []string{formerly, teamB}, out: []string{teamA},
 		edit: strings.NewReplacer("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
 			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share").Replace},

@@ -32,6 +32,9 @@ const (
 	malformed = "system:serviceaccount:more-controllers:malformed"
 	copying   = "system:serviceaccount:more-controllers:copying"
 	another   = "system:serviceaccount:more-controllers:another"
+	choosy    = "system:serviceaccount:more-controllers:choosy"
+	pruning   = "system:serviceaccount:more-controllers:pruning"
+	unsure    = "system:serviceaccount:more-controllers:unsure"
 	unlabeled = "system:serviceaccount:more-controllers:unlabeled"
 )
 
@@ -41,17 +44,19 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)
 	w.bindAccounts()
-	for _, user := range []string{controller, unbounded, everyone, selective, malformed, copying, another} {
+	sharing := []string{unbounded, everyone, selective, malformed, copying, choosy, pruning, unsure} // the instance
+	for _, user := range append(sharing, controller, another) {
 		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, w.Probe(user, platform)) })
 	}
 	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", w.Probe(unlabeled, platform)) })
 	t.Run("confined", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.confinedRows()) })
 	t.Run("targets", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.targetRows()) })
+	t.Run("scope", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.scopeRows()) })
 	t.Run("keys", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.keyRows()) })
 	t.Run("others", w.testOthers)
 
-	for _, user := range []string{unbounded, everyone, selective, malformed, copying} {
-		w.unbind(user) // they share an instance with the shipped one
+	for _, user := range sharing {
+		w.unbind(user)
 	}
 	w.applyPolicies("admission")
 	w.bindPublishers()
@@ -106,6 +111,10 @@ func (w *Policed) bindAccounts() {
 			"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
 		malformed: {"namespace-prefix": "team-", "namespace-selector": "team=red"},
 		copying:   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
+		choosy:    {"namespace-prefix": "team-", "source-namespace": "platform-too,platform"},
+		pruning: {"namespace-prefix": "team-", "namespace-selector": "frozen DoesNotExist",
+			"source-namespace": "platform-too,platform", "prune": "true"},
+		unsure:    {"namespace-prefix": "team-", "prune": "True"},
 		another:   {"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third"},
 		unlabeled: {"namespace-prefix": "team-"},
 	} {

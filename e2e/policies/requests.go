@@ -53,6 +53,16 @@ func changeBy(o ...suite.Option) request { return change(with(o...)) }
 
 func remove(ctx context.Context, p place) error { return p.Delete(ctx, p.name, metav1.DeleteOptions{}) }
 
+// recreate deletes the ConfigMap, and creates one in its place.
+func recreate(s shape) request {
+	return func(ctx context.Context, p place) error {
+		if err := remove(ctx, p); err != nil {
+			return err
+		}
+		return create(s)(ctx, p)
+	}
+}
+
 // but is the shape with more on top.
 func (s shape) but(more ...suite.Option) shape {
 	return func(namespace, name string) []suite.Option { return slices.Concat(s(namespace, name), more) }
@@ -98,17 +108,18 @@ func (w *Policed) Copied(namespace, name string) []suite.Option {
 }
 
 var (
-	plain    = with()
-	source   = with(suite.WithLabel(plan.DefaultLabel, plan.SourceValue))
-	other    = suite.WithData(map[string]string{"key": "other"})
-	noLabel  = suite.WithoutLabel(plan.DefaultLabel)
-	asSource = suite.WithLabel(plan.DefaultLabel, plan.SourceValue)
-	asCopy   = suite.WithLabel(plan.DefaultLabel, plan.CopyValue)
-	handOver = suite.WithAnnotation(plan.AdoptAnnotation, plan.AdoptValue)
-	noMarks  = func(cm *corev1.ConfigMap) { cm.Annotations = nil }
-	held     = func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} }
-	free     = func(cm *corev1.ConfigMap) { cm.Finalizers = nil }
-	owned    = func(cm *corev1.ConfigMap) {
+	plain     = with()
+	source    = with(suite.WithLabel(plan.DefaultLabel, plan.SourceValue))
+	other     = suite.WithData(map[string]string{"key": "other"})
+	noLabel   = suite.WithoutLabel(plan.DefaultLabel)
+	asSource  = suite.WithLabel(plan.DefaultLabel, plan.SourceValue)
+	asCopy    = suite.WithLabel(plan.DefaultLabel, plan.CopyValue)
+	handOver  = suite.WithAnnotation(plan.AdoptAnnotation, plan.AdoptValue)
+	immutable = func(cm *corev1.ConfigMap) { cm.Immutable = new(true) }
+	noMarks   = func(cm *corev1.ConfigMap) { cm.Annotations = nil }
+	held      = func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} }
+	free      = func(cm *corev1.ConfigMap) { cm.Finalizers = nil }
+	owned     = func(cm *corev1.ConfigMap) {
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	}
 	otherInstance = suite.WithAnnotation(plan.InstanceAnnotation, "another")

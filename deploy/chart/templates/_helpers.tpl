@@ -74,10 +74,9 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
   (list "instance" $v.instance "default")
   (list "copy-label" (join "," $v.copyLabels) "")
   (list "copy-annotation" (join "," $v.copyAnnotations) "")
-  (list "prune-limit" $v.pruneLimit "50%")
+  (list "prune" $v.prune "false")
   (list "deletion-grace" $v.deletionGrace "1s")
   (list "resync-period" $v.resyncPeriod "10m")
-  (list "dry-run" $v.dryRun "false")
   (list "concurrent-sources" $v.concurrentSources "8")
   (list "concurrent-writes" $v.concurrentWrites "32")
   (list "kube-api-qps" $v.kubeApi.qps "0")
@@ -138,8 +137,8 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
   "exclude-namespace" "excludeNamespaces" "copy-label" "copyLabels" "copy-annotation" "copyAnnotations" "mirror-label" "mirrorLabel"
   "instance" "instance" "leader-elect" "leaderElection.enabled" "leader-elect-resource-name" "fullnameOverride"
   "leader-elect-lease-duration" "leaderElection.leaseDuration" "leader-elect-renew-deadline" "leaderElection.renewDeadline"
-  "leader-elect-retry-period" "leaderElection.retryPeriod" "source-namespace" "sourceNamespaces" "prune-limit" "pruneLimit"
-  "deletion-grace" "deletionGrace" "resync-period" "resyncPeriod" "dry-run" "dryRun" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
+  "leader-elect-retry-period" "leaderElection.retryPeriod" "source-namespace" "sourceNamespaces" "prune" "prune"
+  "deletion-grace" "deletionGrace" "resync-period" "resyncPeriod" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
   "kube-api-qps" "kubeApi.qps" "kube-api-burst" "kubeApi.burst" "logging-format" "logging.format" }}
 {{- range .Values.extraArgs }}
 {{- $flag := regexFind "^--[^=]*" . | trimPrefix "--" }}
@@ -168,10 +167,12 @@ in the arguments, too. An absent one means the default of the flag.
   (list "all-namespaces" (toString $v.allNamespaces) "false")
   (list "namespace-selector" (join "\n" $lines) "")
   (list "exclude-namespace" (join "," $v.excludeNamespaces) "kube-*")
+  (list "source-namespace" (join "," $v.sourceNamespaces) "")
   (list "mirror-label" $v.mirrorLabel "mirror")
   (list "instance" $v.instance "default")
   (list "copy-label" (join "," $v.copyLabels) "")
   (list "copy-annotation" (join "," $v.copyAnnotations) "")
+  (list "prune" (toString $v.prune) "false")
   (list "leader-elect-resource-name" (include "mirror-controller.fullname" .) "mirror-controller") }}
 {{- range $known }}
 {{- if ne (index . 1) (index . 2) }}
