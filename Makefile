@@ -55,12 +55,8 @@ endif
 # What is tested and measured is compiled as what is released. Without data for debuggers, which the linker would strip,
 # compilers take a twelfth less CPU time. The version is stamped: go need not ask git, which refuses in a checkout of
 # another user. GOGC: the compilers take a sixth less CPU time, and more memory.
-GO_BUILD := CGO_ENABLED=0 GOGC=800 go build -trimpath -buildvcs=false
-RELEASED := $(GO_BUILD) -gcflags=all=-dwarf=false
+RELEASED := CGO_ENABLED=0 GOGC=800 go build -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 STAMPED = $(RELEASED) -ldflags "-s -w -X main.stamp=$(VERSION)"
-# Tools are built as the control plane is (e2e/cluster), and what they have in common once. Compilers that inline
-# nothing take a sixth less CPU time.
-TOOL := $(GO_BUILD) '-gcflags=all=-dwarf=false -l'
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime, nor of this make for those that they run.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
@@ -147,18 +143,18 @@ node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
-	cd e2e/tools/helm && $(TOOL) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+	cd e2e/tools/helm && $(RELEASED) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 
 bin/krew: e2e/tools/krew/go.mod e2e/tools/krew/go.sum
-	cd e2e/tools/krew && $(TOOL) -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
-	cd e2e/tools/krew && $(TOOL) -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
+	cd e2e/tools/krew && $(RELEASED) -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
+	cd e2e/tools/krew && $(RELEASED) -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
 
 bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
-	cd e2e/tools/kube-score && $(TOOL) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
+	cd e2e/tools/kube-score && $(RELEASED) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
 
 # Rules need no way to find targets. It is a large program: two minutes on two cores.
 bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
-	cd e2e/tools/promtool && $(TOOL) -tags remove_all_sd -o $(CURDIR)/bin/promtool \
+	cd e2e/tools/promtool && $(RELEASED) -tags remove_all_sd -o $(CURDIR)/bin/promtool \
 	  github.com/prometheus/prometheus/cmd/promtool
 
 .PHONY: generate
@@ -178,12 +174,12 @@ chart: bin/helm ## Package the chart into dist/
 .PHONY: demo
 demo: ## Show what the controller does, on a control plane that is started for it and stopped again
 	$(STAMPED) -o bin/ ./cmd/mirror-controller
-	cd e2e && $(TOOL) -o $(CURDIR)/bin/demo ./demo
+	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED)
 
 .PHONY: run
 run: build kubectl ## Start a control plane and the controller and keep them until Ctrl-C
-	cd e2e && $(TOOL) -o $(CURDIR)/bin/demo ./demo
+	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
 	@$(ALONE) bin/demo $(SHIPPED) -keep
 
 .PHONY: bench
@@ -201,7 +197,7 @@ endif
 
 .PHONY: storm
 storm: build cluster ## Have random operations and faults happen to real processes, and judge each of their writes
-	cd e2e && $(TOOL) -o $(CURDIR)/bin/storm ./storm
+	cd e2e && $(RELEASED) -o $(CURDIR)/bin/storm ./storm
 	@$(ALONE) bin/storm $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS)
 
 # New seeds find more in a year than the same each day. Each failure prints the command that plays it again. A crash
@@ -273,7 +269,7 @@ release: ## Leave programs, archives, krew manifest, bill of materials, chart, i
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) krew-manifest chart
 	cp deploy/install.yaml dist/
-	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ ./sbom
+	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ ./sbom
 	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
 	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
 
@@ -285,7 +281,7 @@ release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of 
 
 .PHONY: vuln
 vuln: ## Find known vulnerabilities in the code that the programs call
-	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ golang.org/x/vuln/cmd/govulncheck
+	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ golang.org/x/vuln/cmd/govulncheck
 	@if bin/govulncheck -version | grep 'DB updated'; then bin/govulncheck ./...; else \
 	  echo "NOTHING WAS LOOKED FOR: the database of vulnerabilities cannot be reached" >&2; test '$(VULN_ARGS)' != -required; fi
 
@@ -300,7 +296,7 @@ lint: vet ## gofmt, vet, staticcheck, tidy modules
 	cd e2e/tools/krew && go mod tidy -diff
 	cd e2e/tools/kube-score && go mod tidy -diff
 	cd e2e/tools/promtool && go mod tidy -diff
-	cd e2e/tools && $(TOOL) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
+	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 	cd e2e && ../bin/staticcheck ./...
 	cd e2e/tools && ../../bin/staticcheck ./...
