@@ -144,7 +144,8 @@ func TestCopiesAreCountedByState(t *testing.T) {
 		`mirror_copies{state="pending"} 260`, // with the fights
 		`mirror_copies{state="foreign"} 8`,
 		`mirror_copies{state="superseded"} 16`,
-		`mirror_copies{state="failed"} 96`, // with the frozen ones
+		`mirror_copies{state="rejected"} 32`,
+		`mirror_copies{state="frozen"} 64`,
 		`mirror_copies{state="out_of_scope"} 128`,
 		`mirror_copies{state="expiring"} 512`,
 		`mirror_fights 256`)

@@ -241,7 +241,7 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Dura
 	case res.reason == terminating && r.closed(x.target):
 		*res = result{change: res.change} // an event tells if the namespace returns
 	case res.reason == transient && lasts(rec, *res, now):
-		res.reason, res.state = rejected, plan.StateFailed
+		res.reason, res.state = rejected, plan.StateRejected
 	}
 	switch res.reason {
 	case noRetry:
@@ -298,7 +298,7 @@ func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
 	switch {
 	case res.state == plan.StateForeign:
 		rec.content = content{}
-	case res.state == plan.StateFailed && res.err != nil:
+	case res.state == plan.StateRejected && res.err != nil:
 		rec.note = clip(res.err.Error())
 	}
 	return wait

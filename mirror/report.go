@@ -40,7 +40,7 @@ var problems = []struct {
 	{ReasonInvalidAnnotation, plan.StateNone, frozenText},
 	{ReasonForeign, plan.StateForeign, foreignText},
 	{ReasonSuperseded, plan.StateNone, supersededText},
-	{ReasonWriteFailed, plan.StateFailed, failedText},
+	{ReasonWriteFailed, plan.StateRejected, rejectedText},
 	{ReasonFight, plan.StateFight, fightText},
 	{ReasonOutOfScope, plan.StateOutOfScope, outOfScopeText},
 	{ReasonNoTargets, plan.StateNone, noTargetsText},

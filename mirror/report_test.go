@@ -138,8 +138,8 @@ func TestNews(t *testing.T) {
 		},
 		"a problem is over, and nothing is there": {{at(plan.StateForeign, "b"), []string{foreign}}, {at(plan.StateNone, "b"), nil}},
 		"a rejected write": {
-			{all(noted(plan.StateFailed, "quota", "b"), wrote("a")), []string{failed + "namespace b|Error in b: quota", mirrored + "1 namespace, blocked in 1"}},
-			{noted(plan.StateFailed, "no", "a"), []string{failed + "2 namespaces (a, b)|Error in a: no"}},
+			{all(noted(plan.StateRejected, "quota", "b"), wrote("a")), []string{failed + "namespace b|Error in b: quota", mirrored + "1 namespace, blocked in 1"}},
+			{noted(plan.StateRejected, "no", "a"), []string{failed + "2 namespaces (a, b)|Error in a: no"}},
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 		},
 		"copies out of scope": {
@@ -155,7 +155,7 @@ func TestNews(t *testing.T) {
 			{at(plan.StateSynced, "a", "b", "c", "d"), []string{mirrored + "4 namespaces"}},
 		},
 		"problems of all kinds": {
-			{all(at(plan.StateForeign, "b"), noted(plan.StateFailed, "no", "d"), at(plan.StateFight, "e"),
+			{all(at(plan.StateForeign, "b"), noted(plan.StateRejected, "no", "d"), at(plan.StateFight, "e"),
 				at(plan.StateOutOfScope, "f"), wrote("a")), []string{foreign, failed, fight, outOfScope, mirrored + "1 namespace, blocked in 3"}},
 		},
 		"malformed, and fixed": {

@@ -52,7 +52,7 @@ var reasons = [...]struct {
 	terminating: {"terminating", "terminating", false, plan.StatePending, quick},
 	stale:       {"stale", "conflict", false, plan.StatePending, slow},
 	transient:   {"transient", "error", true, plan.StatePending, quick},
-	rejected:    {"rejected", "rejected", true, plan.StateFailed, slow},
+	rejected:    {"rejected", "rejected", true, plan.StateRejected, slow},
 	foreign:     {"foreign", "conflict", false, plan.StateForeign, slow},
 	later:       {name: "later", state: plan.StatePending},
 }
@@ -60,7 +60,7 @@ var reasons = [...]struct {
 func (r reason) String() string { return reasons[r].name }
 
 // isLasting reports whether the API server refuses the request for a reason that a retry alone does not end.
-func (r reason) isLasting() bool { return reasons[r].state == plan.StateFailed }
+func (r reason) isLasting() bool { return reasons[r].state == plan.StateRejected }
 
 // reasonOf classifies the error of an operation.
 func reasonOf(op plan.Op, err error) reason {

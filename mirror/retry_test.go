@@ -110,11 +110,11 @@ func TestFail(t *testing.T) {
 	}{
 		{transient, plan.StatePending, 50 * ms, plan.StatePending, synced, ""},
 		{transient, plan.StatePending, 100 * ms, plan.StatePending, synced, ""},
-		{rejected, plan.StateFailed, 4 * s, plan.StateFailed, synced, "why"},
-		{transient, plan.StatePending, 400 * ms, plan.StateFailed, synced, "why"},
+		{rejected, plan.StateRejected, 4 * s, plan.StateRejected, synced, "why"},
+		{transient, plan.StatePending, 400 * ms, plan.StateRejected, synced, "why"},
 		{foreign, plan.StateForeign, 16 * s, plan.StateForeign, content{}, ""},
-		{rejected, plan.StateFailed, 32 * s, plan.StateFailed, content{}, "why"},
-		{transient, plan.StatePending, 3200 * ms, plan.StateFailed, content{}, "why"},
+		{rejected, plan.StateRejected, 32 * s, plan.StateRejected, content{}, "why"},
+		{transient, plan.StatePending, 3200 * ms, plan.StateRejected, content{}, "why"},
 	} {
 		before := rec
 		now = now.Add(time.Hour)
@@ -129,7 +129,7 @@ func TestFail(t *testing.T) {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.since)
 		}
 	}
-	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateFailed}, now); rec.note != "" {
+	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.note)
 	}
 }
@@ -266,7 +266,7 @@ func TestProblemBelongsToTheWinner(t *testing.T) {
 		answer = apierrors.NewServiceUnavailable("no webhook")
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
-		if failed, pending := s.value("mirror_copies", "failed"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
+		if failed, pending := s.value("mirror_copies", "rejected"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
 			t.Errorf("got %v failed and %v pending, want 0 and 1: no write of the new source was rejected", failed, pending)
 		}
 	})
@@ -288,7 +288,7 @@ func TestFailureThatIsOver(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(2 * time.Minute)
-		if failed, pending := s.value("mirror_copies", "failed"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
+		if failed, pending := s.value("mirror_copies", "rejected"), s.value("mirror_copies", "pending"); failed != 0 || pending != 1 {
 			t.Errorf("got %v failed and %v pending, want 0 and 1", failed, pending)
 		}
 	})
@@ -382,7 +382,7 @@ func TestConclude(t *testing.T) {
 		plan.StateForeign: {state: plan.StateForeign, countsFor: owner},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{plan.StateFailed, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
+		rec := record{basics: basics{plan.StateRejected, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
 			notBefore: now, tried: trigger{content: blue}, note: "no", appeared: now}
 		rec.conclude(state, owner, blue, now)
 		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (trigger{}) {

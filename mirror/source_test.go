@@ -216,8 +216,8 @@ func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 		}
 		wantCounted := func(after string) {
 			time.Sleep(time.Second)
-			if failed, superseded := s.value("mirror_copies", "failed"), s.value("mirror_copies", "superseded"); failed != 2 || superseded != 0 {
-				t.Errorf("got %v copies failed and %v superseded after %s, want 2 and none: the other source wins", failed, superseded, after)
+			if failed, superseded := s.value("mirror_copies", "frozen"), s.value("mirror_copies", "superseded"); failed != 2 || superseded != 0 {
+				t.Errorf("got %v copies frozen and %v superseded after %s, want 2 and none: the other source wins", failed, superseded, after)
 			}
 		}
 		s.edit("shared", plantest.Data("key", "other"))

@@ -60,7 +60,7 @@ func supersededText(s *summary, _ []string) string {
 		"target comes first, then the older source. Rename one of the two.", nameSome(s.selection.first, s.selection.lost), s.selection.winner)
 }
 
-func failedText(s *summary, targets []string) string {
+func rejectedText(s *summary, targets []string) string {
 	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause; the controller retries at least once a "+
 		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]])
 }

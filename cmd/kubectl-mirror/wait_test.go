@@ -18,7 +18,7 @@ func TestPhase(t *testing.T) {
 		"pending":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StatePending}, waitOn, waitOn},
 		"foreign":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateForeign}, waitBlocked, waitDone},
 		"both":         {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateSuperseded}, waitBlocked, waitOn},
-		"failed":       {snapshot.OutOfSync, []plan.State{plan.StateFailed}, waitBlocked, waitDone},
+		"failed":       {snapshot.OutOfSync, []plan.State{plan.StateRejected}, waitBlocked, waitDone},
 		"expiring":     {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
 		"out of scope": {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
 		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},

@@ -23,7 +23,7 @@ func (o Op) String() string {
 }
 
 // State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of a
-// target have, StateFailed and StateFight, which come of writes, and StateExpiring, which takes a clock.
+// target have, StateRejected and StateFight, which come of writes, and StateExpiring, which takes a clock.
 type State int
 
 const (
@@ -32,7 +32,7 @@ const (
 	StatePending                 // the copy is out of sync, and something is to be done or awaited
 	StateForeign                 // a foreign object is in the way
 	StateSuperseded              // another source of that name has the target
-	StateFailed                  // the API server rejects the copy
+	StateRejected                // the API server rejects the copy
 	StateFrozen                  // an annotation of the source is malformed or not known: the copy stays as it is
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateFight                   // another client keeps changing the copy
@@ -41,8 +41,7 @@ const (
 )
 
 // states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, whether the
-// owner of the source needs to know of it, and whether it keeps the source from a target that it selects. A copy of a frozen
-// source has failed in the metrics: its owner asks for something that cannot be done.
+// owner of the source needs to know of it, and whether it keeps the source from a target that it selects.
 var states = [States]struct {
 	name, metric              string
 	pending, problem, blocked bool
@@ -52,8 +51,8 @@ var states = [States]struct {
 	StatePending:    {name: "pending", metric: "pending", pending: true},
 	StateForeign:    {name: "foreign", metric: "foreign", problem: true, blocked: true},
 	StateSuperseded: {name: "superseded", metric: "superseded", blocked: true},
-	StateFailed:     {name: "failed", metric: "failed", problem: true, blocked: true},
-	StateFrozen:     {name: "frozen", metric: "failed"},
+	StateRejected:   {name: "rejected", metric: "rejected", problem: true, blocked: true},
+	StateFrozen:     {name: "frozen", metric: "frozen"},
 	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
 	StateFight:      {name: "fight", metric: "pending", problem: true, blocked: true},
 	StateExpiring:   {name: "expiring", metric: "expiring"},
