@@ -52,39 +52,22 @@ func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
 	u.why, u.nth = c.Why, n.losses
 }
 
-// store records a decision. If a change is left to do, the target counts as queued.
+// store records a decision. If a change is left to do, the target counts as queued. A fight ends when the target was left alone for
+// long enough.
 func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 	r, c := &x.record, x.change
-	r.queued = false
 	switch x.step {
 	case stepNone:
-		r.conclude(c.State, c.CountsFor(), contentOf(c.Source), now)
-		d.watchFight(x, now)
+		r.rest(c.State, contentOf(c.Source), now)
 	case stepDone:
-		r.conclude(stateOfWrite(c), c.CountsFor(), contentOf(c.Source), now)
-		d.watchFight(x, now)
-	case stepAwait:
-		r.await(c)
-	case stepExpire:
-		r.state, r.countsFor, r.note = plan.StateExpiring, c.CountsFor(), ""
-	case stepWait:
-		c = r.shown(c)
-		r.countsFor = c.CountsFor()
-	case stepHold:
-		r.state, r.countsFor = plan.StateFight, c.CountsFor()
-	case stepAct:
-		c = r.shown(c)
-		r.await(c)
-		r.queued = true
+		r.rest(stateOfWrite(c), contentOf(c.Source), now)
+	}
+	r.queued = x.step == stepAct
+	r.state, r.countsFor = r.status(x.step, c, now)
+	if r.state == plan.StateFight && (x.step == stepNone || x.step == stepDone) {
+		x.wait = r.fight(now)
 	}
 	n.set(c.Key.Namespace, uidOf(x.target.Namespace), *r)
-}
-
-// watchFight has a copy that is in sync count as fought over, until it was left alone for long enough.
-func (d *decider) watchFight(x *decision, now time.Time) {
-	if calmIn := x.record.fight(now); calmIn > 0 && x.record.state == plan.StateSynced {
-		x.record.state, x.wait = plan.StateFight, calmIn
-	}
 }
 
 // stateOfWrite returns the state after a change was carried out.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -95,17 +96,24 @@ func (s *status) each(f func(*nameStatus)) {
 
 // leftOver returns what a controller at rest has left of its work.
 func (c *Controller) leftOver() map[string]int {
-	left := map[string]int{
-		"live reads": len(c.reconciler.confirmer.known), "keys": c.copies.Len(), "names": c.sources.Len(),
-		"events": len(c.copies.order.named), "slow places": len(c.reconciler.lanes.slow), "fan-outs": len(c.sources.fanouts),
+	synctest.Wait()
+	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len(), "slow places": len(c.reconciler.lanes.slow)}
+	counted := func(what string, mu sync.Locker, n func() int) {
+		mu.Lock()
+		defer mu.Unlock()
+		left[what] = n()
 	}
+	counted("live reads", &c.reconciler.confirmer.mu, func() int { return len(c.reconciler.confirmer.known) })
+	counted("events", &c.copies.order.mu, func() int { return len(c.copies.order.named) })
+	counted("fan-outs", &c.sources.mu, func() int { return len(c.sources.fanouts) })
+	counted("calls in flight", &c.reconciler.lanes.mu, func() int { return len(c.reconciler.lanes.calls) })
 	c.status.each(func(n *nameStatus) {
 		left["calls"] += len(n.calls)
 		left["queued targets"] += n.queued
 		for _, r := range n.targets {
 			// What the watch does not show is retried.
-			if r.reason != foreign && (!r.notBefore.IsZero() || r.reason != noRetry) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) || r.note != "" {
-				left[fmt.Sprintf("retries (%v, %+v)", r.reason, r.own)]++
+			if r.retry.reason != foreign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
+				left[fmt.Sprintf("retries (%v, %+v)", r.retry.reason, r.own)]++
 			}
 		}
 	})

@@ -120,7 +120,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 		case r.caches.view(c.Key.Name) != x.view, r.status.claimed(c.Key): // what was read live may be newer or older
 			return outdated
 		}
-	case c.Op == plan.OpCreate && x.record.state == plan.StateForeign:
+	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
 		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.reason != noRetry {
 			return res
 		}
@@ -222,10 +222,12 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	if res.sent {
 		r.recordWrite(n, x, *res, now)
 	}
-	wait := r.conclude(x, res, now)
-	if x.record.queued = seen.queued; seen.queued { // what was written may be older than the source
-		x.record.await(x.record.shown(res.change))
+	next, wait := r.conclude(x, res, now)
+	if seen.queued { // what was written may be older than the source
+		next = stepAct
 	}
+	x.record.queued = seen.queued
+	x.record.state, x.record.countsFor = x.record.status(next, res.change, now)
 	n.set(k.Namespace, uidOf(x.target.Namespace), x.record)
 	if wait > 0 {
 		r.copies.AddAfter(k, wait)
@@ -234,33 +236,34 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	r.log(ctx, *res, wait)
 }
 
-// conclude records the state after a change, and returns the time until the next try.
-func (r *reconciler) conclude(x *decision, res *result, now time.Time) time.Duration {
+// conclude records what became of a change, and returns the next step, and the time until the next try.
+func (r *reconciler) conclude(x *decision, res *result, now time.Time) (step, time.Duration) {
 	rec := &x.record
 	switch {
 	case res.reason == terminating && r.closed(x.target):
-		*res = result{change: res.change} // an event tells if the namespace returns
-	case res.reason == transient && lasts(rec, *res, now):
+		*res = result{change: plan.Change{Key: res.change.Key}} // an event tells if the namespace returns
+	case res.reason == transient && lasts(rec.retry, *res, now):
 		res.reason, res.state = rejected, plan.StateRejected
 	}
 	switch res.reason {
 	case noRetry:
 	case later:
-		rec.await(rec.shown(res.change))
-		return res.after
+		return stepAwait, res.after
 	default:
-		return rec.fail(x, *res, now)
+		return stepWait, rec.fail(x, *res, now)
 	}
-	rec.conclude(res.state, res.change.CountsFor(), contentOf(res.change.Source), now)
+	rec.rest(res.state, contentOf(res.change.Source), now)
 	switch calmIn := rec.fight(now); {
-	case calmIn > 0 && res.altered:
-		rec.state = plan.StateFight
-		return hold(rec.repairs)
-	case calmIn > 0 && res.state == plan.StateSynced: // the other client may come again
-		rec.state = plan.StateFight
-		return calmIn
+	case !res.sent:
+		return stepNone, 0
+	case res.altered && calmIn > 0:
+		return stepAwait, hold(rec.repairs)
+	case res.altered:
+		return stepAwait, res.after
+	case res.state == plan.StateSynced:
+		return stepDone, calmIn // the other client may come again
 	}
-	return res.after // if no event shows our own write, a relist does, and its fan-out waits no longer than maxOwn
+	return stepDone, 0 // if no event shows our own write, a relist does, and its fan-out waits no longer than maxOwn
 }
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.
@@ -274,32 +277,35 @@ func (r *reconciler) closed(t plan.Target) bool {
 const transientLimit = 10 * time.Second
 
 // lasts reports whether a transient failure counts as a rejection.
-func lasts(rec *record, res result, now time.Time) bool {
+func lasts(before retry, res result, now time.Time) bool {
 	since := res.began
-	if rec.reason == transient {
-		since = rec.since
+	if before.reason == transient {
+		since = before.since
 	}
-	return answered(res.err) && (rec.reason.isLasting() || now.Sub(since) >= transientLimit)
+	return answered(res.err) && (before.reason.isLasting() || now.Sub(since) >= transientLimit)
 }
 
 // fail records a failure, and returns the time until the next try.
 func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
-	if rec.reason != res.reason {
-		rec.reason, rec.since = res.reason, res.began
+	r := &rec.retry
+	if r.reason != res.reason {
+		r.reason, r.since = res.reason, res.began
 	}
-	rec.failures++
-	wait := reasons[res.reason].pace.backoff(rec.failures)
-	rec.notBefore, rec.tried = now.Add(wait), triggerOf(x.target, x.change)
-	if res.reason == transient { // it says nothing about the target
-		rec.await(rec.shown(res.change))
-	} else {
-		rec.state, rec.countsFor, rec.note = res.state, res.change.CountsFor(), ""
+	r.failures++
+	wait := reasons[res.reason].pace.backoff(r.failures)
+	r.notBefore, r.tried = now.Add(wait), triggerOf(x.target, x.change)
+	if res.reason == transient && (r.state == plan.StateFrozen || r.owner == res.change.CountsFor()) {
+		return wait // the failure says nothing about the target
+	}
+	r.state, r.owner, r.note = plan.StateNone, res.change.CountsFor(), ""
+	if res.reason == rejected || res.reason == foreign {
+		r.state = res.state
 	}
 	switch {
-	case res.state == plan.StateForeign:
+	case r.state == plan.StateForeign:
 		rec.content = content{}
-	case res.state == plan.StateRejected && res.err != nil:
-		rec.note = clip(res.err.Error())
+	case r.state == plan.StateRejected && res.err != nil:
+		r.note = clip(res.err.Error())
 	}
 	return wait
 }

@@ -35,22 +35,29 @@ type basics struct {
 // moment.
 type record struct {
 	basics
-	uid  types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
-	note string    // the last error, for people
+	uid types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
 
 	own       ownWrite
 	unclaimed unclaimed
-
-	reason    reason
-	failures  int       // in a row, for any reasons: they may take turns
-	since     time.Time // the begin of the first one for that reason
-	notBefore time.Time // the next try
-	tried     trigger   // of the last try: a change of it ends the wait
+	retry     retry
 
 	repairs    int // of the same content
 	repairedAt time.Time
 
 	appeared time.Time // when the namespace appeared, until there is a copy
+}
+
+// retry is why a target is tried again although no event asks for it, and what the answer to the last try showed that the cache does
+// not.
+type retry struct {
+	reason    reason
+	state     plan.State // foreign, rejected, or as a live read showed; none if the last try showed nothing
+	owner     key        // the source that state counts for
+	note      string     // the error, for people
+	failures  int        // in a row, for any reasons: they may take turns
+	since     time.Time  // the begin of the first one for that reason
+	notBefore time.Time  // the next try
+	tried     trigger    // of the last try: a change of it ends the wait
 }
 
 // trigger is what a try depends on: the wanted content, and the resourceVersions of the target and of its namespace.
@@ -131,7 +138,7 @@ func (r *record) next(t plan.Target, c plan.Change, version string, grace time.D
 	if c.Op == plan.OpNone {
 		return stepNone, 0
 	}
-	if wait := r.notBefore.Sub(now); wait > 0 && !r.isTriggered(triggerOf(t, c)) {
+	if wait := r.retry.notBefore.Sub(now); wait > 0 && !r.isTriggered(triggerOf(t, c)) {
 		return stepWait, wait
 	}
 	if wait := r.unclaimed.since.Add(grace).Sub(now); c.Op == plan.OpDelete && wait > 0 {
@@ -147,13 +154,14 @@ func (r *record) next(t plan.Target, c plan.Change, version string, grace time.D
 // way. Another state of the target or of its namespace ends it, unless the target has failed often: a tenant can cause events
 // without end.
 func (r *record) isTriggered(now trigger) bool {
+	tried := r.retry.tried
 	switch {
-	case now.content != r.tried.content && r.state != plan.StateForeign:
+	case now.content != tried.content && r.retry.state != plan.StateForeign:
 		return true
-	case r.failures >= freeRepairs && (r.reason != foreign || now.have == ""):
+	case r.retry.failures >= freeRepairs && (r.retry.reason != foreign || now.have == ""):
 		return false
 	}
-	return now.have != r.tried.have || now.namespace != r.tried.namespace
+	return now.have != tried.have || now.namespace != tried.namespace
 }
 
 // fight returns how long a target must be left alone until a fight over it ends; 0 if there is none.
@@ -172,46 +180,46 @@ func (r *record) calmDown(now time.Time) {
 	}
 }
 
-// conclude records a state that holds until an event or a fan-out changes it.
-func (r *record) conclude(state plan.State, source key, c content, now time.Time) {
+// rest records that nothing is left to do until an event or a fan-out: the target is in this state, with this content.
+func (r *record) rest(state plan.State, c content, now time.Time) {
 	r.calmDown(now)
-	before := r.content
-	r.basics = basics{state: state, countsFor: source}
 	switch state {
 	case plan.StateNone:
-		r.countsFor, r.unclaimed, r.repairs, r.repairedAt = key{}, unclaimed{}, 0, time.Time{}
+		r.content, r.unclaimed, r.repairs, r.repairedAt = content{}, unclaimed{}, 0, time.Time{}
 	case plan.StateSynced:
 		r.content = c
-	case plan.StatePending:
-		r.content = before
+	case plan.StatePending: // as before
+	default:
+		r.content = content{}
 	}
-	r.reason, r.failures, r.since, r.notBefore, r.tried, r.note = noRetry, 0, time.Time{}, time.Time{}, trigger{}, ""
-	r.appeared = time.Time{}
+	r.retry, r.appeared = retry{}, time.Time{}
 }
 
-// shown returns what a target counts for until its next try: c, unless a live read has shown a copy of a frozen source, which the
-// cache does not show.
-func (r *record) shown(c plan.Change) plan.Change {
-	if r.state != plan.StateFrozen || r.reason != foreign {
-		return c
+// status returns how a target stands, and the source that this counts for, while c is left to do and step is next. What an answer
+// showed stays until more is known.
+func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) {
+	state, owner := c.Status(), c.CountsFor()
+	switch shown := r.retry.state; {
+	case s == stepNone:
+	case s == stepDone:
+		state = stateOfWrite(c)
+	case s == stepHold:
+		state = plan.StateFight
+	case shown == plan.StateFrozen: // only a live read shows that copy
+		return shown, r.retry.owner
+	case shown != plan.StateNone && (s == stepWait || owner == r.retry.owner):
+		state = shown
 	}
-	return plan.Change{Key: c.Key, CopyOf: r.countsFor, State: plan.StateFrozen}
-}
-
-// await records that a change is to be made at a target, or that it is not known how it is. A problem of the same source stays
-// one until it is known to be over. A copy expires until it is deleted.
-func (r *record) await(c plan.Change) {
-	if (r.state == plan.StateFrozen || r.state.IsProblem()) && r.countsFor == c.CountsFor() {
-		return
+	if r.fight(now) > 0 && (state == plan.StateSynced || state == plan.StatePending && s != stepNone) {
+		state = plan.StateFight
 	}
-	r.state, r.countsFor, r.note = plan.StatePending, c.CountsFor(), ""
-	if c.Op != plan.OpNone {
-		r.state = c.Status()
+	if state == plan.StateNone {
+		owner = key{}
 	}
+	return state, owner
 }
 
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
-	return r.note == "" && r.notBefore.IsZero() && r.own == ownWrite{} && r.unclaimed == unclaimed{} &&
-		r.repairs == 0 && r.appeared.IsZero()
+	return r.retry == retry{} && r.own == ownWrite{} && r.unclaimed == unclaimed{} && r.repairs == 0 && r.appeared.IsZero()
 }

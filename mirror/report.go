@@ -221,7 +221,7 @@ func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) string {
 		why, _ := r.rules.Explain(plan.Loss{Rule: r.rules.Scope(rec.countsFor, ns)})
 		return why
 	}
-	return rec.note
+	return rec.retry.note
 }
 
 // expire adds a copy that expires at a time.

@@ -44,7 +44,7 @@ func (d *desk) set(namespace string, r record) {
 // at records a state of the source at targets.
 func (d *desk) at(state plan.State, note string, namespaces ...string) {
 	for _, namespace := range namespaces {
-		rec := record{note: note}
+		rec := record{retry: retry{note: note}}
 		if state != plan.StateNone {
 			rec.basics = basics{state: state, countsFor: d.sources[0].Key, content: contentOf(d.sources[0])}
 		}

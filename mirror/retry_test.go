@@ -119,18 +119,19 @@ func TestFail(t *testing.T) {
 		before := rec
 		now = now.Add(time.Hour)
 		wait := rec.fail(x, result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
-		if wait != tc.wait || !rec.notBefore.Equal(now.Add(wait)) || rec.tried != triggerOf(x.target, c) {
-			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.notBefore, tc.wait)
+		if wait != tc.wait || !rec.retry.notBefore.Equal(now.Add(wait)) || rec.retry.tried != triggerOf(x.target, c) {
+			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.retry.notBefore, tc.wait)
 		}
-		if want := (basics{state: tc.state, countsFor: c.Source.Key, content: tc.content}); rec.basics != want || rec.note != tc.note {
-			t.Errorf("failure %d: got %+v, %q, want %+v, %q", i, rec.basics, rec.note, want, tc.note)
+		state, owner := rec.status(stepWait, c, now)
+		if state != tc.state || owner != c.Source.Key || rec.content != tc.content || rec.retry.note != tc.note {
+			t.Errorf("failure %d: got %v of %v, %+v, %q, want %v, %+v, %q", i, state, owner, rec.content, rec.retry.note, tc.state, tc.content, tc.note)
 		}
-		if began := before.reason != tc.reason; rec.since.Equal(now.Add(-time.Second)) != began {
-			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.since)
+		if began := before.retry.reason != tc.reason; rec.retry.since.Equal(now.Add(-time.Second)) != began {
+			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.retry.since)
 		}
 	}
-	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.note != "" {
-		t.Errorf("no error: got the note %q, want none", rec.note)
+	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
+		t.Errorf("no error: got the note %q, want none", rec.retry.note)
 	}
 }
 
@@ -141,24 +142,24 @@ func TestLastingAnswersAreRejections(t *testing.T) {
 	internal := apierrors.NewInternalError(errAway)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, tc := range map[string]struct {
-		rec   record
+		rec   retry
 		err   error
 		began time.Time
 		want  bool
 	}{
-		"the first":                  {record{}, internal, now, false},
-		"the first, a long call":     {record{}, internal, ago(transientLimit), true},
-		"just before":                {record{reason: transient, since: ago(transientLimit - 1)}, internal, now, false},
-		"in time":                    {record{reason: transient, since: ago(transientLimit)}, internal, now, true},
-		"no answer":                  {record{reason: transient, since: ago(transientLimit)}, errAway, now, false},
-		"after a rejection":          {record{reason: rejected, since: now}, internal, now, true},
-		"away after a rejection":     {record{reason: rejected, since: ago(time.Hour)}, errAway, now, false},
-		"after another reason":       {record{reason: foreign, since: ago(time.Hour)}, internal, now, false},
-		"a long call after another":  {record{reason: conflict, since: ago(time.Hour)}, internal, ago(transientLimit), true},
-		"a server without time":      {record{reason: transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
-		"a long call, and a shorter": {record{reason: transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
+		"the first":                  {retry{}, internal, now, false},
+		"the first, a long call":     {retry{}, internal, ago(transientLimit), true},
+		"just before":                {retry{reason: transient, since: ago(transientLimit - 1)}, internal, now, false},
+		"in time":                    {retry{reason: transient, since: ago(transientLimit)}, internal, now, true},
+		"no answer":                  {retry{reason: transient, since: ago(transientLimit)}, errAway, now, false},
+		"after a rejection":          {retry{reason: rejected, since: now}, internal, now, true},
+		"away after a rejection":     {retry{reason: rejected, since: ago(time.Hour)}, errAway, now, false},
+		"after another reason":       {retry{reason: foreign, since: ago(time.Hour)}, internal, now, false},
+		"a long call after another":  {retry{reason: conflict, since: ago(time.Hour)}, internal, ago(transientLimit), true},
+		"a server without time":      {retry{reason: transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
+		"a long call, and a shorter": {retry{reason: transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
 	} {
-		if got := lasts(&tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
+		if got := lasts(tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
 			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
 		}
 	}
@@ -173,12 +174,12 @@ func TestNext(t *testing.T) {
 	remove := plan.Change{Op: plan.OpDelete, Have: have}
 	of := func(s *plan.Source, r record) record {
 		r.content = contentOf(s)
-		r.tried = trigger{content: r.content, have: have.ResourceVersion}
+		r.retry.tried = trigger{content: r.content, have: have.ResourceVersion}
 		return r
 	}
 	own, altered := ownWrite{version: "41", at: now}, ownWrite{version: "41", at: now, altered: true}
 	later := now.Add(7 * time.Second)
-	failed := record{reason: rejected, notBefore: later}
+	failed := record{retry: retry{reason: rejected, notBefore: later}}
 	fighting := record{repairs: 13, repairedAt: now.Add(-time.Second)} // held for 8 seconds
 	for name, tc := range map[string]struct {
 		rec  record
@@ -197,11 +198,11 @@ func TestNext(t *testing.T) {
 		"our write does not come":            {of(green, record{own: ownWrite{version: "41", at: now.Add(-maxOwn)}}), update, stepAct, 0},
 		"failed":                             {of(blue, failed), update, stepWait, 7 * time.Second},
 		"failed with other content":          {of(green, failed), update, stepAct, 0},
-		"failed, and the time has come":      {of(blue, record{reason: rejected, notBefore: now}), update, stepAct, 0},
+		"failed, and the time has come":      {of(blue, record{retry: retry{reason: rejected, notBefore: now}}), update, stepAct, 0},
 		"a fight about this content":         {of(blue, fighting), update, stepHold, 7 * time.Second},
 		"a fight about other content":        {of(green, fighting), update, stepAct, 0},
 		"a fight, and the time has come":     {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), update, stepAct, 0},
-		"a fight, and a failure":             {of(blue, record{repairs: 13, repairedAt: now, reason: rejected, notBefore: later}), update, stepWait, 7 * time.Second},
+		"a fight, and a failure":             {of(blue, record{repairs: 13, repairedAt: now, retry: retry{reason: rejected, notBefore: later}}), update, stepWait, 7 * time.Second},
 		"free repairs":                       {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), update, stepAct, 0},
 		"a deletion that failed":             {of(nil, failed), remove, stepWait, 7 * time.Second},
 		"a deletion after another failure":   {of(blue, failed), remove, stepAct, 0},
@@ -221,7 +222,8 @@ func TestIsTriggered(t *testing.T) {
 	tried := trigger{content{settings("platform"), "blue"}, "7", "1"}
 	content2, source2 := trigger{content{settings("platform"), "green"}, "7", "1"}, trigger{content{settings("base"), "blue"}, "7", "1"}
 	have2, gone, namespace2 := trigger{tried.content, "8", "1"}, trigger{tried.content, "", "1"}, trigger{tried.content, "7", "2"}
-	inTheWay := basics{state: plan.StateForeign}
+	inTheWay := retry{state: plan.StateForeign, reason: foreign}
+	often := retry{state: plan.StateForeign, reason: foreign, failures: freeRepairs}
 	for name, tc := range map[string]struct {
 		rec  record
 		now  trigger
@@ -233,15 +235,15 @@ func TestIsTriggered(t *testing.T) {
 		"another state":                   {record{}, have2, true},
 		"gone":                            {record{}, gone, true},
 		"the namespace":                   {record{}, namespace2, true},
-		"foreign: other content":          {record{basics: inTheWay, reason: foreign}, content2, false},
-		"foreign: another state":          {record{basics: inTheWay, reason: foreign}, have2, true},
-		"often: other content":            {record{reason: rejected, failures: freeRepairs}, content2, true},
-		"C47 often: another state":        {record{reason: rejected, failures: freeRepairs}, have2, false},
-		"C47 often: the namespace":        {record{reason: rejected, failures: freeRepairs}, namespace2, false},
-		"C12 often foreign: adopted":      {record{basics: inTheWay, reason: foreign, failures: freeRepairs}, have2, true},
-		"C47 often foreign: not there":    {record{basics: inTheWay, reason: foreign, failures: freeRepairs}, gone, false},
+		"foreign: other content":          {record{retry: inTheWay}, content2, false},
+		"foreign: another state":          {record{retry: inTheWay}, have2, true},
+		"often: other content":            {record{retry: retry{reason: rejected, failures: freeRepairs}}, content2, true},
+		"C47 often: another state":        {record{retry: retry{reason: rejected, failures: freeRepairs}}, have2, false},
+		"C47 often: the namespace":        {record{retry: retry{reason: rejected, failures: freeRepairs}}, namespace2, false},
+		"C12 often foreign: adopted":      {record{retry: often}, have2, true},
+		"C47 often foreign: not there":    {record{retry: often}, gone, false},
 	} {
-		tc.rec.tried = tried
+		tc.rec.retry.tried = tried
 		if got := tc.rec.isTriggered(tc.now); got != tc.want {
 			t.Errorf("%s: got the end of the wait %v, want %v", name, got, tc.want)
 		}
@@ -349,7 +351,7 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	for range 12 {
 		now = now.Add(gap)
 		rec.repairs, rec.repairedAt = rec.repairs+1, now
-		rec.conclude(plan.StateSynced, key{}, c, now)
+		rec.rest(plan.StateSynced, c, now)
 		fights = append(fights, rec.fight(now) > 0)
 	}
 	if want := append(make([]bool, freeRepairs-1), true, true, true); !slices.Equal(fights, want) {
@@ -362,31 +364,25 @@ func TestAFightBeginsAndEnds(t *testing.T) {
 	if got := rec.fight(now); got != 0 {
 		t.Errorf("at its end: got a fight for %v more, want none", got)
 	}
-	rec.conclude(plan.StateSynced, key{}, c, now)
+	rec.rest(plan.StateSynced, c, now)
 	if rec.repairs != 12 {
 		t.Errorf("got %d repairs known at the end of calm, want 12", rec.repairs)
 	}
-	if rec.conclude(plan.StateSynced, key{}, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
+	if rec.rest(plan.StateSynced, c, now.Add(1)); rec.repairs != 0 || !rec.repairedAt.IsZero() || !rec.isPlain() {
 		t.Errorf("got %d repairs known after it, want none", rec.repairs)
 	}
 }
 
-// TestConclude: a concluded record has no failures. Only a copy that is or was in sync has content.
-func TestConclude(t *testing.T) {
-	owner, blue, green := settings("platform"), content{checksum: "blue"}, content{checksum: "green"}
-	for state, want := range map[plan.State]basics{
-		plan.StateNone:    {},
-		plan.StateSynced:  {state: plan.StateSynced, countsFor: owner, content: blue},
-		plan.StatePending: {state: plan.StatePending, countsFor: owner, content: green},
-		plan.StateFrozen:  {state: plan.StateFrozen, countsFor: owner},
-		plan.StateForeign: {state: plan.StateForeign, countsFor: owner},
+// TestRest: a target at rest has no retry. Only a copy that is or was in sync has content.
+func TestRest(t *testing.T) {
+	blue, green := content{checksum: "blue"}, content{checksum: "green"}
+	for state, want := range map[plan.State]content{
+		plan.StateNone: {}, plan.StateSynced: blue, plan.StatePending: green, plan.StateFrozen: {}, plan.StateForeign: {},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{plan.StateRejected, settings("base"), green, true}, reason: rejected, failures: 3, since: now,
-			notBefore: now, tried: trigger{content: blue}, note: "no", appeared: now}
-		rec.conclude(state, owner, blue, now)
-		if rec.basics != want || !rec.isPlain() || rec.reason != noRetry || rec.failures != 0 || !rec.since.IsZero() || rec.tried != (trigger{}) {
-			t.Errorf("%v: got %+v, want %+v and nothing else", state, rec, want)
+		rec := record{basics: basics{content: green}, retry: retry{reason: rejected, failures: 3, since: now, notBefore: now, note: "no"}, appeared: now}
+		if rec.rest(state, blue, now); rec.content != want || !rec.isPlain() {
+			t.Errorf("%v: got %+v, want content %+v and nothing else", state, rec, want)
 		}
 	}
 }

@@ -58,7 +58,12 @@ func TestStore(t *testing.T) {
 	update, nothing := plan.Change{Op: plan.OpUpdate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
 	remove, frozen := plan.Change{Op: plan.OpDelete, CopyOf: other.Key}, plan.Change{CopyOf: other.Key, State: plan.StateFrozen}
 	of := func(state plan.State) record {
-		return record{basics: basics{state, other.Key, contentOf(blue), true}, reason: rejected, notBefore: now, note: "no"}
+		shown := state
+		if state == plan.StateSynced || state == plan.StatePending {
+			shown = plan.StateNone
+		}
+		return record{basics: basics{state, other.Key, contentOf(blue), true},
+			retry: retry{reason: rejected, state: shown, owner: other.Key, notBefore: now, note: "no"}}
 	}
 	fought := record{repairs: freeRepairs, repairedAt: now}
 	for name, tc := range map[string]struct {
@@ -99,7 +104,7 @@ func TestStore(t *testing.T) {
 				if got.queued != queued || (n.queued > 0) != queued {
 					t.Errorf("got it queued %v, and %d in all, want %v", got.queued, n.queued, queued)
 				}
-				if tc.step == stepNone && (got.reason != noRetry || !got.notBefore.IsZero() || got.note != "") {
+				if tc.step == stepNone && got.retry != (retry{}) {
 					t.Errorf("got %+v, want no failure known", got)
 				}
 			})
@@ -161,7 +166,7 @@ func TestReportable(t *testing.T) {
 func TestANewNamespaceHasNoHistory(t *testing.T) {
 	synced := basics{state: plan.StateSynced, countsFor: settings("platform"), content: content{checksum: "blue"}}
 	for name, rec := range map[string]record{
-		"a failure": {basics: synced, reason: rejected, failures: 7, notBefore: time.Now().Add(time.Hour)},
+		"a failure": {basics: synced, retry: retry{reason: rejected, failures: 7, notBefore: time.Now().Add(time.Hour)}},
 		"a fight":   {basics: synced, repairs: 12, repairedAt: time.Now()},
 		"in sync":   {basics: synced},
 		"nothing":   {},
@@ -173,7 +178,7 @@ func TestANewNamespaceHasNoHistory(t *testing.T) {
 			if got.appeared.IsZero() {
 				t.Errorf("%s: got no time at which the namespace appeared", name)
 			}
-			if got.basics != (basics{}) || got.reason != noRetry || got.repairs != 0 || !got.notBefore.IsZero() {
+			if got.basics != (basics{}) || got.retry != (retry{}) || got.repairs != 0 {
 				t.Errorf("%s: got %+v, want nothing but the namespace's time", name, got)
 			}
 			n.set("team-a", "new", record{basics: synced, repairs: 1})
