@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 var helm = flag.String("helm", "../../bin/helm", "the program helm")
@@ -108,6 +110,39 @@ func TestDashboardIsPromQL(t *testing.T) {
 		t.Errorf("%d expressions in panels, and %d in all", len(rules), all)
 	}
 	checkRules(t, map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
+}
+
+// states finds the states of copies that an expression names, also in JSON.
+var states = regexp.MustCompile(`mirror_copies\{state[=!~]+\\?"([^"\\]*)`)
+
+// TestMonitoringNamesStates: an alert on a state that does not exist never fires, and promtool does not know which exist.
+func TestMonitoringNamesStates(t *testing.T) {
+	known := map[string]bool{}
+	for state := range plan.States {
+		known[state.Metric()] = true
+	}
+	delete(known, "") // of states that are not counted
+	for _, file := range []string{
+		filepath.Join(deploy, "components", "monitoring", "alerts.yaml"),
+		filepath.Join(deploy, "components", "monitoring", "dashboard.json"),
+		filepath.Join("testdata", "alerts.yaml"),
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := states.FindAllSubmatch(content, -1)
+		if named := bytes.Count(content, []byte("mirror_copies{state")); len(all) != named || named == 0 {
+			t.Errorf("%s: %d states are read of %d", file, len(all), named)
+		}
+		for _, found := range all {
+			for state := range strings.SplitSeq(string(found[1]), "|") {
+				if !known[state] {
+					t.Errorf("%s: no copy counts as %q", file, state)
+				}
+			}
+		}
+	}
 }
 
 // checkRules has promtool check the content of a rule file.

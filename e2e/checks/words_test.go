@@ -30,6 +30,7 @@ var privateWords = []struct {
 	{words(`measures`), "metrics, or the verb in another form"},
 	{words(`rights|(a|an|the|this|that|each|every|any|no|missing) right( (to|on|for|of|is|are|that)|[.,:;)]|$)`), "permission"},
 	{words(`told`), "reported, or said"},
+	{words(`(sources?|targets?|copy|copies) ((that|which|has|have|is|are|was|were) ){0,2}failed`), "rejected, or frozen"},
 }
 
 // words matches whole words, also where a line ends between them, or a comment goes on in the next one.
@@ -107,13 +108,14 @@ func literals(t *testing.T, file string, content []byte) string {
 // TestFindPrivate shows that a pattern of each form finds its words, and no others.
 func TestFindPrivate(t *testing.T) {
 	for text, want := range map[string][]string{
-		"A stranger's object":               {"stranger"},
-		"# copies that are in\n  # line":    {"in\n  # line"},
-		"An inline comment":                 nil,
-		"It puts a copy right at once":      {"puts a copy right"},
-		"the right to list, or the right.":  {"the right to", "the right."},
-		"the right prefix, right after":     nil,
-		"A lookup is no look, nor a LEDGER": {"look", "LEDGER"},
+		"A stranger's object":                {"stranger"},
+		"# copies that are in\n  # line":     {"in\n  # line"},
+		"An inline comment":                  nil,
+		"It puts a copy right at once":       {"puts a copy right"},
+		"the right to list, or the right.":   {"the right to", "the right."},
+		"the right prefix, right after":      nil,
+		"A lookup is no look, nor a LEDGER":  {"look", "LEDGER"},
+		"copies that have failed; it failed": {"copies that have failed"},
 	} {
 		var got []string
 		for _, f := range findPrivate(text) {
