@@ -30,7 +30,8 @@ func TestMetricsOfReplicas(t *testing.T) {
 		`mirror_copies{state="pending"}`:    0,
 		`mirror_copies{state="foreign"}`:    0,
 		`mirror_copies{state="superseded"}`: 0,
-		`mirror_copies{state="failed"}`:     0,
+		`mirror_copies{state="rejected"}`:   0,
+		`mirror_copies{state="frozen"}`:     0,
 		`mirror_invalid_sources`:            0,
 		`mirror_fights`:                     0,
 	})
