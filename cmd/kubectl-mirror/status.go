@@ -23,7 +23,7 @@ the targets that are not in sync, with the state and the reason.
   pending       the controller is about to create or update the copy, or the API server rejects that
   foreign       a ConfigMap of the name exists that is not a copy of this controller
   superseded    another source of that name has the target
-  failed        an annotation of the source is malformed or not known: the copy stays as it is
+  frozen        an annotation of the source is malformed or not known: the copy stays as it is
   out_of_scope  the copy is not allowed by the flags, and stays
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 

@@ -72,7 +72,7 @@ const (
 // phaseOf returns how far a source is.
 func phaseOf(s *snapshot.Source, ignoreBlocked bool) phase {
 	blocked := 0
-	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateRejected} {
+	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen} {
 		blocked += s.Counts[state.Metric()]
 	}
 	switch {

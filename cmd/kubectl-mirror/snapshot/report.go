@@ -23,7 +23,8 @@ const (
 
 // Counted are the states that have targets, in the order of their interest.
 var Counted = []plan.State{
-	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateOutOfScope, plan.StateExpiring,
+	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen,
+	plan.StateOutOfScope, plan.StateExpiring,
 }
 
 // Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server
