@@ -302,11 +302,7 @@ func (x *explanation) handOver(cm *corev1.ConfigMap) string {
 	case d.Op == plan.OpNone:
 		return ". It cannot be handed over: it is being deleted."
 	case d.Op == plan.OpRecreate:
-		why := "it is immutable"
-		if cm.Immutable == nil || !*cm.Immutable {
-			why = "its metadata takes more than 8 KiB"
-		}
-		more = "; " + why + ", so it is deleted and created again, without the labels and annotations of others"
+		more = "; " + d.WhyRecreated() + ", so it is deleted and created again, without the labels and annotations of others"
 	}
 	x.handedOver = d
 	return fmt.Sprintf(", or hand it over (this REPLACES ITS DATA%s): %s", more, handOver(plan.KeyOf(cm)))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +62,23 @@ func TestExplain(t *testing.T) {
 			}
 			golden(t, "explain-"+name, out.Bytes())
 		})
+	}
+}
+
+// TestHandOverThatRecreates has foreign ConfigMaps that would be created again, and the warning before the command.
+func TestHandOverThatRecreates(t *testing.T) {
+	for why, change := range map[string]plantest.Option{
+		"it is immutable":                    plantest.Immutable,
+		"its metadata takes more than 8 KiB": plantest.Annotation("theirs", strings.Repeat("x", 9<<10)),
+	} {
+		s := snapshottest.New()
+		s.Add(plantest.Source("platform", "settings"))
+		foreign := s.Add(plantest.ConfigMap("team-a", "settings", plantest.Data("key", "theirs"), change))
+		e := explain(&s.Options, s.Snapshot(t), plan.KeyOf(foreign), foreign)
+		want := "REPLACES ITS DATA; " + why + ", so it is deleted and created again, without"
+		if !strings.Contains(e.Verdict, want) {
+			t.Errorf("got %q, want in it %q", e.Verdict, want)
+		}
 	}
 }
 

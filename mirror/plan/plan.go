@@ -14,7 +14,7 @@ const (
 	OpNone     Op = iota // nothing
 	OpCreate             // create the copy: the cache shows no object there
 	OpUpdate             // update the copy, or adopt the object
-	OpRecreate           // delete and create: the copy is immutable and its content differs
+	OpRecreate           // delete and create: the copy is immutable and its content differs, or its metadata is truncated
 	OpDelete             // delete the copy, once a live read confirms that no source claims it
 )
 
@@ -183,11 +183,15 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
 // object. Metadata that the cache truncated cannot be kept, and its owner must not block a repair with it. An object with
 // finalizers would be held terminating, so it is updated.
 func overwrite(s *Source, have *corev1.ConfigMap) Op {
-	immutable := isImmutable(have) && payloadDigest(have) != s.payload
-	if immutable || isTruncated(have) && len(have.Finalizers) == 0 {
+	if forbidsContent(s, have) || isTruncated(have) && len(have.Finalizers) == 0 {
 		return OpRecreate
 	}
 	return OpUpdate
+}
+
+// forbidsContent reports whether have is immutable, and its content differs from that of s.
+func forbidsContent(s *Source, have *corev1.ConfigMap) bool {
+	return isImmutable(have) && payloadDigest(have) != s.payload
 }
 
 func (r *Rules) decideForeign(c Change, t Target) Change {

@@ -54,9 +54,17 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 		why = "it is a copy of " + c.CopyOf.String() + ", whose place the source takes"
 	}
 	if c.Op == OpRecreate {
-		why += "; it is immutable, so it is deleted and created again"
+		why += "; " + c.WhyRecreated() + ", so it is deleted and created again"
 	}
 	return why
+}
+
+// WhyRecreated returns why the change deletes the object and creates it again, in words. Its Op is OpRecreate.
+func (c Change) WhyRecreated() string {
+	if forbidsContent(c.Source, c.Have) {
+		return "it is immutable"
+	}
+	return "its metadata takes more than 8 KiB"
 }
 
 func (r *Rules) foreignReason(have *corev1.ConfigMap) string {

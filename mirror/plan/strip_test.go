@@ -259,6 +259,36 @@ func TestC71TruncatedMetadata(t *testing.T) {
 	}
 }
 
+// TestWhyRecreated has copies that are re-created. One may be immutable, and re-created for its metadata all the same.
+func TestWhyRecreated(t *testing.T) {
+	r := testRules()
+	src, fixed := plantest.Source("platform", "settings"), plantest.Source("platform", "settings", plantest.Immutable)
+	large := plantest.Annotation("theirs", strings.Repeat("x", 9<<10))
+	edited, unmanaged := plantest.Data("key", "x"), plantest.Without(ManagedByLabel)
+	const immutable, metadata = "it is immutable", "its metadata takes more than 8 KiB"
+	for name, test := range map[string]struct {
+		source *corev1.ConfigMap
+		have   []plantest.Option
+		want   string
+	}{
+		"immutable":                      {src, []plantest.Option{plantest.Immutable}, immutable},
+		"immutable, with large metadata": {fixed, []plantest.Option{edited, large}, immutable},
+		"large metadata":                 {src, []plantest.Option{edited, large}, metadata},
+		"large metadata, immutable with the same content": {fixed, []plantest.Option{unmanaged, large}, metadata},
+	} {
+		have := stripped(r, plantest.Copy(r, test.source, "team-a", test.have...))
+		v, target := viewOf(r, test.source), Target{Key: KeyOf(have), Namespace: plantest.Namespace("team-a"), Have: have}
+		c := r.Decide(v, target)
+		if c.Op != OpRecreate || c.WhyRecreated() != test.want {
+			t.Errorf("%s: got %v, %q, want %v, %q", name, c.Op, c.WhyRecreated(), OpRecreate, test.want)
+		}
+		end := "; " + test.want + ", so it is deleted and created again"
+		if got := r.Reason(v, target, c); !strings.HasSuffix(got, end) {
+			t.Errorf("%s: got the reason %q, want one that ends with %q", name, got, end)
+		}
+	}
+}
+
 // TestC47CopiedMetadataIsNoForgery mirrors more metadata than the cache keeps: the copies are in sync.
 func TestC47CopiedMetadataIsNoForgery(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyAnnotations = []string{"*"} })

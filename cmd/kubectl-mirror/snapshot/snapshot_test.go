@@ -87,6 +87,10 @@ func TestExpiredList(t *testing.T) {
 
 // TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
 func TestReasonOfEachRepair(t *testing.T) {
+	editedAndLarge := func(cm *corev1.ConfigMap) {
+		plantest.Data("key", "edited")(cm)
+		plantest.Annotation("theirs", strings.Repeat("x", 9<<10))(cm)
+	}
 	for want, change := range map[string]plantest.Option{
 		"":                            func(*corev1.ConfigMap) {},
 		"the copy was edited":         plantest.Data("key", "edited"),
@@ -97,6 +101,7 @@ func TestReasonOfEachRepair(t *testing.T) {
 			cm.Labels, cm.Annotations = nil, map[string]string{plan.AdoptAnnotation: "true"}
 			plantest.Immutable(cm)
 		},
+		"the copy was edited; its metadata takes more than 8 KiB, so it is deleted and created again": editedAndLarge,
 		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
 			plantest.Finalizer(cm)
 			plantest.Deleting(cm)
