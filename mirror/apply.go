@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,9 @@ var errNotLeading = errors.New("the leadership was not renewed in time")
 
 // errAltered is the error of a write that the API server accepted and stored with other content.
 var errAltered = errors.New("accepted, but an admission webhook or policy altered it")
+
+// errUnmarked is the error of a write that the API server accepted and stored without a mark of a copy.
+var errUnmarked = errors.New("an admission webhook or policy removes a mark of the copy")
 
 // writer makes the calls for one copy.
 type writer struct {
@@ -76,7 +80,11 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 		return nil, errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
-	return w.check(plan.OpCreate, c.Source, made, err)
+	made, err = w.check(plan.OpCreate, c.Source, made, err)
+	if errors.Is(err, errUnmarked) { // it would be foreign, and nobody's
+		err = errors.Join(err, w.delete(ctx, plan.Change{Key: c.Key, Have: made}))
+	}
+	return made, err
 }
 
 func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
@@ -91,9 +99,14 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 // check counts a write and compares the stored object with its source. If a webhook undoes the change, the object is as before
 // and the watch shows no event.
 func (w *writer) check(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
+	if err == nil {
+		if mark := w.rules.Lacks(made); mark != "" {
+			err = fmt.Errorf("%w: %s", errUnmarked, mark)
+		}
+	}
 	w.metrics.wrote(op, err)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	if !w.rules.InSync(s, made) {
 		return made, errAltered

@@ -196,6 +196,9 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
+	if !c.hasTarget() {
+		klog.FromContext(ctx).Info("No namespace is a target: " + c.caches.rules.NoNamespace())
+	}
 	var workers sync.WaitGroup
 	for range c.opts.ConcurrentSources {
 		workers.Go(func() { c.fanout.work(ctx) })
@@ -217,6 +220,16 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	c.fanout.reporter.outbox.flush(ctx)
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
 	return nil
+}
+
+// hasTarget reports whether the flags allow a namespace.
+func (c *Controller) hasTarget() bool {
+	for ns := range c.caches.allNamespaces() {
+		if c.caches.rules.AllowsTarget(ns.Name) && c.caches.rules.Selects(ns) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeOver plans everything.

@@ -2,6 +2,8 @@ package mirror
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -35,7 +37,7 @@ func TestEventsOfASource(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
-		if got := s.notesOf(ReasonMirrored); !slices.Equal(got, []string{"Synced to 3 namespaces"}) {
+		if got := s.notesOf(ReasonMirrored); !slices.Equal(got, []string{"Synced d0f95a5a763e to 3 namespaces"}) {
 			t.Errorf("got %q, want one event that counts the namespaces", got)
 		}
 		s.wantEvents("created", ReasonMirrored)
@@ -58,9 +60,9 @@ func TestEventsOfASource(t *testing.T) {
 	})
 }
 
-// TestEventsAtTheStart: a source that is in sync gives no event, and one that changed while no controller ran does.
+// TestEventsAtTheStart: a takeover says of each source that it is in sync, whether the process had to write or not.
 func TestEventsAtTheStart(t *testing.T) {
-	for name, want := range map[string][]string{"value": nil, "other": {ReasonMirrored}} {
+	for name, want := range map[string][]string{"value": {ReasonMirrored}, "other": {ReasonMirrored}} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(2, "team-"), source(plantest.Data("key", name)), copyOf(source(), "team-000"), copyOf(source(), "team-001"))
 			cluster(t, objects, func(t *testing.T, s scene) {
@@ -137,7 +139,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		if got := s.notesOf(ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
 			t.Errorf("got %q, want one about the other namespace", got)
 		}
-		s.wantEvents("one is over", ReasonForeign)
+		s.wantEvents("one is over", ReasonForeign, ReasonMirrored)
 		s.remove("team-001")
 		time.Sleep(time.Minute)
 		s.wantEvents("all is over", ReasonMirrored)
@@ -174,9 +176,12 @@ func TestC03SupersededEvent(t *testing.T) {
 		if got := s.notesOf(ReasonSuperseded); len(got) != 1 || !strings.Contains(got[0], "platform/settings") {
 			t.Errorf("got %q, want one that names the winner", got)
 		}
-		s.wantEvents("beside another", ReasonSuperseded)
+		s.wantEvents("beside another", ReasonSuperseded, ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
+		if got := s.notesOf(ReasonMirrored); len(got) != 1 || !strings.HasSuffix(got[0], " to 2 namespaces; took over 2 copies of platform/settings") {
+			t.Errorf("got %q, want one that names the source whose copies it took over", got)
+		}
 		s.wantEvents("it takes over", ReasonMirrored)
 		if n := s.value("mirror_copies", "superseded"); n != 0 {
 			t.Errorf("got %v superseded, want none", n)
@@ -205,6 +210,35 @@ func TestC47ManyProblemsFitAnEvent(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if got := s.notesOf(ReasonForeign); len(got) != 1 || len(got[0]) > 1024 || !strings.Contains(got[0], "300 namespaces") || !strings.Contains(got[0], plan.AdoptAnnotation) {
 			t.Errorf("got %q, want one event that counts them, and says what to do", got)
+		}
+	})
+}
+
+// TestMirroredTellsWhichContentHasArrived: three edits, the third one back to the first content. Each event has the checksum of its
+// content, and the numbers of namespaces, in its text and its annotations.
+func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
+	cluster(t, append(teams(3, "team-"), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
+		for _, content := range []string{"A", "B", "A"} {
+			cm := source(plantest.Data("key", content))
+			s.write(cm)
+			time.Sleep(time.Minute)
+			want := parsed(cm)
+			got := map[string]string{}
+			s.diary.mu.Lock()
+			maps.Copy(got, s.annotations)
+			s.diary.mu.Unlock()
+			if text := fmt.Sprintf("Synced %.12s to 2 namespaces; 1 is blocked (see Foreign)", want.Checksum[len("sha256:"):]); s.said(ReasonMirrored) != text {
+				t.Errorf("%s: got event %q, want %q", content, s.said(ReasonMirrored), text)
+			}
+			for key, value := range map[string]string{"checksum": want.Checksum, "payload": want.Payload(), "instance": "default",
+				"synced": "2", "held": "0", "blocked": "1"} {
+				if got["mirror-controller.github.io/"+key] != value {
+					t.Errorf("%s: got annotations %v, want %s=%s", content, got, key, value)
+				}
+			}
+		}
+		if n := s.reported(ReasonMirrored); n != 3 {
+			t.Errorf("got %d events, want one for each content", n)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package mirror
 // Nothing is deleted in a hurry, and nothing happens silently.
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,9 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -318,7 +320,7 @@ func TestC65OnlySuccessCounts(t *testing.T) {
 	}
 }
 
-// TestC55NoTargets: a source that reaches no namespace says so, and why.
+// TestC55NoTargets: a source that reaches no namespace says so, and why. A namespace more is no news.
 func TestC55NoTargets(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {
 		s.addNamespace("other")
@@ -329,45 +331,55 @@ func TestC55NoTargets(t *testing.T) {
 		}
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
 		time.Sleep(time.Minute)
-		want := "Not mirrored: of 3 namespaces that the flags of the controller allow, none is a target: " +
-			`in 2 the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
-			"in 1 the namespace has the label mirror=false. To mirror the source, correct the annotation; remove that label."
+		want := "Not mirrored, because no namespace is a target: " +
+			`the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
+			"or the namespace has the label mirror=false. To mirror the source, correct the annotation; remove that label."
 		if got := s.said(ReasonNoTargets); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
 		s.addNamespace("team-003")
-		time.Sleep(time.Second)
-		if got := s.said(ReasonNoTargets); !strings.HasPrefix(got, "Not mirrored: of 4 namespaces") {
-			t.Errorf("got event %q, want the new namespace in it", got)
-		}
+		time.Sleep(time.Minute)
 		s.setNamespace(plantest.Namespace("team-000"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 2 || got != "Synced to 1 namespace" {
-			t.Errorf("got events %q and at last %q, want two NoTargets, and that it is over", s.all(), got)
+		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 1 || !strings.HasSuffix(got, " to 1 namespace") {
+			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.all(), got)
 		}
 	})
 }
 
-// TestC55NoTargetsIsNotSaid about a source that loses to another one, and where the flags allow no namespace.
-func TestC55NoTargetsIsNotSaid(t *testing.T) {
-	for name, objects := range map[string][]*corev1.ConfigMap{"no namespace": {source()}, "superseded": {sourceIn("base"), source()}} {
-		t.Run(name, func(t *testing.T) {
-			server := having(plantest.Namespace("base"))
-			if len(objects) > 1 {
-				server = having(append(teams(2, "team-"), plantest.Namespace("base"))...)
-			}
-			alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
-				for _, cm := range objects {
-					s.write(cm)
-				}
+// TestC73NothingIsATarget: flags that allow no namespace are said on the source and in the log, once.
+func TestC73NothingIsATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, having(append(teams(2, "team-"), source())...)(), func(o *Options) { o.NamespacePrefixes = []string{"teem-"} })
+		var out logBuffer
+		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))), time.Hour)
+		defer stop()
+		go func() {
+			for i := range 10 {
 				time.Sleep(time.Minute)
-				if n := s.reported(ReasonNoTargets); n != 0 {
-					t.Errorf("got %d events NoTargets, want none", n)
-				}
-			})
-		})
-	}
+				s.addNamespace(fmt.Sprintf("team-new-%d", i))
+			}
+		}()
+		s.noted(s.controller.Run(ctx, Alone(ctx)))
+		const why = "no namespace begins with teem-"
+		if got := s.notesOf(ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], why) {
+			t.Errorf("got events %q, want one", got)
+		}
+		if !strings.Contains(out.String(), "No namespace is a target: "+why) {
+			t.Errorf("got log %s", out.String())
+		}
+	})
+}
+
+// TestC55NoTargetsIsNotSaid about a source that loses to another one.
+func TestC55NoTargetsIsNotSaid(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), plantest.Namespace("base"), sourceIn("base"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		if n := s.reported(ReasonNoTargets); n != 0 {
+			t.Errorf("got %d events NoTargets, want none", n)
+		}
+	})
 }
 
 // TestC52HangingTargetHidesNothing: while one target of a source hangs, copies of the source that expire are announced in time.

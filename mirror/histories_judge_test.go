@@ -112,7 +112,7 @@ func (c *Controller) leftOver() map[string]int {
 		left["queued targets"] += n.queued
 		for _, r := range n.targets {
 			// What the watch does not show is retried.
-			if r.retry.reason != foreign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
+			if r.retry.reason != foreign && r.state != plan.StateForeign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
 				left[fmt.Sprintf("retries (%v, %+v)", r.retry.reason, r.own)]++
 			}
 		}
@@ -307,6 +307,7 @@ type lastSeen struct {
 	expiring map[key]expiring
 	contents map[content]seenContent
 	accepted map[string]time.Time
+	made     map[key]types.UID // by the controller, and altered by a webhook
 }
 
 // expiring is a copy that no source claims, or one that is claimed again.
@@ -321,7 +322,7 @@ type seenContent struct {
 }
 
 func (h *history) newLastSeen() *lastSeen {
-	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}}
+	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}, map[key]types.UID{}}
 }
 
 // note takes note of what w has been until now.
@@ -397,6 +398,12 @@ func (h *history) lateWrite() time.Duration { return 3*time.Minute + h.latestWat
 func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
 	c := changes[0]
 	k := keyOfChange(c)
+	if c.Old == nil && c.By.Altered {
+		last.made[k] = (*c.New).UID
+	}
+	if c.New == nil && last.made[k] == (*c.Old).UID {
+		return // what a webhook made of our own create is taken back
+	}
 	if c.Old != nil && !isOurs(*c.Old) && !isHandedOver(*c.Old) {
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -44,7 +43,6 @@ type topic struct {
 // letter is an event that waits.
 type letter struct {
 	topic   topic
-	object  *corev1.ConfigMap
 	message message
 }
 
@@ -54,10 +52,10 @@ func newOutbox(recorder EventRecorder) *outbox {
 }
 
 // put adds an event about a source. An event Deleted replaces none, because it counts.
-func (o *outbox) put(source *corev1.ConfigMap, m message) {
+func (o *outbox) put(source key, uid types.UID, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := &letter{topic{key{Namespace: source.Namespace, Name: source.Name}, source.UID, m.reason}, source, m}
+	l := &letter{topic{source, uid, m.reason}, m}
 	if older := o.waiting[l.topic]; older != nil && m.reason != ReasonDeleted {
 		*older = *l
 		return
@@ -91,7 +89,8 @@ func (o *outbox) work(ctx context.Context) {
 }
 
 func (o *outbox) handOver(l *letter) {
-	o.recorder.AnnotatedEventf(l.object, nil, l.message.kind, l.message.reason, "%s", l.message.note)
+	m, about := l.message, objectOf(l.topic.source, l.topic.uid)
+	o.recorder.AnnotatedEventf(about, m.annotations, m.kind, m.reason, "%s", m.note)
 }
 
 // flush hands over at once what waits after the last write, as far as the recorder can write it in a few seconds. The log has

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
-
-	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // TestOutboxHandsOverWhatTheRecorderTakes: of thousands of events all arrive, and never more at once than the recorder keeps.
@@ -25,7 +23,7 @@ func TestOutboxHandsOverWhatTheRecorderTakes(t *testing.T) {
 		defer stop()
 		go o.work(ctx)
 		for i := range 3000 {
-			o.put(plantest.Source("platform", fmt.Sprint(i)), message{corev1.EventTypeWarning, ReasonForeign, fmt.Sprint(i)})
+			o.put(key{Namespace: "platform", Name: fmt.Sprint(i)}, "", message{kind: corev1.EventTypeWarning, reason: ReasonForeign, note: fmt.Sprint(i)})
 		}
 		for second := range 11 {
 			synctest.Wait()
@@ -49,7 +47,7 @@ func TestOutboxAtAStop(t *testing.T) {
 		d, out := &diary{}, logBuffer{}
 		o := newOutbox(d)
 		for i := range n {
-			o.put(plantest.Source("platform", fmt.Sprint(i)), message{corev1.EventTypeWarning, ReasonForeign, ""})
+			o.put(key{Namespace: "platform", Name: fmt.Sprint(i)}, "", message{kind: corev1.EventTypeWarning, reason: ReasonForeign})
 		}
 		o.flush(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))))
 		if got := d.reported(ReasonForeign); got != handOverBurst || !strings.Contains(out.String(), want) || want == "" && out.String() != "" {
@@ -64,9 +62,9 @@ func TestOutboxOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
 		o := newOutbox(d)
-		platform, other := sourceIn("platform"), sourceIn("other")
-		put := func(source *corev1.ConfigMap, reason, note string) {
-			o.put(source, message{corev1.EventTypeNormal, reason, note})
+		platform, other := settings("platform"), settings("other")
+		put := func(source key, reason, note string) {
+			o.put(source, "", message{kind: corev1.EventTypeNormal, reason: reason, note: note})
 		}
 		put(platform, ReasonForeign, "old")
 		put(platform, ReasonDeleted, "1")

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -37,6 +38,8 @@ type result struct {
 	altered bool              // with other content than was sent
 	repair  bool              // the change restored what another client had changed
 	reason  reason            // why it failed
+	live    *corev1.ConfigMap // the foreign object that is in the way
+	taken   types.UID         // of what was created without a mark of a copy, and deleted at once
 	err     error
 	began   time.Time     // when the calls began
 	after   time.Duration // when to reconcile again although nothing failed
@@ -126,7 +129,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 		}
 	}
 	res := r.write(ctx, term, p, c, &x.record)
-	if c.Op != plan.OpCreate || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
+	if c.Op != plan.OpCreate || res.taken != "" || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
 		return res
 	}
 	return r.actOnLive(ctx, term, p, x, res)
@@ -150,7 +153,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision,
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
 		return r.write(ctx, term, p, c, &x.record)
 	case c.Op == plan.OpNone && c.State == plan.StateForeign, c.Op == plan.OpNone && !r.rules.Visible(live):
-		return result{change: c, state: c.State, reason: foreign, began: began} // no event tells when that ends
+		return result{change: c, state: c.State, reason: foreign, live: live, began: began} // no event tells when that ends
 	}
 	return unseen // the watch will show it
 }
@@ -183,7 +186,14 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	res.altered = errors.Is(err, errAltered)
 	if err != nil && !res.altered {
 		r.selfCheck.note(err)
-		return failed(c, err, res.began)
+		out := failed(c, err, res.began)
+		if isUncounted(c.Op, rec.retry, err) {
+			out.reason, out.state = transient, reasons[transient].state
+		}
+		if errors.Is(err, errUnmarked) && c.Op != plan.OpUpdate {
+			out.taken = res.made.UID
+		}
+		return out
 	}
 	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
@@ -250,7 +260,10 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) (step, ti
 	case later:
 		return stepAwait, res.after
 	default:
-		return stepWait, rec.fail(x, *res, now)
+		if res.taken != "" { // the events of both writes wake nobody
+			rec.own = ownWrite{deleted: res.taken, altered: true, at: now}
+		}
+		return stepWait, rec.fail(r.rules, x, *res, now)
 	}
 	rec.rest(res.state, contentOf(res.change.Source), now)
 	switch calmIn := rec.fight(now); {
@@ -286,7 +299,7 @@ func lasts(before retry, res result, now time.Time) bool {
 }
 
 // fail records a failure, and returns the time until the next try.
-func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
+func (rec *record) fail(rules *plan.Rules, x *decision, res result, now time.Time) time.Duration {
 	r := &rec.retry
 	if r.reason != res.reason {
 		r.reason, r.since = res.reason, res.began
@@ -297,13 +310,16 @@ func (rec *record) fail(x *decision, res result, now time.Time) time.Duration {
 	if res.reason == transient && (r.state == plan.StateFrozen || r.owner == res.change.CountsFor()) {
 		return wait // the failure says nothing about the target
 	}
-	r.state, r.owner, r.note = plan.StateNone, res.change.CountsFor(), ""
+	r.state, r.owner, r.note, r.adoptable = plan.StateNone, res.change.CountsFor(), "", false
 	if res.reason == rejected || res.reason == foreign {
 		r.state = res.state
 	}
 	switch {
 	case r.state == plan.StateForeign:
 		rec.content = content{}
+		if res.live != nil {
+			r.note, r.adoptable = rules.Foreign(res.live)
+		}
 	case r.state == plan.StateRejected && res.err != nil:
 		r.note = clip(res.err.Error())
 	}
@@ -333,7 +349,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 		rec.own.version = res.made.ResourceVersion
 	}
 	if res.made != nil && !res.altered {
-		n.source(c.Source.Key).wrote = now
+		n.source(c.Source.Key).writes(c, now)
 		if c.Op == plan.OpCreate && !rec.appeared.IsZero() {
 			r.metrics.fill.Observe(now.Sub(rec.appeared).Seconds())
 		}

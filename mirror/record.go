@@ -53,7 +53,8 @@ type retry struct {
 	reason    reason
 	state     plan.State // foreign, rejected, or as a live read showed; none if the last try showed nothing
 	owner     key        // the source that state counts for
-	note      string     // the error, for people
+	note      string     // the error, or what the foreign object is, for people
+	adoptable bool       // the owner of the foreign object can hand it over
 	failures  int        // in a row, for any reasons: they may take turns
 	since     time.Time  // the begin of the first one for that reason
 	notBefore time.Time  // the next try
@@ -192,7 +193,10 @@ func (r *record) rest(state plan.State, c content, now time.Time) {
 	default:
 		r.content = content{}
 	}
-	r.retry, r.appeared = retry{}, time.Time{}
+	if state != plan.StateForeign || r.retry.reason != rejected { // a webhook may have made the object of our own create
+		r.retry = retry{}
+	}
+	r.appeared = time.Time{}
 }
 
 // status returns how a target stands, and the source that this counts for, while c is left to do and step is next. What an answer

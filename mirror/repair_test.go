@@ -318,3 +318,66 @@ func TestC36FightBehindAQuota(t *testing.T) {
 		}
 	})
 }
+
+// TestC68AdmissionRemovesAMark from each copy that is created: the copy is taken back, the target is rejected, and the event names
+// admission. When that ends, the copy is made.
+func TestC68AdmissionRemovesAMark(t *testing.T) {
+	for _, mark := range []string{"mirror", plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation} {
+		t.Run(mark, func(t *testing.T) {
+			cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
+				s.Hook(func(h *apitest.Hooks) {
+					h.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
+						if c.Namespace == "team-000" {
+							plantest.Without(mark)(cm)
+						}
+					}
+				})
+				s.write(source())
+				time.Sleep(time.Minute)
+				s.wantNone("team-000")
+				s.wantCopy("team-001", "value")
+				if got := s.said(ReasonWriteFailed); !strings.Contains(got, "an admission webhook or policy removes a mark of the copy") || !strings.Contains(got, mark) {
+					t.Errorf("got event %q, want admission and %s in it", got, mark)
+				}
+				if n := s.value("mirror_copies", "rejected"); n != 1 {
+					t.Errorf("got %v copies rejected, want 1", n)
+				}
+				before := s.Count("create", "configmaps", "team-000")
+				time.Sleep(time.Hour)
+				if n := s.Count("create", "configmaps", "team-000") - before; n > 61 {
+					t.Errorf("got %d tries in an hour, want one a minute", n)
+				}
+				s.Hook(func(h *apitest.Hooks) { h.Alters = func(apitest.Call, *corev1.ConfigMap) {} })
+				s.within(time.Minute, "copy", func() bool { return s.copied("team-", "value") == 2 })
+			})
+		})
+	}
+}
+
+// TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion two seconds late. Nobody is
+// told of a rejection, and the copies are back as soon as the quota is counted.
+func TestC72QuotaCountsLate(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		var mu sync.Mutex
+		deleted := map[string]time.Time{}
+		s.refuse(func(c apitest.Call) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case c.Verb == "delete":
+				deleted[c.Namespace] = time.Now()
+			case c.Verb == "create" && time.Since(deleted[c.Namespace]) < 2*time.Second:
+				return quota()
+			}
+			return nil
+		})
+		s.remove("platform")
+		s.write(source(plantest.Immutable, plantest.Data("key", "new")))
+		s.within(4*time.Second, "copy in every namespace", func() bool { return s.copied("team-", "new") == 2 })
+		time.Sleep(time.Minute)
+		if got := s.notesOf(ReasonWriteFailed); len(got) > 0 {
+			t.Errorf("got events %q, want none", got)
+		}
+	})
+}

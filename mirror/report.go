@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ type summary struct {
 	counts [plan.States]int
 	wrote  time.Time               // when the last copy was written since the last summary; zero: none was
 	at     map[plan.State][]string // namespaces of the states that are problems, sorted
-	notes  map[string]string       // by namespace: an error, or the source that has the target
+	notes  map[string]note         // by namespace
 
 	rules     *plan.Rules
 	selection *selection             // nil: it is not known, and not needed
@@ -78,9 +79,10 @@ type news struct {
 	took    time.Duration // since it was seen
 }
 
-// message is the text of one event about a source, which is also logged.
+// message is one event about a source, which is also logged.
 type message struct {
 	kind, reason, note string
+	annotations        map[string]string
 }
 
 // report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next
@@ -105,7 +107,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 		for _, m := range s.events {
 			klog.FromContext(ctx).Info(m.note, "source", s.key, "type", m.kind, "reason", m.reason)
 			if r.takesEvents(s.summary) {
-				r.outbox.put(s.object, m)
+				r.outbox.put(s.key, s.object.UID, m)
 			}
 		}
 		if s.arrived {
@@ -212,16 +214,23 @@ func objectOf(k key, uid types.UID) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, UID: uid}}
 }
 
-// noteOf returns the note about a target: whether the foreign object there is a source, why it is out of scope, or the error.
-func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) string {
+// noteOf returns the note about a target: what the foreign object there is, why it is out of scope, or the error.
+func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) note {
 	switch have := r.caches.configMap(k); {
-	case rec.state == plan.StateForeign && have != nil && r.rules.AsksToBeMirrored(have):
-		return anotherSource
+	case rec.state == plan.StateForeign && have != nil:
+		why, adoptable := r.rules.Foreign(have)
+		return note{why, adoptable}
 	case rec.state == plan.StateOutOfScope && ns != nil:
 		why, _ := r.rules.Explain(plan.Loss{Rule: r.rules.Scope(rec.countsFor, ns)})
-		return why
+		return note{text: why}
 	}
-	return rec.retry.note
+	return note{rec.retry.note, rec.retry.adoptable}
+}
+
+// note is about one target.
+type note struct {
+	text      string
+	adoptable bool // the owner of the foreign object there can hand it over
 }
 
 // expire adds a copy that expires at a time.
@@ -246,12 +255,12 @@ func (s *summary) pending() bool {
 	return false
 }
 
-func (s *summary) add(state plan.State, namespace, note string) {
+func (s *summary) add(state plan.State, namespace string, about note) {
 	if s.at == nil {
-		s.at, s.notes = map[plan.State][]string{}, map[string]string{}
+		s.at, s.notes = map[plan.State][]string{}, map[string]note{}
 	}
 	s.at[state] = append(s.at[state], namespace)
-	s.notes[namespace] = note
+	s.notes[namespace] = about
 }
 
 // reported is what was reported about a source.
@@ -260,9 +269,14 @@ type reported struct {
 	texts     map[string]string    // by reason, of the warnings that hold
 	at        map[string]time.Time // by reason: the last message
 	announced int                  // the number of the newest loss that was announced
-	checksum  string               // of the content that was in sync
-	owed      bool                 // a Mirrored is due, because the content has changed
+	mirrored  mirrored             // what the last Mirrored said
 	ended     bool                 // a Mirrored is due when no warning holds, because one is over
+}
+
+// mirrored is on what a Mirrored depends: another one is due when it changes.
+type mirrored struct {
+	checksum string
+	blocked  int
 }
 
 // spacing is the least time between two messages about one source and reason. A tenant can change what there is to report many
@@ -288,7 +302,7 @@ func (r *reported) quietIn(now time.Time) (wait time.Duration) {
 // say returns a message, and records that it is reported.
 func (r *reported) say(kind, reason, note string, now time.Time) message {
 	r.at[reason] = now
-	return message{kind, reason, clip(note)}
+	return message{kind: kind, reason: reason, note: clip(note)}
 }
 
 // begin makes what was reported that of the source in the summary: one that was re-created has no events yet.
@@ -383,27 +397,44 @@ func (src *sourceStatus) deletedNews(sum *summary, now time.Time) (*message, tim
 	return &m, 0
 }
 
-// mirroredNews returns the message that the source is in sync, or how long it has to wait. There is none about a source that was
-// in sync when the controller started, nor about each new namespace.
+// mirroredNews returns the message that the source is in sync, or how long it has to wait. Without a target there is none.
 func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, time.Duration) {
 	if sum.source == nil {
-		src.checksum, src.owed, src.ended = "", false, false
+		src.mirrored, src.ended = mirrored{}, false
 		return nil, 0
 	}
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
 		return nil, 0
 	}
-	src.owed = src.owed || !sum.wrote.IsZero() && src.checksum != sum.source.Checksum
-	src.checksum = sum.source.Checksum
-	if !src.owed && !(src.ended && len(src.texts) == 0 && sum.counts[plan.StateSynced] > 0) {
+	is := mirrored{sum.source.Checksum, sum.blocked()}
+	over := src.ended && len(src.texts) == 0
+	if is == src.mirrored && !over && src.took == nil || sum.counts[plan.StateSynced]+is.blocked == 0 {
 		return nil, 0
 	}
 	if wait := src.dueIn(ReasonMirrored, spacing, now); wait > 0 {
 		return nil, wait
 	}
-	src.owed, src.ended = false, false
-	m := src.say(corev1.EventTypeNormal, ReasonMirrored, mirroredText(sum), now)
+	m := src.say(corev1.EventTypeNormal, ReasonMirrored, mirroredText(sum, src.took), now)
+	m.annotations = map[string]string{
+		plan.ChecksumAnnotation: is.checksum,
+		plan.EventPayload:       sum.source.Payload(),
+		plan.InstanceAnnotation: sum.rules.Instance(),
+		plan.EventSynced:        strconv.Itoa(sum.counts[plan.StateSynced]),
+		plan.EventHeld:          "0",
+		plan.EventBlocked:       strconv.Itoa(is.blocked),
+	}
+	src.mirrored, src.ended, src.took = is, false, nil
 	return &m, 0
+}
+
+// blocked returns in how many namespaces something keeps the source from a target.
+func (s *summary) blocked() (sum int) {
+	for state, n := range s.counts {
+		if plan.State(state).IsBlocked() {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or if

@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,11 +77,15 @@ func (d *desk) reportNow() []news {
 	return all
 }
 
+// syncedDigits are the first digits of the checksum in the text of a Mirrored.
+var syncedDigits = regexp.MustCompile(`^Synced [0-9a-f]{12}`)
+
 // messages returns what is new, as "namespace Kind Reason Action: note".
 func (d *desk) messages() (all []string) {
 	for _, s := range d.report() {
 		for _, m := range s.events {
-			all = append(all, fmt.Sprintf("%s %s %s: %s", s.key.Namespace, m.kind, m.reason, m.note))
+			note := syncedDigits.ReplaceAllString(m.note, "Synced")
+			all = append(all, fmt.Sprintf("%s %s %s: %s", s.key.Namespace, m.kind, m.reason, note))
 		}
 	}
 	return all
@@ -121,9 +126,9 @@ func TestNews(t *testing.T) {
 		}
 	}
 	for name, steps := range map[string][]step{
-		"new namespaces, after a start": {{at(plan.StateSynced, "a"), nil}, {wrote("b"), nil}},
+		"a start, and new namespaces": {{at(plan.StateSynced, "a"), []string{mirrored + "1 namespace"}}, {wrote("b"), nil}},
 		"the content changes, and another process writes all but the first copies": {
-			{wrote("a"), []string{mirrored + "1 namespace"}}, {all(changed, at(plan.StateSynced, "a")), nil},
+			{wrote("a"), []string{mirrored + "1 namespace"}}, {all(changed, at(plan.StateSynced, "a")), []string{mirrored + "1 namespace"}},
 		},
 		"a target goes": {
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
@@ -131,19 +136,19 @@ func TestNews(t *testing.T) {
 			{all(changed, wrote("b")), []string{mirrored + "1 namespace"}},
 		},
 		"foreign objects, more and fewer": {
-			{at(plan.StateForeign, "b"), []string{foreign + "namespace b: "}},
-			{at(plan.StateForeign, "d", "a"), []string{foreign + "3 namespaces (a, b, d): "}},
-			{wrote("b"), []string{foreign + "2 namespaces (a, d): "}},
+			{at(plan.StateForeign, "b"), []string{foreign + "namespace b: ", mirrored + "0 namespaces; 1 is blocked (see Foreign)"}},
+			{at(plan.StateForeign, "d", "a"), []string{foreign + "3 namespaces (a, b, d): ", mirrored + "0 namespaces; 3 are blocked (see Foreign)"}},
+			{wrote("b"), []string{foreign + "2 namespaces (a, d): ", mirrored + "1 namespace; 2 are blocked (see Foreign)"}},
 			{at(plan.StateNone, "a", "d"), []string{mirrored + "1 namespace"}},
 		},
-		"a problem is over, and nothing is there": {{at(plan.StateForeign, "b"), []string{foreign}}, {at(plan.StateNone, "b"), nil}},
+		"a problem is over, and nothing is there": {{at(plan.StateForeign, "b"), []string{foreign, mirrored + "0 namespaces; 1 is blocked (see Foreign)"}}, {at(plan.StateNone, "b"), nil}},
 		"a rejected write": {
-			{all(noted(plan.StateRejected, "quota", "b"), wrote("a")), []string{failed + "namespace b|Error in b: quota", mirrored + "1 namespace, blocked in 1"}},
-			{noted(plan.StateRejected, "no", "a"), []string{failed + "2 namespaces (a, b)|Error in a: no"}},
+			{all(noted(plan.StateRejected, "quota", "b"), wrote("a")), []string{failed + "namespace b|Error in b: quota", mirrored + "1 namespace; 1 is blocked (see WriteFailed)"}},
+			{noted(plan.StateRejected, "no", "a"), []string{failed + "2 namespaces (a, b)|Error in a: no", mirrored + "0 namespaces; 2 are blocked (see WriteFailed)"}},
 			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
 		},
 		"copies out of scope": {
-			{all(at(plan.StateOutOfScope, "y", "z", "x"), at(plan.StateSynced, "a")), []string{outOfScope + "3 namespaces (x, y, z)"}},
+			{all(at(plan.StateOutOfScope, "y", "z", "x"), at(plan.StateSynced, "a")), []string{outOfScope + "3 namespaces (x, y, z)", mirrored + "1 namespace"}},
 			{at(plan.StateNone, "x", "y", "z"), []string{mirrored + "1 namespace"}},
 		},
 		"a source out of scope": {
@@ -151,12 +156,12 @@ func TestNews(t *testing.T) {
 				[]string{outOfScope + "namespace x"}},
 		},
 		"a fight": {
-			{at(plan.StateFight, "b", "c", "a", "d"), []string{fight + "4 namespaces (a, b, c, d)"}},
+			{at(plan.StateFight, "b", "c", "a", "d"), []string{fight + "4 namespaces (a, b, c, d)", mirrored + "0 namespaces; 4 are blocked (see Fight)"}},
 			{at(plan.StateSynced, "a", "b", "c", "d"), []string{mirrored + "4 namespaces"}},
 		},
 		"problems of all kinds": {
 			{all(at(plan.StateForeign, "b"), noted(plan.StateRejected, "no", "d"), at(plan.StateFight, "e"),
-				at(plan.StateOutOfScope, "f"), wrote("a")), []string{foreign, failed, fight, outOfScope, mirrored + "1 namespace, blocked in 3"}},
+				at(plan.StateOutOfScope, "f"), wrote("a")), []string{foreign, failed, fight, outOfScope, mirrored + "1 namespace; 3 are blocked (see Fight, Foreign, WriteFailed)"}},
 		},
 		"malformed, and fixed": {
 			{wrote("a"), []string{mirrored + "1 namespace"}},
@@ -231,8 +236,8 @@ func TestRecreatedSourceGetsItsEvents(t *testing.T) {
 		for _, uid := range []types.UID{"one", "two"} {
 			d.has(sourceIn("platform", func(cm *corev1.ConfigMap) { cm.UID = uid }))
 			d.at(plan.StateForeign, "", "team-a")
-			if got := d.messages(); len(got) != 1 {
-				t.Errorf("%s: got %q, want one event", uid, got)
+			if got := d.messages(); len(got) != 2 {
+				t.Errorf("%s: got %q, want two events", uid, got)
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func reasonOf(op plan.Op, err error) reason {
 		return transient
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		return conflict
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+	case errors.Is(err, errUnmarked), apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
 		return rejected
 	}
@@ -85,6 +86,13 @@ func reasonOf(op plan.Op, err error) reason {
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
+}
+
+// isUncounted reports whether a quota refuses a create because it has not counted our own deletion yet. before is the retry up to
+// now, of the re-creation of which the create is a part.
+func isUncounted(op plan.Op, before retry, err error) bool {
+	return (op == plan.OpRecreate || op == plan.OpCreate && before.reason == transient) &&
+		apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // Another client that changes a copy back each time must not make the controller write in a circle. The first freeRepairs

@@ -118,7 +118,7 @@ func TestFail(t *testing.T) {
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(x, result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		wait := rec.fail(teamRules(), x, result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
 		if wait != tc.wait || !rec.retry.notBefore.Equal(now.Add(wait)) || rec.retry.tried != triggerOf(x.target, c) {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.retry.notBefore, tc.wait)
 		}
@@ -130,7 +130,7 @@ func TestFail(t *testing.T) {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.retry.since)
 		}
 	}
-	if rec.fail(x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
+	if rec.fail(teamRules(), x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.retry.note)
 	}
 }
@@ -380,9 +380,13 @@ func TestRest(t *testing.T) {
 		plan.StateNone: {}, plan.StateSynced: blue, plan.StatePending: green, plan.StateFrozen: {}, plan.StateForeign: {},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{content: green}, retry: retry{reason: rejected, failures: 3, since: now, notBefore: now, note: "no"}, appeared: now}
+		rec := record{basics: basics{content: green}, retry: retry{reason: conflict, failures: 3, since: now, notBefore: now}, appeared: now}
 		if rec.rest(state, blue, now); rec.content != want || !rec.isPlain() {
 			t.Errorf("%v: got %+v, want content %+v and nothing else", state, rec, want)
+		}
+		rec.retry = retry{reason: rejected, failures: 3}
+		if rec.rest(state, blue, now); (rec.retry.failures == 3) != (state == plan.StateForeign) {
+			t.Errorf("%v: got %+v, want the rejection known while a foreign object is there, which may be our own create", state, rec.retry)
 		}
 	}
 }

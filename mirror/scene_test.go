@@ -29,11 +29,13 @@ import (
 type diary struct {
 	mu             sync.Mutex
 	reasons, notes []string
+	annotations    map[string]string // of the last event
 }
 
-func (d *diary) AnnotatedEventf(_ runtime.Object, _ map[string]string, _, reason, note string, args ...any) {
+func (d *diary) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, reason, note string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.annotations = annotations
 	d.reasons = append(d.reasons, reason)
 	d.notes = append(d.notes, fmt.Sprintf(note, args...))
 }

@@ -18,8 +18,8 @@ type selection struct {
 	selected bool   // the source selects a namespace
 	lost     int    // namespaces that another source has
 	first    []string
-	winner   key                    // of the first one
-	excluded map[plan.Exclusion]int // if it selects none: what keeps it from the namespaces that the flags allow
+	winner   key              // of the first one
+	excluded []plan.Exclusion // if it selects none: the rules that keep it from all namespaces
 }
 
 // named is how many namespaces a text names.

@@ -30,7 +30,7 @@ func TestSelections(t *testing.T) {
 		"base":     {selected: true},
 		"platform": {selected: true, lost: 1, first: []string{"team-a"}, winner: settings("base")},
 		"team-c":   {selected: true, lost: 2, first: []string{"team-a", "team-b"}, winner: settings("base")},
-		"shared":   {excluded: map[plan.Exclusion]int{plan.ExcludedByPrefix: 5}},
+		"shared":   {excluded: []plan.Exclusion{plan.ExcludedByPrefix}},
 	} {
 		got := all[settings(namespace)]
 		if got.selected != want.selected || got.lost != want.lost || !slices.Equal(got.first, want.first) || got.winner != want.winner ||

@@ -43,9 +43,10 @@ type nameStatus struct {
 // sourceStatus is the part for one source.
 type sourceStatus struct {
 	counts  [plan.States]int
-	changed time.Time // when the oldest change was seen that has not reached every target; zero: none
-	wrote   time.Time // when the last copy was written since the last report; zero: none was
-	deleted deletions // copies that were deleted since the last Deleted
+	changed time.Time   // when the oldest change was seen that has not reached every target; zero: none
+	wrote   time.Time   // when the last copy was written since the last report; zero: none was
+	took    map[key]int // copies that were taken over from other sources, since the last Mirrored
+	deleted deletions   // copies that were deleted since the last Deleted
 	reported
 }
 
@@ -106,6 +107,18 @@ func (d *deletions) add(now time.Time) {
 		d.since = now
 	}
 	d.count++
+}
+
+// writes records that a copy was written.
+func (src *sourceStatus) writes(c plan.Change, now time.Time) {
+	src.wrote = now
+	if c.CopyOf.Name == "" || c.CopyOf == c.Source.Key {
+		return
+	}
+	if src.took == nil {
+		src.took = map[key]int{}
+	}
+	src.took[c.CopyOf]++
 }
 
 // withoutTargets reports whether a source may have no target.

@@ -14,43 +14,65 @@ import (
 
 // The texts of events. Each says what happened, to what, and what to do, in that order.
 
-func mirroredText(s *summary) string {
-	text := "Synced to " + counted(s.counts[plan.StateSynced], "namespace", "namespaces")
-	blocked := 0
-	for state, n := range s.counts {
-		if plan.State(state).IsBlocked() {
-			blocked += n
-		}
+// mirroredText begins with the first digits of the checksum: client-go's recorder tells events apart by their texts.
+func mirroredText(s *summary, took map[key]int) string {
+	digits := strings.TrimPrefix(s.source.Checksum, "sha256:")
+	text := fmt.Sprintf("Synced %.12s to %s", digits, counted(s.counts[plan.StateSynced], "namespace", "namespaces"))
+	if n := s.blocked(); n > 0 {
+		text += fmt.Sprintf("; %d %s blocked (see %s)", n, map[bool]string{true: "is", false: "are"}[n == 1], strings.Join(s.blockers(), ", "))
 	}
-	if blocked > 0 {
-		text += fmt.Sprintf(", blocked in %d", blocked)
+	for _, from := range slices.SortedFunc(maps.Keys(took), compareKeys) {
+		text += fmt.Sprintf("; took over %s of %s", counted(took[from], "copy", "copies"), from)
 	}
 	return text
 }
 
-func foreignText(s *summary, targets []string) string {
-	var foreign, sources []string
-	for _, namespace := range targets {
-		if s.notes[namespace] == anotherSource {
-			sources = append(sources, namespace)
-		} else {
-			foreign = append(foreign, namespace)
+func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }
+
+// blockers returns the reasons of the events about what blocks the source.
+func (s *summary) blockers() (reasons []string) {
+	for reason, state := range map[string]plan.State{ReasonForeign: plan.StateForeign, ReasonSuperseded: plan.StateSuperseded,
+		ReasonWriteFailed: plan.StateRejected, ReasonFight: plan.StateFight} {
+		if s.counts[state] > 0 {
+			reasons = append(reasons, reason)
 		}
 	}
-	var parts []string
-	if len(sources) > 0 {
-		parts = append(parts, fmt.Sprintf("Not copied to %s: another source of that name is there. Rename one of the two.", namespaces(sources)))
-	}
-	if len(foreign) > 0 {
-		parts = append(parts, fmt.Sprintf("Not copied to %s: a foreign ConfigMap of that name exists. Delete or rename it, or, unless it has "+
-			"finalizers, hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
-			namespaces(foreign), foreign[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
-	}
-	return strings.Join(parts, " ")
+	slices.Sort(reasons)
+	return reasons
 }
 
-// anotherSource is the note of a target in which the foreign object asks to be mirrored itself.
-const anotherSource = "source"
+func foreignText(s *summary, targets []string) string {
+	var parts, commands []string
+	for _, about := range s.notesOf(targets) {
+		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(about.targets), about.text)
+		if about.adoptable {
+			commands = append(commands, fmt.Sprintf("%sDelete or rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
+				text, about.targets[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
+		} else {
+			parts = append(parts, text+"Rename one of the two, or delete it.")
+		}
+	}
+	return strings.Join(append(parts, commands...), " ")
+}
+
+// noted are the targets with one note.
+type noted struct {
+	note
+	targets []string
+}
+
+// notesOf returns the different notes about targets, which are sorted, in the order of their first targets.
+func (s *summary) notesOf(targets []string) (all []noted) {
+	for _, namespace := range targets {
+		about := s.notes[namespace]
+		i := slices.IndexFunc(all, func(n noted) bool { return n.note == about })
+		if i < 0 {
+			i, all = len(all), append(all, noted{note: about})
+		}
+		all[i].targets = append(all[i].targets, namespace)
+	}
+	return all
+}
 
 func supersededText(s *summary, _ []string) string {
 	if s.selection == nil || s.selection.lost == 0 {
@@ -62,7 +84,7 @@ func supersededText(s *summary, _ []string) string {
 
 func rejectedText(s *summary, targets []string) string {
 	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause; the controller retries at least once a "+
-		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]])
+		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]].text)
 }
 
 func fightText(_ *summary, targets []string) string {
@@ -72,13 +94,9 @@ func fightText(_ *summary, targets []string) string {
 }
 
 func outOfScopeText(s *summary, targets []string) string {
-	by := map[string][]string{}
-	for _, namespace := range targets {
-		by[s.notes[namespace]] = append(by[s.notes[namespace]], namespace)
-	}
 	var parts []string
-	for _, why := range slices.Sorted(maps.Keys(by)) {
-		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.", namespaces(by[why]), why))
+	for _, about := range s.notesOf(targets) {
+		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.", namespaces(about.targets), about.text))
 	}
 	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. If another " +
 		"controller has the same --instance, give it an instance of its own."
@@ -123,16 +141,11 @@ func deletedText(copies int) string {
 }
 
 func noTargetsText(s *summary, _ []string) string {
-	if s.selection == nil || len(s.selection.excluded) == 0 {
+	if s.selection == nil || s.selection.selected || s.source.Reserved || s.source.Frozen != nil || s.source.OutOfScope {
 		return ""
 	}
 	why, remedy := s.rules.ExplainExcluded(s.source, s.selection.excluded)
-	sum := 0
-	for _, n := range s.selection.excluded {
-		sum += n
-	}
-	return fmt.Sprintf("Not mirrored: of %s that the flags of the controller allow, none is a target: %s. To mirror the source, %s.",
-		counted(sum, "namespace", "namespaces"), why, remedy)
+	return fmt.Sprintf("Not mirrored, because no namespace is a target: %s. To mirror the source, %s.", why, remedy)
 }
 
 // namespaces names the first few namespaces, which are sorted.

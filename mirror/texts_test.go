@@ -24,9 +24,9 @@ func TestTextsFitAnEvent(t *testing.T) {
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
 		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]string{}, rules: teamRules()}
+		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]note{}, rules: teamRules()}
 		for _, namespace := range many {
-			sum.notes[namespace] = verbose
+			sum.notes[namespace] = note{text: verbose}
 		}
 		switch state {
 		case plan.StateFrozen:
@@ -97,16 +97,14 @@ func TestReasonsDoNotChange(t *testing.T) {
 
 // TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
-	sum := &summary{source: parsed(sourceIn("platform")), at: map[plan.State][]string{plan.StateForeign: {"team-a"}}}
-	for _, want := range []string{"namespace team-a",
-		"kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true", "REPLACES ITS DATA", "finalizers"} {
-		if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, want) {
-			t.Errorf("got %q, want in it %q", got, want)
-		}
-	}
-	sum.notes = map[string]string{"team-a": anotherSource}
-	if got := foreignText(sum, sum.at[plan.StateForeign]); !strings.Contains(got, "another source") || strings.Contains(got, "adopt") {
-		t.Errorf("got %q, want no advice to hand over a source", got)
+	sum := &summary{source: parsed(sourceIn("platform")), notes: map[string]note{
+		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false}, "team-c": {"a foreign ConfigMap is there", true},
+	}}
+	want := "Not copied to namespace team-b: another source is there. Rename one of the two, or delete it. " +
+		"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, which REPLACES " +
+		"ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
+	if got := foreignText(sum, []string{"team-a", "team-b", "team-c"}); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // emptyMeansMore names the lists that allow more when they are empty, so that an empty value is likely a mistake. The
@@ -40,6 +41,16 @@ func parse(fs *pflag.FlagSet, args []string) (invalid, err error) {
 		errs = append(errs, fmt.Errorf("%q: unexpected argument: only flags are allowed, written --flag=value", fs.Arg(0)))
 	}
 	return errors.Join(errs...), nil
+}
+
+// notDefault returns the flags that have another value than their default, as they are written.
+func notDefault(sections *cliflag.NamedFlagSets) (all []string) {
+	combine(sections).VisitAll(func(f *pflag.Flag) {
+		if f.Value.String() != f.DefValue {
+			all = append(all, spell(f)+"="+f.Value.String())
+		}
+	})
+	return all
 }
 
 // spell returns how the flag is written, without a value.

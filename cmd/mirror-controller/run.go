@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	logger := klog.FromContext(ctx)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	logger.Info("Starting", "version", version(), "server", config.Host)
+	logger.Info("Starting", "version", version(), "server", config.Host, "flags", notDefault(flags))
 	if err := control(ctx, config, opts); err != nil {
 		logger.Error(err, "Failed")
 		return exitFailed

@@ -63,7 +63,7 @@ func TestC30Rejected(t *testing.T) {
 
 			lift()
 			w.WaitInSync(source, append(good, bad)...)
-			w.Eventually("the event that all is well", w.Noted("settings", "Mirrored", "Synced to 3 namespaces"))
+			w.Eventually("the event that all is well", w.Noted("settings", "Mirrored", " to 3 namespaces"))
 			if n := w.Reasons(w.Home, "settings")["WriteFailed"]; n != 1 {
 				t.Errorf("%d events about one rejection, want 1", n)
 			}

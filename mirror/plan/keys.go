@@ -34,6 +34,13 @@ const (
 	// none.
 	CopiedAnnotation = Domain + "/copied"
 
+	// EventPayload, EventSynced, EventHeld and EventBlocked are annotations of an event Mirrored, beside [ChecksumAnnotation] and
+	// [InstanceAnnotation]: the digest of what was copied without metadata, and numbers of namespaces.
+	EventPayload = Domain + "/payload"
+	EventSynced  = Domain + "/synced"
+	EventHeld    = Domain + "/held"
+	EventBlocked = Domain + "/blocked"
+
 	// AdoptAnnotation with the value [AdoptValue] on a foreign ConfigMap hands it over to the controller.
 	AdoptAnnotation = Domain + "/adopt"
 	AdoptValue      = "true"

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -22,7 +21,8 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 		why, _ := r.Explain(c.Why)
 		return why
 	case StateForeign:
-		return r.foreignReason(t.Have)
+		why, _ := r.Foreign(t.Have)
+		return why
 	case StateFrozen:
 		return "an annotation of " + c.CopyOf.String() + " is malformed or not known: the copy stays as it is"
 	}
@@ -67,21 +67,26 @@ func (c Change) WhyRecreated() string {
 	return "its metadata takes more than 8 KiB"
 }
 
-func (r *Rules) foreignReason(have *corev1.ConfigMap) string {
-	why := "a foreign ConfigMap of this name is there"
-	switch owner := have.Annotations[InstanceAnnotation]; {
-	case r.AsksToBeMirrored(have):
-		why = "another source of this name is there"
-	case owner != "" && have.Labels[ManagedByLabel] == ManagedByValue:
-		why += ", made by instance " + owner
-	}
+// Foreign returns why have, a foreign object, is in the way of a copy, in words, and whether its owner can hand it over.
+func (r *Rules) Foreign(have *corev1.ConfigMap) (why string, adoptable bool) {
+	owner := have.Annotations[InstanceAnnotation]
 	switch {
-	case have.Annotations[AdoptAnnotation] == "":
-		return why
+	case r.AsksToBeMirrored(have):
+		return "another source of this name is there", false
+	case NamesItself(have) && owner != r.instance:
+		return "a copy of instance " + clip(owner) + " is there", false
 	case len(have.Finalizers) > 0:
-		return why + ", and it cannot be handed over: it has the finalizer " + have.Finalizers[0]
+		return "a foreign ConfigMap of this name is there, and its finalizer " + clip(have.Finalizers[0]) + " keeps it from being handed over", false
 	}
-	return why + ", and it cannot be handed over"
+	return "a foreign ConfigMap of this name is there", true
+}
+
+// clip shortens a value to maxQuoted bytes.
+func clip(value string) string {
+	if len(value) <= maxQuoted {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
 }
 
 // exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.
@@ -101,30 +106,48 @@ func (r *Rules) Explain(l Loss) (why, remedy string) {
 	return strings.NewReplacer("{label}", r.label, "{annotation}", l.Annotation).Replace(x.why), x.remedy
 }
 
-// Excluded counts, by what keeps the source from them, the namespaces that the flags allow. It returns nil if the source has a
-// target.
-func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) map[Exclusion]int {
-	all := map[Exclusion]int{}
+// Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a target. It
+// returns [ExcludedName] alone if the flags allow no namespace.
+func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
+	all := map[Exclusion]bool{}
 	for ns := range namespaces {
 		switch e := r.Exclusion(s, ns); e {
 		case NotExcluded:
 			return nil
 		case ExcludedByPrefix, ExcludedByOptOut, ExcludedBySelector:
 			if r.Selects(ns) {
-				all[e]++
+				all[e] = true
 			}
 		}
 	}
-	return all
+	if len(all) == 0 {
+		return []Exclusion{ExcludedName}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
-// ExplainExcluded says what keeps a source from all namespaces that the flags allow, and what its owner can do about that.
-// excluded is what [Rules.Excluded] counted.
-func (r *Rules) ExplainExcluded(s *Source, excluded map[Exclusion]int) (why, remedy string) {
-	var reasons, remedies []string
-	for _, e := range slices.Sorted(maps.Keys(excluded)) {
-		why, remedy := r.Explain(s.lossBy(e))
-		reasons, remedies = append(reasons, fmt.Sprintf("in %d %s", excluded[e], why)), append(remedies, remedy)
+// ExplainExcluded says what keeps a source from all namespaces, and what its owner can do about that. excluded is what
+// [Rules.Excluded] returned.
+func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy string) {
+	if slices.Equal(excluded, []Exclusion{ExcludedName}) {
+		return r.NoNamespace(), "create such a namespace, or start the controller with other flags"
 	}
-	return strings.Join(reasons, ", "), strings.Join(remedies, "; ")
+	var reasons, remedies []string
+	for _, e := range excluded {
+		why, remedy := r.Explain(s.lossBy(e))
+		reasons, remedies = append(reasons, why), append(remedies, remedy)
+	}
+	return strings.Join(reasons, ", or "), strings.Join(remedies, "; ")
+}
+
+// NoNamespace says, by the flags, which namespace there is none of if nothing can be a target.
+func (r *Rules) NoNamespace() string {
+	text := "there is no namespace but those that --exclude-namespace names"
+	if !slices.Equal(r.prefixes, []string{""}) {
+		text = "no namespace begins with " + strings.Join(r.prefixes, " or ") + ", but those that --exclude-namespace names"
+	}
+	if !r.selector.Empty() {
+		text += ", and has labels that match --namespace-selector=" + clip(r.selector.String())
+	}
+	return text
 }

@@ -47,6 +47,9 @@ func NewRules(o *Options) *Rules {
 // Label returns the key of the mirror label.
 func (r *Rules) Label() string { return r.label }
 
+// Instance returns the instance of the controller.
+func (r *Rules) Instance() string { return r.instance }
+
 // AllowsTarget reports whether the flags allow a namespace of this name to hold copies. Its labels do not count, see
 // [Rules.Selects].
 func (r *Rules) AllowsTarget(namespace string) bool {
@@ -113,6 +116,23 @@ func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 		return types.NamespacedName{}, false
 	}
 	return NamedSource(cm)
+}
+
+// Lacks returns which of the marks of a copy cm lacks: those by which it is recognized, and the label by which the watch shows it;
+// empty if it has all.
+func (r *Rules) Lacks(cm *corev1.ConfigMap) string {
+	_, named := NamedSource(cm)
+	switch {
+	case cm.Labels[r.label] != CopyValue:
+		return "label " + r.label
+	case !NamesItself(cm):
+		return "annotation " + CopyAnnotation
+	case cm.Annotations[InstanceAnnotation] != r.instance:
+		return "annotation " + InstanceAnnotation
+	case !named:
+		return "annotation " + SourceAnnotation
+	}
+	return ""
 }
 
 // NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm in

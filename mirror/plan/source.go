@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,11 +76,11 @@ func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
 	if !found {
 		return ""
 	}
-	if len(value) > maxQuoted {
-		value = strings.ToValidUTF8(value[:maxQuoted], "") + "…"
-	}
-	return fmt.Sprintf("%s=%q", key, value)
+	return fmt.Sprintf("%s=%q", key, clip(value))
 }
+
+// Payload returns the digest of data, binaryData and immutable, as "sha256:" and hex digits.
+func (s *Source) Payload() string { return "sha256:" + hex.EncodeToString([]byte(s.payload)) }
 
 func payloadBytes(cm *corev1.ConfigMap) (n int) {
 	for k, v := range cm.Data {
