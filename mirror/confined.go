@@ -73,7 +73,7 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches
 	}, nil)}
 }
 
-// note takes note of the error of a write.
+// note records that the policy refused a write, if err says so.
 func (s *selfCheck) note(err error) {
 	if RefusedAsConfined(err) {
 		s.refused.Store(true)

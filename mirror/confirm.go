@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -80,6 +81,10 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, notBefor
 		switch {
 		case err != nil || wait > 0:
 			return false, claimed, wait, err
+		case len(missing) == 0 && !x.change.ByLabels && c.rules.DependsOnLabels(found[subjects[0]].source, x.target.Namespace):
+			x.change.ByLabels = true // the cache did not show this source
+			subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
+			continue
 		case len(missing) == 0:
 			holds, claimed = c.judge(x, found)
 			return holds, claimed, 0, nil
@@ -87,10 +92,9 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, notBefor
 			missing = subjects
 		}
 		err = p.readLive(ctx, missing[0].home(), missing[0].configMap.Name, func(ctx context.Context) error {
-			c.readAll(ctx, missing, subjects, notBefore)
-			return context.Cause(ctx)
+			return cmp.Or(c.readAll(ctx, missing, subjects, notBefore), context.Cause(ctx))
 		})
-		if err != nil {
+		if off := (putOff{}); errors.As(err, &off) || ctx.Err() != nil {
 			return false, claimed, 0, err
 		}
 	}
@@ -139,8 +143,8 @@ func (c *confirmer) judge(x *decision, found map[subject]answer) (unwanted bool,
 }
 
 // readAll reads these subjects at the same time, but for those that another reconcile reads by now, until there is an answer
-// about all that are needed.
-func (c *confirmer) readAll(ctx context.Context, subjects, needed []subject, notBefore time.Time) {
+// about all that are needed. It returns the error of a read.
+func (c *confirmer) readAll(ctx context.Context, subjects, needed []subject, notBefore time.Time) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	reads, ended := 0, make(chan struct{})
@@ -155,10 +159,12 @@ func (c *confirmer) readAll(ctx context.Context, subjects, needed []subject, not
 	}
 	for range reads {
 		<-ended
-		if found, _, _, _ := c.answers(needed, notBefore); len(found) == len(needed) {
+		found, _, _, failed := c.answers(needed, notBefore)
+		if err = cmp.Or(err, failed); len(found) == len(needed) {
 			stop()
 		}
 	}
+	return err
 }
 
 // begin begins a read, unless another one is on its way. The last answer serves until the new one comes.
@@ -208,7 +214,7 @@ func (c *confirmer) read(ctx context.Context, s subject, r *liveRead) {
 
 // forget removes what serves nobody any more.
 func (c *confirmer) forget(s subject, r *liveRead) {
-	if r.reading.IsZero() && !time.Now().Before(r.until.Add(slow.longest)) {
+	if c.known[s] == r && r.reading.IsZero() && !time.Now().Before(r.until.Add(slow.longest)) {
 		delete(c.known, s)
 	}
 }

@@ -361,3 +361,63 @@ func TestC53RollingExpiry(t *testing.T) {
 		s.within(2*takes, "end", func() bool { return s.copied("team-", "value") == 0 })
 	})
 }
+
+// TestC41BothWatchesAreSilent: one connection carries both. The source is gone and the namespace has opted out in the caches; both are
+// taken back before the live read.
+func TestC41BothWatchesAreSilent(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		s.remove("platform")
+		time.Sleep(500 * time.Millisecond)
+		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return true } })
+		s.write(source())
+		s.setNamespace(plantest.Namespace("team-000"))
+		time.Sleep(time.Minute)
+		if n := s.Count("delete", "configmaps", "team-000"); n > 0 {
+			t.Errorf("got %d deletions of a copy that its source claims, by what a live read would show", n)
+		}
+	})
+}
+
+// TestC66OptOutFlips: an opt-out is taken back and set again at once, near the end of the grace.
+func TestC66OptOutFlips(t *testing.T) {
+	alone(t, having(append(teams(3, "team-"), source())...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(5*time.Minute - time.Second)
+		s.setNamespace(plantest.Namespace("team-000"))
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(10 * time.Second)
+		if s.get("team-000") == nil {
+			t.Error("deleted 10 s after the namespace was a target, with a grace of 5 minutes")
+		}
+	})
+}
+
+// TestC66OptOutFlipsWhileBusy is the same while the workers have other things to do.
+func TestC66OptOutFlipsWhileBusy(t *testing.T) {
+	alone(t, having(append(teams(300, "team-"), source())...), func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(5*time.Minute - time.Second)
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.IsWrite() {
+				return 90 * time.Millisecond
+			}
+			return 0
+		})
+		for i := range 20 { // repairs go first
+			s.edit(fmt.Sprintf("team-%03d", 100+i), plantest.Data("key", "edited"))
+		}
+		time.Sleep(10 * time.Millisecond)
+		s.setNamespace(plantest.Namespace("team-000"))
+		time.Sleep(500 * time.Millisecond)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		s.delay(func(apitest.Call) time.Duration { return 0 })
+		time.Sleep(10 * time.Second)
+		if s.get("team-000") == nil {
+			t.Error("deleted 10 s after the namespace was a target for half a second, with a grace of 5 minutes")
+		}
+	})
+}

@@ -37,7 +37,7 @@ type Controller struct {
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
-// throttle below the writes it should make. Events on sources go to recorder, which must not block.
+// throttle below the writes it should make. Events on sources go to recorder, which may wait for a moment.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {

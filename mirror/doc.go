@@ -39,6 +39,7 @@
 //	order.go      the queue of copies: events first, fan-outs in turns
 //	cache.go      the informers and what is read from them
 //	report.go     one summary of a source: events, metrics
+//	selection.go  the namespaces that a source selects, and those that another source has
 //	texts.go      the texts of events
 //	outbox.go     the events on their way to the recorder
 //	confined.go   the self-check of the admission policy
@@ -58,11 +59,11 @@
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A copy that no
 // source claims waits for the deletion grace. Then the reconcile reads live what the deletion depends on: the source, and the
-// namespace if its labels matter. The answer serves all deletions that depend on it, for five seconds and as long as the read took. A live read that shows a claim begins
-// the grace anew.
+// namespace if its labels matter. The answer serves all deletions that depend on it for five seconds. A live read that shows a
+// claim begins the grace anew.
 //
-// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a takeover. Records and answers can be lost at any moment.
-// The leadership is asked right before each write.
+// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a takeover.
+// Records and answers can be lost at any moment. The leadership is asked right before each write.
 //
 // # Why one bad target holds up no other
 //

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -452,6 +453,59 @@ func TestC65RemedyOneByOne(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for _, note := range s.notesOf(ReasonExpiring)[before:] {
 			t.Errorf("after the remedy: %s", note)
+		}
+	})
+}
+
+// TestC65LiveClaim: each live read shows the source, and the watch does not. The copies are announced once, and not every minute.
+func TestC65LiveClaim(t *testing.T) {
+	alone(t, having(append(teams(3, "team-"), source())...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.beforeCall(func(c apitest.Call) {
+			if c == readSource {
+				s.silently(func() { s.edit("platform", plantest.Label("mirror", "true")) })
+			}
+		})
+		s.edit("platform", plantest.Without("mirror"))
+		time.Sleep(24 * time.Hour)
+		if n := s.reported(ReasonExpiring); n > 2 {
+			t.Errorf("got %d announcements in a day, all but the first after a live read showed that the source is there; the last: %q", n, s.said(ReasonExpiring))
+		}
+	})
+}
+
+// TestC47ForgedSourcesOfCopies: a tenant has 20 ConfigMaps with the marks of copies, and has their source annotations name another
+// namespace ten times a second. Announcements about sources that do not exist stay few, and a true one comes in time.
+func TestC47ForgedSourcesOfCopies(t *testing.T) {
+	objects := append(teams(1000, "team-"), source())
+	const forged = 20
+	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		events := s.reported(ReasonExpiring)
+		for i := range forged {
+			cm := plantest.Copy(teamRules(), plantest.Source("team-000", fmt.Sprintf("forged-%d", i)), "team-999")
+			_, err := s.configMaps("team-999").Create(t.Context(), cm, metav1.CreateOptions{})
+			s.noted(err)
+		}
+		for n := range 600 { // a minute
+			for i := range forged {
+				cm, err := s.configMaps("team-999").Get(t.Context(), fmt.Sprintf("forged-%d", i), metav1.GetOptions{})
+				s.noted(err)
+				cm.Annotations[plan.SourceAnnotation] = fmt.Sprintf("team-%03d/%s", n, cm.Name)
+				_, err = s.configMaps("team-999").Update(t.Context(), cm, metav1.UpdateOptions{})
+				s.noted(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.reported(ReasonExpiring) - events; n > 8*forged {
+			t.Errorf("got %d announcements in a minute, want about six for each name", n)
+		}
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		took := s.within(5*time.Minute, "announcement of a true loss", func() bool {
+			return slices.ContainsFunc(s.notesOf(ReasonExpiring), func(n string) bool { return strings.HasPrefix(n, "1 copy in namespace team-000 ") })
+		})
+		if took > time.Second {
+			t.Errorf("got the announcement of a copy of platform/settings after %v", took)
 		}
 	})
 }

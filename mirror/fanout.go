@@ -3,6 +3,8 @@ package mirror
 import (
 	"context"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the time is
@@ -45,9 +47,20 @@ func (f *fanout) run(ctx context.Context, name string) {
 			f.sources.addReport(name, wait)
 		}
 	}
-	if wait := f.reporter.report(ctx, name, f.caches.view(name)); wait > 0 {
+	if wait := f.reporter.report(ctx, name, f.compared(name)); wait > 0 {
 		f.sources.addReport(name, wait)
 	}
+}
+
+// compared returns the view that the targets of a name were compared with last. A source that is edited all the time must not keep
+// the others from being reported.
+func (f *fanout) compared(name string) *plan.View {
+	n := f.status.lock(name)
+	defer n.unlock()
+	if n.view != nil {
+		return n.view
+	}
+	return f.caches.view(name)
 }
 
 // compare compares all targets of a name with its sources. A target with a call on its way is left to its reconcile.

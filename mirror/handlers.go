@@ -141,14 +141,15 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// see records that a namespace appeared, or what it means for a target that a call is on its way for.
+// see records that a namespace appeared, and that a source claims a target: that ends a grace, also if the claim is gone before the
+// next decision.
 func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.status.lock(k.Name)
 	defer n.unlock()
 	if appeared {
 		n.appear(k.Namespace, ns.UID)
 	}
-	if n.calling(k.Namespace) {
+	if n.calling(k.Namespace) || n.isUnclaimed(k.Namespace) {
 		t := h.caches.target(k)
 		t.Namespace = ns
 		n.see(h.rules.Decide(h.caches.view(k.Name), t))

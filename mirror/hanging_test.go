@@ -285,3 +285,22 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 		s.within(time.Second, "fill of a new namespace", func() bool { return s.CountAll("team-new", "create") == 40 })
 	})
 }
+
+// TestC67RelistedSlowNamespace is TestC67RecreatedSlowNamespace where a relist shows another namespace of that name.
+func TestC67RelistedSlowNamespace(t *testing.T) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		hangs := true
+		s.hang(func(c apitest.Call) bool { return hangs && c.Verb == "update" && c.Namespace == "team-000" })
+		s.edit("platform", plantest.Data("key", "new"))
+		time.Sleep(5 * time.Second)
+		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return true } })
+		s.removeNamespace("team-000")
+		s.addNamespace("team-000")
+		hangs = false
+		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return false } })
+		s.Namespaces.Expire()
+		s.ConfigMaps.Expire()
+		s.within(5*time.Second, "copy", func() bool { return s.get("team-000") != nil })
+	})
+}

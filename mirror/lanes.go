@@ -40,13 +40,15 @@ const (
 	maxSlowFactor = 4
 	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
+	// readsForgotten is the time after which a slow read is forgotten: nobody may ask for the object again.
+	readsForgotten = time.Hour
 	// placePause is the shortest time until a call that found no place looks again. It is shorter than the pause after a call
 	// that was slow, so that those that hang leave room for the others.
 	placePause = time.Second
 )
 
 // lanes hold the places for calls. A call starts in a normal place. A call that turns out to be slow moves to one of the slow
-// places, so that targets that hang never hold up the others. What is slow is tried only now and then, until a call is answered
+// places, so that targets that hang never hold up the others. A slow callee is tried only now and then, until a call is answered
 // before it hangs, or until the namespace is deleted: in a slow place or, while there is none, by a probe.
 type lanes struct {
 	normal chan struct{}
@@ -129,6 +131,7 @@ type call struct {
 	slowAfter time.Duration
 	probes    bool // it is a probe
 	ended     bool
+	cut       bool // the namespace is deleted
 	cancel    context.CancelCauseFunc
 }
 
@@ -149,6 +152,7 @@ func (l *lanes) forget(namespace string) {
 	maps.DeleteFunc(l.slowed, func(c callee, _ slowness) bool { return c.namespace == namespace })
 	for c := range l.calls {
 		if c.callee.namespace == namespace {
+			c.cut = true
 			c.cancel(putOff{minSlow})
 		}
 	}
@@ -213,7 +217,7 @@ func (c *call) slow() {
 	defer l.mu.Unlock()
 	took := time.Since(c.began)
 	switch {
-	case c.ended:
+	case c.ended, c.cut:
 	case c.move():
 		c.endProbe()
 		c.slowDown()
@@ -299,6 +303,7 @@ func (c *call) slowDown() time.Duration {
 	s, slowed := l.slowed[c.callee]
 	if !slowed {
 		s.since = c.began
+		maps.DeleteFunc(l.slowed, func(c callee, s slowness) bool { return c.object != "" && now.Sub(s.next) > readsForgotten })
 	}
 	pause := min(max(now.Sub(s.since), firstPause), longestPause)
 	s.next = now.Add(pause)
@@ -313,7 +318,7 @@ func (c *call) jittered(d time.Duration) time.Duration {
 	return d + d/2*time.Duration(sum.Sum32()%100)/100
 }
 
-// note takes note of a call that has ended.
+// note records how long an ended call took, and what that says of its callee.
 func (c *call) note(err error) {
 	l, took := c.lanes, time.Since(c.began)
 	ok := err == nil || answered(err)

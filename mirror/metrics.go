@@ -129,7 +129,7 @@ func gauge(registry Registry, name, help string, labels map[string]string, count
 		func() float64 { return float64(count()) }))
 }
 
-// reconciling takes note that a reconcile begins. Its result is passed to the returned function at its end.
+// reconciling counts a reconcile that begins. Its result is passed to the returned function at its end.
 func (m *controllerMetrics) reconciling() (done func(result string)) {
 	began := time.Now()
 	active := m.activeWorkers.WithLabelValues(queueName)

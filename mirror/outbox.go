@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// EventRecorder records events on sources, as the recorders of client-go's tools/record do. It must not block.
+// EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may
+// wait for a moment: only other events wait for it.
 type EventRecorder interface {
 	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
 }
@@ -42,8 +43,9 @@ type topic struct {
 
 // letter is an event that waits.
 type letter struct {
-	topic   topic
-	message message
+	topic    topic
+	message  message
+	replaced bool
 }
 
 func newOutbox(recorder EventRecorder) *outbox {
@@ -55,10 +57,9 @@ func newOutbox(recorder EventRecorder) *outbox {
 func (o *outbox) put(source key, uid types.UID, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := &letter{topic{source, uid, m.reason}, m}
+	l := &letter{topic: topic{source, uid, m.reason}, message: m}
 	if older := o.waiting[l.topic]; older != nil && m.reason != ReasonDeleted {
-		*older = *l
-		return
+		older.replaced = true // the newer one comes after what was said meanwhile
 	}
 	o.waiting[l.topic] = l
 	if m.reason == ReasonExpiring {
@@ -93,7 +94,7 @@ func (o *outbox) handOver(l *letter) {
 	o.recorder.AnnotatedEventf(about, m.annotations, m.kind, m.reason, "%s", m.note)
 }
 
-// flush hands over at once what waits after the last write, as far as the recorder can write it in a few seconds. The log has
+// flush hands over the waiting events at once after the last write, as far as the recorder can write it in a few seconds. The log has
 // the lines of the rest.
 func (o *outbox) flush(ctx context.Context) {
 	for range handOverBurst {
@@ -112,17 +113,18 @@ func (o *outbox) flush(ctx context.Context) {
 func (o *outbox) take() *letter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	from := &o.urgent
-	if len(*from) == 0 {
-		from = &o.rest
+	for _, from := range []*[]*letter{&o.urgent, &o.rest} {
+		for len(*from) > 0 {
+			l := (*from)[0]
+			*from = (*from)[1:]
+			if l.replaced {
+				continue
+			}
+			if o.waiting[l.topic] == l {
+				delete(o.waiting, l.topic)
+			}
+			return l
+		}
 	}
-	if len(*from) == 0 {
-		return nil
-	}
-	l := (*from)[0]
-	*from = (*from)[1:]
-	if o.waiting[l.topic] == l {
-		delete(o.waiting, l.topic)
-	}
-	return l
+	return nil
 }

@@ -56,8 +56,8 @@ func TestOutboxAtAStop(t *testing.T) {
 	}
 }
 
-// TestOutboxOrder: announcements go first, a newer event replaces one of its source and reason that waits, and each count is
-// handed over.
+// TestOutboxOrder: announcements go first, a newer event replaces one of its source and reason that waits and goes to the end, and each
+// count is handed over.
 func TestOutboxOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
@@ -78,7 +78,7 @@ func TestOutboxOrder(t *testing.T) {
 		synctest.Wait()
 		put(platform, ReasonForeign, "later")
 		synctest.Wait()
-		if want := []string{"soon", "new", "1", "other", "2", "later"}; !slices.Equal(d.notes, want) {
+		if want := []string{"soon", "1", "other", "new", "2", "later"}; !slices.Equal(d.notes, want) {
 			t.Errorf("got %q, want %q", d.notes, want)
 		}
 	})

@@ -118,9 +118,9 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 		case wait > 0:
 			return result{change: c, state: plan.StatePending, reason: later, after: wait}
 		case !holds: // the watch will show why
-			x.record.unclaimed = unclaimed{uid: c.Have.UID, since: claimed}
+			x.record.unclaimed.since = claimed
 			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
-		case r.caches.view(c.Key.Name) != x.view, r.status.claimed(c.Key): // what was read live may be newer or older
+		case r.caches.view(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
 			return outdated
 		}
 	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
@@ -233,7 +233,7 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 		r.recordWrite(n, x, *res, now)
 	}
 	next, wait := r.conclude(x, res, now)
-	if seen.queued { // what was written may be older than the source
+	if seen.queued { // the write may be older than the source
 		next = stepAct
 	}
 	x.record.queued = seen.queued

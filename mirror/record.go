@@ -199,8 +199,8 @@ func (r *record) rest(state plan.State, c content, now time.Time) {
 	r.appeared = time.Time{}
 }
 
-// status returns how a target stands, and the source that this counts for, while c is left to do and step is next. What an answer
-// showed stays until more is known.
+// status returns how a target stands, and the source that this counts for, while c is left to do and step is next. A state
+// that an answer showed stays until more is known.
 func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) {
 	state, owner := c.Status(), c.CountsFor()
 	switch shown := r.retry.state; {

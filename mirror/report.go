@@ -170,7 +170,9 @@ func sooner(a, b time.Duration) time.Duration {
 // announce returns the announcements of copies that expire.
 func (r *reporter) announce(n *nameStatus, summaries map[key]*summary, now time.Time) (all []news, wait time.Duration) {
 	for k, sum := range summaries {
-		m, later := n.source(k).announce(sum, now)
+		src := n.source(k)
+		src.begin(sum, n.unseen)
+		m, later := src.announce(sum, now)
 		if m != nil {
 			all = append(all, news{summary: sum, events: []message{*m}})
 		}
@@ -201,12 +203,17 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 // summarizeTarget adds one target to the summaries.
 func (r *reporter) summarizeTarget(all map[key]*summary, k key, rec *record, now time.Time) {
 	ns := r.caches.namespace(k.Namespace)
-	if rec.state.IsProblem() {
+	if rec.state.IsProblem() && !r.isOver(rec, ns) {
 		all[rec.countsFor].add(rec.state, k.Namespace, r.noteOf(rec, k, ns))
 	}
 	if at := rec.unclaimed.since.Add(r.grace); rec.state == plan.StateExpiring && at.After(now) && ns != nil && !plan.Terminating(ns) {
 		all[rec.countsFor].expire(rec.unclaimed, k.Namespace, at)
 	}
+}
+
+// isOver reports whether the cache shows that a copy is in scope again, and its record does not yet.
+func (r *reporter) isOver(rec *record, ns *corev1.Namespace) bool {
+	return rec.state == plan.StateOutOfScope && ns != nil && r.rules.Scope(rec.countsFor, ns) == plan.NotExcluded
 }
 
 // objectOf returns what an event about a source refers to that the cache does not have.
@@ -305,19 +312,22 @@ func (r *reported) say(kind, reason, note string, now time.Time) message {
 	return message{kind: kind, reason: reason, note: clip(note)}
 }
 
-// begin makes what was reported that of the source in the summary: one that was re-created has no events yet.
-func (r *reported) begin(sum *summary) {
+// begin makes what was reported that of the source in the summary: one that was re-created has no events yet. Sources of a name
+// that this process has never seen share their spacing, unseen: a tenant can name any ConfigMap as the source of a copy.
+func (r *reported) begin(sum *summary, unseen map[string]time.Time) {
 	if r.texts == nil || r.uid != sum.object.UID {
 		*r = reported{uid: sum.object.UID, texts: map[string]string{}, at: r.at}
 	}
-	if r.at == nil {
+	switch {
+	case r.uid == "":
+		r.at = unseen
+	case r.at == nil:
 		r.at = map[string]time.Time{}
 	}
 }
 
 // announce returns the announcement of the copies that expire, if it is new, or how long it has to wait.
 func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.Duration) {
-	r.begin(sum)
 	if sum.losses == 0 {
 		r.end(ReasonExpiring)
 	}
@@ -325,7 +335,7 @@ func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.
 		return nil, 0
 	}
 	between := spacing
-	if sum.expires.Before(r.at[ReasonExpiring].Add(spacing)) {
+	if r.uid != "" && sum.expires.Before(r.at[ReasonExpiring].Add(spacing)) {
 		between = urgentSpacing
 	}
 	if wait := r.dueIn(ReasonExpiring, between, now); wait > 0 {

@@ -143,3 +143,27 @@ func TestC51SelectorLabelTaken(t *testing.T) {
 		}
 	})
 }
+
+// TestC65ScopeComesBack: 300 namespaces get their label back one after the other. No event says of a copy in scope that it is not.
+func TestC65ScopeComesBack(t *testing.T) {
+	var objects = append(teams(0, ""), source())
+	for i := range 300 {
+		objects = append(objects, plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
+	}
+	alone(t, having(objects...), func(o *Options) { o.NamespaceSelector = "tier=gold" }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		for i := range 300 {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
+		}
+		time.Sleep(time.Minute)
+		for i := range 300 {
+			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
+		}
+		time.Sleep(time.Minute)
+		for _, note := range s.notesOf(ReasonOutOfScope) {
+			if strings.Contains(note, "unchanged: .") {
+				t.Errorf("got event %q", note)
+			}
+		}
+	})
+}

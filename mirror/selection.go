@@ -33,6 +33,13 @@ type contest struct {
 	sum        uint64              // differs if a winner, a namespace or a label does
 }
 
+// contested is what the selections depend on in one namespace.
+type contested struct {
+	namespace, winner string
+	labels            uint64
+	terminating       bool
+}
+
 var contestSeed = maphash.MakeSeed()
 
 // newContest determines the winners of all namespaces.
@@ -45,12 +52,13 @@ func (d *decider) newContest(v *plan.View) *contest {
 	}
 	slices.SortFunc(c.namespaces, func(a, b *corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
 	for _, ns := range c.namespaces {
-		winner, of := d.rules.Winner(v, ns), ""
-		if winner != nil {
-			of = winner.Key.Namespace
-		}
+		winner := d.rules.Winner(v, ns)
 		c.winners = append(c.winners, winner)
-		c.sum += maphash.Comparable(contestSeed, [3]string{ns.Name, ns.ResourceVersion, of})
+		entry := contested{ns.Name, "", hashOf(ns.Labels), plan.Terminating(ns)}
+		if winner != nil {
+			entry.winner = winner.Key.Namespace
+		}
+		c.sum += maphash.Comparable(contestSeed, entry)
 	}
 	return c
 }

@@ -42,7 +42,7 @@ func (q *sourceQueue) wantsFanout(name string) bool {
 	return q.fanouts[name]
 }
 
-// beginFanout takes note that a fan-out begins: what is asked for from now on is another one.
+// beginFanout records that a fan-out begins. A later request asks for another one.
 func (q *sourceQueue) beginFanout(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -33,6 +33,7 @@ type nameStatus struct {
 	queued     int                   // records that are queued
 	losses     int                   // how often a copy was judged unclaimed
 	announced  int                   // the losses that reports have seen
+	unseen     map[string]time.Time  // by reason: the last message about a source that was never seen
 	dirty      bool                  // there may be something to report
 	busy       time.Time             // when nothing was queued, or the last report
 	reported   time.Time             // the last report
@@ -58,7 +59,7 @@ func (s *status) lock(name string) *nameStatus {
 		s.mu.Lock()
 		n := s.names[name]
 		if n == nil {
-			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}}
+			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}, unseen: map[string]time.Time{}}
 			s.names[name] = n
 		}
 		s.mu.Unlock()
@@ -187,11 +188,24 @@ type meanwhile struct {
 	claimed bool // a source claimed the target: that ends a grace, although the claim may be gone by now
 }
 
-// see records whether a source claims a target by this change, if a call for the target is on its way.
+// see records whether a source claims a target by this change.
 func (n *nameStatus) see(c plan.Change) {
-	if m := n.calls[c.Key.Namespace]; m != nil && c.Op != plan.OpDelete {
+	namespace := c.Key.Namespace
+	switch m := n.calls[namespace]; {
+	case c.Op == plan.OpDelete:
+	case m != nil:
 		m.claimed = true
+	case n.isUnclaimed(namespace):
+		r := *n.targets[namespace]
+		r.unclaimed = unclaimed{}
+		n.set(namespace, r.uid, r)
 	}
+}
+
+// isUnclaimed reports whether no source claims the copy in the namespace.
+func (n *nameStatus) isUnclaimed(namespace string) bool {
+	r := n.targets[namespace]
+	return r != nil && r.unclaimed.uid != ""
 }
 
 // claimed reports whether a source claimed a target while a call for it is on its way.
@@ -270,7 +284,7 @@ func uidOf(ns *corev1.Namespace) types.UID {
 	return ns.UID
 }
 
-// observe takes note of an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
+// observe handles an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
 // whether the target is to be reconciled: an event that only shows our own last write changes nothing.
 func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
 	if n.targets[namespace] == nil || n.calling(namespace) {
@@ -292,7 +306,7 @@ func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted boo
 	return r.state != plan.StateNone && r.state != plan.StateSynced
 }
 
-// appear takes note of a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
+// appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
 func (n *nameStatus) appear(namespace string, uid types.UID) {
 	if r := n.targets[namespace]; (r == nil || r.uid != uid) && !n.calling(namespace) {
 		n.set(namespace, uid, record{appeared: time.Now()})
@@ -309,7 +323,7 @@ func (s *status) namespaces(name string) (out []string) {
 	return out
 }
 
-// sourceChanged takes note of an event about a source.
+// sourceChanged records an event about a source.
 func (s *status) sourceChanged(k key) {
 	n := s.lock(k.Name)
 	defer n.unlock()

@@ -35,7 +35,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 			source.Reserved = true
 		}
 		told := &reported{}
-		told.begin(sum)
+		told.begin(sum, nil)
 		all, _ := told.news(sum, time.Now())
 		for _, m := range all {
 			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -25,18 +26,34 @@ const (
 	eventFlush = 3 * time.Second
 	// eventLogPeriod is the least time between two log lines that say that events cannot be written.
 	eventLogPeriod = time.Minute
+	// maxWaitingEvents is how many events wait in client-go's recorder at most: it drops those beyond 1,000 without a line.
+	maxWaitingEvents = 900
+	// eventPatience is how long the next event waits then before it may be dropped. A stop waits no longer, either.
+	eventPatience = time.Second
 )
 
 // eventCorrelation keeps each text, and all events of one source, as long as package mirror spaces them. The defaults
 // merge the texts of a reason from the tenth on, and drop events of a source from the 26th on.
 var eventCorrelation = record.CorrelatorOptions{MaxIntervalInSeconds: 1, BurstSize: 100, QPS: 10}
 
-// eventRecorder is client-go's recorder: one goroutine writes the events one after the other. While 1,000 events wait, it
-// drops further ones without a line, so its caller hands them over slowly.
+// eventRecorder is client-go's recorder: one goroutine writes the events one after the other.
 type eventRecorder struct {
 	record.EventRecorder
 	sink   *eventSink
 	cancel context.CancelFunc // ends all writes
+}
+
+// AnnotatedEventf hands an event over. It waits for a moment while too many wait to be written, and the log says when an
+// event may be lost after that.
+func (r *eventRecorder) AnnotatedEventf(about runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+	select {
+	case r.sink.waiting <- struct{}{}:
+	case <-time.After(eventPatience):
+		r.sink.lost.Do(func() {
+			klog.FromContext(r.sink.ctx).Error(nil, "Events are lost, because the API server takes longer for them than they come")
+		})
+	}
+	r.EventRecorder.AnnotatedEventf(about, annotations, kind, reason, format, args...)
 }
 
 // startEvents returns a recorder that writes with client until endAfter. The end of ctx does not end it, because the
@@ -51,6 +68,8 @@ func startEvents(ctx context.Context, client typedcorev1.EventInterface) (*event
 		ctx:     ctx,
 		client:  client,
 		failed:  rate.Sometimes{Interval: eventLogPeriod},
+		lost:    rate.Sometimes{Interval: eventLogPeriod},
+		waiting: make(chan struct{}, maxWaitingEvents),
 		drained: make(chan struct{}),
 	}
 	// client-go logs the whole event at each failed attempt: kilobytes, as often as events come. The sink logs instead.
@@ -88,6 +107,8 @@ type eventSink struct {
 	ctx     context.Context
 	client  typedcorev1.EventInterface
 	failed  rate.Sometimes // logs
+	lost    rate.Sometimes // logs
+	waiting chan struct{}  // events that are not written yet
 	drained chan struct{}
 }
 
@@ -97,15 +118,27 @@ func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 		return event, nil
 	}
 	created, err := s.client.CreateWithEventNamespaceWithContext(s.ctx, event)
-	s.log(event, err)
+	s.finish(event, err)
 	return created, err
 }
 
 // Patch counts a text that repeats the last one on the same event.
 func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, error) {
 	patched, err := s.client.PatchWithEventNamespaceWithContext(s.ctx, event, patch)
-	s.log(event, err)
+	if !apierrors.IsNotFound(err) { // else client-go creates it
+		s.finish(event, err)
+	}
 	return patched, err
+}
+
+// finish logs a failure, and lets the next event come. Where there is no answer client-go tries again, and lets one more come
+// each time.
+func (s *eventSink) finish(event *corev1.Event, err error) {
+	s.log(event, err)
+	select {
+	case <-s.waiting:
+	default:
+	}
 }
 
 // log logs at most one failure a minute. These are no failures: the namespace is going or gone; the event is there

@@ -81,7 +81,7 @@ func TestEachTextArrives(t *testing.T) {
 func TestThousandsOfEvents(t *testing.T) {
 	began := time.Now()
 	store := &eventStore{before: func(context.Context, string) error {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		if e := time.Since(began); 20*time.Second < e && e < 25*time.Second {
 			return errors.New("connection refused")
 		}
@@ -90,9 +90,9 @@ func TestThousandsOfEvents(t *testing.T) {
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
 		began = time.Now()
 		for i := range 5000 {
-			say(r, fmt.Sprint("source-", i), "a")
-			time.Sleep(time.Second / 50)
+			say(r, fmt.Sprint("source-", i), "a") // waits while too many wait to be written
 		}
+		time.Sleep(time.Minute)
 		r.endAfter(nil)
 		if n := len(store.written()); n != 5000 {
 			t.Errorf("%d events arrived, want all 5000", n)
@@ -100,8 +100,8 @@ func TestThousandsOfEvents(t *testing.T) {
 	})
 }
 
-// TestNobodyAnswers: a caller does not wait for the API server, the log is not flooded, and the events that wait are
-// written when the API server answers again.
+// TestNobodyAnswers: a caller waits a moment for the API server and no more, the log is not flooded and says that events are
+// lost, and the events that wait are written when the API server answers again.
 func TestNobodyAnswers(t *testing.T) {
 	var answers atomic.Bool
 	store := &eventStore{before: func(context.Context, string) error {
@@ -112,19 +112,27 @@ func TestNobodyAnswers(t *testing.T) {
 	}}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
 		began := time.Now()
-		for i := range 5000 {
+		for i := range maxWaitingEvents {
 			say(r, fmt.Sprint("source-", i), strings.Repeat("long ", 100))
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the caller waited %v", took)
 		}
-		time.Sleep(100 * time.Second)
+		time.Sleep(30 * time.Second)
+		for i := range 150 {
+			say(r, fmt.Sprint("late-", i), "late")
+		}
+		if took := time.Since(began); took > 3*time.Minute {
+			t.Errorf("the caller waited %v, want a second for each event", took)
+		}
 		expect(t, store)
-		expectLines(t, log, 2)
+		if n := strings.Count(log.String(), "Events are lost"); n < 1 || n > 3 {
+			t.Errorf("%d lines that events are lost, want one a minute", n)
+		}
 		answers.Store(true)
-		time.Sleep(10 * time.Second)
-		if n := len(store.written()); n < 1000 {
-			t.Errorf("%d events arrived, want the 1000 that wait", n)
+		time.Sleep(20 * time.Second)
+		if n := len(store.written()); n < maxWaitingEvents {
+			t.Errorf("%d events arrived, want those that wait", n)
 		}
 	})
 }

@@ -93,9 +93,9 @@ func TestReadiness(t *testing.T) {
 					}
 				}
 				if !test.unsynced {
-					time.Sleep(90*time.Second - 1)
+					time.Sleep(90*time.Second - time.Nanosecond)
 					expectReadiness(t, handler, test.want)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					expectReadiness(t, handler, "")
 				}
 			})

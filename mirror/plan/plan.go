@@ -237,6 +237,11 @@ func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *c
 	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded
 }
 
+// DependsOnLabels reports whether the labels of the namespace keep a live source from it, so that they have to be read live, too.
+func (r *Rules) DependsOnLabels(source *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	return source != nil && r.AsksToBeMirrored(source) && r.Exclusion(r.ParseSource(source), ns).byLabels()
+}
+
 // Causes of a repair, the values of the label of mirror_repairs_total.
 const (
 	CauseDeleted    = "deleted"
