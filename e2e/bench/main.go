@@ -26,6 +26,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 func main() {
@@ -57,7 +59,13 @@ func stages(s sizes) [][]group {
 	}
 	return [][]group{{
 		newFanOut(s), newLarge(s), newNewNamespace(), newRepair(),
-		newFirstContact(s, fewHanging, 3*time.Second), newFirstContact(s, s.hanging, 10*time.Second), newSlowReads(s),
+		newHanging(s, fewHanging, admissionregistrationv1.Ignore, 3*time.Second), newSlowReads(s),
+	}, {
+		newHanging(s, s.hanging, admissionregistrationv1.Ignore, 10*time.Second),
+		newHanging(s, 2*s.hanging, admissionregistrationv1.Fail, 30*time.Second),
+		newHanging(s, 2*s.hanging, admissionregistrationv1.Ignore, 45*time.Second),
+		newHanging(s, 5*s.hanging, admissionregistrationv1.Fail, time.Minute),
+		newHanging(s, 5*s.hanging, admissionregistrationv1.Ignore, 90*time.Second),
 	}, {
 		newRestart(s), newIdle(s), newMemory(s), newChurn(s), newGrowth(),
 	}, {

@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hangSeconds is how long the API server waits for the webhook. It takes the write then.
+// hangSeconds is how long the API server waits for the webhook. It takes or refuses the write then, by the policy.
 const hangSeconds int32 = 29
 
 // hangWrites puts an admission webhook that never answers before the ConfigMaps of the namespaces whose names begin with the
 // prefix, and returns when it is in force in one of them. After the release no write waits any more: a late call is answered
 // at once.
-func (b *bench) hangWrites(prefix, namespace string) (release func()) {
+func (b *bench) hangWrites(prefix, namespace string, policy admissionregistrationv1.FailurePolicyType) (release func()) {
 	var asked atomic.Bool
 	released := make(chan struct{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -28,7 +28,7 @@ func (b *bench) hangWrites(prefix, namespace string) (release func()) {
 		<-released
 	}))
 	hooks := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server), metav1.CreateOptions{}))
+	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server, policy), metav1.CreateOptions{}))
 	for !asked.Load() {
 		b.probe(namespace)
 	}
@@ -39,7 +39,7 @@ func (b *bench) hangWrites(prefix, namespace string) (release func()) {
 }
 
 // hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the prefix.
-func hangingHook(prefix string, server *httptest.Server) *admissionregistrationv1.ValidatingWebhookConfiguration {
+func hangingHook(prefix string, server *httptest.Server, policy admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	name := prefix + "webhook.example.com"
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -56,7 +56,7 @@ func hangingHook(prefix string, server *httptest.Server) *admissionregistrationv
 			}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
 				Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
-			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			FailurePolicy:           new(policy),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(hangSeconds),
 			AdmissionReviewVersions: []string{"v1"},
