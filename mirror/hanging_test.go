@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,14 +291,15 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 func TestC67RelistedSlowNamespace(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		hangs := true
-		s.hang(func(c apitest.Call) bool { return hangs && c.Verb == "update" && c.Namespace == "team-000" })
+		var hangs atomic.Bool
+		hangs.Store(true)
+		s.hang(func(c apitest.Call) bool { return hangs.Load() && c.Verb == "update" && c.Namespace == "team-000" })
 		s.edit("platform", plantest.Data("key", "new"))
 		time.Sleep(5 * time.Second)
 		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return true } })
 		s.removeNamespace("team-000")
 		s.addNamespace("team-000")
-		hangs = false
+		hangs.Store(false)
 		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return false } })
 		s.Namespaces.Expire()
 		s.ConfigMaps.Expire()
