@@ -16,6 +16,7 @@ var examples = []overlay{
 			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share").Replace},
 	{name: "example for labels", in: []string{red}, out: []string{teamA, frozen},
 		edit: func(s string) string {
+			s = strings.ReplaceAll(s, "platform,infra", platform+","+platformToo)
 			return regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).ReplaceAllString(s, "$1")
 		}},
 }
