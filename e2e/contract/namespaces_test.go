@@ -88,11 +88,13 @@ func waitSome(w *suite.World, namespace string) {
 }
 
 // TestC29NamespaceRecreated deletes namespaces and creates them anew as soon as the API server takes it, twice: each is
-// filled, whatever was in the way in the old one. (That takes five seconds each time: the cluster's own patience.)
+// filled, whatever was in the way in the old one. One stays, so that there is always a target. (That takes five seconds each
+// time: the cluster's own patience.)
 func TestC29NamespaceRecreated(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
-	names := w.CreateMany(8)
+	names := w.CreateMany(9)
+	recreated := names[:8]
 	w.Create(names[0], "in-the-way")
 	w.Start("--resync-period=0")
 	sources := []*corev1.ConfigMap{w.CreateSource(w.Home, "in-the-way")}
@@ -102,14 +104,14 @@ func TestC29NamespaceRecreated(t *testing.T) {
 		w.WaitInSync(sources[i+1], names...)
 	}
 	for range 2 {
-		for _, name := range names {
+		for _, name := range recreated {
 			w.DeleteNamespace(name)
 		}
 		anew := 0
 		w.Eventually("the namespaces are there anew", func() error {
-			for ; anew < len(names); anew++ {
+			for ; anew < len(recreated); anew++ {
 				_, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
-					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names[anew]}}, metav1.CreateOptions{})
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: recreated[anew]}}, metav1.CreateOptions{})
 				if err != nil {
 					return err
 				}
