@@ -124,26 +124,25 @@ func (w *world) pods() []corev1.Pod {
 	return list.Items
 }
 
-// leader is the Pod that holds the Lease.
-func (w *world) leader() corev1.Pod {
+// leader is the Pod that holds the Lease, and the identity by which it holds it: each start of a process has its own.
+func (w *world) leader() (leader corev1.Pod, holder string) {
 	w.Helper()
-	var leader corev1.Pod
 	w.until("a leader", func() error {
 		lease, err := w.admin.CoordinationV1().Leases(system).Get(w.ctx, "mirror-controller", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if lease.Spec.HolderIdentity != nil {
-			holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+			holder = *lease.Spec.HolderIdentity
 			for _, leader = range w.pods() {
-				if leader.Name == holder {
+				if strings.HasPrefix(holder, leader.Name+"_") {
 					return nil
 				}
 			}
 		}
 		return fmt.Errorf("no Pod holds it: %v", lease.Spec.HolderIdentity)
 	})
-	return leader
+	return leader, holder
 }
 
 // process is the id of the controller in a Pod.

@@ -21,14 +21,14 @@ func TestTakeOver(t *testing.T) {
 	one, two := map[string]string{"key": "one"}, map[string]string{"key": "two"}
 	w.source("settings", one)
 	w.waitInSync("settings", one, targets()...)
-	before := w.leader()
+	_, before := w.leader()
 	audit := cluster.OpenAuditLog(w.node.file("audit.log"))
 	mark, err := audit.Mark()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.applyTwo()
-	if w.leader().Name == before.Name {
+	if _, after := w.leader(); after == before {
 		t.Fatal("the leader is still the old one")
 	}
 	w.source("settings", two)
@@ -58,18 +58,18 @@ func TestLeaderGoes(t *testing.T) {
 	w.installTwo()
 	var deleted, killed, rolledOut time.Duration
 	for range 3 {
-		old := w.leader()
+		old, holder := w.leader()
 		deleted = max(deleted, w.longestGap(func() {
 			w.sh("kubectl -n mirror-system delete pod " + old.Name)
-			w.waitOther(old)
+			w.waitOther(holder)
 		}))
 		w.waitRolledOut()
 	}
 	for range 2 {
-		old := w.leader()
+		old, holder := w.leader()
 		killed = max(killed, w.longestGap(func() {
 			w.signal(old, syscall.SIGKILL)
-			w.waitOther(old)
+			w.waitOther(holder)
 		}))
 		w.waitRolledOut()
 	}
@@ -105,12 +105,12 @@ func (w *world) longestGap(f func()) (longest time.Duration) {
 	return longest
 }
 
-// waitOther waits until another Pod leads.
-func (w *world) waitOther(old corev1.Pod) {
+// waitOther waits until another process leads: that of another Pod, or of the same Pod when it has started again.
+func (w *world) waitOther(old string) {
 	w.Helper()
-	w.until("another leader than "+old.Name, func() error {
-		if leader := w.leader(); leader.UID == old.UID {
-			return fmt.Errorf("it is still %s", leader.Name)
+	w.until("another leader than "+old, func() error {
+		if _, holder := w.leader(); holder == old {
+			return fmt.Errorf("it is still %s", holder)
 		}
 		return nil
 	})
@@ -182,7 +182,7 @@ func (w *world) waitRestarted(old corev1.Pod) {
 func TestAloneAndStuck(t *testing.T) {
 	w := newWorld(t)
 	w.install()
-	pod := w.leader()
+	pod, _ := w.leader()
 	gap := w.longestGap(func() {
 		w.signal(pod, syscall.SIGSTOP)
 		w.waitRestarted(pod)
