@@ -457,7 +457,8 @@ func hasContent(made, from *corev1.ConfigMap) bool {
 }
 
 // isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so with other
-// content. A re-creation needs no live read, and an old view of the source may ask for it.
+// content. A re-creation needs no live read, and an old view of the source may ask for it. If somebody else creates one of the
+// name before the controller does, nobody knows the content, so it counts as another.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
 	old := **changes[0].Old
 	if old.Immutable == nil || !*old.Immutable {
@@ -466,8 +467,8 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	k := keyOfChange(changes[0])
 	for _, next := range changes[1:] {
 		if keyOfChange(next) == k {
-			again = next.Old == nil && next.By.Controller
-			return again, again && !hasContent(*next.New, &old)
+			again = next.Old == nil
+			return again, again && (!next.By.Controller || !hasContent(*next.New, &old))
 		}
 	}
 	return false, false
