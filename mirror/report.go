@@ -91,16 +91,14 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 	n := r.status.lock(name)
 	n.meet(v)
 	wait, due := n.reportDue(v)
-	last, needed := n.selections, len(v.Sources) > 1 || n.withoutTargets()
-	n.unlock()
 	if !due {
+		n.unlock()
 		return wait
 	}
 	var selections map[key]*selection
-	if needed {
-		selections = r.selectAll(v, last)
+	if len(v.Sources) > 1 || n.withoutTargets() {
+		selections = r.selectAll(v, n.selections) // in the lock: a namespace that changes later makes the status dirty again
 	}
-	n = r.status.lock(name)
 	all, wait := r.news(n, v, selections)
 	n.unlock()
 	for _, s := range all {

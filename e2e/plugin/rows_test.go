@@ -150,7 +150,7 @@ func TestKubectlOfNoTargets(t *testing.T) {
 	for _, command := range []string{"status", "wait"} {
 		expect(w, byController(w, viewer, command, w.Home+"/settings"), 1, `
 platform/settings: NoTargets
-no namespace is a target: in 2 the source's annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out`)
+no namespace is a target: the source's annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out`)
 	}
 }
 

@@ -81,7 +81,9 @@ func doEverything(w *suite.World) {
 	w.WaitInSync(src, w.NS("a"))
 	w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
 	w.WaitEvent(w.Home, "settings", mirror.ReasonMirrored)
-	src = w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"}))
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"))
+	w.WaitReasons(w.Home, "settings", map[string]int{mirror.ReasonForeign: 1, mirror.ReasonMirrored: 2})
+	src = w.Edit(w.Home, "settings", suite.WithData(src.Data)) // and so the text is that of the first Mirrored
 	w.WaitInSync(src, w.NS("a"))
 	w.Eventually("the same text is counted on the first event", func() error {
 		for _, e := range w.Seen.EventsOn(w.Home, "settings") {
