@@ -104,8 +104,8 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 }
 
 // act carries out a change, a deletion after live reads confirm it. If a foreign object was in the way, act reads the object
-// first. If a create finds an object that the cache does not show, or is
-// rejected before it can find one, act reads the object afterwards. Then it does what the object calls for.
+// first. If a create finds an object that the cache does not show, or is rejected before it can find one, act reads the object
+// afterwards. Then it does what the object calls for.
 func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) result {
 	c := x.change
 	outdated := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}

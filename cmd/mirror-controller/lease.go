@@ -13,10 +13,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// timedLock is a lock that remembers when it was last renewed, by the time of the request: the elector counts from the
-// answer, which may have waited while the process stood still. It also ends the term for good when the lease is lost, where
-// the elector would acquire the lease again and continue the old term. The elector and release do not call it at the same
-// time.
+// timedLock is a lock that remembers when it was last renewed, by the time of the request: the answer, from which the elector
+// counts, may wait while the process stands still. When the lease is lost, it ends the term for good: the elector would acquire
+// the lease again and continue the old term. The elector and release do not call it at the same time.
 type timedLock struct {
 	resourcelock.Interface
 	term    time.Duration          // a renewal of this age counts no more
