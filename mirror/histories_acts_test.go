@@ -30,6 +30,7 @@ var acts = []struct {
 	{5, "delete source", (*history).deleteSource},
 	{3, "move source", (*history).moveSource},
 	{6, "narrow source", (*history).narrowSource},
+	{5, "hold source", (*history).holdSource},
 	{6, "relabel namespace", (*history).relabelNamespace},
 	{5, "recreate namespace", (*history).recreateNamespace},
 	{14, "touch copy", (*history).touchCopy},
@@ -184,6 +185,23 @@ func (h *history) relabelNamespace() string {
 	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"}, map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
 	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
 	return fmt.Sprint(name, " ", ns.Labels)
+}
+
+// holdSource has a source hold targets, or ends that.
+func (h *history) holdSource() string {
+	namespace, name := h.aSource()
+	edits := []plantest.Option{plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation)}
+	if h.IntN(5) < 3 {
+		edits = append(edits, one(h,
+			plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(plan.PausedAnnotation, "yes"),
+			plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, "tier!=gold"),
+			plantest.Annotation(plan.RolloutAnnotation, "tier in (")))
+	}
+	if h.IntN(2) == 0 {
+		edits = append(edits, h.content())
+	}
+	h.change(namespace, name, edits...)
+	return fmt.Sprint(namespace, "/", name, " ", len(edits))
 }
 
 // recreateNamespace has a namespace deleted, as slowly as what is in it allows, and created again.

@@ -145,6 +145,9 @@ func (h *history) compare(atRest bool) {
 		for _, namespace := range historyNamespaces {
 			t := w.target(key{Namespace: namespace, Name: name})
 			c := h.rules.Decide(v, t)
+			if w := h.rules.Decide(v, plan.Target{Key: t.Key, Namespace: t.Namespace}); t.Have != nil && !h.rules.Visible(t.Have) && w.State == plan.StateHeld {
+				c = w // such a target is held without being asked
+			}
 			want := wanted(h.rules, v, t, c)
 			count(totals, owned, want.state, want.owner)
 			for _, loser := range h.superseded(v, t.Namespace) {
@@ -299,7 +302,7 @@ func (h *history) audit() {
 }
 
 // lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a content,
-// and when a namespace last accepted copies.
+// when a namespace last accepted copies, and when a target was last not held.
 type lastSeen struct {
 	now      time.Time     // the begin of the present
 	unseen   time.Duration // how long a change may last that the controller does not see
@@ -307,6 +310,7 @@ type lastSeen struct {
 	expiring map[key]expiring
 	contents map[content]seenContent
 	accepted map[string]time.Time
+	unheld   map[key]time.Time
 	made     map[key]types.UID // by the controller, and altered by a webhook
 }
 
@@ -322,7 +326,7 @@ type seenContent struct {
 }
 
 func (h *history) newLastSeen() *lastSeen {
-	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}, map[key]types.UID{}}
+	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}}
 }
 
 // note takes note of what w has been until now.
@@ -344,6 +348,9 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 				l.unwanted[t.Key] = now
 			}
 			l.expire(t, c)
+			if c.State != plan.StateHeld {
+				l.unheld[t.Key] = now
+			}
 			if t.Namespace.Labels["mirror"] != "false" {
 				l.accepted[namespace] = now
 			}
@@ -406,6 +413,9 @@ func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigM
 	}
 	if c.Old != nil && !isOurs(*c.Old) && !isHandedOver(*c.Old) {
 		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
+	}
+	if c.At.Sub(last.unheld[k]) > h.lateWrite() {
+		h.found(wrongWrite, "%v: has been held since %v", k, last.unheld[k])
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
 		since := c.At.Sub(last.unwanted[k])

@@ -307,7 +307,7 @@ func (rec *record) fail(rules *plan.Rules, x *decision, res result, now time.Tim
 	r.failures++
 	wait := reasons[res.reason].pace.backoff(r.failures)
 	r.notBefore, r.tried = now.Add(wait), triggerOf(x.target, x.change)
-	if res.reason == transient && (r.state == plan.StateFrozen || r.owner == res.change.CountsFor()) {
+	if res.reason == transient && (r.state == plan.StateFrozen || r.state == plan.StateHeld || r.owner == res.change.CountsFor()) {
 		return wait // the failure says nothing about the target
 	}
 	r.state, r.owner, r.note, r.adoptable = plan.StateNone, res.change.CountsFor(), "", false

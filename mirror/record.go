@@ -209,7 +209,7 @@ func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) 
 		state = stateOfWrite(c)
 	case s == stepHold:
 		state = plan.StateFight
-	case shown == plan.StateFrozen: // only a live read shows that copy
+	case shown == plan.StateFrozen, shown == plan.StateHeld: // only a live read shows that copy
 		return shown, r.retry.owner
 	case shown != plan.StateNone && (s == stepWait || owner == r.retry.owner):
 		state = shown

@@ -27,24 +27,27 @@ const (
 	ReasonOutOfScope        = "OutOfScope"
 	ReasonNoTargets         = "NoTargets"
 	ReasonExpiring          = "Expiring"
+	ReasonHeld              = "Held"
 )
 
-// problems are the reasons of Warning events, but for Expiring, in the order of reporting. text describes the problem of a
-// source at targets in this state, which are sorted. Without a state it returns an empty string if the source does not have
-// the problem.
-var problems = []struct {
+// conditions are the events that say how a source stands, but for Expiring and Mirrored, in the order of reporting. text
+// describes the condition of a source at targets in this state, which are sorted. Without a state it returns an empty
+// string if the condition does not hold.
+var conditions = []struct {
 	reason string
+	kind   string
 	state  plan.State
 	text   func(s *summary, targets []string) string
 }{
-	{ReasonReservedName, plan.StateNone, reservedText},
-	{ReasonInvalidAnnotation, plan.StateNone, frozenText},
-	{ReasonForeign, plan.StateForeign, foreignText},
-	{ReasonSuperseded, plan.StateNone, supersededText},
-	{ReasonWriteFailed, plan.StateRejected, rejectedText},
-	{ReasonFight, plan.StateFight, fightText},
-	{ReasonOutOfScope, plan.StateOutOfScope, outOfScopeText},
-	{ReasonNoTargets, plan.StateNone, noTargetsText},
+	{ReasonReservedName, corev1.EventTypeWarning, plan.StateNone, reservedText},
+	{ReasonInvalidAnnotation, corev1.EventTypeWarning, plan.StateNone, frozenText},
+	{ReasonForeign, corev1.EventTypeWarning, plan.StateForeign, foreignText},
+	{ReasonSuperseded, corev1.EventTypeWarning, plan.StateNone, supersededText},
+	{ReasonWriteFailed, corev1.EventTypeWarning, plan.StateRejected, rejectedText},
+	{ReasonFight, corev1.EventTypeWarning, plan.StateFight, fightText},
+	{ReasonOutOfScope, corev1.EventTypeWarning, plan.StateOutOfScope, outOfScopeText},
+	{ReasonNoTargets, corev1.EventTypeWarning, plan.StateNone, noTargetsText},
+	{ReasonHeld, corev1.EventTypeNormal, plan.StateNone, heldText},
 }
 
 // summary is the status of one source at all its targets.
@@ -271,17 +274,17 @@ func (s *summary) add(state plan.State, namespace string, about note) {
 // reported is what was reported about a source.
 type reported struct {
 	uid       types.UID
-	texts     map[string]string    // by reason, of the warnings that hold
+	texts     map[string]string    // by reason, of the conditions that hold
 	at        map[string]time.Time // by reason: the last message
 	announced int                  // the number of the newest loss that was announced
 	mirrored  mirrored             // what the last Mirrored said
-	ended     bool                 // a Mirrored is due when no warning holds, because one is over
+	ended     bool                 // a Mirrored is due when no warning holds, because a condition is over
 }
 
 // mirrored is on what a Mirrored depends: another one is due when it changes.
 type mirrored struct {
-	checksum string
-	blocked  int
+	checksum      string
+	held, blocked int
 }
 
 // spacing is the least time between two messages about one source and reason. A tenant can change what there is to report many
@@ -344,7 +347,17 @@ func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.
 	return &said, 0
 }
 
-// end records that a warning does not hold any more.
+// warns reports whether a warning holds.
+func (r *reported) warns() bool {
+	for reason := range r.texts {
+		if reason != ReasonHeld {
+			return true
+		}
+	}
+	return false
+}
+
+// end records that a condition does not hold any more.
 func (r *reported) end(reason string) {
 	if r.texts[reason] != "" {
 		r.ended = true
@@ -355,21 +368,21 @@ func (r *reported) end(reason string) {
 // news returns the events about what is new in a summary, but for announcements, and records that they are reported. It returns
 // how long those have to wait that are not due.
 func (r *reported) news(sum *summary, now time.Time) (out []message, wait time.Duration) {
-	for _, p := range problems {
-		text, targets := "", sum.at[p.state]
-		if sum.source != nil && (len(targets) > 0 || p.state == plan.StateNone) {
+	for _, c := range conditions {
+		text, targets := "", sum.at[c.state]
+		if sum.source != nil && (len(targets) > 0 || c.state == plan.StateNone) {
 			slices.Sort(targets)
-			text = p.text(sum, targets)
+			text = c.text(sum, targets)
 		}
-		switch due := r.dueIn(p.reason, spacing, now); {
-		case text == r.texts[p.reason]:
+		switch due := r.dueIn(c.reason, spacing, now); {
+		case text == r.texts[c.reason]:
 		case text == "":
-			r.end(p.reason)
+			r.end(c.reason)
 		case due > 0:
 			wait = sooner(wait, due)
 		default:
-			r.texts[p.reason] = text
-			out = append(out, r.say(corev1.EventTypeWarning, p.reason, text, now))
+			r.texts[c.reason] = text
+			out = append(out, r.say(c.kind, c.reason, text, now))
 		}
 	}
 	return out, wait
@@ -414,9 +427,9 @@ func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, ti
 	if sum.pending() || sum.source.Reserved || sum.source.Frozen != nil {
 		return nil, 0
 	}
-	is := mirrored{sum.source.Checksum, sum.blocked()}
-	over := src.ended && len(src.texts) == 0
-	if is == src.mirrored && !over && src.took == nil || sum.counts[plan.StateSynced]+is.blocked == 0 {
+	is := mirrored{sum.source.Checksum, sum.counts[plan.StateHeld], sum.blocked()}
+	over := src.ended && !src.warns()
+	if is == src.mirrored && !over && src.took == nil || sum.counts[plan.StateSynced]+is.held+is.blocked == 0 {
 		return nil, 0
 	}
 	if wait := src.dueIn(ReasonMirrored, spacing, now); wait > 0 {
@@ -428,7 +441,7 @@ func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, ti
 		plan.EventPayload:       sum.source.Payload(),
 		plan.InstanceAnnotation: sum.rules.Instance(),
 		plan.EventSynced:        strconv.Itoa(sum.counts[plan.StateSynced]),
-		plan.EventHeld:          "0",
+		plan.EventHeld:          strconv.Itoa(is.held),
 		plan.EventBlocked:       strconv.Itoa(is.blocked),
 	}
 	src.mirrored, src.ended, src.took = is, false, nil

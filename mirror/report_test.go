@@ -106,6 +106,7 @@ func TestNews(t *testing.T) {
 		fight      = "platform Warning Fight: Another client keeps modifying the copy in "
 		frozen     = "platform Warning InvalidAnnotation: Frozen"
 		reserved   = "platform Warning ReservedName: Not mirrored"
+		held       = "platform Normal Held: Held in "
 	)
 	has := func(options ...plantest.Option) func(*desk) {
 		return func(d *desk) { d.has(sourceIn("platform", options...)) }
@@ -169,6 +170,23 @@ func TestNews(t *testing.T) {
 			{all(has(plantest.Annotation(plan.PrefixAnnotation, "Team"), plantest.Data("key", "changed")), wrote("a")), nil},
 			{all(has(), at(plan.StateSynced, "a")), []string{mirrored + "1 namespace"}},
 			{malformed, []string{frozen}},
+		},
+		"C62 a change in stages": {
+			{wrote("a", "b"), []string{mirrored + "2 namespaces"}},
+			{all(has(plantest.Data("key", "changed"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary")), wrote("a"), at(plan.StateHeld, "b")),
+				[]string{held + `1 of 2 namespaces by the annotation mirror-controller.github.io/rollout="tier=canary": they keep their copies as they are.`,
+					mirrored + "1 namespace; 1 is held by rollout"}},
+			{all(has(plantest.Data("key", "changed"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary"), plantest.Annotation(plan.PausedAnnotation, "true")), at(plan.StateHeld, "b", "c")),
+				[]string{held + `2 of 3 namespaces by the annotation mirror-controller.github.io/paused="true", which wins over mirror-controller.github.io/rollout="tier=canary"`,
+					mirrored + "1 namespace; 2 are held by paused"}},
+			{all(has(plantest.Data("key", "changed")), wrote("b", "c")), []string{mirrored + "3 namespaces"}},
+		},
+		"C62 all are held": {{all(has(plantest.Annotation(plan.PausedAnnotation, "true")), at(plan.StateHeld, "a")),
+			[]string{held + "1 of 1 namespace by", mirrored + "0 namespaces; 1 is held by paused"}}},
+		"C62 a warning is over, and a hold goes on": {
+			{all(has(plantest.Annotation(plan.RolloutAnnotation, "tier=canary")), wrote("a"), at(plan.StateHeld, "b"), at(plan.StateOutOfScope, "x")),
+				[]string{outOfScope + "namespace x", held, mirrored + "1 namespace; 1 is held by rollout"}},
+			{at(plan.StateNone, "x"), []string{mirrored + "1 namespace; 1 is held by rollout"}},
 		},
 		"malformed twice over": {{has(plantest.Annotation(plan.PrefixAnnotation, "A"), plantest.Annotation(plan.SelectorAnnotation, "a=b=c")),
 			[]string{frozen + "|namespace-prefix|; annotation mirror-controller.github.io/namespace-selector"}}},

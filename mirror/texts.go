@@ -18,8 +18,11 @@ import (
 func mirroredText(s *summary, took map[key]int) string {
 	digits := strings.TrimPrefix(s.source.Checksum, "sha256:")
 	text := fmt.Sprintf("Synced %.12s to %s", digits, counted(s.counts[plan.StateSynced], "namespace", "namespaces"))
+	if n := s.counts[plan.StateHeld]; n > 0 {
+		text += fmt.Sprintf("; %s held by %s", counted(n, "is", "are"), s.source.HeldBy())
+	}
 	if n := s.blocked(); n > 0 {
-		text += fmt.Sprintf("; %d %s blocked (see %s)", n, map[bool]string{true: "is", false: "are"}[n == 1], strings.Join(s.blockers(), ", "))
+		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(s.blockers(), ", "))
 	}
 	for _, from := range slices.SortedFunc(maps.Keys(took), compareKeys) {
 		text += fmt.Sprintf("; took over %s of %s", counted(took[from], "copy", "copies"), from)
@@ -116,6 +119,19 @@ func frozenText(s *summary, _ []string) string {
 	}
 	return fmt.Sprintf("Frozen: an annotation is malformed or not known, so no copy of this source is created, updated or deleted. Fix the %s",
 		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
+}
+
+func heldText(s *summary, _ []string) string {
+	held := s.counts[plan.StateHeld]
+	if held == 0 || s.source.HeldBy() == "" {
+		return ""
+	}
+	all := held
+	for _, state := range []plan.State{plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected, plan.StateFight} {
+		all += s.counts[state]
+	}
+	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. Remove the annotation to reach them.",
+		held, counted(all, "namespace", "namespaces"), s.source.Hold())
 }
 
 // expiringText has a sentence for each reason why copies expire.

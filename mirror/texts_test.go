@@ -33,6 +33,10 @@ func TestTextsFitAnEvent(t *testing.T) {
 			sum.source, sum.at = frozen, nil
 		case plan.StateNone:
 			source.Reserved = true
+		case plan.StateHeld:
+			sum.source = parsed(sourceIn("platform", plantest.Annotation(plan.PausedAnnotation, "true"),
+				plantest.Annotation(plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")))
+			sum.counts[plan.StateHeld] = 1000000
 		}
 		told := &reported{}
 		told.begin(sum, nil)
@@ -41,11 +45,11 @@ func TestTextsFitAnEvent(t *testing.T) {
 			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
 				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
 			}
-			if m.kind != corev1.EventTypeWarning {
-				t.Errorf("%s: got kind %q, want a warning", m.reason, m.kind)
+			if (m.kind == corev1.EventTypeWarning) != (m.reason != ReasonHeld) {
+				t.Errorf("%s: got kind %q", m.reason, m.kind)
 			}
 		}
-		if state.IsProblem() && len(all) == 0 {
+		if (state.IsProblem() || state == plan.StateHeld) && len(all) == 0 {
 			t.Errorf("%v: got no text", state)
 		}
 	}
@@ -87,9 +91,9 @@ func TestNamespaceLists(t *testing.T) {
 
 func TestReasonsDoNotChange(t *testing.T) {
 	got := []string{ReasonMirrored, ReasonForeign, ReasonSuperseded, ReasonReservedName, ReasonInvalidAnnotation, ReasonWriteFailed,
-		ReasonFight, ReasonOutOfScope, ReasonNoTargets, ReasonExpiring, ReasonDeleted}
+		ReasonFight, ReasonOutOfScope, ReasonNoTargets, ReasonExpiring, ReasonDeleted, ReasonHeld}
 	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope",
-		"NoTargets", "Expiring", "Deleted"}
+		"NoTargets", "Expiring", "Deleted", "Held"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

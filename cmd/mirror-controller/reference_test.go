@@ -37,7 +37,7 @@ func TestReferenceRows(t *testing.T) {
 	}
 	for _, reason := range found(t, "../../mirror/report.go", `(?m)^\tReason\w+ += "(\w+)"`) {
 		kind := corev1.EventTypeWarning
-		if reason == mirror.ReasonMirrored || reason == mirror.ReasonDeleted {
+		if reason == mirror.ReasonMirrored || reason == mirror.ReasonDeleted || reason == mirror.ReasonHeld {
 			kind = corev1.EventTypeNormal
 		}
 		has("`" + reason + "` \\| " + kind + " \\|")

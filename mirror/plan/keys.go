@@ -49,6 +49,11 @@ const (
 	PrefixAnnotation = Domain + "/namespace-prefix"
 	// SelectorAnnotation, on a source, narrows its targets to namespaces that this label selector matches.
 	SelectorAnnotation = Domain + "/namespace-selector"
+	// RolloutAnnotation, on a source, holds every target whose namespace this label selector does not match.
+	RolloutAnnotation = Domain + "/rollout"
+	// PausedAnnotation with the value [PausedValue], on a source, holds every target.
+	PausedAnnotation = Domain + "/paused"
+	PausedValue      = "true"
 )
 
 // ReservedNames are names of ConfigMaps that other controllers write into every namespace: kube-controller-manager,

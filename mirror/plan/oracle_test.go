@@ -60,8 +60,25 @@ func (w *world) isSource(cm *corev1.ConfigMap) bool {
 	return w.marksOf(cm).asks && (w.opts.SourceNamespaces == nil || slices.Contains(w.opts.SourceNamespaces, cm.Namespace))
 }
 
-// narrowed reports whether the annotations of a source rule ns out, and whether one of them is malformed.
+// holds reports whether the annotations of a source hold the target.
+func (w *world) holds(src *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	if !w.isSource(src) {
+		return false
+	}
+	value, staged := src.Annotations["mirror-controller.github.io/rollout"]
+	i := slices.IndexFunc(selectorNarrowings, func(n narrowing) bool { return n.value == value })
+	return src.Annotations["mirror-controller.github.io/paused"] == "true" || staged && !selectorNarrowings[i].allows(ns)
+}
+
+// malformedHold reports whether an annotation that holds targets is malformed.
+func malformedHold(src *corev1.ConfigMap) bool {
+	paused, ok := src.Annotations["mirror-controller.github.io/paused"]
+	return ok && paused != "true" || src.Annotations["mirror-controller.github.io/rollout"] == "tier==="
+}
+
+// narrowed reports whether the annotations of a source rule ns out, and whether one of its annotations is malformed.
 func narrowed(src *corev1.ConfigMap, ns *corev1.Namespace) (out, malformed bool) {
+	malformed = malformedHold(src)
 	for key, choices := range map[string][]narrowing{
 		"mirror-controller.github.io/namespace-prefix":   prefixNarrowings,
 		"mirror-controller.github.io/namespace-selector": selectorNarrowings,
@@ -124,6 +141,7 @@ type expected struct {
 	terminates bool              // its object is as it was, but for being deleted: a finalizer holds it
 	state      State             // of the second plan
 	losers     []string          // the namespaces of the sources that claim the target and do not have it, in their order
+	maySync    bool              // it may be in sync although it is held
 }
 
 func (w *world) expects(home string) (e expected) {
@@ -140,17 +158,30 @@ func (w *world) expects(home string) (e expected) {
 	if len(claimants) > 0 {
 		winner, e.losers = w.objects[claimants[0]], claimants[1:]
 	}
+	held := winner != nil && w.holds(winner, ns)
 	switch {
 	case have == nil && winner == nil:
 		e.empty = true
+	case have == nil && held:
+		e.empty, e.state = true, StateHeld
 	case have == nil:
 		e.copyOf, e.state = winner, StateSynced
 	case winner == nil && (said.owner == "" || have.Labels["mirror"] != "true" && have.Labels["mirror"] != "copy"):
 		// Nobody wants the place of a foreign object, nor that of a copy that lost its label.
+	case said.owner == "" && held:
+		e.state = StateHeld
 	case said.owner == "" && !said.adoptable:
 		e.state = StateForeign
 	case said.owner != "" && w.frozen(said.owner):
 		e.state, e.losers = StateFrozen, claimants
+	case winner == nil && !w.inScope(home) && !w.opts.Prune && have.DeletionTimestamp == nil:
+		e.state = StateOutOfScope
+	case said.owner != "" && !w.frozen(said.owner) && w.holds(w.source(said.owner), ns):
+		home, _, _ := strings.Cut(said.owner, "/")
+		e.state, e.losers = StateHeld, slices.DeleteFunc(claimants, func(c string) bool { return c == home })
+		e.maySync = winner == w.source(said.owner) && canonical(have) == canonical(winner)
+	case held:
+		e.state = StateHeld
 	case have.DeletionTimestamp != nil:
 		e.state = StatePending
 	case winner == nil:
@@ -165,18 +196,18 @@ func (w *world) expects(home string) (e expected) {
 
 // expectsUnwanted completes e for a copy of ours that no source claims.
 func (w *world) expectsUnwanted(e *expected, home string) {
-	have := w.objects[home]
-	from, _, _ := strings.Cut(w.marksOf(have).owner, "/")
-	inScope := (w.opts.SourceNamespaces == nil || slices.Contains(w.opts.SourceNamespaces, from)) &&
-		w.allowsTarget(home) && w.selected.allows(w.namespaces[home])
-	switch {
-	case !inScope && !w.opts.Prune:
-		e.state = StateOutOfScope
-	case len(have.Finalizers) > 0:
+	if len(w.objects[home].Finalizers) > 0 {
 		e.terminates, e.state = true, StatePending
-	default:
+	} else {
 		e.empty = true
 	}
+}
+
+// inScope reports whether the flags allow the copy in home, whether or not its source is there.
+func (w *world) inScope(home string) bool {
+	from, _, _ := strings.Cut(w.marksOf(w.objects[home]).owner, "/")
+	return (w.opts.SourceNamespaces == nil || slices.Contains(w.opts.SourceNamespaces, from)) &&
+		w.allowsTarget(home) && w.selected.allows(w.namespaces[home])
 }
 
 // source returns the object that the source annotation of a copy names, or nil.

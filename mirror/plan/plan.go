@@ -37,6 +37,7 @@ const (
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
 	StateFight                   // another client keeps changing the copy
 	StateExpiring                // no source claims the copy: it is deleted at the end of the deletion grace
+	StateHeld                    // an annotation of the source holds the target: it stays as it is
 	States                       // the number of states
 )
 
@@ -56,6 +57,7 @@ var states = [States]struct {
 	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
 	StateFight:      {name: "fight", metric: "pending", problem: true, blocked: true},
 	StateExpiring:   {name: "expiring", metric: "expiring"},
+	StateHeld:       {name: "held", metric: "held"},
 }
 
 func (s State) String() string { return states[s].name }
@@ -98,6 +100,8 @@ type Change struct {
 	ByLabels bool
 	// State is the state of the winner, or else of CopyOf, if Op is OpNone.
 	State State
+	// Withheld is what is done once the hold ends, if State is StateHeld.
+	Withheld Op
 }
 
 // Plan returns the change at each target that brings it in sync with the sources of its name, in the order of the
@@ -112,7 +116,7 @@ type Change struct {
 //	copy, being deleted | wait                               | wait
 //	copy of frozen      | nothing, also for other sources    | nothing
 //
-// Nothing happens in a namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a
+// Nothing happens at a target that the source of the copy there holds, or else the source that claims it, nor in a namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a
 // reserved name.
 func (r *Rules) Plan(v *View, targets []Target) []Change {
 	changes := make([]Change, 0, len(targets))
@@ -124,6 +128,30 @@ func (r *Rules) Plan(v *View, targets []Target) []Change {
 
 // Decide is the row of [Rules.Plan] for one target.
 func (r *Rules) Decide(v *View, t Target) Change {
+	c := r.decide(v, t)
+	if c.Op == OpNone && c.State != StatePending && c.State != StateForeign {
+		return c
+	}
+	if s := v.Find(c.CopyOf); s != nil && s.Holds(t.Namespace) {
+		return c.heldBy(s)
+	}
+	if c.Source != nil && c.Source.Holds(t.Namespace) {
+		return c.heldBy(c.Source)
+	}
+	return c
+}
+
+// heldBy returns the change while s holds the target.
+func (c Change) heldBy(s *Source) Change {
+	if c.Source != s {
+		c.Source = nil
+	}
+	c.Op, c.Withheld, c.State, c.ByLabels = OpNone, c.Op, StateHeld, false
+	return c
+}
+
+// decide decides as if no source held a target.
+func (r *Rules) decide(v *View, t Target) Change {
 	c := Change{Key: t.Key}
 	if t.Namespace == nil || LabelsTruncated(t.Namespace) || Terminating(t.Namespace) || Reserved(t.Key.Name) {
 		return c
@@ -168,11 +196,11 @@ func (r *Rules) Winner(v *View, ns *corev1.Namespace) *Source {
 
 // Superseded returns the sources that claim the target and do not have it: c was decided by v and t.
 func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
-	if c.Source == nil && c.State != StateFrozen {
+	if c.Source == nil && c.State != StateFrozen && c.State != StateHeld {
 		return nil
 	}
 	for _, s := range v.Sources {
-		if (c.Source == nil || s.Key != c.Source.Key) && r.Exclusion(s, t.Namespace) == NotExcluded {
+		if s.Key != c.CountsFor() && r.Exclusion(s, t.Namespace) == NotExcluded {
 			losers = append(losers, s)
 		}
 	}
@@ -217,8 +245,9 @@ func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 		c.State, c.Why = StateOutOfScope, Loss{Rule: scope}
 		return c
 	}
-	c.Op, c.Why = OpDelete, r.loss(v.Find(c.CopyOf), scope, t.Namespace)
-	c.ByLabels = !r.selector.Empty() ||
+	s := v.Find(c.CopyOf)
+	c.Op, c.Why = OpDelete, r.loss(s, scope, t.Namespace)
+	c.ByLabels = !r.selector.Empty() || s != nil && s.rollout != nil ||
 		slices.ContainsFunc(v.Sources, func(s *Source) bool { return r.Exclusion(s, t.Namespace).byLabels() })
 	return c
 }
@@ -234,12 +263,17 @@ func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *c
 		return true
 	}
 	s := r.ParseSource(source)
-	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded
+	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded && !s.Holds(ns)
 }
 
-// DependsOnLabels reports whether the labels of the namespace keep a live source from it, so that they have to be read live, too.
+// DependsOnLabels reports whether it depends on the labels of the namespace if a live source claims or holds the copy, so that
+// they have to be read live, too.
 func (r *Rules) DependsOnLabels(source *corev1.ConfigMap, ns *corev1.Namespace) bool {
-	return source != nil && r.AsksToBeMirrored(source) && r.Exclusion(r.ParseSource(source), ns).byLabels()
+	if source == nil || !r.AsksToBeMirrored(source) {
+		return false
+	}
+	s := r.ParseSource(source)
+	return s.rollout != nil || r.Exclusion(s, ns).byLabels()
 }
 
 // Causes of a repair, the values of the label of mirror_repairs_total.

@@ -20,6 +20,7 @@ type decision struct {
 	state    State
 	why      Exclusion
 	byLabels bool
+	withheld Op
 }
 
 // checkDecisions decides about each case with the object as the cache has it.
@@ -38,9 +39,9 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 				tgt.Key.Name = tc.sources[0].Name
 			}
 			c := r.Decide(viewOf(r, tc.sources...), tgt)
-			if c.Op != tc.op || c.State != tc.state || c.Why.Rule != tc.why || c.ByLabels != tc.byLabels {
-				t.Errorf("got %v, %v, why %v, by labels %v; want %v, %v, why %v, by labels %v",
-					c.Op, c.State, c.Why, c.ByLabels, tc.op, tc.state, tc.why, tc.byLabels)
+			if c.Op != tc.op || c.State != tc.state || c.Why.Rule != tc.why || c.ByLabels != tc.byLabels || c.Withheld != tc.withheld {
+				t.Errorf("got %v, %v, why %v, by labels %v, withheld %v; want %v, %v, why %v, by labels %v, withheld %v",
+					c.Op, c.State, c.Why, c.ByLabels, c.Withheld, tc.op, tc.state, tc.why, tc.byLabels, tc.withheld)
 			}
 			if c.Key != tgt.Key {
 				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
@@ -221,4 +222,86 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 		"C44 target out of scope":       {sources: cms(src), ns: outOfScope, have: clone},
 		"C50 clone, its source is gone": {ns: outOfScope, have: clone},
 	})
+}
+
+// TestC62Held is the section "A change in stages", row by row.
+func TestC62Held(t *testing.T) {
+	r := testRules()
+	paused := plantest.Annotation(PausedAnnotation, PausedValue)
+	rollout := plantest.Annotation(RolloutAnnotation, "tier=canary")
+	src := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "settings", o...) }
+	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src(), "team-a", o...) }
+	changed := func(o ...plantest.Option) []*corev1.ConfigMap {
+		return cms(src(append(o, plantest.Data("key", "changed"))...))
+	}
+	canary, optedOut := plantest.Namespace("team-a", "tier", "canary"), plantest.Namespace("team-a", DefaultLabel, OptOutValue)
+	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1))
+	checkDecisions(t, r, map[string]decision{
+		"rollout, matches":             {sources: changed(rollout), ns: canary, have: have(), op: OpUpdate},
+		"rollout, nothing there":       {sources: changed(rollout), ns: canary, op: OpCreate},
+		"outside":                      {sources: changed(rollout), have: have(), state: StateHeld, withheld: OpUpdate},
+		"outside, nothing there":       {sources: changed(rollout), state: StateHeld, withheld: OpCreate},
+		"outside, edited":              {sources: cms(src(rollout)), have: have(plantest.Data("key", "x")), state: StateHeld, withheld: OpUpdate},
+		"outside, in sync":             {sources: cms(src(rollout)), have: have(), state: StateSynced},
+		"outside, immutable":           {sources: changed(rollout), have: have(plantest.Immutable), state: StateHeld, withheld: OpRecreate},
+		"outside, being deleted":       {sources: changed(rollout), have: have(plantest.Deleting), state: StateHeld},
+		"outside, foreign":             {sources: changed(rollout), have: plantest.ConfigMap("team-a", "settings"), state: StateHeld},
+		"outside, handed over":         {sources: changed(rollout), have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, AdoptValue)), state: StateHeld, withheld: OpUpdate},
+		"outside, terminating":         {sources: changed(rollout), ns: plantest.Terminating("team-a"), have: have()},
+		"paused":                       {sources: changed(paused), ns: canary, have: have(), state: StateHeld, withheld: OpUpdate},
+		"paused wins over rollout":     {sources: changed(paused, rollout), ns: canary, have: have(), state: StateHeld, withheld: OpUpdate},
+		"matches everything":           {sources: changed(plantest.Annotation(RolloutAnnotation, "")), have: have(), op: OpUpdate},
+		"paused, malformed: frozen":    {sources: changed(plantest.Annotation(PausedAnnotation, "yes")), have: have(), state: StateFrozen},
+		"rollout, malformed: frozen":   {sources: changed(plantest.Annotation(RolloutAnnotation, "a=b=c")), have: have(), state: StateFrozen},
+		"narrowed by prefix":           {sources: cms(src(paused, plantest.Annotation(PrefixAnnotation, "team-b"))), have: have(), state: StateHeld, withheld: OpDelete, why: ExcludedByPrefix},
+		"narrowed, matches":            {sources: cms(src(rollout, plantest.Annotation(PrefixAnnotation, "team-b"))), ns: canary, have: have(), op: OpDelete, why: ExcludedByPrefix, byLabels: true},
+		"opted out":                    {sources: cms(src(paused)), ns: optedOut, have: have(), state: StateHeld, withheld: OpDelete, why: ExcludedByOptOut},
+		"opted out, nothing there":     {sources: cms(src(paused)), ns: optedOut},
+		"deleted":                      {have: have(), op: OpDelete, why: SourceGone},
+		"keeps its copy":               {sources: cms(src(), plantest.Source("team-b", "settings", paused)), have: plantest.Copy(r, tenant, "team-a"), state: StateHeld, withheld: OpUpdate},
+		"keeps its target":             {sources: cms(src(paused), tenant), state: StateHeld, withheld: OpCreate},
+		"waits to take over":           {sources: cms(src(paused), tenant), have: plantest.Copy(r, tenant, "team-a"), state: StateHeld, withheld: OpUpdate},
+		"claims the copy of one gone":  {sources: cms(src(paused)), have: plantest.Copy(r, tenant, "team-a"), state: StateHeld, withheld: OpUpdate},
+		"a loser that is held":         {sources: cms(src(), plantest.Source("team-b", "settings", paused)), have: have(plantest.Data("key", "x")), op: OpUpdate},
+		"without label, read live":     {sources: cms(src(paused)), have: have(plantest.Without(DefaultLabel)), state: StateHeld, withheld: OpUpdate},
+		"reserved name":                {sources: cms(plantest.Source("platform", "kube-root-ca.crt", paused))},
+		"its own namespace":            {sources: cms(plantest.Source("team-a", "settings", paused))},
+		"C47 labels not in the cache":  {sources: changed(rollout), ns: truncated("team-a"), have: have()},
+		"C44 target out of scope":      {sources: cms(src(paused)), ns: plantest.Namespace("other"), have: plantest.Copy(r, src(), "other"), state: StateOutOfScope, why: ExcludedName},
+		"frozen source keeps its copy": {sources: cms(src(paused), plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, ""))), have: plantest.Copy(r, tenant, "team-a"), state: StateFrozen},
+	})
+	pruning := testRules(func(o *Options) { o.Prune = true })
+	checkDecisions(t, pruning, map[string]decision{
+		"out of scope, --prune": {sources: cms(src(paused)), ns: plantest.Namespace("other"), have: plantest.Copy(r, src(), "other"),
+			state: StateHeld, withheld: OpDelete, why: ExcludedName},
+	})
+}
+
+// TestC62CountsFor: a held target counts for the source that holds it, and that source is not superseded there.
+func TestC62CountsFor(t *testing.T) {
+	r, ns := testRules(), plantest.Namespace("team-a")
+	paused := plantest.Annotation(PausedAnnotation, PausedValue)
+	platform, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings", paused)
+	v := viewOf(r, platform, tenant)
+	target := Target{Key: keyIn("team-a"), Namespace: ns, Have: plantest.Copy(r, tenant, "team-a", plantest.Data("key", "x"))}
+	c := r.Decide(v, target)
+	if got := c.CountsFor().Namespace; got != "team-b" {
+		t.Errorf("the copy of a source that holds it: got it counted for %s, want team-b", got)
+	}
+	if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, []string{"platform"}) {
+		t.Errorf("got superseded %v, want platform", got)
+	}
+	want := `the annotation mirror-controller.github.io/paused="true" of team-b/settings holds the target: it stays as it is until the annotation is removed`
+	if got := r.Reason(v, target, c); got != want {
+		t.Errorf("got reason %q, want %q", got, want)
+	}
+
+	v = viewOf(r, plantest.Source("platform", "settings", paused), plantest.Source("team-b", "settings"))
+	c = r.Decide(v, target)
+	if got := c.CountsFor().Namespace; got != "platform" {
+		t.Errorf("the winner holds: got the target counted for %s, want platform", got)
+	}
+	if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, []string{"team-b"}) {
+		t.Errorf("the winner holds: got superseded %v, want team-b", got)
+	}
 }

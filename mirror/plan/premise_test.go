@@ -21,13 +21,19 @@ func TestStillUnwanted(t *testing.T) {
 		ns    *corev1.Namespace
 		want  bool
 	}{
-		"source gone":                      {r, nil, plantest.Namespace("team-a"), true},
-		"source unlabelled":                {r, edited(plantest.Without(DefaultLabel)), plantest.Namespace("team-a"), true},
-		"C16 source being deleted":         {r, edited(plantest.Deleting), plantest.Namespace("team-a"), true},
-		"C41 source is there":              {r, src, plantest.Namespace("team-a"), false},
-		"C31 source frozen meanwhile":      {r, edited(plantest.Annotation(PrefixAnnotation, "")), plantest.Namespace("team-a"), false},
-		"source narrowed":                  {r, edited(plantest.Annotation(PrefixAnnotation, "team-b")), plantest.Namespace("team-a"), true},
-		"C31 opted out":                    {r, src, plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
+		"source gone":                 {r, nil, plantest.Namespace("team-a"), true},
+		"source unlabelled":           {r, edited(plantest.Without(DefaultLabel)), plantest.Namespace("team-a"), true},
+		"C16 source being deleted":    {r, edited(plantest.Deleting), plantest.Namespace("team-a"), true},
+		"C41 source is there":         {r, src, plantest.Namespace("team-a"), false},
+		"C31 source frozen meanwhile": {r, edited(plantest.Annotation(PrefixAnnotation, "")), plantest.Namespace("team-a"), false},
+		"source narrowed":             {r, edited(plantest.Annotation(PrefixAnnotation, "team-b")), plantest.Namespace("team-a"), true},
+		"C31 opted out":               {r, src, plantest.Namespace("team-a", DefaultLabel, OptOutValue), true},
+		"C62 paused meanwhile": {r, edited(plantest.Annotation(PausedAnnotation, PausedValue)),
+			plantest.Namespace("team-a", DefaultLabel, OptOutValue), false},
+		"C62 held by rollout": {r, edited(plantest.Annotation(RolloutAnnotation, "tier=canary")),
+			plantest.Namespace("team-a", DefaultLabel, OptOutValue), false},
+		"C62 not held by rollout": {r, edited(plantest.Annotation(RolloutAnnotation, "tier=canary")),
+			plantest.Namespace("team-a", DefaultLabel, OptOutValue, "tier", "canary"), true},
 		"C47 labels not known":             {r, nil, truncated("team-a"), false},
 		"C41 no longer opted out":          {r, src, plantest.Namespace("team-a", DefaultLabel, "x"), false},
 		"C17 source out of scope":          {narrow, nil, plantest.Namespace("team-a"), false},
@@ -101,5 +107,26 @@ func TestRepairCause(t *testing.T) {
 	}
 	if got := r.RepairCause(Change{Op: OpDelete, Have: have()}, true); got != "" {
 		t.Errorf("got %q for a deletion, want no cause", got)
+	}
+}
+
+// TestC41DependsOnLabels: a live source that the cache does not show may depend on the labels of the namespace.
+func TestC41DependsOnLabels(t *testing.T) {
+	r, ns := testRules(), plantest.Namespace("team-a")
+	elsewhere, rollout := plantest.Annotation(PrefixAnnotation, "team-b"), plantest.Annotation(RolloutAnnotation, "tier=canary")
+	for name, tc := range map[string]struct {
+		source *corev1.ConfigMap
+		want   bool
+	}{
+		"gone":                    {nil, false},
+		"unlabelled":              {plantest.Source("platform", "settings", plantest.Without(DefaultLabel), rollout), false},
+		"narrowed by name":        {plantest.Source("platform", "settings", elsewhere), false},
+		"narrowed by labels":      {plantest.Source("platform", "settings", plantest.Annotation(SelectorAnnotation, "tier=gold")), true},
+		"C62 may be held":         {plantest.Source("platform", "settings", elsewhere, rollout), true},
+		"C62 is held in any case": {plantest.Source("platform", "settings", elsewhere, plantest.Annotation(PausedAnnotation, PausedValue)), false},
+	} {
+		if got := r.DependsOnLabels(tc.source, ns); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
 	}
 }

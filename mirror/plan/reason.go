@@ -25,6 +25,8 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 		return why
 	case StateFrozen:
 		return "an annotation of " + c.CopyOf.String() + " is malformed or not known: the copy stays as it is"
+	case StateHeld:
+		return r.heldReason(v, c)
 	}
 	return ""
 }
@@ -57,6 +59,11 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 		why += "; " + c.WhyRecreated() + ", so it is deleted and created again"
 	}
 	return why
+}
+
+func (r *Rules) heldReason(v *View, c Change) string {
+	s := v.Find(c.CountsFor())
+	return "the annotation " + s.Hold() + " of " + s.Key.String() + " holds the target: it stays as it is until the annotation is removed"
 }
 
 // WhyRecreated returns why the change deletes the object and creates it again, in words. Its Op is OpRecreate.

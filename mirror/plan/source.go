@@ -35,6 +35,8 @@ type Source struct {
 	prefixes []string             // of the source's annotation; nil: no annotation
 	selector labels.Selector      // of the source's annotation; matches everything if there is none
 	quoted   map[Exclusion]string // these annotations, in words
+	rollout  labels.Selector      // of the source's annotation; nil: no annotation
+	paused   bool                 // by the source's annotation
 
 	payload     digest
 	labels      map[string]string // copied
@@ -60,7 +62,7 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 	}
 	s.Checksum = checksum(s.payload, s.labels, s.annotations)
 	s.copied = copiedList(s.labels, s.annotations)
-	s.prefixes, s.selector, s.Frozen = parseNarrowing(cm.Annotations)
+	s.Frozen = s.parseAnnotations()
 	s.quoted = map[Exclusion]string{
 		ExcludedByPrefix:   quoteAnnotation(cm, PrefixAnnotation),
 		ExcludedBySelector: quoteAnnotation(cm, SelectorAnnotation),
@@ -97,46 +99,88 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
 }
 
-// maxNarrowing bounds an annotation with which a source narrows its targets, in bytes. A selector of 256 KiB takes megabytes
-// of memory, and a millisecond for each namespace.
-const maxNarrowing = 4 << 10
+// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes. A selector of 256 KiB takes
+// megabytes of memory, and a millisecond for each namespace.
+const maxAnnotation = 4 << 10
 
-// parseNarrowing parses the annotations with which a source narrows its targets. The error joins every problem, each in
-// words for the owner of the source. Before it parses, it says which annotation of ours is not known or too long.
-func parseNarrowing(annotations map[string]string) (prefixes []string, selector labels.Selector, err error) {
-	selector = labels.Everything()
+// parseAnnotations parses the annotations with which a source narrows or holds its targets. The error joins every problem,
+// each in words for the owner of the source. Before it parses, it says which annotation of ours is not known or too long.
+func (s *Source) parseAnnotations() error {
+	s.selector = labels.Everything()
+	annotations := s.ConfigMap.Annotations
 	errs := []error{checkKnown(annotations)}
-	for _, key := range []string{PrefixAnnotation, SelectorAnnotation} {
-		if n := len(annotations[key]); n > maxNarrowing {
-			errs = append(errs, fmt.Errorf("annotation %s: has %d bytes, must have at most %d", key, n, maxNarrowing))
+	for _, key := range sourceAnnotations {
+		if n := len(annotations[key]); n > maxAnnotation {
+			errs = append(errs, fmt.Errorf("annotation %s: has %d bytes, must have at most %d", key, n, maxAnnotation))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, selector, err
+		return err
 	}
 	if value, ok := annotations[PrefixAnnotation]; ok {
-		for p := range strings.SplitSeq(value, ",") {
-			p = strings.TrimSpace(p)
-			problem := checkNamespacePrefix(p)
-			if p == "" {
-				problem += "; remove the annotation for all targets"
-			}
-			if problem != "" {
-				errs = append(errs, fmt.Errorf("annotation %s=%q: prefix %q: %s", PrefixAnnotation, value, p, problem))
-				break // one problem is enough: the annotation may hold thousands
-			}
-			prefixes = append(prefixes, p)
-		}
+		errs = append(errs, s.parsePrefixes(value))
 	}
-	if value, ok := annotations[SelectorAnnotation]; ok {
-		parsed, parseErr := labels.Parse(value)
-		if parseErr != nil {
-			errs = append(errs, fmt.Errorf("annotation %s=%q: not a label selector: %w", SelectorAnnotation, value, parseErr))
-		} else {
-			selector = parsed
-		}
+	errs = append(errs, parseSelector(annotations, SelectorAnnotation, &s.selector), parseSelector(annotations, RolloutAnnotation, &s.rollout))
+	value, ok := annotations[PausedAnnotation]
+	if s.paused = value == PausedValue; ok && !s.paused {
+		errs = append(errs, fmt.Errorf("annotation %s=%q: must be %q; to go on, remove the annotation", PausedAnnotation, clip(value), PausedValue))
 	}
-	return prefixes, selector, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// parsePrefixes returns an error about the first prefix that is malformed: the annotation may hold thousands.
+func (s *Source) parsePrefixes(value string) error {
+	for p := range strings.SplitSeq(value, ",") {
+		p = strings.TrimSpace(p)
+		problem := checkNamespacePrefix(p)
+		if p == "" {
+			problem += "; remove the annotation for all targets"
+		}
+		if problem != "" {
+			return fmt.Errorf("annotation %s=%q: prefix %q: %s", PrefixAnnotation, value, p, problem)
+		}
+		s.prefixes = append(s.prefixes, p)
+	}
+	return nil
+}
+
+// parseSelector sets selector, if the annotation is there.
+func parseSelector(annotations map[string]string, key string, selector *labels.Selector) error {
+	value, ok := annotations[key]
+	if !ok {
+		return nil
+	}
+	parsed, err := labels.Parse(value)
+	if err != nil {
+		return fmt.Errorf("annotation %s=%q: not a label selector: %w", key, value, err)
+	}
+	*selector = parsed
+	return nil
+}
+
+// Holds reports whether an annotation of the source holds the target in the namespace: it stays as it is.
+func (s *Source) Holds(ns *corev1.Namespace) bool {
+	return s.paused || s.rollout != nil && !s.rollout.Matches(labels.Set(ns.Labels))
+}
+
+// HeldBy returns which annotation of the source holds targets, "paused" or "rollout"; empty if it has none. Of both, paused wins.
+func (s *Source) HeldBy() string {
+	switch {
+	case s.paused:
+		return "paused"
+	case s.rollout != nil:
+		return "rollout"
+	}
+	return ""
+}
+
+// Hold returns the annotation that holds targets, as key="value", and what it wins over.
+func (s *Source) Hold() string {
+	text := quoteAnnotation(s.ConfigMap, Domain+"/"+s.HeldBy())
+	if s.paused && s.rollout != nil {
+		text += ", which wins over " + quoteAnnotation(s.ConfigMap, RolloutAnnotation)
+	}
+	return text
 }
 
 // Exclusion is the first rule that keeps a source from a namespace.

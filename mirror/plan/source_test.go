@@ -12,28 +12,36 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedNarrowing: the error says where and why. What an annotation selects, FuzzPlan compares with a second reading.
-func TestC31MalformedNarrowing(t *testing.T) {
+// TestC31MalformedAnnotations: the error says where and why. What an annotation selects, FuzzPlan compares with a second reading.
+func TestC31MalformedAnnotations(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix="
 		inSelector  = "annotation mirror-controller.github.io/namespace-selector="
+		inRollout   = "annotation mirror-controller.github.io/rollout="
+		inPaused    = "annotation mirror-controller.github.io/paused="
 		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
 		empty       = "must not be empty; remove the annotation for all targets"
 	)
 	long := strings.Repeat("a", 64)
 	for name, tc := range map[string]struct {
-		prefixes, selector string
-		want               []string // the beginning of each line of the error
+		annotations texts
+		want        []string // the beginning of each line of the error
 	}{
-		"empty prefix":       {"team-a, ", "", []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
-		"upper case":         {"team-a, Team, X", "", []string{inPrefix + `"team-a, Team, X": prefix "Team": ` + noSuchStart}},
-		"prefix too long":    {long, "", []string{inPrefix + `"` + long + `": prefix "` + long + `": must have at most 63 characters`}},
-		"malformed selector": {"team-a", "tier===", []string{inSelector + `"tier===": not a label selector: `}},
-		"control character":  {"team-a", "tier=a\x0bb", []string{inSelector + `"tier=a\vb": not a label selector: `}},
-		"both": {"Team", "a=b=c", []string{inPrefix + `"Team": prefix "Team": ` + noSuchStart,
-			inSelector + `"a=b=c": not a label selector: `}},
+		"empty prefix":       {texts{PrefixAnnotation: "team-a, "}, []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
+		"upper case":         {texts{PrefixAnnotation: "team-a, Team, X"}, []string{inPrefix + `"team-a, Team, X": prefix "Team": ` + noSuchStart}},
+		"prefix too long":    {texts{PrefixAnnotation: long}, []string{inPrefix + `"` + long + `": prefix "` + long + `": must have at most 63 characters`}},
+		"malformed selector": {texts{SelectorAnnotation: "tier==="}, []string{inSelector + `"tier===": not a label selector: `}},
+		"control character":  {texts{SelectorAnnotation: "tier=a\x0bb"}, []string{inSelector + `"tier=a\vb": not a label selector: `}},
+		"C62 rollout":        {texts{RolloutAnnotation: "tier in canary"}, []string{inRollout + `"tier in canary": not a label selector: `}},
+		"C62 paused":         {texts{PausedAnnotation: "yes"}, []string{inPaused + `"yes": must be "true"; to go on, remove the annotation`}},
+		"C62 paused, empty":  {texts{PausedAnnotation: ""}, []string{inPaused + `"": must be "true"; to go on, remove the annotation`}},
+		"all": {texts{PrefixAnnotation: "Team", SelectorAnnotation: "a=b=c", RolloutAnnotation: "a=b=c", PausedAnnotation: "false"},
+			[]string{inPrefix + `"Team": prefix "Team": ` + noSuchStart, inSelector + `"a=b=c": not a label selector: `,
+				inRollout + `"a=b=c": not a label selector: `, inPaused + `"false": must be "true"`}},
 	} {
-		_, _, err := parseNarrowing(texts{PrefixAnnotation: tc.prefixes, SelectorAnnotation: tc.selector})
+		src := plantest.Source("platform", "settings")
+		src.Annotations = tc.annotations
+		err := testRules().ParseSource(src).Frozen
 		if err == nil {
 			t.Fatalf("%s: got no error", name)
 		}
@@ -128,13 +136,13 @@ func namespaces(sources []*Source) (list []string) {
 	return list
 }
 
-// TestC47LongNarrowing: a selector of 256 KiB would take megabytes of memory, and a millisecond for each namespace.
-func TestC47LongNarrowing(t *testing.T) {
-	for _, key := range []string{PrefixAnnotation, SelectorAnnotation} {
-		for n, frozen := range map[int]bool{maxNarrowing: false, maxNarrowing + 1: true} {
-			value := strings.Repeat("a,", maxNarrowing)[:n-1] + "a"
+// TestC47LongAnnotations: a selector of 256 KiB would take megabytes of memory, and a millisecond for each namespace.
+func TestC47LongAnnotations(t *testing.T) {
+	for _, key := range []string{PrefixAnnotation, SelectorAnnotation, RolloutAnnotation} {
+		for n, frozen := range map[int]bool{maxAnnotation: false, maxAnnotation + 1: true} {
+			value := strings.Repeat("a,", maxAnnotation)[:n-1] + "a"
 			s := testRules().ParseSource(plantest.Source("platform", "settings", plantest.Annotation(key, value)))
-			if (s.Frozen != nil) != frozen && key == SelectorAnnotation || frozen && s.Frozen == nil {
+			if (s.Frozen != nil) != frozen && key != PrefixAnnotation || frozen && s.Frozen == nil {
 				t.Errorf("%s of %d bytes: got frozen by %v, want frozen %v", key, n, s.Frozen, frozen)
 			}
 			if frozen && len(s.Frozen.Error()) > 200 {

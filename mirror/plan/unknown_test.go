@@ -16,7 +16,7 @@ func TestC54UnknownAnnotations(t *testing.T) {
 		cm := plantest.Source("platform", "settings")
 		cm.Annotations = map[string]string{Domain + "/" + key: "team-a"}
 		want := "annotation " + Domain + "/" + key + ": is not known; a source can have " +
-			PrefixAnnotation + " and " + SelectorAnnotation
+			PrefixAnnotation + ", " + SelectorAnnotation + ", " + RolloutAnnotation + ", " + PausedAnnotation
 		if got := NewRules(testOptions()).ParseSource(cm).Frozen; got == nil || got.Error() != want {
 			t.Errorf("got error %v, want %s", got, want)
 		}

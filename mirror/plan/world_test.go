@@ -111,7 +111,23 @@ func drawWorld(raw []byte) *world {
 			plantest.Finalizer(cm)
 		}
 	}
+	for _, home := range homes {
+		if cm := w.objects[home]; w.marksOf(cm).asks {
+			d.hold(cm)
+		}
+	}
 	return w
+}
+
+// hold has a source hold some of its targets, or none.
+func (d *draws) hold(src *corev1.ConfigMap) {
+	kind := d.below(8)
+	if kind == 5 || kind == 6 {
+		src.Annotations[RolloutAnnotation] = selectorNarrowings[d.below(len(selectorNarrowings))].value
+	}
+	if kind == 6 || kind == 7 {
+		src.Annotations[PausedAnnotation] = []string{"true", "true", "yes"}[d.below(3)]
+	}
 }
 
 // namespace returns a namespace of that name, or nil if the cache has none.

@@ -1,0 +1,243 @@
+package mirror
+
+// A change in stages: what a source holds stays as it is.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+var (
+	paused  = plantest.Annotation(plan.PausedAnnotation, plan.PausedValue)
+	rollout = plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
+)
+
+// staged runs a controller with the source platform/settings, the canary team-c, and the targets team-000 to team-002.
+func staged(t *testing.T, f func(*testing.T, scene)) {
+	t.Helper()
+	objects := append(teams(3, "team-"), source(), plantest.Namespace("team-c", "tier", "canary"))
+	edit := func(o *Options) { o.DeletionGrace, o.ResyncPeriod = time.Minute, 10*time.Minute }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		f(t, s)
+	})
+}
+
+// held returns the ConfigMaps settings of the held targets, in words.
+func (s scene) held() (all []string) {
+	for _, cm := range s.ConfigMaps.All() {
+		if strings.HasPrefix(cm.Namespace, "team-0") {
+			all = append(all, fmt.Sprint(cm))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestC62Held: each row is something that happens while targets are held. They stay as they are, byte for byte, and nobody reads
+// or writes there; when the hold ends, they are brought in sync.
+func TestC62Held(t *testing.T) {
+	for name, happens := range map[string]func(scene){
+		"the data changes ten times": func(s scene) {
+			for i := range 10 {
+				s.edit("platform", plantest.Data("key", fmt.Sprint(i)))
+				time.Sleep(time.Second)
+			}
+			s.edit("platform", plantest.Data("key", "changed"))
+		},
+		"nothing but time":         func(s scene) { time.Sleep(time.Hour) }, // six resyncs
+		"a watch begins anew":      func(s scene) { s.ConfigMaps.Expire(); s.Namespaces.Expire() },
+		"the source is narrowed":   func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-c")) },
+		"a namespace opts out":     func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
+		"a namespace comes":        func(s scene) { s.addNamespace("team-new") },
+		"the selector is replaced": func(s scene) { s.edit("platform", paused) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, func(t *testing.T, s scene) {
+				s.edit("platform", rollout, plantest.Data("key", "changed"))
+				time.Sleep(time.Minute)
+				s.wantCopy("team-c", "changed")
+				before, calls := s.held(), s.Calls()
+				happens(s)
+				time.Sleep(time.Minute)
+				if got := s.held(); !slices.Equal(got, before) {
+					t.Errorf("got %q, want them as before: %q", got, before)
+				}
+				for c, n := range s.Calls() {
+					if c.Resource == "configmaps" && strings.HasPrefix(c.Namespace, "team-0") && n > calls[c] {
+						t.Errorf("got %d × %v at a held target", n-calls[c], c)
+					}
+				}
+				s.wantNone("team-new")
+				if got := s.value("mirror_copies", "held"); got < 3 {
+					t.Errorf("got %v held, want at least 3", got)
+				}
+				s.edit("platform", plantest.Without(plan.RolloutAnnotation), plantest.Without(plan.PausedAnnotation), plantest.Without(plan.PrefixAnnotation))
+				s.setNamespace(plantest.Namespace("team-000"))
+				time.Sleep(time.Minute)
+				for _, namespace := range []string{"team-000", "team-001", "team-002", "team-c"} {
+					s.wantCopy(namespace, "changed")
+				}
+				if got := s.value("mirror_copies", "held"); got != 0 {
+					t.Errorf("got %v held in the end, want 0", got)
+				}
+			})
+		})
+	}
+}
+
+// TestC62Takeover: a process that starts while the source has changed and holds its targets writes only to the canary.
+func TestC62Takeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := append(teams(3, "team-"), source(), plantest.Namespace("team-c", "tier", "canary"))
+		s := newScene(t, having(objects...)(), func(*Options) {})
+		end := runs(t, s.controller)
+		time.Sleep(time.Minute)
+		before := s.held()
+		end()
+		s.edit("platform", rollout, plantest.Data("key", "changed"))
+		next := newScene(t, s.Server, func(*Options) {})
+		defer runs(t, next.controller)()
+		time.Sleep(time.Hour)
+		s.wantCopy("team-c", "changed")
+		if got := s.held(); !slices.Equal(got, before) {
+			t.Errorf("got %q, want them as before: %q", got, before)
+		}
+		if got := next.said(ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestC62WhatOthersDo: edits of held copies are not undone meanwhile, and a deleted one is not made again.
+func TestC62WhatOthersDo(t *testing.T) {
+	staged(t, func(t *testing.T, s scene) {
+		s.edit("platform", paused)
+		time.Sleep(time.Minute)
+		s.edit("team-000", plantest.Data("key", "edited"))
+		s.remove("team-001")
+		s.edit("team-002", plantest.Without(plan.DefaultLabel), plantest.Data("key", "edited"))
+		calls := len(s.ConfigMaps.Changes())
+		time.Sleep(time.Hour)
+		if n := len(s.ConfigMaps.Changes()) - calls; n > 0 {
+			t.Errorf("got %d writes at held targets", n)
+		}
+		if got := s.said(ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by the annotation mirror-controller.github.io/paused=\"true\": ") {
+			t.Errorf("got %q", got)
+		}
+		s.edit("platform", plantest.Without(plan.PausedAnnotation))
+		time.Sleep(time.Minute)
+		for _, namespace := range []string{"team-000", "team-001", "team-002"} {
+			s.wantCopy(namespace, "value")
+		}
+	})
+}
+
+// TestC62HandOverWaits: what is in the way of a held target is not read, also if its owner hands it over.
+func TestC62HandOverWaits(t *testing.T) {
+	staged(t, func(t *testing.T, s scene) {
+		s.edit("platform", paused)
+		time.Sleep(time.Minute)
+		s.addNamespace("team-new")
+		s.write(plantest.ConfigMap("team-new", "settings", plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)))
+		calls := s.Calls()
+		time.Sleep(time.Hour)
+		for c, n := range s.Calls() {
+			if c.Namespace == "team-new" && n > calls[c] {
+				t.Errorf("got %d × %v", n-calls[c], c)
+			}
+		}
+		s.edit("platform", plantest.Without(plan.PausedAnnotation))
+		time.Sleep(2 * time.Minute)
+		s.wantCopy("team-new", "value")
+	})
+}
+
+// TestC62Grace: a hold ends a grace, and after the hold a grace begins anew, which is announced.
+func TestC62Grace(t *testing.T) {
+	staged(t, func(t *testing.T, s scene) {
+		narrow := plantest.Annotation(plan.PrefixAnnotation, "team-c")
+		s.edit("platform", narrow)
+		time.Sleep(50 * time.Second)
+		s.edit("platform", paused)
+		time.Sleep(time.Hour)
+		if n := s.copied("team-0", "value"); n != 3 {
+			t.Fatalf("got %d copies after a hold of an hour, want 3", n)
+		}
+		s.edit("platform", plantest.Without(plan.PausedAnnotation))
+		time.Sleep(50 * time.Second)
+		if n := s.copied("team-0", "value"); n != 3 {
+			t.Errorf("got %d copies 50 s after the hold, want 3: the grace is a minute", n)
+		}
+		if n := s.reported(ReasonExpiring); n != 2 {
+			t.Errorf("got %d announcements, want one before the hold and one after it", n)
+		}
+		time.Sleep(20 * time.Second)
+		if n := s.copied("team-0", "value"); n != 0 {
+			t.Errorf("got %d copies after the grace, want none", n)
+		}
+	})
+}
+
+// TestC62DeletedSource: a source that is deleted holds nothing, and one that is created again within the grace, with the
+// annotation, does: so an immutable source is staged.
+func TestC62DeletedSource(t *testing.T) {
+	objects := append(teams(3, "team-"), source(plantest.Immutable), plantest.Namespace("team-c", "tier", "canary"))
+	edit := func(o *Options) { o.DeletionGrace = time.Minute }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		before := s.held()
+		s.remove("platform")
+		time.Sleep(30 * time.Second)
+		s.write(source(plantest.Immutable, plantest.Data("key", "changed"), rollout))
+		time.Sleep(time.Hour)
+		s.wantCopy("team-c", "changed")
+		if got := s.held(); !slices.Equal(got, before) {
+			t.Errorf("got %q, want them as before: %q", got, before)
+		}
+		s.edit("platform", paused)
+		time.Sleep(time.Minute)
+		s.remove("platform")
+		time.Sleep(2 * time.Minute)
+		if n := s.named("settings", "team-"); n != 0 {
+			t.Errorf("got %d copies of a source that was deleted while it was paused, want none", n)
+		}
+	})
+}
+
+// TestC62Requests: an edit writes one copy for each canary and reads none; the end of the hold writes the rest.
+func TestC62Requests(t *testing.T) {
+	objects := append(teams(990, "team-"), source())
+	for i := range 10 {
+		objects = append(objects, plantest.Namespace(fmt.Sprint("team-c", i), "tier", "canary"))
+	}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		verbs := map[string]int{}
+		s.beforeCall(func(c apitest.Call) {
+			if c.Resource == "configmaps" && c.Namespace != "" {
+				verbs[c.Verb]++
+			}
+		})
+		s.edit("platform", rollout, plantest.Data("key", "changed"))
+		time.Sleep(time.Minute)
+		if want := map[string]int{"update": 10}; !maps.Equal(verbs, want) {
+			t.Errorf("got %v, want %v", verbs, want)
+		}
+		clear(verbs)
+		s.edit("platform", plantest.Without(plan.RolloutAnnotation))
+		time.Sleep(time.Minute)
+		if want := map[string]int{"update": 990}; !maps.Equal(verbs, want) {
+			t.Errorf("got %v, want %v", verbs, want)
+		}
+	})
+}
