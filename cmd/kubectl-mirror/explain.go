@@ -174,6 +174,9 @@ func explain(o *plan.Options, snap *snapshot.Snapshot, key types.NamespacedName,
 	case cm == nil && d != nil && d.Op == plan.OpCreate:
 		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: a copy of %s is to be created.", key, d.Source.Key)
 		x.wanted(key)
+	case cm == nil && d != nil && d.State == plan.StateHeld:
+		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: %s.", key, snap.Reason(d))
+		x.wanted(key)
 	case cm == nil:
 		x.Verdict = fmt.Sprintf("There is no ConfigMap %s, and no source wants a copy there.", key)
 		x.wanted(key)
@@ -222,6 +225,9 @@ func (x *explanation) wanted(key types.NamespacedName) {
 			x.add(freezeRules(s))
 		case ns != nil:
 			x.add(narrowingRules(s, ns))
+			if s.HeldBy() != "" {
+				x.add(holdRules(s, ns))
+			}
 		}
 	}
 }
@@ -249,6 +255,9 @@ func (x *explanation) source(cm *corev1.ConfigMap) {
 			counts = s.Note
 		}
 		x.Verdict += ": " + cmp.Or(counts, "no targets")
+		if s.Counts[plan.StateHeld.Metric()] > 0 {
+			more += " The " + s.Note + "."
+		}
 		if n := s.Counts[plan.StateSuperseded.Metric()]; n > 0 {
 			more += " Another source of this name comes first at " + count(n, "target", "targets") + "." + precedenceRule
 		}
@@ -294,6 +303,9 @@ func (x *explanation) copyOrForeign(cm *corev1.ConfigMap) *explanation {
 // handOver says how to hand a foreign ConfigMap over, or why that cannot be.
 func (x *explanation) handOver(cm *corev1.ConfigMap) string {
 	d, more := x.snap.HandedOver(cm), ""
+	if d.State == plan.StateHeld {
+		d.Op, more = d.Withheld, "; not before the hold ends"
+	}
 	switch {
 	case d.Op == plan.OpNone && len(cm.Finalizers) > 0:
 		return ". It cannot be handed over: it has the finalizer " + cm.Finalizers[0] + "."
@@ -302,7 +314,7 @@ func (x *explanation) handOver(cm *corev1.ConfigMap) string {
 	case d.Op == plan.OpNone:
 		return ". It cannot be handed over: it is being deleted."
 	case d.Op == plan.OpRecreate:
-		more = "; " + d.WhyRecreated() + ", so it is deleted and created again, without the labels and annotations of others"
+		more += "; " + d.WhyRecreated() + ", so it is deleted and created again, without the labels and annotations of others"
 	}
 	x.handedOver = d
 	return fmt.Sprintf(", or hand it over (this REPLACES ITS DATA%s): %s", more, handOver(plan.KeyOf(cm)))

@@ -47,7 +47,10 @@ func TestExplain(t *testing.T) {
 		"copy-of-nothing":        {Namespace: "team-g", Name: "unknown"},
 		"foreign":                {Namespace: "team-d", Name: "mixed"},
 		"foreign-handed-over":    {Namespace: "team-e", Name: "mixed"},
-		"foreign-held":           {Namespace: "team-f", Name: "mixed"},
+		"foreign-finalizer":      {Namespace: "team-f", Name: "mixed"},
+		"source-held":            {Namespace: "platform", Name: "staged"},
+		"copy-held":              {Namespace: "team-b", Name: "staged"},
+		"copy-missing-held":      {Namespace: "team-c", Name: "staged"},
 		"neither":                {Namespace: "team-a", Name: "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
 installation, or before a change of flags. The settings are those of the flags, or of an installed controller; flags beside
 --controller change those of that one. The command also shows the copies that are out of scope of the flags: they stay
-unchanged, unless --prune is set.
+unchanged, unless --prune is set; and the targets that a source holds, with what comes once the hold ends.
 
 ConfigMap data is shown with --diff only.
 
@@ -65,6 +66,8 @@ type planned struct {
 	Changes  []*change `json:"changes"`
 	// OutOfScope are the copies that stay unchanged, because the flags do not allow them.
 	OutOfScope []*change `json:"outOfScope"`
+	// Held are the targets that stay as they are, with what is done once the hold ends.
+	Held []*change `json:"held"`
 	// Foreign is the number of targets that have a foreign object of the name.
 	Foreign int `json:"foreign"`
 	// Frozen are the sources for which nothing is changed, with the reason.
@@ -79,7 +82,7 @@ type frozenSource struct {
 	Reason string `json:"reason"`
 }
 
-// change is one change to a ConfigMap; none to a copy that is out of scope.
+// change is one change to a ConfigMap; none to a copy that is out of scope. At a held target it comes once the hold ends.
 type change struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -104,13 +107,15 @@ func (s *session) plan(ctx context.Context) (*planned, error) {
 
 // newPlanned lists the changes among the decisions, sorted.
 func newPlanned(s *snapshot.Snapshot) *planned {
-	p := &planned{Changes: []*change{}, OutOfScope: []*change{}, Frozen: []frozenSource{}}
+	p := &planned{Changes: []*change{}, OutOfScope: []*change{}, Held: []*change{}, Frozen: []frozenSource{}}
 	for _, d := range s.All() {
 		switch {
 		case d.Op != plan.OpNone:
 			p.Changes = append(p.Changes, newChange(s, d))
 		case d.State == plan.StateOutOfScope:
 			p.OutOfScope = append(p.OutOfScope, newChange(s, d))
+		case d.State == plan.StateHeld:
+			p.Held = append(p.Held, newChange(s, d))
 		case d.State == plan.StateForeign:
 			p.Foreign++
 		}
@@ -123,14 +128,14 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 		}
 	}
 	slices.SortFunc(p.Frozen, func(a, b frozenSource) int { return strings.Compare(a.Source, b.Source) })
-	for _, list := range [][]*change{p.Changes, p.OutOfScope} {
+	for _, list := range [][]*change{p.Changes, p.OutOfScope, p.Held} {
 		slices.SortFunc(list, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
 	}
 	return p
 }
 
 func newChange(s *snapshot.Snapshot, d *snapshot.Decision) *change {
-	return &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: d.Op.String(), Source: d.CountsFor().String(),
+	return &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: cmp.Or(d.Op, d.Withheld).String(), Source: d.CountsFor().String(),
 		Reason: s.Reason(d), decision: d}
 }
 
@@ -147,6 +152,9 @@ func (p *planned) table(w io.Writer, wide bool) error {
 	var rows [][]any
 	for _, c := range slices.Concat(p.Changes, p.OutOfScope) {
 		rows = append(rows, []any{c.Operation, c.key(), c.Source, printable(c.Reason)})
+	}
+	for _, c := range p.Held {
+		rows = append(rows, []any{"held, " + c.Operation, c.key(), c.Source, printable(c.Reason)})
 	}
 	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
 		return err
@@ -183,6 +191,9 @@ func (p *planned) summary() string {
 	}
 	for _, f := range p.Frozen {
 		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, printable(f.Reason))
+	}
+	if n := len(p.Held); n > 0 {
+		text += fmt.Sprintf("Held: %s until an annotation of the source is removed.\n", count(n, "target stays as it is", "targets stay as they are"))
 	}
 	if n := len(p.OutOfScope); n > 0 {
 		text += fmt.Sprintf("Out of scope: %s unchanged. Is a flag mistyped? With --prune such copies are deleted.\n",

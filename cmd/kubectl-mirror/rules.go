@@ -129,6 +129,14 @@ func narrowingRules(s *plan.Source, ns *corev1.Namespace) section {
 	return out
 }
 
+// holdRules are the rules by which a source that holds targets does not hold the namespace.
+func holdRules(s *plan.Source, ns *corev1.Namespace) section {
+	out := section{Title: fmt.Sprintf("Source %s does not hold namespace %s", s.Key, ns.Name)}
+	out.add(!s.Holds(ns), "No annotation of the source keeps the target as it is.", s.Hold(),
+		fmt.Sprintf("remove the annotation from %s", s.Key))
+	return out
+}
+
 // valueOf says which value of a label or annotation is there.
 func valueOf(kind string, all map[string]string, key string) string {
 	if value, ok := all[key]; ok {

@@ -17,14 +17,16 @@ import (
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
 The command ends at once if a foreign ConfigMap or another source blocks a target, if nothing is mirrored from the source, or if flags
-and annotations of the controller differ. It waits for copies that the API server rejects, and not for copies that expire.
+and annotations of the controller differ. It waits for copies that the API server rejects, and not for copies that expire, nor for
+targets that an annotation of the source holds.
 
-Exit codes: 0 in sync, 1 blocked or timed out, or flags and annotations of the controller differ, 2 unknown.`
+Exit codes: 0 in sync but for held targets, 1 blocked, all held or timed out, or flags and annotations of the controller differ, 2
+unknown.`
 
 func newWait(c *cli) *cobra.Command {
 	var output outputFlag
 	var timeout time.Duration
-	var ignoreBlocked bool
+	var allow allowed
 	cmd := &cobra.Command{
 		Use:               "wait SOURCE",
 		Short:             "Wait until all copies of a source are in sync",
@@ -44,7 +46,7 @@ func newWait(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, p, err := s.wait(cmd.Context(), asked, timeout, ignoreBlocked)
+			r, p, err := s.wait(cmd.Context(), asked, timeout, allow)
 			if err != nil {
 				return err
 			}
@@ -56,8 +58,15 @@ func newWait(c *cli) *cobra.Command {
 	}
 	output.bind(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
-	cmd.Flags().BoolVar(&ignoreBlocked, "ignore-blocked", false, "Wait for the other targets if some are blocked, and do not fail because of them.")
+	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Wait for the other targets if some are blocked, and do not fail because of them.")
+	cmd.Flags().BoolVar(&allow.held, "allow-held", false, "Do not fail if every target is held.")
 	return cmd
+}
+
+// allowed is what does not fail the command.
+type allowed struct {
+	blocked bool // some targets are
+	held    bool // all targets are
 }
 
 // phase is how far a source is.
@@ -67,25 +76,28 @@ const (
 	waitOn      phase = iota // copies are pending
 	waitDone                 // every copy holds what the source holds
 	waitBlocked              // that will not come by itself
+	waitHeld                 // every target is held
 )
 
 // phaseOf returns how far a source is.
-func phaseOf(s *snapshot.Source, ignoreBlocked bool) phase {
+func phaseOf(s *snapshot.Source, allow allowed) phase {
 	blocked := 0
 	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen} {
 		blocked += s.Counts[state.Metric()]
 	}
 	switch {
-	case s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync, blocked > 0 && !ignoreBlocked:
+	case s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync, blocked > 0 && !allow.blocked:
 		return waitBlocked
 	case s.Counts[plan.StatePending.Metric()] > 0:
 		return waitOn
+	case s.Counts[plan.StateHeld.Metric()] > 0 && s.Counts[plan.StateSynced.Metric()] == 0 && !allow.held:
+		return waitHeld // a selector with a typing error matches nothing
 	}
 	return waitDone
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout time.Duration, ignoreBlocked bool) (r *oneReport, p phase, err error) {
+func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout time.Duration, allow allowed) (r *oneReport, p phase, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = follow(limited, func() (bool, error) {
@@ -96,11 +108,17 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 		if now.Status == snapshot.Gone {
 			return false, fmt.Errorf("no source %s: %s", now.Key(), now.Note)
 		}
-		r, p = now, phaseOf(now.Source, ignoreBlocked)
+		r, p = now, phaseOf(now.Source, allow)
 		s.sayOnce(fmt.Sprintf("%s: %d of %d in sync", r.Key(), r.Counts[plan.StateSynced.Metric()], r.Total()))
 		if expiring := r.In(plan.StateExpiring); len(expiring) > 0 {
 			verb := map[bool]string{true: "expires", false: "expire"}[len(expiring) == 1]
 			s.sayOnce(fmt.Sprintf("Not waited for: %s %s: %s", count(len(expiring), "copy", "copies"), verb, strings.Join(expiring, ", ")))
+		}
+		if held := r.In(plan.StateHeld); len(held) > 0 {
+			s.sayOnce(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
+		}
+		if p == waitHeld {
+			s.sayOnce("Every target is held, so the change has reached none. Correct the annotation, or accept this with --allow-held")
 		}
 		if p == waitOn && s.differ {
 			s.sayOnce("Not waited: flags and annotations differ, so the API server may refuse copies for good")

@@ -9,9 +9,9 @@ import (
 
 func TestPhase(t *testing.T) {
 	for name, test := range map[string]struct {
-		status           string
-		states           []plan.State
-		want, ifIgnoring phase
+		status         string
+		states         []plan.State
+		want, ifAllows phase
 	}{
 		"in sync":      {snapshot.InSync, []plan.State{plan.StateSynced, plan.StateSynced}, waitDone, waitDone},
 		"no targets":   {snapshot.NoTargets, nil, waitBlocked, waitBlocked},
@@ -22,6 +22,9 @@ func TestPhase(t *testing.T) {
 		"frozen copy":  {snapshot.OutOfSync, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
 		"expiring":     {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
 		"out of scope": {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
+		"held":         {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateHeld}, waitDone, waitDone},
+		"all held":     {snapshot.OutOfSync, []plan.State{plan.StateHeld}, waitHeld, waitDone},
+		"held, others": {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateHeld}, waitOn, waitOn},
 		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},
 		"reserved":     {snapshot.ReservedName, nil, waitBlocked, waitBlocked},
 	} {
@@ -29,11 +32,11 @@ func TestPhase(t *testing.T) {
 		for _, state := range test.states {
 			r.Counts[state.Metric()]++
 		}
-		if got := phaseOf(r, false); got != test.want {
+		if got := phaseOf(r, allowed{}); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
-		if got := phaseOf(r, true); got != test.ifIgnoring {
-			t.Errorf("%s, ignoring: got %v, want %v", name, got, test.ifIgnoring)
+		if got := phaseOf(r, allowed{blocked: true, held: true}); got != test.ifAllows {
+			t.Errorf("%s, allowing: got %v, want %v", name, got, test.ifAllows)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ const (
 // Counted are the states that have targets, in the order of their interest.
 var Counted = []plan.State{
 	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen,
-	plan.StateOutOfScope, plan.StateExpiring,
+	plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
 }
 
 // Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server
@@ -43,7 +44,7 @@ type Source struct {
 type Target struct {
 	Namespace string `json:"namespace"`
 	State     string `json:"state"`
-	// Operation is what is to be done.
+	// Operation is what is to be done, at a held target once the hold ends.
 	Operation string `json:"operation,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
@@ -114,8 +115,8 @@ func statusOf(s *plan.Source) (status, note string) {
 }
 
 func supersededReason(d *Decision) string {
-	if d.Status() == plan.StateFrozen {
-		return "a copy of " + d.CopyOf.String() + ", which is frozen, is there"
+	if d.Source == nil {
+		return "a copy of " + d.CopyOf.String() + ", which is " + d.Status().String() + ", is there"
 	}
 	return d.Source.Key.String() + " has precedence"
 }
@@ -123,8 +124,8 @@ func supersededReason(d *Decision) string {
 func (s *Source) add(state plan.State, d *Decision, reason string) {
 	s.Counts[state.Metric()]++
 	t := Target{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
-	if d.Op != plan.OpNone && state == d.Status() {
-		t.Operation = d.Op.String()
+	if op := cmp.Or(d.Op, d.Withheld); op != plan.OpNone && state == d.Status() {
+		t.Operation = op.String()
 	}
 	s.Targets = append(s.Targets, t)
 }
@@ -138,6 +139,9 @@ func (s *Snapshot) finish(r *Source, found *plan.Source, o *plan.Options) {
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+s.noTargets(found, o)
 	case r.Total() != r.Counts[plan.StateSynced.Metric()]:
 		r.Status = OutOfSync
+	}
+	if r.Counts[plan.StateHeld.Metric()] > 0 && found != nil && found.HeldBy() != "" {
+		r.Note = "held targets stay as they are until the annotation is removed: " + found.Hold()
 	}
 }
 

@@ -111,6 +111,10 @@ func EveryState() *Scene {
 	s.Add(plantest.Source("team-a", "mixed", plantest.CreatedAt(2000), plantest.Annotation(plan.PrefixAnnotation, "team-b")))
 	frozen := s.Add(plantest.Source("platform", "frozen", plantest.Annotation(plan.SelectorAnnotation, "a==b==c")))
 	s.Copy(frozen, "team-a")
+	staged := s.Add(plantest.Source("platform", "staged", plantest.Annotation(plan.PrefixAnnotation, "team-a,team-b,team-c"),
+		plantest.Annotation(plan.RolloutAnnotation, "tier=canary")))
+	s.Copy(staged, "team-a")
+	s.Copy(staged, "team-b", plantest.Data("key", "old"))
 	s.Add(plantest.Source("platform", "kube-root-ca.crt"), plantest.Source("platform", "nowhere", plantest.Annotation(plan.PrefixAnnotation, "team-x")))
 	s.Copy(plantest.Source("platform", "gone"), "team-a")
 	return s
