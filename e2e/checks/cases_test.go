@@ -13,7 +13,7 @@ import (
 // cases is how many there are: their numbers are never given away anew. Those of open have no test yet.
 const cases = 73
 
-var open = []int{62, 69, 70}
+var open = []int{69, 70}
 
 // TestCases finds each test of CASES.md in its folder, and at least one for each case.
 func TestCases(t *testing.T) {

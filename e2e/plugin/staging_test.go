@@ -1,0 +1,91 @@
+package plugin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// staged is a world in which the commands of the page about stages run: a canary among targets in sync.
+type staged struct{ *suite.World }
+
+// commands returns the lines of a block of the page, with the names of the world.
+func (w staged) commands(block string) []string {
+	return strings.Split(strings.TrimSpace(strings.NewReplacer("kubectl mirror wait settings",
+		plugin()+" wait settings --controller="+suite.AccountNamespace+"/"+w.Account(), "-n platform", "-n "+w.Home).Replace(block)), "\n")
+}
+
+// run runs a command, and returns what it wrote to stderr.
+func (w staged) run(command string) string {
+	w.Helper()
+	var problems strings.Builder
+	cmd := w.Cluster.Shell(w.Context(), command)
+	cmd.Stderr = &problems
+	if err := cmd.Run(); err != nil {
+		w.Fatalf("%s: %v, %s", command, err, problems.String())
+	}
+	return anonymous(w.World, problems.String())
+}
+
+// TestC62AChangeInStages runs the commands of the page: a change reaches the canary, with one write and no read; the others keep
+// their copies; and the end of the hold takes it to all.
+func TestC62AChangeInStages(t *testing.T) {
+	t.Parallel()
+	w := staged{suite.New(t, "a", "b", "canary")}
+	a, b, canary := w.NS("a"), w.NS("b"), w.NS("canary")
+	w.LabelNamespace(canary, "tier", "canary")
+	source := w.CreateSource(w.Home, "settings", suite.WithData(map[string]string{"colour": "blue"}))
+	w.Start()
+	w.WaitInSync(source, a, b, canary)
+	kept, mark := w.Copies("settings", a, b), w.AuditMark()
+
+	commands := w.commands(manual.Find(t, "deploy/docs/staging.md", "rollout=tier=canary").Text)
+	w.run(commands[0])
+	w.run(commands[1])
+	said := w.run(commands[2])
+	if !strings.Contains(said, "Held: 2 targets: team-a, team-b") {
+		t.Errorf("wait said on stderr: %s", said)
+	}
+	if err := w.InSync(w.Live(w.Home, "settings"), canary); err != nil {
+		t.Error(err)
+	}
+	if note := w.WaitEvent(w.Home, "settings", "Held"); !strings.HasPrefix(note, "Held in 2 of 3 namespaces by the annotation mirror-controller.github.io/rollout=\"tier=canary\": ") {
+		t.Errorf("the event is %q", note)
+	}
+	expect(w.World, kubectlMirror(w.World, "status", w.Home+"/settings"), 1, `
+platform/settings: OutOfSync, 1 synced, 2 held
+held targets stay as they are until the annotation is removed: mirror-controller.github.io/rollout="tier=canary"
+TARGET  STATE  REASON
+team-a  held  the annotation mirror-controller.github.io/rollout="tier=canary" of platform/settings holds the target: it stays as it is until the annotation is removed
+team-b  held  the annotation mirror-controller.github.io/rollout="tier=canary" of platform/settings holds the target: it stays as it is until the annotation is removed`)
+	w.Settle(canary)
+	w.AllUntouched(kept)
+	for _, e := range w.RequestsSince(mark) {
+		if e.Object.Resource == "configmaps" && slices.Contains([]string{"get", "list", "create", "update", "delete"}, e.Verb) && e.Object.Name == "settings" &&
+			(e.Verb != "update" || e.Object.Namespace != canary) {
+			t.Errorf("got the request %v", e)
+		}
+	}
+	w.run(commands[3])
+	source = w.Live(w.Home, "settings")
+	w.WaitInSync(source, a, b, canary)
+
+	for _, command := range w.commands(manual.Find(t, "deploy/docs/staging.md", "paused=true").Text) {
+		w.run(command)
+	}
+	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
+	w.Eventually("all are held", w.Noted("settings", "Held", "3 of 3 namespaces"))
+	asked := []string{"wait", w.Home + "/settings"}
+	if got := kubectlMirror(w.World, asked...); got.code != 1 || !strings.Contains(got.err, "Every target is held") {
+		t.Errorf("wait while all are held: got exit code %d, %s", got.code, got.err)
+	}
+	if got := kubectlMirror(w.World, append(asked, "--allow-held")...); got.code != 0 {
+		t.Errorf("wait --allow-held: got exit code %d, %s", got.code, got.err)
+	}
+	source = w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation))
+	w.WaitInSync(source, a, b, canary)
+}
