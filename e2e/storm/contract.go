@@ -44,19 +44,30 @@ func immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Im
 
 var prefix = regexp.MustCompile(`^[a-z0-9][-a-z0-9]*$`)
 
-// narrowing returns the prefixes by which a source narrows its targets. One that is malformed freezes the source.
+// narrowing returns the prefixes by which a source narrows its targets. An annotation that is malformed freezes the source.
 func narrowing(cm *corev1.ConfigMap) (list []string, frozen bool) {
+	paused, held := cm.Annotations[domain+"paused"]
+	frozen = held && paused != "true"
 	value, narrowed := cm.Annotations[domain+"namespace-prefix"]
 	if !narrowed {
-		return []string{""}, false
+		return []string{""}, frozen
 	}
 	list = strings.Split(value, ",")
-	return list, slices.ContainsFunc(list, func(p string) bool { return !prefix.MatchString(p) })
+	return list, frozen || slices.ContainsFunc(list, func(p string) bool { return !prefix.MatchString(p) })
 }
 
 func frozen(cm *corev1.ConfigMap) bool {
 	_, frozen := narrowing(cm)
 	return isSource(cm) && frozen
+}
+
+// holds reports whether an annotation of the source holds the target in the namespace.
+func holds(cm *corev1.ConfigMap, ns *corev1.Namespace) bool {
+	if !isSource(cm) || ns == nil {
+		return false
+	}
+	tier, staged := cm.Annotations[domain+"rollout"]
+	return cm.Annotations[domain+"paused"] == "true" || staged && "tier="+ns.Labels["tier"] != tier
 }
 
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }

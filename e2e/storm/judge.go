@@ -141,14 +141,17 @@ func (j *judge) judgeContent(r *request) {
 	}
 }
 
-// ever reports whether a source that is such claimed a place up to a revision. Each of its states goes with each of the
+// ever reports whether a source that is such claimed a place, and did not hold it, up to a revision. Each of its states goes with each of the
 // namespace: they come by two watches.
 func (j *judge) ever(at key, until int64, such func(*corev1.ConfigMap) bool) bool {
 	revisions := j.revisionsOf(at, j.since, until)
 	for _, revision := range revisions {
 		for _, source := range j.sourcesAt(at.Name, revision) {
-			claimed := func(of int64) bool { return j.claims(source, j.namespaces[at.Namespace].at(of)) }
-			if such(source) && slices.ContainsFunc(revisions, claimed) {
+			asks := func(of int64) bool {
+				ns := j.namespaces[at.Namespace].at(of)
+				return j.claims(source, ns) && !holds(source, ns)
+			}
+			if such(source) && slices.ContainsFunc(revisions, asks) {
 				return true
 			}
 		}
@@ -224,7 +227,7 @@ func (j *judge) judgeReads(r *request, owner key) {
 	}
 	accepting := &corev1.Namespace{}
 	accepting.Name = r.at.Namespace
-	if !j.claims(source, accepting) {
+	if _, staged := source.Annotations[domain+"rollout"]; !staged && !j.claims(source, accepting) && !holds(source, accepting) {
 		return
 	}
 	read = j.lastRead(r, "namespaces", key{Name: r.at.Namespace})
@@ -232,8 +235,11 @@ func (j *judge) judgeReads(r *request, owner key) {
 		j.problem(r, "%v asks for the copy but for the namespace, and that was not read live before", owner)
 		return
 	}
-	if j.claims(source, answered[corev1.Namespace](read)) {
+	switch ns := answered[corev1.Namespace](read); {
+	case j.claims(source, ns):
 		j.problem(r, "%v asks for the copy, by what was read live: %v", owner, read)
+	case holds(source, ns):
+		j.problem(r, "%v holds the copy, by what was read live: %v", owner, read)
 	}
 }
 
@@ -295,11 +301,11 @@ func (j *judge) claim(at, owner key, end int64) (claimed bool, since time.Time) 
 	return claimed, since
 }
 
-// claimedAt reports whether a source asks for a copy at a revision, or keeps it because it is frozen.
+// claimedAt reports whether a source asks for a copy at a revision, or keeps it because it is frozen or held.
 func (j *judge) claimedAt(at, owner key, revision int64) bool {
 	ns := j.namespaces[at.Namespace].at(revision)
 	return slices.ContainsFunc(j.sourcesAt(at.Name, revision), func(cm *corev1.ConfigMap) bool {
-		return j.claims(cm, ns) || keyOf(cm) == owner && frozen(cm)
+		return j.claims(cm, ns) || keyOf(cm) == owner && (frozen(cm) || holds(cm, ns))
 	})
 }
 

@@ -347,6 +347,24 @@ func TestJudge(t *testing.T) {
 			s.get(0, source)
 			s.remove(0, leader, made)
 		}, "is frozen"},
+		"the source is paused": {func(s *scene) {
+			source, made := s.mirrored()
+			s.put(usersName, edited(source, prefixes("dev-"), annotation(domain+"paused", "true")))
+			s.get(0, source)
+			s.getNamespace("team-a")
+			s.remove(0, leader, made)
+		}, "holds the copy, by what was read live"},
+		"the source is in a stage": {func(s *scene) {
+			source, made := s.mirrored()
+			s.put(usersName, edited(source, prefixes("dev-"), annotation(domain+"rollout", "tier=bronze")))
+			s.get(0, source)
+			s.getNamespace("team-a")
+			s.remove(0, leader, made)
+		}, "holds the copy, by what was read live"},
+		"a held target is written": {func(s *scene) {
+			s.put(usersName, newSource(annotation(domain+"rollout", "tier=bronze")))
+			s.put(leader, newCopy("team-b"))
+		}, "never asked for that there"},
 		"too soon": {func(s *scene) {
 			source, made := s.mirrored()
 			s.remove(usual, usersName, source)

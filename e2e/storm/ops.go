@@ -81,7 +81,7 @@ func (d drawer) operation() act {
 	source := key{Namespace: one(d, "home", "home", "home", "shared", "team-a"), Name: one(d, names...)}
 	target := key{Namespace: one(d, targets...), Name: one(d, names...)}
 	n := d.IntN(1000)
-	switch d.IntN(20) {
+	switch d.IntN(23) {
 	case 0, 1, 2, 3:
 		return put("put source", source, label(mirrorLabel, "true"), content(n))
 	case 4:
@@ -108,6 +108,12 @@ func (d drawer) operation() act {
 		return put("put foreign", target, content(n))
 	case 18:
 		return labelNamespace(target.Namespace, one(d, mirrorLabel+"=false", mirrorLabel+"=", "tier=bronze", "tier="))
+	case 19:
+		return change("hold", source, annotation(domain+"paused", one(d, "true", "true", "yes")), content(n))
+	case 20:
+		return change("roll out", source, annotation(domain+"rollout", "tier=bronze"), content(n))
+	case 21:
+		return change("release targets of", source, annotation(domain+"paused", ""), annotation(domain+"rollout", ""))
 	}
 	return recreateNamespace(target.Namespace)
 }
