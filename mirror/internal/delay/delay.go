@@ -1,5 +1,6 @@
-// Package delay is what instrumented copies of package mirror import: its program instrument writes a delay point before each
-// statement, and the histories of package mirror decide where time passes. The product imports nothing of it.
+// Package delay is what instrumented copies of package mirror import: its program instrument writes a delay point
+// before each statement, and the histories of package mirror decide where time passes. The product imports nothing of
+// it.
 package delay
 
 import (
@@ -24,8 +25,8 @@ func Set(f func(point string)) { atPoint = f }
 // Reached returns how often a point was reached: never, if the code is not instrumented.
 func Reached() int64 { return atomic.LoadInt64(&reached) }
 
-// Mutex replaces sync.Mutex. A goroutine that waits for it lets the virtual time of testing/synctest go on, so that a delay may
-// come while it is held.
+// Mutex replaces sync.Mutex. A goroutine that waits for it lets the virtual time of testing/synctest go on, so that a
+// delay may come while it is held.
 type Mutex struct {
 	made sync.Mutex
 	held chan struct{}

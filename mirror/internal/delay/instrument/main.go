@@ -1,5 +1,5 @@
-// Command instrument writes copies of the Go files of a folder with a delay point before each statement, and overlay.json, by
-// which go test -overlay takes them in place of the files:
+// Command instrument writes copies of the Go files of a folder and of those below it, with a delay point before each statement,
+// and overlay.json, by which go test -overlay takes them in place of the files:
 //
 //	instrument FOLDER OUT
 package main
@@ -11,6 +11,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,13 +21,20 @@ import (
 
 const imported = `; import delay "github.com/mirror-controller/mirror-controller/mirror/internal/delay"`
 
-// Without delays stay functions that client-go calls with a lock of its own, and that take a lock for those: nobody else could go
-// on meanwhile.
-var (
-	lockedFiles     = []string{"share.go"}
-	lockedFunctions = []string{"stripConfigMap", "stripNamespace", "newCaches", "RegisterMetrics"}
-	lockedTypes     = []string{"order"}
-)
+// withoutDelays are the folders that are no part of the running controller, or, as plan, never wait and share nothing.
+var withoutDelays = []string{"plan", "apitest", "internal/delay"}
+
+// locked are, by file, the functions and types without delays; none means the whole file. client-go calls them with a lock of
+// its own, or they take a lock for those: a delay there would hold up everybody.
+var locked = map[string][]string{
+	"cache.go":      {"newCaches", "stripConfigMap", "stripNamespace"},
+	"controller.go": {"RegisterMetrics"},
+	"order.go":      {"order"},
+	"share.go":      nil,
+}
+
+// keepsMutex are the files whose mutex is taken under one of client-go: it stays a sync.Mutex.
+var keepsMutex = []string{"order.go"}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -47,7 +55,7 @@ func instrument(folder, out string) error {
 	if out, err = filepath.Abs(out); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	files, err := instrumented(folder)
 	if err != nil {
 		return err
 	}
@@ -55,18 +63,17 @@ func instrument(folder, out string) error {
 		return err
 	}
 	overlay := map[string]string{}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") || slices.Contains(lockedFiles, filepath.Base(file)) {
-			continue
-		}
+	for _, name := range files {
+		file := filepath.Join(folder, name)
 		src, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if src, err = withDelays(filepath.Base(file), src); err != nil {
+		if src, err = withDelays(name, src); err != nil {
 			return err
 		}
-		overlay[file] = filepath.Join(out, filepath.Base(file)+".delayed") // no Go file, or go would take the folder for a package
+		// It is no Go file to its name, or go would take the folder for a package.
+		overlay[file] = filepath.Join(out, strings.ReplaceAll(name, "/", "-")+".delayed")
 		if err := os.WriteFile(overlay[file], src, 0o644); err != nil {
 			return err
 		}
@@ -78,7 +85,32 @@ func instrument(folder, out string) error {
 	return os.WriteFile(filepath.Join(out, "overlay.json"), config, 0o644)
 }
 
-// withDelays returns the source of a file with delay points and with mutexes of package delay. The lines stay what they are.
+// instrumented returns the files that get delay points, by their paths below the folder, with slashes.
+func instrumented(folder string) (names []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		functions, isLocked := locked[name]
+		switch {
+		case entry.IsDir() && (slices.Contains(withoutDelays, name) || entry.Name() == "testdata"):
+			return fs.SkipDir
+		case entry.IsDir(), filepath.Ext(name) != ".go", strings.HasSuffix(name, "_test.go"), isLocked && functions == nil:
+			return nil
+		}
+		names = append(names, name)
+		return nil
+	})
+	return names, err
+}
+
+// withDelays returns the source of the file of this name with delay points and with mutexes of package delay. The lines stay
+// what they are.
 func withDelays(name string, src []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, 0)
@@ -92,7 +124,7 @@ func withDelays(name string, src []byte) ([]byte, error) {
 		var statements []ast.Stmt
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			if isLocked(n) {
+			if isLocked(name, n) {
 				return false
 			}
 		case *ast.CallExpr: // rate.Sometimes calls its function with a lock
@@ -130,7 +162,7 @@ func withDelays(name string, src []byte) ([]byte, error) {
 	}
 	out.Write(src[last:])
 	changed := out.Bytes()
-	if name != "order.go" { // its mutex is taken under that of a queue
+	if !slices.Contains(keepsMutex, name) {
 		changed = bytes.ReplaceAll(changed, []byte("sync.Mutex"), []byte("delay.Mutex"))
 	}
 	if bytes.Contains(src, []byte("\t\"sync\"\n")) {
@@ -139,17 +171,18 @@ func withDelays(name string, src []byte) ([]byte, error) {
 	return changed, nil
 }
 
-func isLocked(f *ast.FuncDecl) bool {
-	if slices.Contains(lockedFunctions, f.Name.Name) {
-		return true
-	}
-	if f.Recv == nil {
-		return false
-	}
+func isLocked(file string, f *ast.FuncDecl) bool {
+	return slices.Contains(locked[file], f.Name.Name) || f.Recv != nil && slices.Contains(locked[file], receiver(f))
+}
+
+// receiver returns the name of the type of a method.
+func receiver(f *ast.FuncDecl) string {
 	of := f.Recv.List[0].Type
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X
 	}
-	name, ok := of.(*ast.Ident)
-	return ok && slices.Contains(lockedTypes, name.Name)
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
 }
