@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
+
+// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds, and the API server's
+// answer about it should arrive.
+const requestTimeout = 35 * time.Second
 
 // fieldManager names the controller in the managed fields of its writes.
 const fieldManager = "mirror-controller"

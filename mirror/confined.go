@@ -142,3 +142,13 @@ func (s *selfCheck) outsideTargets() string {
 	}
 	return ""
 }
+
+// sleep returns false if ctx ends before the time is over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

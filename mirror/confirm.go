@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -71,7 +72,8 @@ func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
 // confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted. An answer
 // to a read that began before notBefore does not count. If a source claims the copy, claimed is the time of the read. If another
 // reconcile reads, requeueAfter is the time after which to ask again.
-func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, notBefore time.Time) (holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
+func (c *confirmer) confirm(ctx context.Context, p *lanes.Place, x *decision, notBefore time.Time) (
+	holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
 	subjects := []subject{{configMap: x.change.CopyOf}}
 	if x.change.ByLabels {
 		subjects = append(subjects, subject{namespace: x.change.Key.Namespace})
@@ -91,10 +93,10 @@ func (c *confirmer) confirm(ctx context.Context, p *place, x *decision, notBefor
 		case try > 0: // one answer was too old when the other one came: read both again
 			missing = subjects
 		}
-		err = p.readLive(ctx, missing[0].home(), missing[0].configMap.Name, func(ctx context.Context) error {
+		err = p.Read(ctx, missing[0].home(), missing[0].configMap.Name, func(ctx context.Context) error {
 			return cmp.Or(c.readAll(ctx, missing, subjects, notBefore), context.Cause(ctx))
 		})
-		if off := (putOff{}); errors.As(err, &off) || ctx.Err() != nil {
+		if off := (lanes.PutOff{}); errors.As(err, &off) || ctx.Err() != nil {
 			return false, claimed, 0, err
 		}
 	}
@@ -256,14 +258,4 @@ func (c *confirmer) log(ctx context.Context, s subject, err error) {
 		return
 	}
 	logger.V(2).Info("Cannot confirm a deletion yet, retrying", "err", clipError(err))
-}
-
-// sleep returns false if ctx ends before the time is over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -48,14 +49,14 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 	}
 	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, caches, opts.Namespace)
 	d := &decider{rules: rules, caches: caches, status: status, grace: opts.DeletionGrace}
-	lanes := newLanes(opts.ConcurrentWrites, copies.contended)
+	l := lanes.New(opts.ConcurrentWrites, copies.contended, answered)
 	c := &Controller{
 		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies, lanes: lanes},
+		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies, lanes: l},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
 			reporter: &reporter{decider: d, outbox: newOutbox(recorder), metrics: m}},
 		reconciler: &reconciler{
-			decider: d, confirmer: newConfirmer(client, rules), lanes: lanes,
+			decider: d, confirmer: newConfirmer(client, rules), lanes: l,
 			reads:   make(slots, concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
@@ -203,7 +204,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	for range c.opts.ConcurrentSources {
 		workers.Go(func() { c.fanout.work(ctx) })
 	}
-	for range c.reconciler.lanes.workers() {
+	for range c.reconciler.lanes.Workers() {
 		workers.Go(func() { c.reconciler.work(ctx, term) })
 	}
 	workers.Go(func() { c.resync(ctx) })

@@ -33,7 +33,7 @@
 //	status.go     a record for each target, and counts
 //	retry.go      why a target is retried, and when
 //	confirm.go    live reads before deletions
-//	lanes.go      the places for calls: normal and slow
+//	internal/     lanes: the places for calls, normal and slow
 //	apply.go      the conditional calls of one change: one, or two for an immutable copy
 //	sources.go    the queue of sources: fan-outs, and reports alone
 //	order.go      the queue of copies: events first, fan-outs in turns
@@ -67,11 +67,11 @@
 //
 // # Why one bad target holds up no other
 //
-// A call that takes much longer than usual moves to one of the slow places and frees its normal one. A namespace that is
-// known to be slow is tried only now and then: in a slow place or, while there is none, by a call that is cut when it is slow.
-// If all slow places are taken, other keys wait, and the API server answers others, the call is cut and retried: it is
-// conditional, so nothing is lost. Reads count as writes do. A fan-out takes its targets in random order. Each target has its
-// own backoff.
+// Package lanes has normal and slow places for calls. A call that takes much longer than usual moves to a slow place and frees
+// its normal one. A slow namespace is tried only now and then: in a slow place or, while there is none, by a call that is cut
+// when it is slow. While all slow places are taken, other keys wait, and the API server answers others, lanes cuts a slow call.
+// The reconcile retries it: it is conditional, so nothing is lost. Reads count as writes do. A fan-out takes its targets in
+// random order. Each target has its own backoff.
 //
 // # Status
 //

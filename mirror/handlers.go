@@ -8,6 +8,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -18,7 +19,7 @@ type handlers struct {
 	status  *status
 	sources *sourceQueue
 	copies  copyQueue
-	lanes   *lanes
+	lanes   *lanes.Lanes
 
 	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
 	active atomic.Bool
@@ -38,7 +39,7 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
-			h.lanes.forget(d.GetName())
+			h.lanes.Forget(d.GetName())
 			h.namespaceChanged(d.GetName(), nil, false)
 		},
 	})
@@ -116,7 +117,7 @@ func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	switch {
 	case old.UID != new.UID:
-		h.lanes.forget(new.Name)
+		h.lanes.Forget(new.Name)
 		h.namespaceAdded(new)
 	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
 		h.namespaceChanged(new.Name, new, false)

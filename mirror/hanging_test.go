@@ -174,7 +174,7 @@ func TestC45SlowOnce(t *testing.T) {
 			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-bad-"):
 				return 30 * time.Second
 			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-good-00") && time.Now().Before(until):
-				return 3 * minSlow
+				return 300 * time.Millisecond
 			}
 			return 5 * time.Millisecond
 		})

@@ -97,7 +97,8 @@ func (s *status) each(f func(*nameStatus)) {
 // leftOver returns what a controller at rest has left of its work.
 func (c *Controller) leftOver() map[string]int {
 	synctest.Wait()
-	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len(), "slow places": len(c.reconciler.lanes.slow)}
+	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len()}
+	left["calls in flight"], left["slow places"] = c.reconciler.lanes.InFlight()
 	counted := func(what string, mu sync.Locker, n func() int) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -106,7 +107,6 @@ func (c *Controller) leftOver() map[string]int {
 	counted("live reads", &c.reconciler.confirmer.mu, func() int { return len(c.reconciler.confirmer.known) })
 	counted("events", &c.copies.order.mu, func() int { return len(c.copies.order.named) })
 	counted("fan-outs", &c.sources.mu, func() int { return len(c.sources.fanouts) })
-	counted("calls in flight", &c.reconciler.lanes.mu, func() int { return len(c.reconciler.lanes.calls) })
 	c.status.each(func(n *nameStatus) {
 		left["calls"] += len(n.calls)
 		left["queued targets"] += n.queued

@@ -122,8 +122,8 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
 		r.hang(func(c apitest.Call) bool { return c.Verb == "create" })
 		r.lead()
-		time.Sleep(2 * minSlow) // some are in slow places
-		if want := r.controller.reconciler.lanes.workers(); int(r.Hung.Load()) != want {
+		time.Sleep(200 * time.Millisecond) // some are in slow places
+		if want := r.controller.reconciler.lanes.Workers(); int(r.Hung.Load()) != want {
 			t.Errorf("got %d writes in flight, want %d", r.Hung.Load(), want)
 		}
 		r.lose()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -18,7 +19,7 @@ import (
 type reconciler struct {
 	*decider
 	confirmer *confirmer
-	lanes     *lanes
+	lanes     *lanes.Lanes
 	writer    *writer
 	selfCheck *selfCheck
 	reads     slots // for live reads of objects that are in the way
@@ -48,7 +49,7 @@ type result struct {
 // work reconciles copies until ctx ends, at a stop. Calls that have begun end with term, the term as leader, at the latest.
 func (r *reconciler) work(ctx, term context.Context) {
 	for {
-		p := r.lanes.enter(ctx)
+		p := r.lanes.Enter(ctx)
 		if p == nil {
 			return
 		}
@@ -56,7 +57,7 @@ func (r *reconciler) work(ctx, term context.Context) {
 		if !shutdown && ctx.Err() == nil {
 			r.reconcile(ctx, term, p, k)
 		}
-		p.leave()
+		p.Leave()
 		if shutdown {
 			return
 		}
@@ -65,7 +66,7 @@ func (r *reconciler) work(ctx, term context.Context) {
 }
 
 // reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, and records the result.
-func (r *reconciler) reconcile(ctx, term context.Context, p *place, k key) {
+func (r *reconciler) reconcile(ctx, term context.Context, p *lanes.Place, k key) {
 	done := r.metrics.reconciling()
 	x := r.begin(k)
 	if x.step != stepAct {
@@ -106,7 +107,7 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 // act carries out a change, a deletion after live reads confirm it. If a foreign object was in the way, act reads the object
 // first. If a create finds an object that the cache does not show, or is rejected before it can find one, act reads the object
 // afterwards. Then it does what the object calls for.
-func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) result {
+func (r *reconciler) act(ctx, term context.Context, p *lanes.Place, x *decision) result {
 	c := x.change
 	outdated := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}
 	switch {
@@ -136,7 +137,7 @@ func (r *reconciler) act(ctx, term context.Context, p *place, x *decision) resul
 }
 
 // actOnLive reads an object that the cache does not show, and does what it calls for. none is the result if there is no object: a quota refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision, none result) result {
+func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *decision, none result) result {
 	k, began := x.change.Key, time.Now()
 	live, err := r.read(ctx, p, k)
 	switch {
@@ -158,8 +159,8 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *place, x *decision,
 	return unseen // the watch will show it
 }
 
-func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.ConfigMap, err error) {
-	err = p.readLive(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
+func (r *reconciler) read(ctx context.Context, p *lanes.Place, k key) (live *corev1.ConfigMap, err error) {
+	err = p.Read(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
 		if !r.reads.acquire(ctx) {
 			return ctx.Err()
 		}
@@ -171,7 +172,7 @@ func (r *reconciler) read(ctx context.Context, p *place, k key) (live *corev1.Co
 }
 
 // write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.
-func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, rec *record) result {
+func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Change, rec *record) result {
 	if ctx.Err() != nil {
 		return failed(c, ctx.Err(), time.Now())
 	}
@@ -179,7 +180,7 @@ func (r *reconciler) write(ctx, term context.Context, p *place, c plan.Change, r
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
-	err := p.write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
+	err := p.Write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
 		return err
 	})
@@ -212,8 +213,8 @@ const alteredRetry = 100 * time.Millisecond
 
 // failed is the result of a change that the API server refused or did not answer.
 func failed(c plan.Change, err error, began time.Time) result {
-	if off := (putOff{}); errors.As(err, &off) {
-		return result{change: c, state: plan.StatePending, reason: later, after: off.until}
+	if off := (lanes.PutOff{}); errors.As(err, &off) {
+		return result{change: c, state: plan.StatePending, reason: later, after: off.RetryAfter}
 	}
 	why := reasonOf(c.Op, err)
 	return result{change: c, state: reasons[why].state, reason: why, err: err, began: began}

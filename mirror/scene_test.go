@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -301,6 +302,9 @@ func (s scene) copied(prefix, value string) (n int) {
 	}
 	return n
 }
+
+// errAway is an error that is no answer of the API server.
+var errAway = errors.New("away")
 
 // logBuffer is a bytes.Buffer for several goroutines.
 type logBuffer struct {

@@ -1,6 +1,8 @@
-package mirror
+package lanes
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,40 +13,39 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 )
 
 // calls counts the calls of a test of lanes: those in flight, and the most of them.
 type calls struct {
-	*lanes
+	*Lanes
 	alone          atomic.Bool // no other call waits for a place
 	mu             sync.Mutex
 	inFlight, most int
 }
 
-// worker reconciles one copy with one write, which takes this long and ends with this error unless it is cut. The result
-// comes when the place is free again.
+// worker reconciles one copy with one write, which takes this long and ends with this error unless it is cut. The
+// result comes when the place is free again.
 func (c *calls) worker(namespace string, takes time.Duration, result error) <-chan error {
-	return c.start(func(p *place) callFunc { return p.write }, namespace, takes, result)
+	return c.start(func(p *Place) callFunc { return p.Write }, namespace, takes, result)
 }
 
 // reader is as worker, with a read.
 func (c *calls) reader(object string, takes time.Duration, result error) <-chan error {
-	return c.start(func(p *place) callFunc {
+	return c.start(func(p *Place) callFunc {
 		return func(ctx context.Context, object string, f func(context.Context) error) error {
-			return p.readLive(ctx, object, "settings", f)
+			return p.Read(ctx, object, "settings", f)
 		}
 	}, object, takes, result)
 }
 
 type callFunc func(ctx context.Context, subject string, f func(context.Context) error) error
 
-func (c *calls) start(call func(*place) callFunc, subject string, takes time.Duration, result error) <-chan error {
+func (c *calls) start(call func(*Place) callFunc, subject string, takes time.Duration, result error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		p := c.enter(context.Background())
+		p := c.Enter(context.Background())
 		err := call(p)(context.Background(), subject, func(ctx context.Context) error {
 			c.mu.Lock()
 			c.inFlight++
@@ -55,23 +56,41 @@ func (c *calls) start(call func(*place) callFunc, subject string, takes time.Dur
 				c.inFlight--
 				c.mu.Unlock()
 			}()
-			if !sleep(ctx, takes) {
-				return ctx.Err()
-			}
-			return result
+			return cmp.Or(sleep(ctx, takes), result)
 		})
-		p.leave()
+		p.Leave()
 		done <- err
 	}()
 	synctest.Wait()
 	return done
 }
 
-// free returns how many normal places are free.
-func (l *lanes) free() int { return cap(l.normal) - len(l.normal) }
+// sleep returns the error of ctx if that ends before the time is over.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// free returns how many normal places are free: so many workers enter at once.
+func (l *Lanes) free() int {
+	ctx, cancel := context.WithTimeout(context.Background(), 1)
+	defer cancel()
+	var places []*Place
+	for p := l.Enter(ctx); p != nil; p = l.Enter(ctx) {
+		places = append(places, p)
+	}
+	for _, p := range places {
+		p.Leave()
+	}
+	return len(places)
+}
 
 // isSlow reports whether a call for the subject starts in a slow place, if it does.
-func (l *lanes) isSlow(subject string) bool {
+func (l *Lanes) isSlow(subject string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, slow := l.slowed[callee{namespace: subject}]
@@ -79,14 +98,14 @@ func (l *lanes) isSlow(subject string) bool {
 }
 
 // inProbes returns how many probes are in flight.
-func (l *lanes) inProbes() int {
+func (l *Lanes) inProbes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.probing
 }
 
 // fillSlow takes the free slow places, until free is called.
-func (l *lanes) fillSlow() (free func()) {
+func (l *Lanes) fillSlow() (free func()) {
 	n := cap(l.slow) - len(l.slow)
 	for range n {
 		l.slow <- struct{}{}
@@ -100,9 +119,9 @@ func (l *lanes) fillSlow() (free func()) {
 
 // putOffFor returns how long a call was put off for; 0 if it was not.
 func putOffFor(err error) time.Duration {
-	off := putOff{}
+	off := PutOff{}
 	errors.As(err, &off)
-	return off.until
+	return off.RetryAfter
 }
 
 // inLanes runs a test in virtual time, and checks that no place is lost.
@@ -110,34 +129,33 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &calls{}
-		c.lanes = newLanes(places, func() bool { return !c.alone.Load() })
+		c.Lanes = New(places, func() bool { return !c.alone.Load() }, func(err error) bool { return err == errRefused })
 		f(t, c)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(c.normal)+len(c.slow) > 0 {
-			t.Errorf("got %d normal and %d slow places taken at the end, want none", len(c.normal), len(c.slow))
+		if calls, slow := c.InFlight(); c.free() != places || calls+slow > 0 {
+			t.Errorf("at the end: got %d of %d normal places free, %d slow ones taken and %d calls", c.free(), places, slow, calls)
 		}
 	})
 }
 
-// errAway is an error that is no answer of the API server.
-var errAway = errors.New("away")
+// errRefused is an answer of the API server, and errAway is none.
+var errRefused, errAway = errors.New("refused"), errors.New("away")
 
-// TestSlowSubject: what is slow takes no normal place and has one call at a time, until a call is answered before it hangs.
+// TestSlowSubject: what is slow takes no normal place and has one call at a time, until a call is answered before it
+// hangs.
 func TestSlowSubject(t *testing.T) {
-	internal := apierrors.NewInternalError(errAway)
 	for name, tc := range map[string]struct {
 		takes  time.Duration
 		result error
 		slow   bool // after the call
 	}{
-		"no answer, quickly":           {time.Millisecond, errAway, true},
-		"no answer, slowly":            {time.Second, errAway, true},
-		"a refusal before it hangs":    {hanging - 1, internal, false},
-		"a refusal, slowly":            {hanging, internal, true},
-		"a success before it hangs":    {hanging - 1, nil, false},
-		"a success, slowly":            {hanging, nil, true},
-		"a server without time for us": {time.Millisecond, apierrors.NewTooManyRequests("later", 1), true},
+		"no answer, quickly":        {time.Millisecond, errAway, true},
+		"no answer, slowly":         {time.Second, errAway, true},
+		"a refusal before it hangs": {hanging - 1, errRefused, false},
+		"a refusal, slowly":         {hanging, errRefused, true},
+		"a success before it hangs": {hanging - 1, nil, false},
+		"a success, slowly":         {hanging, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLanes(t, 1, func(t *testing.T, l *calls) {
@@ -190,7 +208,7 @@ func TestSlowReads(t *testing.T) {
 // TestSlowPlaceOfTwoCalls: a reconcile that reads and then writes, or the other way round, counts as what it does.
 func TestSlowPlaceOfTwoCalls(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
-		p := l.enter(t.Context())
+		p := l.Enter(t.Context())
 		slowly := func(want int) func(context.Context) error {
 			return func(context.Context) error {
 				time.Sleep(time.Second)
@@ -201,14 +219,14 @@ func TestSlowPlaceOfTwoCalls(t *testing.T) {
 			}
 		}
 		for _, err := range []error{
-			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a", "settings", slowly(1)),
-			p.write(t.Context(), "team-a", slowly(0)), p.readLive(t.Context(), "team-a", "settings", slowly(1)),
+			p.Write(t.Context(), "team-a", slowly(0)), p.Read(t.Context(), "team-a", "settings", slowly(1)),
+			p.Write(t.Context(), "team-a", slowly(0)), p.Read(t.Context(), "team-a", "settings", slowly(1)),
 		} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		if p.leave(); l.reading != 0 {
+		if p.Leave(); l.reading != 0 {
 			t.Errorf("got %d slow places held by reads that have ended", l.reading)
 		}
 	})
@@ -220,28 +238,30 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 		var off atomic.Int32
 		for i := range slowPlaces {
 			go func() {
-				p := l.enter(t.Context())
-				defer p.leave()
+				p := l.Enter(t.Context())
+				defer p.Leave()
 				takes := func(d time.Duration) func(context.Context) error {
-					return func(ctx context.Context) error { sleep(ctx, d); return nil }
+					return func(ctx context.Context) error { _ = sleep(ctx, d); return nil }
 				}
-				if err := p.write(t.Context(), fmt.Sprintf("team-%d", i), takes(time.Second)); err != nil {
+				if err := p.Write(t.Context(), fmt.Sprintf("team-%d", i), takes(time.Second)); err != nil {
 					t.Error(err)
 				}
-				if putOffFor(p.readLive(t.Context(), fmt.Sprintf("team-%d", i), "settings", takes(time.Minute))) > 0 {
+				if putOffFor(p.Read(t.Context(), fmt.Sprintf("team-%d", i), "settings", takes(time.Minute))) > 0 {
 					off.Add(1)
 				}
 			}()
 		}
 		time.Sleep(2 * time.Second)
-		if synctest.Wait(); len(l.slow) != slowReads || off.Load() != slowPlaces-slowReads {
-			t.Errorf("got %d slow places taken and %d reads put off, want half of them each", len(l.slow), off.Load())
+		synctest.Wait()
+		if _, slow := l.InFlight(); slow != slowReads || off.Load() != slowPlaces-slowReads {
+			t.Errorf("got %d slow places taken and %d reads put off, want half of them each", slow, off.Load())
 		}
 		time.Sleep(time.Minute)
 	})
 }
 
-// TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins before.
+// TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins
+// before.
 func TestTriesOfWhatIsSlow(t *testing.T) {
 	const ms = time.Millisecond
 	for name, full := range map[string]bool{"in a slow place": false, "by probes": true} {
@@ -276,18 +296,20 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 // TestForget: a namespace that is deleted is forgotten, and a call there is cut.
 func TestForget(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
-		write, read, other := l.worker("team-a", time.Minute, nil), l.reader("team-a", time.Minute, nil), l.worker("team-b", time.Minute, nil)
+		write, read := l.worker("team-a", time.Minute, nil), l.reader("team-a", time.Minute, nil)
+		other := l.worker("team-b", time.Minute, nil)
 		time.Sleep(time.Second)
 		began := time.Now()
-		l.forget("team-a")
+		l.Forget("team-a")
 		if a, b := putOffFor(<-write), putOffFor(<-read); a == 0 || b == 0 || time.Since(began) > 0 {
 			t.Errorf("got calls put off for %v and %v after %v, want both cut at once", a, b, time.Since(began))
 		}
 		if l.isSlow("team-a") || !l.isSlow("team-b") {
 			t.Error("want team-a forgotten, and team-b known as slow")
 		}
-		if err := <-other; err != nil || len(l.lanes.calls) > 0 {
-			t.Errorf("got error %v and %d calls left in flight", err, len(l.lanes.calls))
+		err := <-other
+		if calls, _ := l.InFlight(); err != nil || calls > 0 {
+			t.Errorf("got error %v and %d calls left in flight", err, calls)
 		}
 	})
 }
@@ -316,7 +338,8 @@ func TestOnePlace(t *testing.T) {
 	})
 }
 
-// TestProbes: while there is no slow place, what is slow is tried by a bounded number of probes, and each is cut when it is slow.
+// TestProbes: while there is no slow place, what is slow is tried by a bounded number of probes, and each is cut when
+// it is slow.
 func TestProbes(t *testing.T) {
 	inLanes(t, 2*probeShare, func(t *testing.T, l *calls) {
 		slow := []string{"team-a", "team-b", "team-c"}
@@ -342,8 +365,9 @@ func TestProbes(t *testing.T) {
 		moves := l.worker("team-b", time.Second, nil)
 		free()
 		time.Sleep(minSlow)
-		if synctest.Wait(); l.inProbes() != 0 || len(l.slow) != 1 {
-			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.inProbes(), len(l.slow))
+		synctest.Wait()
+		if _, slow := l.InFlight(); l.inProbes() != 0 || slow != 1 {
+			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.inProbes(), slow)
 		}
 		<-moves
 		time.Sleep(longestPause)
@@ -353,11 +377,11 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// TestCut: when all slow places are taken, a slow call is cut if others wait and the API server has answered one of them since
-// the call began. A server on which everything hangs answers none, so the call is cut some time later all the same.
+// TestCut: when all slow places are taken, a slow call is cut if others wait and the API server has answered one of
+// them since the call began. A server on which everything hangs answers none, so the call is cut some time later all
+// the same.
 func TestCut(t *testing.T) {
 	const ms = time.Millisecond
-	refusal := apierrors.NewBadRequest("no")
 	for name, tc := range map[string]struct {
 		alone  bool
 		began  time.Duration // of another call, which takes 10 ms
@@ -366,7 +390,7 @@ func TestCut(t *testing.T) {
 	}{
 		"nobody waits":                {true, 20 * ms, nil, time.Minute},
 		"others are answered":         {false, 20 * ms, nil, minSlow},
-		"others are refused":          {false, 20 * ms, refusal, minSlow},
+		"others are refused":          {false, 20 * ms, errRefused, minSlow},
 		"others are answered later":   {false, 270 * ms, nil, 3 * minSlow},
 		"others have no answer":       {false, 20 * ms, errAway, maxSlowFactor * minSlow},
 		"others were answered before": {false, -20 * ms, nil, maxSlowFactor * minSlow},
@@ -398,14 +422,14 @@ func TestCut(t *testing.T) {
 func TestEndsThatAreNoCut(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		defer l.fillSlow()()
-		p := l.enter(t.Context())
-		defer p.leave()
-		if err := p.write(t.Context(), "team-a", func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
+		p := l.Enter(t.Context())
+		defer p.Leave()
+		if err := p.Write(t.Context(), "team-a", func(ctx context.Context) error { <-ctx.Done(); return nil }); err != nil {
 			t.Errorf("a call that succeeded: got error %v, want none", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := p.write(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
+		if err := p.Write(ctx, "team-b", func(ctx context.Context) error { <-ctx.Done(); return errAway }); err != errAway {
 			t.Errorf("a call that was stopped: got error %v, want %v", err, errAway)
 		}
 	})
@@ -416,9 +440,10 @@ func TestUsualAdapts(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		check := func(when string, from, to time.Duration) {
 			t.Helper()
-			c := &call{place: &place{lanes: l.lanes}, callee: callee{namespace: "probe"}, began: time.Now()}
-			if err := c.begin(); err != nil || c.slowAfter < from || c.slowAfter > to {
-				t.Errorf("%s: got a call slow after %v, error %v, want %v to %v", when, c.slowAfter, err, from, to)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if after := slowFactor * l.usual; after < from || after > to {
+				t.Errorf("%s: got a call slow after %v, want %v to %v", when, after, from, to)
 			}
 		}
 		check("at first", minSlow, minSlow)
@@ -438,7 +463,7 @@ func TestUsualAdapts(t *testing.T) {
 		call(usual, nil, 100)
 		check("when it stays there", from, to)
 		call(time.Minute, errAway, 1)
-		call(time.Millisecond, apierrors.NewBadRequest("no"), 100)
+		call(time.Millisecond, errRefused, 100)
 		check("after failures", from, to)
 		free()
 		for range 100 {
@@ -457,12 +482,12 @@ func TestUsualAdapts(t *testing.T) {
 
 // TestErrorsOfACallAreNotLogged: client-go logs what it returns, too.
 func TestErrorsOfACallAreNotLogged(t *testing.T) {
-	var out logBuffer
+	var out bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
-	l := newLanes(1, func() bool { return false })
-	p := l.enter(ctx)
-	defer p.leave()
-	err := p.write(ctx, "team-a", func(ctx context.Context) error {
+	l := New(1, func() bool { return false }, func(error) bool { return false })
+	p := l.Enter(ctx)
+	defer p.Leave()
+	err := p.Write(ctx, "team-a", func(ctx context.Context) error {
 		klog.FromContext(ctx).Error(errAway, "an error")
 		klog.FromContext(ctx).Info("news")
 		return errAway
