@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +33,8 @@ const (
 type confirmer struct {
 	client  kubernetes.Interface
 	rules   *plan.Rules
-	reads   slots          // for sources
-	refused rate.Sometimes // limits the log about reads that are refused
+	reads   *semaphore.Weighted // for sources
+	refused rate.Sometimes      // limits the log about reads that are refused
 
 	mu    sync.Mutex
 	known map[subject]*liveRead
@@ -65,7 +66,7 @@ type answer struct {
 }
 
 func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
-	return &confirmer{client: client, rules: rules, known: map[subject]*liveRead{}, reads: make(slots, concurrentReads),
+	return &confirmer{client: client, rules: rules, known: map[subject]*liveRead{}, reads: semaphore.NewWeighted(concurrentReads),
 		refused: rate.Sometimes{Interval: time.Minute}}
 }
 
@@ -235,10 +236,10 @@ func (c *confirmer) get(ctx context.Context, s subject) (source *corev1.ConfigMa
 
 // getSource returns a source; nil if it is being deleted.
 func (c *confirmer) getSource(ctx context.Context, k key) (*corev1.ConfigMap, error) {
-	if !c.reads.acquire(ctx) {
-		return nil, ctx.Err()
+	if err := c.reads.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	defer c.reads.release()
+	defer c.reads.Release(1)
 	live, err := c.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
 	if err != nil || live.DeletionTimestamp != nil {
 		return nil, err

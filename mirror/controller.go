@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -57,7 +58,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 			reporter: &reporter{decider: d, outbox: newOutbox(recorder), metrics: m}},
 		reconciler: &reconciler{
 			decider: d, confirmer: newConfirmer(client, rules), lanes: l,
-			reads:   make(slots, concurrentReads),
+			reads:   semaphore.NewWeighted(concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},

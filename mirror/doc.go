@@ -43,7 +43,6 @@
 //	texts.go      the texts of events
 //	outbox.go     the events on their way to the recorder
 //	confined.go   the self-check of the admission policy
-//	slots.go      a bound on how many reads happen at once
 //	share.go      the metadata that equal objects in the cache share
 //	metrics.go    what is counted
 //	options.go    the flags

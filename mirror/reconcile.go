@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +23,7 @@ type reconciler struct {
 	lanes     *lanes.Lanes
 	writer    *writer
 	selfCheck *selfCheck
-	reads     slots // for live reads of objects that are in the way
+	reads     *semaphore.Weighted // for live reads of objects that are in the way
 	metrics   *controllerMetrics
 	copies    copyQueue
 	sources   *sourceQueue
@@ -161,10 +162,10 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *dec
 
 func (r *reconciler) read(ctx context.Context, p *lanes.Place, k key) (live *corev1.ConfigMap, err error) {
 	err = p.Read(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
-		if !r.reads.acquire(ctx) {
-			return ctx.Err()
+		if err := r.reads.Acquire(ctx, 1); err != nil {
+			return err
 		}
-		defer r.reads.release()
+		defer r.reads.Release(1)
 		live, err = r.writer.read(ctx, k)
 		return err
 	})
