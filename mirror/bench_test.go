@@ -33,7 +33,7 @@ func loaded(b *testing.B) (*Controller, []string) {
 	}
 	for _, namespace := range namespaces {
 		c.showNamespace(b, plantest.Namespace(namespace))
-		c.show(b, plantest.Copy(c.caches.rules, tenKiB("settings-000"), namespace))
+		c.show(b, plantest.Copy(c.rules, tenKiB("settings-000"), namespace))
 	}
 	c.handlers.active.Store(true)
 	return c, namespaces
@@ -113,10 +113,10 @@ func BenchmarkView(b *testing.B) {
 			for _, namespace := range numbered("platform", sources) {
 				c.show(b, plantest.Source(namespace, "settings"))
 			}
-			c.caches.view("settings")
+			c.cache.View("settings")
 			b.ReportAllocs()
 			for b.Loop() {
-				c.caches.view("settings")
+				c.cache.View("settings")
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"regexp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -56,7 +56,7 @@ func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
 type selfCheck struct {
 	client    kubernetes.Interface
 	rules     *plan.Rules
-	caches    *caches
+	cache     *cache.Cache
 	namespace string // of the process
 	confined  *metrics.GaugeVec
 	refused   atomic.Bool // the policy refused a write since the last check
@@ -65,8 +65,8 @@ type selfCheck struct {
 	logged  time.Time // when it last said that no policy confines; zero: it was confined since
 }
 
-func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, caches *caches, namespace string) *selfCheck {
-	return &selfCheck{client: client, rules: rules, caches: caches, namespace: namespace, confined: metrics.NewGaugeVec(&metrics.GaugeOpts{
+func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string) *selfCheck {
+	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "mirror_confined",
 		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if not known.",
 		StabilityLevel: metrics.STABLE,
@@ -131,16 +131,15 @@ func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {
 	return err
 }
 
-// outsideTargets returns a namespace that is no target by its name, and not that of the process; empty if there is none.
-func (s *selfCheck) outsideTargets() string {
-	names := s.caches.namespaces.GetIndexer().ListKeys()
-	slices.Sort(names)
-	for _, name := range names {
-		if ns := s.caches.namespace(name); name != s.namespace && !s.rules.AllowsTarget(name) && ns != nil && !plan.Terminating(ns) {
-			return name
+// outsideTargets returns the first namespace that is no target by its name, and not that of the process; empty if there is none.
+func (s *selfCheck) outsideTargets() (first string) {
+	for ns := range s.cache.Namespaces() {
+		isOutside := ns.Name != s.namespace && !s.rules.AllowsTarget(ns.Name) && !plan.Terminating(ns)
+		if isOutside && (first == "" || ns.Name < first) {
+			first = ns.Name
 		}
 	}
-	return ""
+	return first
 }
 
 // sleep returns false if ctx ends before the time is over.

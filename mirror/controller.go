@@ -10,11 +10,10 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -22,7 +21,8 @@ import (
 // Controller keeps the copies of all sources in sync. [New] makes one, and [Controller.Run] starts it.
 type Controller struct {
 	opts    *Options
-	caches  *caches
+	rules   *plan.Rules
+	cache   *cache.Cache
 	status  *status
 	metrics *controllerMetrics
 
@@ -30,7 +30,6 @@ type Controller struct {
 	copies  copyQueue
 
 	handlers   *handlers
-	registered []cache.ResourceEventHandlerRegistration
 	fanout     *fanout
 	reconciler *reconciler
 	selfCheck  *selfCheck
@@ -44,16 +43,16 @@ type Controller struct {
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
-	caches, err := newCaches(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
+	watched, err := cache.New(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, caches, opts.Namespace)
-	d := &decider{rules: rules, caches: caches, status: status, grace: opts.DeletionGrace}
+	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
+	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
 	l := lanes.New(opts.ConcurrentWrites, copies.contended, answered)
 	c := &Controller{
-		opts: opts, caches: caches, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, caches: caches, status: status, sources: sources, copies: copies, lanes: l},
+		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
+		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
 			reporter: &reporter{decider: d, outbox: newOutbox(recorder), metrics: m}},
 		reconciler: &reconciler{
@@ -64,7 +63,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 		},
 		selfCheck: check,
 	}
-	if c.registered, err = c.handlers.register(); err != nil {
+	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
 	}
 	return c, nil
@@ -101,8 +100,8 @@ func (c *Controller) sumSources(number func(*plan.Source) int) (sum int) {
 	if !c.handlers.active.Load() {
 		return 0
 	}
-	for _, name := range c.caches.sourceNames() {
-		for _, s := range c.caches.view(name).Sources {
+	for _, name := range c.cache.SourceNames() {
+		for _, s := range c.cache.View(name).Sources {
 			sum += number(s)
 		}
 	}
@@ -143,16 +142,10 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		stopWatching()
-		c.waitForInformers()
+		c.cache.WaitForStop()
 	}()
-	for _, f := range c.caches.factories {
-		f.StartWithContext(watchCtx)
-	}
-	var checkers []cache.DoneChecker
-	for _, h := range c.registered {
-		checkers = append(checkers, h.HasSyncedChecker())
-	}
-	if !cache.WaitFor(ctx, "", checkers...) {
+	c.cache.Start(watchCtx)
+	if !c.cache.WaitForSync(ctx) {
 		return nil
 	}
 	c.synced.Store(true)
@@ -169,24 +162,6 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	}
 }
 
-// informerStopTimeout bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
-// context for up to 30 seconds, and nothing is lost by not waiting for that.
-const informerStopTimeout = time.Second
-
-func (c *Controller) waitForInformers() {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for _, f := range c.caches.factories {
-			f.Shutdown()
-		}
-	}()
-	select {
-	case <-ended:
-	case <-time.After(informerStopTimeout):
-	}
-}
-
 // Synced reports whether the caches hold everything that was there when the controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
@@ -199,7 +174,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
 	if !c.hasTarget() {
-		klog.FromContext(ctx).Info("No namespace is a target: " + c.caches.rules.NoNamespace())
+		klog.FromContext(ctx).Info("No namespace is a target: " + c.rules.NoNamespace())
 	}
 	var workers sync.WaitGroup
 	for range c.opts.ConcurrentSources {
@@ -226,8 +201,8 @@ func (c *Controller) lead(ctx, term context.Context) error {
 
 // hasTarget reports whether the flags allow a namespace.
 func (c *Controller) hasTarget() bool {
-	for ns := range c.caches.allNamespaces() {
-		if c.caches.rules.AllowsTarget(ns.Name) && c.caches.rules.Selects(ns) {
+	for ns := range c.cache.Namespaces() {
+		if c.rules.AllowsTarget(ns.Name) && c.rules.Selects(ns) {
 			return true
 		}
 	}
@@ -237,17 +212,15 @@ func (c *Controller) hasTarget() bool {
 // takeOver plans everything.
 func (c *Controller) takeOver(ctx context.Context) {
 	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
-	for _, obj := range c.caches.configMaps.GetIndexer().List() {
-		if cm := obj.(*corev1.ConfigMap); c.caches.rules.IsSource(cm) {
-			c.status.sourceChanged(plan.KeyOf(cm)) // perhaps while no process led
-		}
+	for k := range c.cache.Sources() {
+		c.status.sourceChanged(k) // perhaps while no process led
 	}
 	c.planAll()
 }
 
 // planAll starts a fan-out for every name of a source or a copy.
 func (c *Controller) planAll() {
-	for _, name := range c.caches.names() {
+	for _, name := range c.cache.Names() {
 		c.sources.Add(name)
 	}
 }

@@ -3,13 +3,14 @@ package mirror
 import (
 	"time"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // decider decides about targets, for the fan-out and for the reconcile.
 type decider struct {
 	rules  *plan.Rules
-	caches *caches
+	cache  *cache.Cache
 	status *status
 	grace  time.Duration // the deletion grace
 }
@@ -26,8 +27,8 @@ type decision struct {
 
 // decide reads a target and its record together, under the lock of the name.
 func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.Time) decision {
-	version := d.caches.version()
-	t := d.caches.target(k)
+	version := d.cache.Version()
+	t := d.cache.Target(k)
 	v := view() // after the target
 	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
 	n.judge(&x.record, x.change, now)

@@ -33,17 +33,15 @@
 //	status.go     a record for each target, and counts
 //	retry.go      why a target is retried, and when
 //	confirm.go    live reads before deletions
-//	internal/     lanes: the places for calls, normal and slow
+//	internal/     cache: what the watches show; lanes: the places for calls, normal and slow
 //	apply.go      the conditional calls of one change: one, or two for an immutable copy
 //	sources.go    the queue of sources: fan-outs, and reports alone
 //	order.go      the queue of copies: events first, fan-outs in turns
-//	cache.go      the informers and what is read from them
 //	report.go     one summary of a source: events, metrics
 //	selection.go  the namespaces that a source selects, and those that another source has
 //	texts.go      the texts of events
 //	outbox.go     the events on their way to the recorder
 //	confined.go   the self-check of the admission policy
-//	share.go      the metadata that equal objects in the cache share
 //	metrics.go    what is counted
 //	options.go    the flags
 //	controller.go construction, takeover, stop

@@ -60,26 +60,26 @@ func (f *fanout) compared(name string) *plan.View {
 	if n.view != nil {
 		return n.view
 	}
-	return f.caches.view(name)
+	return f.cache.View(name)
 }
 
 // compare compares all targets of a name with its sources. A target with a call on its way is left to its reconcile.
 func (f *fanout) compare(name string) {
-	views := &viewReader{caches: f.caches, name: name}
-	v := views.read()
+	read := f.cache.ViewReader(name)
+	v := read()
 	now := time.Now()
-	for _, k := range f.caches.targets(name, f.status.namespaces(name)) {
+	for _, k := range f.cache.Targets(name, f.status.namespaces(name)) {
 		n := f.status.lock(name)
 		if time.Since(now) > runGap { // so rarely that one live read serves all copies that expire
 			now = time.Now()
 		}
 		if n.calling(k.Namespace) {
 			n.calls[k.Namespace].queued = true
-			t := f.caches.target(k)
-			n.see(f.rules.Decide(views.read(), t))
+			t := f.cache.Target(k)
+			n.see(f.rules.Decide(read(), t))
 			f.copies.Add(k)
 		} else {
-			x := f.decide(n, k, views.read, now)
+			x := f.decide(n, k, read, now)
 			f.store(n, &x, now)
 			f.copies.take(k, &x)
 		}

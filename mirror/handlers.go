@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -15,7 +15,7 @@ import (
 // handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
 type handlers struct {
 	rules   *plan.Rules
-	caches  *caches
+	cache   *cache.Cache
 	status  *status
 	sources *sourceQueue
 	copies  copyQueue
@@ -25,17 +25,13 @@ type handlers struct {
 	active atomic.Bool
 }
 
-// register adds the handlers to the informers.
-func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) {
-	ofConfigMaps, err := h.caches.configMaps.AddTypedEventHandler(coreinformers.ConfigMapHandlerFuncs{
+// register has the cache call the handlers.
+func (h *handlers) register() error {
+	return h.cache.Handle(coreinformers.ConfigMapHandlerFuncs{
 		AddFunc:    h.configMapAdded,
 		UpdateFunc: h.configMapUpdated,
 		DeleteFunc: h.configMapDeleted,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ofNamespaces, err := h.caches.namespaces.AddTypedEventHandler(coreinformers.NamespaceHandlerFuncs{
+	}, coreinformers.NamespaceHandlerFuncs{
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
@@ -43,7 +39,6 @@ func (h *handlers) register() ([]cache.ResourceEventHandlerRegistration, error) 
 			h.namespaceChanged(d.GetName(), nil, false)
 		},
 	})
-	return []cache.ResourceEventHandlerRegistration{ofConfigMaps, ofNamespaces}, err
 }
 
 func (h *handlers) configMapAdded(cm *corev1.ConfigMap) {
@@ -131,13 +126,13 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 		return
 	}
 	if h.rules.AllowsTarget(namespace) {
-		for _, name := range h.caches.sourceNames() {
+		for _, name := range h.cache.SourceNames() {
 			k := key{Namespace: namespace, Name: name}
 			h.see(k, ns, appeared)
 			h.copies.addEvent(k)
 		}
 	}
-	for _, cm := range h.caches.copiesIn(namespace) {
+	for _, cm := range h.cache.ConfigMapsIn(namespace) {
 		h.copies.addEvent(plan.KeyOf(cm))
 	}
 }
@@ -151,8 +146,8 @@ func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 		n.appear(k.Namespace, ns.UID)
 	}
 	if n.calling(k.Namespace) || n.isUnclaimed(k.Namespace) {
-		t := h.caches.target(k)
+		t := h.cache.Target(k)
 		t.Namespace = ns
-		n.see(h.rules.Decide(h.caches.view(k.Name), t))
+		n.see(h.rules.Decide(h.cache.View(k.Name), t))
 	}
 }

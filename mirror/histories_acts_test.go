@@ -365,7 +365,7 @@ func (h *history) hook() {
 }
 
 func (h *history) fail() string {
-	resource := corev1.Resource(configMapsResource)
+	resource := corev1.Resource("configmaps")
 	failures := []struct {
 		name string
 		err  error

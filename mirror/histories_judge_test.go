@@ -123,7 +123,7 @@ func (c *Controller) leftOver() map[string]int {
 // remembered returns what a controller knows of a cluster in which nothing is left.
 func (c *Controller) remembered() map[string]int {
 	left := c.leftOver()
-	left["names with a status"], left["views"] = len(c.status.names), len(c.caches.views)
+	left["names with a status"], left["views"] = len(c.status.names), c.cache.KeptViews()
 	return left
 }
 

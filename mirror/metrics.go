@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -14,16 +15,9 @@ var (
 	writeOperations = []string{"create", "update", "delete"}
 	writeResults    = []string{"success", "conflict", "terminating", "rejected", "error"}
 	repairCauses    = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
-	watched         = []string{configMapsResource, namespacesResource}
 	// reconcileResults are those of controller-runtime that can happen here: error, a write failed; requeue_after, the copy
 	// is retried later for another reason.
 	reconcileResults = []string{"success", "requeue_after", "error"}
-)
-
-// What is watched.
-const (
-	configMapsResource = "configmaps"
-	namespacesResource = "namespaces"
 )
 
 // latencyBuckets, in seconds, reach from a few round trips to where only a retry helps.
@@ -99,7 +93,7 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	for _, cause := range repairCauses {
 		m.repairs.WithLabelValues(cause)
 	}
-	for _, resource := range watched {
+	for _, resource := range cache.Resources {
 		m.watchErrors.WithLabelValues(resource)
 	}
 	for _, result := range reconcileResults {

@@ -1,23 +1,19 @@
 package mirror
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -164,16 +160,31 @@ func TestSourcesAreCounted(t *testing.T) {
 	wantMetrics(t, "while it leads", registry, "mirror_sources 3", "mirror_invalid_sources 1")
 }
 
+// TestWatchErrorsAreCounted, by what is watched.
 func TestWatchErrorsAreCounted(t *testing.T) {
-	c, registry := metered(t, noEdit)
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	handler := watchErrorHandler(namespacesResource, &rate.Sometimes{}, func(resource string) { c.metrics.watchErrors.WithLabelValues(resource).Inc() })
-	handler(t.Context(), nil, apierrors.NewForbidden(configMapResource, "", errors.New("no watch")))
-	handler(t.Context(), nil, errAway)
-	for _, ends := range []error{apierrors.NewResourceExpired("too old"), &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Code: 410}}, io.EOF, io.ErrUnexpectedEOF} {
-		handler(t.Context(), nil, ends)
-	}
-	handler(stopped, nil, errAway)
-	wantMetrics(t, "after some", registry, `mirror_watch_errors_total{resource="namespaces"} 2`, `mirror_watch_errors_total{resource="configmaps"} 0`)
+	cluster(t, teams(1, "team-"), func(t *testing.T, s scene) {
+		s.refuse(func(c apitest.Call) error {
+			if c.Resource == "namespaces" && (c.Verb == "watch" || c.Verb == "list") {
+				return apierrors.NewForbidden(configMapResource, "", errAway)
+			}
+			return nil
+		})
+		s.Namespaces.Break()
+		s.ConfigMaps.Break()
+		time.Sleep(time.Minute)
+		refused, other := s.value("mirror_watch_errors_total", "namespaces"), s.value("mirror_watch_errors_total", "configmaps")
+		if refused == 0 || other > 0 {
+			t.Errorf("got %v errors of the watch that is refused, and %v of the other one, want some and none", refused, other)
+		}
+	})
+}
+
+// TestSourceBytes counts keys and values of sources, and no copies.
+func TestSourceBytes(t *testing.T) {
+	src := plantest.Source("platform", "settings", plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2))
+	cluster(t, append(teams(3, "team-"), src), func(t *testing.T, s scene) {
+		if n := s.value("mirror_source_bytes"); n != float64(len("key")+len("value")+len("bin")+2) {
+			t.Errorf("got %v bytes, want 13", n)
+		}
+	})
 }

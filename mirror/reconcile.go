@@ -84,7 +84,7 @@ func (r *reconciler) begin(k key) decision {
 	n := r.status.lock(k.Name)
 	defer n.unlock()
 	now := time.Now()
-	x := r.decide(n, k, func() *plan.View { return r.caches.view(k.Name) }, now)
+	x := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, now)
 	r.store(n, &x, now)
 	if len(x.view.Sources) > 1 || x.change.Source == nil && n.withoutTargets() {
 		n.dirty = true // the namespace may have changed, and with it a selection
@@ -122,7 +122,7 @@ func (r *reconciler) act(ctx, term context.Context, p *lanes.Place, x *decision)
 		case !holds: // the watch will show why
 			x.record.unclaimed.since = claimed
 			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
-		case r.caches.view(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
+		case r.cache.View(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
 			return outdated
 		}
 	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
@@ -147,9 +147,9 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *dec
 	case live == nil:
 		return none
 	}
-	t := r.caches.target(k)
+	t := r.cache.Target(k)
 	t.Have = live
-	c := r.rules.Decide(r.caches.view(k.Name), t)
+	c := r.rules.Decide(r.cache.View(k.Name), t)
 	unseen := result{change: c, state: plan.StatePending, reason: conflict, began: began}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
@@ -283,7 +283,7 @@ func (r *reconciler) conclude(x *decision, res *result, now time.Time) (step, ti
 
 // closed reports whether the cache, too, shows the namespace terminating or absent.
 func (r *reconciler) closed(t plan.Target) bool {
-	ns := r.caches.namespace(t.Key.Namespace)
+	ns := r.cache.Namespace(t.Key.Namespace)
 	return ns == nil || plan.Terminating(ns)
 }
 
@@ -356,7 +356,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 			r.metrics.fill.Observe(now.Sub(rec.appeared).Seconds())
 		}
 	}
-	if rec.own.left(r.caches.configMap(c.Key), r.caches.version(), now) == 0 {
+	if rec.own.left(r.cache.ConfigMap(c.Key), r.cache.Version(), now) == 0 {
 		rec.own = ownWrite{} // the watch was faster than the answer
 	}
 }

@@ -121,7 +121,7 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 // takesEvents reports whether the namespace of a source takes events: the API server refuses those in one that is being
 // deleted, or gone.
 func (r *reporter) takesEvents(sum *summary) bool {
-	ns := r.caches.namespace(sum.key.Namespace)
+	ns := r.cache.Namespace(sum.key.Namespace)
 	return ns == nil && sum.source != nil || ns != nil && !plan.Terminating(ns)
 }
 
@@ -203,7 +203,7 @@ func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key
 
 // summarizeTarget adds one target to the summaries.
 func (r *reporter) summarizeTarget(all map[key]*summary, k key, rec *record, now time.Time) {
-	ns := r.caches.namespace(k.Namespace)
+	ns := r.cache.Namespace(k.Namespace)
 	if rec.state.IsProblem() && !r.isOver(rec, ns) {
 		all[rec.countsFor].add(rec.state, k.Namespace, r.noteOf(rec, k, ns))
 	}
@@ -224,7 +224,7 @@ func objectOf(k key, uid types.UID) *corev1.ConfigMap {
 
 // noteOf returns the note about a target: what the foreign object there is, why it is out of scope, or the error.
 func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) note {
-	switch have := r.caches.configMap(k); {
+	switch have := r.cache.ConfigMap(k); {
 	case rec.state == plan.StateForeign && have != nil:
 		why, adoptable := r.rules.Foreign(have)
 		return note{why, adoptable}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -356,11 +357,11 @@ func (s scene) delay(f func(apitest.Call) time.Duration) {
 // reporterOf returns a reporter of a status, in a cluster without namespaces.
 func reporterOf(t *testing.T, s *status) *reporter {
 	t.Helper()
-	caches, err := newCaches(apitest.NewServer(), teamRules(), plan.DefaultLabel, func(string) {})
+	watched, err := cache.New(apitest.NewServer(), teamRules(), plan.DefaultLabel, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reporter{decider: &decider{rules: teamRules(), caches: caches, status: s}, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
+	return &reporter{decider: &decider{rules: teamRules(), cache: watched, status: s}, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

@@ -42,10 +42,18 @@ type contested struct {
 
 var contestSeed = maphash.MakeSeed()
 
+// hashOf returns a hash of labels that does not depend on their order.
+func hashOf(labels map[string]string) (sum uint64) {
+	for k, v := range labels {
+		sum += maphash.Comparable(contestSeed, [2]string{k, v})
+	}
+	return sum
+}
+
 // newContest determines the winners of all namespaces.
 func (d *decider) newContest(v *plan.View) *contest {
 	c := &contest{rules: d.rules}
-	for ns := range d.caches.allNamespaces() {
+	for ns := range d.cache.Namespaces() {
 		if d.rules.AllowsTarget(ns.Name) && !plan.LabelsTruncated(ns) {
 			c.namespaces = append(c.namespaces, ns)
 		}

@@ -25,7 +25,7 @@ func TestSelections(t *testing.T) {
 		plantest.Namespace("team-c"), plantest.Terminating("team-d"), plantest.Namespace("team-e", "mirror", "false"), plantest.Namespace("other")} {
 		c.showNamespace(t, ns)
 	}
-	all := c.fanout.selectAll(c.caches.view("settings"), nil)
+	all := c.fanout.selectAll(c.cache.View("settings"), nil)
 	for namespace, want := range map[string]selection{
 		"base":     {selected: true},
 		"platform": {selected: true, lost: 1, first: []string{"team-a"}, winner: settings("base")},
@@ -49,7 +49,7 @@ func TestC64ManySourcesOfOneName(t *testing.T) {
 	}
 	c, _ := stillController(t, noEdit, sources...)
 	derive := func(last map[key]*selection) (all map[key]*selection, anew int) {
-		all = c.fanout.selectAll(c.caches.view("settings"), last)
+		all = c.fanout.selectAll(c.cache.View("settings"), last)
 		for k, s := range all {
 			if s != last[k] {
 				anew++

@@ -1,5 +1,5 @@
-// Command instrument writes copies of the Go files of a folder and of those below it, with a delay point before each statement,
-// and overlay.json, by which go test -overlay takes them in place of the files:
+// Command instrument writes copies of the Go files of a folder and of those below it, with a delay point before each
+// statement, and overlay.json, by which go test -overlay takes them in place of the files:
 //
 //	instrument FOLDER OUT
 package main
@@ -24,13 +24,14 @@ const imported = `; import delay "github.com/mirror-controller/mirror-controller
 // withoutDelays are the folders that are no part of the running controller, or, as plan, never wait and share nothing.
 var withoutDelays = []string{"plan", "apitest", "internal/delay"}
 
-// locked are, by file, the functions and types without delays; none means the whole file. client-go calls them with a lock of
-// its own, or they take a lock for those: a delay there would hold up everybody.
+// locked are, by file, the functions and types without delays; none means the whole file. client-go calls them with a
+// lock of its own, or they take a lock for those: a delay there would hold up everybody.
 var locked = map[string][]string{
-	"cache.go":      {"newCaches", "stripConfigMap", "stripNamespace"},
-	"controller.go": {"RegisterMetrics"},
-	"order.go":      {"order"},
-	"share.go":      nil,
+	"controller.go":           {"RegisterMetrics"},
+	"internal/cache/cache.go": {"New"},
+	"internal/cache/share.go": nil,
+	"internal/cache/watch.go": {"stripConfigMap", "stripNamespace"},
+	"order.go":                {"order"},
 }
 
 // keepsMutex are the files whose mutex is taken under one of client-go: it stays a sync.Mutex.
@@ -109,8 +110,8 @@ func instrumented(folder string) (names []string, err error) {
 	return names, err
 }
 
-// withDelays returns the source of the file of this name with delay points and with mutexes of package delay. The lines stay
-// what they are.
+// withDelays returns the source of the file of this name with delay points and with mutexes of package delay. The lines
+// stay what they are.
 func withDelays(name string, src []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, 0)

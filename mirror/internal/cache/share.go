@@ -1,4 +1,4 @@
-package mirror
+package cache
 
 import (
 	"hash/maphash"
@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metadata is what stripped objects with equal labels and annotations share: all copies of a source that are in sync, for
-// example. Nobody changes these maps.
+// metadata is what stripped objects with equal labels and annotations share: all copies of a source that are in sync,
+// for example. Nobody changes these maps.
 type metadata struct {
 	labels, annotations map[string]string
 }

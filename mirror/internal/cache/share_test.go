@@ -1,4 +1,4 @@
-package mirror
+package cache
 
 import (
 	"reflect"
@@ -14,7 +14,7 @@ import (
 // transformed returns a ConfigMap as the cache holds it.
 func transformed(t *testing.T, r *plan.Rules, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
-	obj, err := (&caches{rules: r}).stripConfigMap(cm)
+	obj, err := (&Cache{rules: r}).stripConfigMap(cm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,13 @@
-package mirror
+package cache
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +31,8 @@ func (p *pagedConfigMaps) List(_ context.Context, o metav1.ListOptions) (*corev1
 	if len(p.limits) == p.expire {
 		return nil, apierrors.NewResourceExpired("too old")
 	}
-	list := &corev1.ConfigMapList{Items: []corev1.ConfigMap{*plantest.Marked("team-a", "settings", plantest.Data("key", p.data))}}
+	copied := plantest.Marked("team-a", "settings", plantest.Data("key", p.data))
+	list := &corev1.ConfigMapList{Items: []corev1.ConfigMap{*copied}}
 	if len(p.limits) < p.pages {
 		list.Continue = "more"
 	}
@@ -37,7 +41,7 @@ func (p *pagedConfigMaps) List(_ context.Context, o metav1.ListOptions) (*corev1
 
 // TestPages: pages grow while they are small, are stripped at once, and never become one whole list.
 func TestPages(t *testing.T) {
-	c := &caches{rules: teamRules()}
+	c := &Cache{rules: teamRules()}
 	for name, tc := range map[string]struct {
 		data   string
 		expire int
@@ -69,12 +73,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestSourceBytes counts keys and values of sources, and no copies.
-func TestSourceBytes(t *testing.T) {
-	src := plantest.Source("platform", "settings", plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2))
-	cluster(t, append(teams(3, "team-"), src), func(t *testing.T, s scene) {
-		if n := s.value("mirror_source_bytes"); n != float64(len("key")+len("value")+len("bin")+2) {
-			t.Errorf("got %v bytes, want 13", n)
+// TestWatchErrors: a watch that ends as watches do has not failed, nor has one that is stopped.
+func TestWatchErrors(t *testing.T) {
+	failed := 0
+	handler := watchErrorHandler(namespaces, &rate.Sometimes{}, func(resource string) {
+		if failed++; resource != "namespaces" {
+			t.Errorf("got a failed watch of %s, want namespaces", resource)
 		}
 	})
+	handler(t.Context(), nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "", errors.New("no watch")))
+	handler(t.Context(), nil, errors.New("away"))
+	gone := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Code: 410}}
+	for _, ends := range []error{apierrors.NewResourceExpired("too old"), gone, io.EOF, io.ErrUnexpectedEOF} {
+		handler(t.Context(), nil, ends)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	handler(stopped, nil, errors.New("away"))
+	if failed != 2 {
+		t.Errorf("got %d failures, want 2", failed)
+	}
 }

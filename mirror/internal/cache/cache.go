@@ -1,0 +1,220 @@
+// Package cache holds what the watches show: the ConfigMaps with a mirror label, and all namespaces. Nobody else
+// reaches into an informer.
+//
+// One watch carries sources and copies in one order, so a cache that holds a copy has already held its source. A reader
+// of a target reads the target first, and the view of its name, which is all sources of that name, after it.
+//
+// The cache drops what no decision needs: copies are without their payload, of which a checksum stays, and objects with
+// equal labels and annotations share them. Nobody may change an object that the cache returns.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// Names of the indexes on the ConfigMaps with a mirror label.
+const (
+	byName   = "name"   // every ConfigMap, by its name
+	bySource = "source" // ConfigMaps that ask to be mirrored, by their name
+)
+
+// Cache is the stores of two informers, and the views that are parsed from them.
+type Cache struct {
+	rules      *plan.Rules
+	factories  []informers.SharedInformerFactory
+	configMaps coreinformers.ConfigMapIndexInformer
+	namespaces coreinformers.NamespaceIndexInformer
+	handlers   []cache.ResourceEventHandlerRegistration
+
+	mu    sync.Mutex
+	views map[string]*parsedView // by name; for names that have sources
+}
+
+// New prepares both informers, without any I/O. label is the key of the mirror label. failed is called when a list or a
+// watch fails, with one of [Resources]; the informer retries, and the cache is old meanwhile.
+func New(client kubernetes.Interface, rules *plan.Rules, label string, failed func(resource string)) (*Cache, error) {
+	c := &Cache{rules: rules, views: map[string]*parsedView{}}
+	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
+	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(c.stripConfigMap))
+	ofNamespaces := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripNamespace))
+	c.factories = []informers.SharedInformerFactory{ofConfigMaps, ofNamespaces}
+	c.configMaps = coreinformers.ToConfigMapIndexInformer(
+		ofConfigMaps.InformerFor(&corev1.ConfigMap{}, c.newInformer(selector)))
+	c.namespaces = ofNamespaces.Core().V1().Namespaces().TypedInformer()
+	unreachable := &rate.Sometimes{Interval: time.Minute}
+	return c, errors.Join(
+		c.configMaps.SetWatchErrorHandlerWithContext(watchErrorHandler(configMaps, unreachable, failed)),
+		c.namespaces.SetWatchErrorHandlerWithContext(watchErrorHandler(namespaces, unreachable, failed)),
+		c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
+			byName: func(cm *corev1.ConfigMap) ([]string, error) { return []string{cm.Name}, nil },
+			bySource: func(cm *corev1.ConfigMap) ([]string, error) {
+				if !rules.AsksToBeMirrored(cm) {
+					return nil, nil
+				}
+				return []string{cm.Name}, nil
+			},
+		}))
+}
+
+// Handle adds handlers of events. Call it before Start.
+func (c *Cache) Handle(
+	configMaps coreinformers.ConfigMapHandlerFuncs, namespaces coreinformers.NamespaceHandlerFuncs) error {
+	ofConfigMaps, err := c.configMaps.AddTypedEventHandler(configMaps)
+	if err != nil {
+		return err
+	}
+	ofNamespaces, err := c.namespaces.AddTypedEventHandler(namespaces)
+	if err != nil {
+		return err
+	}
+	c.handlers = append(c.handlers, ofConfigMaps, ofNamespaces)
+	return nil
+}
+
+// Start starts the watches. They go on until ctx ends.
+func (c *Cache) Start(ctx context.Context) {
+	for _, f := range c.factories {
+		f.StartWithContext(ctx)
+	}
+}
+
+// WaitForSync waits until the handlers have seen everything that was there at Start. It returns false if ctx ends
+// before.
+func (c *Cache) WaitForSync(ctx context.Context) bool {
+	var checkers []cache.DoneChecker
+	for _, h := range c.handlers {
+		checkers = append(checkers, h.HasSyncedChecker())
+	}
+	return cache.WaitFor(ctx, "", checkers...)
+}
+
+// stopTimeout bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
+// context for up to 30 seconds, and nothing is lost by not waiting for that.
+const stopTimeout = time.Second
+
+// WaitForStop waits until the watches have ended after the end of their context, but no longer than a second.
+func (c *Cache) WaitForStop() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, f := range c.factories {
+			f.Shutdown()
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout):
+	}
+}
+
+// ConfigMap returns the ConfigMap with this key, or nil.
+func (c *Cache) ConfigMap(k types.NamespacedName) *corev1.ConfigMap {
+	obj, _, _ := c.configMaps.GetIndexer().GetByKey(k.String())
+	cm, _ := obj.(*corev1.ConfigMap)
+	return cm
+}
+
+// Namespace returns the namespace, or nil.
+func (c *Cache) Namespace(name string) *corev1.Namespace {
+	obj, _, _ := c.namespaces.GetIndexer().GetByKey(name)
+	ns, _ := obj.(*corev1.Namespace)
+	return ns
+}
+
+// Target returns what the cache shows of one target. Read the view of its name after it.
+func (c *Cache) Target(k types.NamespacedName) plan.Target {
+	return plan.Target{Key: k, Namespace: c.Namespace(k.Namespace), Have: c.ConfigMap(k)}
+}
+
+// Names returns every name of a source or a copy.
+func (c *Cache) Names() []string { return c.configMaps.GetIndexer().ListIndexFuncValues(byName) }
+
+// SourceNames returns every name of a ConfigMap that asks to be mirrored.
+func (c *Cache) SourceNames() []string {
+	return c.configMaps.GetIndexer().ListIndexFuncValues(bySource)
+}
+
+// Sources returns the keys of all sources.
+func (c *Cache) Sources() iter.Seq[types.NamespacedName] {
+	return func(yield func(types.NamespacedName) bool) {
+		for _, obj := range c.configMaps.GetIndexer().List() {
+			if cm := obj.(*corev1.ConfigMap); c.rules.IsSource(cm) && !yield(plan.KeyOf(cm)) {
+				return
+			}
+		}
+	}
+}
+
+// ConfigMapsIn returns the ConfigMaps in a namespace.
+func (c *Cache) ConfigMapsIn(namespace string) []*corev1.ConfigMap {
+	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(cache.NamespaceIndex, namespace)
+	return found
+}
+
+// Namespaces returns all namespaces.
+func (c *Cache) Namespaces() iter.Seq[*corev1.Namespace] {
+	return func(yield func(*corev1.Namespace) bool) {
+		for _, obj := range c.namespaces.GetIndexer().List() {
+			if !yield(obj.(*corev1.Namespace)) {
+				return
+			}
+		}
+	}
+}
+
+// Version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.
+func (c *Cache) Version() string { return c.configMaps.GetIndexer().LastStoreSyncResourceVersion() }
+
+// Targets returns the keys that a fan-out of a name has to visit, in random order: those of the namespaces that a
+// source may have as a target or where a ConfigMap of the name is, and those of the namespaces in also.
+func (c *Cache) Targets(name string, also []string) []types.NamespacedName {
+	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
+	objects := func(yield func(string) bool) {
+		for _, cm := range have {
+			if !yield(cm.Namespace) {
+				return
+			}
+		}
+	}
+	places := c.rules.Places(c.View(name), slices.Values(c.namespaces.GetIndexer().ListKeys()), objects)
+	for _, namespace := range also {
+		places[namespace] = true
+	}
+	keys := make([]types.NamespacedName, 0, len(places))
+	for namespace := range places { // the order of a map is random
+		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return keys
+}
+
+// Put stores a ConfigMap or a namespace as a watch does, but calls no handler: for tests of a controller that does not
+// run.
+func (c *Cache) Put(obj any) error {
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		stripped, err := c.stripConfigMap(obj)
+		return errors.Join(err, c.configMaps.GetIndexer().Update(stripped))
+	default:
+		stripped, err := stripNamespace(obj)
+		return errors.Join(err, c.namespaces.GetIndexer().Update(stripped))
+	}
+}
+
+// Remove removes a ConfigMap as a watch does, but calls no handler: as Put, for tests.
+func (c *Cache) Remove(cm *corev1.ConfigMap) error { return c.configMaps.GetIndexer().Delete(cm) }

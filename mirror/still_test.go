@@ -1,0 +1,54 @@
+package mirror
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// stillController returns a controller that does not run, with these ConfigMaps in its caches, and their namespaces. It
+// mirrors into team-*.
+func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.ConfigMap) (*Controller, *diary) {
+	t.Helper()
+	o, n := teamOptions(), &diary{}
+	edit(o)
+	c, err := New(fake.NewClientset(), n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.sources.ShutDown)
+	t.Cleanup(c.copies.ShutDown)
+	for _, cm := range configMaps {
+		c.show(t, cm)
+		c.showNamespace(t, plantest.Namespace(cm.Namespace))
+	}
+	return c, n
+}
+
+func noEdit(*Options) {}
+
+// show puts a ConfigMap into the cache, as the watch does.
+func (c *Controller) show(t testing.TB, cm *corev1.ConfigMap) {
+	t.Helper()
+	if err := c.cache.Put(cm); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *Controller) showNamespace(t testing.TB, ns *corev1.Namespace) {
+	t.Helper()
+	if err := c.cache.Put(ns); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hide removes a ConfigMap from the cache.
+func (c *Controller) hide(t testing.TB, cm *corev1.ConfigMap) {
+	t.Helper()
+	if err := c.cache.Remove(cm); err != nil {
+		t.Fatal(err)
+	}
+}
