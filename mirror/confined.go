@@ -66,11 +66,12 @@ type selfCheck struct {
 }
 
 func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string) *selfCheck {
-	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: metrics.NewGaugeVec(&metrics.GaugeOpts{
+	confined := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "mirror_confined",
 		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if not known.",
 		StabilityLevel: metrics.STABLE,
-	}, nil)}
+	}, nil)
+	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: confined}
 }
 
 // note records that the policy refused a write, if err says so.
@@ -131,7 +132,8 @@ func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {
 	return err
 }
 
-// outsideTargets returns the first namespace that is no target by its name, and not that of the process; empty if there is none.
+// outsideTargets returns the first namespace that is no target by its name, and not that of the process; empty if there
+// is none.
 func (s *selfCheck) outsideTargets() (first string) {
 	for ns := range s.cache.Namespaces() {
 		isOutside := ns.Name != s.namespace && !s.rules.AllowsTarget(ns.Name) && !plan.Terminating(ns)

@@ -66,8 +66,8 @@ type answer struct {
 }
 
 func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
-	return &confirmer{client: client, rules: rules, known: map[subject]*liveRead{}, reads: semaphore.NewWeighted(concurrentReads),
-		refused: rate.Sometimes{Interval: time.Minute}}
+	return &confirmer{client: client, rules: rules, known: map[subject]*liveRead{},
+		reads: semaphore.NewWeighted(concurrentReads), refused: rate.Sometimes{Interval: time.Minute}}
 }
 
 // confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted. An answer

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -26,8 +27,8 @@ type Controller struct {
 	status  *status
 	metrics *controllerMetrics
 
-	sources *sourceQueue
-	copies  copyQueue
+	sources *queue.Sources
+	copies  *queue.Copies
 
 	handlers   *handlers
 	fanout     *fanout
@@ -43,13 +44,14 @@ type Controller struct {
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
-	watched, err := cache.New(client, rules, opts.Label, func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() })
+	watched, err := cache.New(client, rules, opts.Label, m.watchFailed)
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources, copies, status, check := newSourceQueue(), newCopyQueue(), newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
+	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
+	status, check := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
 	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
-	l := lanes.New(opts.ConcurrentWrites, copies.contended, answered)
+	l := lanes.New(opts.ConcurrentWrites, copies.Contended, answered)
 	c := &Controller{
 		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -34,6 +35,16 @@ func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.
 	n.judge(&x.record, x.change, now)
 	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
 	return x
+}
+
+// enqueue queues the target by what is left to do there: at once, after a wait, or not at all.
+func (x *decision) enqueue(copies *queue.Copies) {
+	switch {
+	case x.step == stepAct:
+		copies.Add(x.target.Key)
+	case x.wait > 0:
+		copies.AddAfter(x.target.Key, x.wait)
+	}
 }
 
 // judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: its remedy is another one.

@@ -15,16 +15,23 @@
 // contend for the same copies, and one decision sees all of them. The queues are client-go's: a key is never in work
 // twice at the same time, and an event during the work brings it back.
 //
-// One rule keeps fan-outs and reconciles apart: a target and its record are read together, under the lock of their name. While a
-// call for a target is on its way, only its reconcile writes the record. Whoever else has something to say about the target
-// queues its key. The decider decides, for the fan-out and for the reconcile.
+// One rule keeps fan-outs and reconciles apart: a target and its record are read together, under the lock of their
+// name. While a call for a target is on its way, only its reconcile writes the record. Whoever else has something to
+// say about the target queues its key. The decider decides, for the fan-out and for the reconcile.
 //
-// When no target of a name is queued any more and something has changed, the name goes to the first queue once more, to report
-// its sources. While targets keep the queue busy, it does so after ten seconds.
+// When no target of a name is queued any more and something has changed, the name goes to the first queue once more, to
+// report its sources. While targets keep the queue busy, it does so after ten seconds.
+//
+// # Packages
+//
+//	plan              what is wanted: sources, targets, copies, and the change at each target
+//	internal/queue    which key is next: the two queues
+//	internal/cache    what the watches show, and the sources of each name
+//	internal/lanes    the places for calls, normal and slow
 //
 // # Reading order
 //
-//	plan/         what is wanted: sources, targets, copies, and the change at each target
+//	key.go        what a key names
 //	handlers.go   every event to keys
 //	fanout.go     all targets of a name
 //	reconcile.go  one target: decide, confirm, write, record, retry
@@ -33,10 +40,7 @@
 //	status.go     a record for each target, and counts
 //	retry.go      why a target is retried, and when
 //	confirm.go    live reads before deletions
-//	internal/     cache: what the watches show; lanes: the places for calls, normal and slow
 //	apply.go      the conditional calls of one change: one, or two for an immutable copy
-//	sources.go    the queue of sources: fan-outs, and reports alone
-//	order.go      the queue of copies: events first, fan-outs in turns
 //	report.go     one summary of a source: events, metrics
 //	selection.go  the namespaces that a source selects, and those that another source has
 //	texts.go      the texts of events
@@ -52,36 +56,36 @@
 // decision reads the target first and the sources after it.
 //
 // Every write is conditional. A create fails if any object is there, an update carries the resourceVersion that was
-// judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong object.
+// judged, a delete UID and resourceVersion. An old cache therefore costs a refused call and a retry, never a wrong
+// object.
 //
-// Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A copy that no
-// source claims waits for the deletion grace. Then the reconcile reads live what the deletion depends on: the source, and the
-// namespace if its labels matter. The answer serves all deletions that depend on it for five seconds. A live read that shows a
-// claim begins the grace anew.
+// Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A
+// copy that no source claims waits for the deletion grace. Then the reconcile reads live what the deletion depends on:
+// the source, and the namespace if its labels matter. The answer serves all deletions that depend on it for five
+// seconds. A live read that shows a claim begins the grace anew.
 //
-// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a takeover.
-// Records and answers can be lost at any moment. The leadership is asked right before each write.
+// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a
+// takeover. Records and answers can be lost at any moment. The leadership is asked right before each write.
 //
 // # Why one bad target holds up no other
 //
-// Package lanes has normal and slow places for calls. A call that takes much longer than usual moves to a slow place and frees
-// its normal one. A slow namespace is tried only now and then: in a slow place or, while there is none, by a call that is cut
-// when it is slow. While all slow places are taken, other keys wait, and the API server answers others, lanes cuts a slow call.
-// The reconcile retries it: it is conditional, so nothing is lost. Reads count as writes do. A fan-out takes its targets in
-// random order. Each target has its own backoff.
+// Package lanes has normal and slow places for calls. A call that takes much longer than usual moves to a slow place
+// and frees its normal one. A slow namespace is tried only now and then: in a slow place or, while there is none, by a
+// call that is cut when it is slow. While all slow places are taken, other keys wait, and the API server answers
+// others, lanes cuts a slow call. The reconcile retries it: it is conditional, so nothing is lost. Reads count as
+// writes do. A fan-out takes its targets in random order. Each target has its own backoff.
 //
 // # Status
 //
-// A record says how a target stands and what its next try waits for. Targets that are simply in sync share one record, so
-// that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is empty.
+// A record says how a target stands and what its next try waits for. Targets that are simply in sync share one record,
+// so that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is empty.
 //
-// Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until then
-// nothing is written again. If a relist hides the event, because etcd was restored for example, its fan-out compares the target
-// anew after a minute at most.
+// Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until
+// then nothing is written again. If a relist hides the event, because etcd was restored for example, its fan-out
+// compares the target anew after a minute at most.
 //
 // # Locks
 //
-// A goroutine that holds the status of a name may take the lock of the map of names, of a cache, or of a queue, which takes
-// that of order. A goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one
-// is held.
+// A goroutine that holds the status of a name may take the lock of the map of names, of the cache, or of a queue. A
+// goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one is held.
 package mirror

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -16,8 +17,8 @@ const runGap = 100 * time.Millisecond
 type fanout struct {
 	*decider
 	reporter *reporter
-	sources  *sourceQueue
-	copies   copyQueue
+	sources  *queue.Sources
+	copies   *queue.Copies
 }
 
 // work runs fan-outs until ctx ends.
@@ -36,19 +37,19 @@ func (f *fanout) work(ctx context.Context) {
 
 // run compares the targets of a name if that was asked for, and reports its sources.
 func (f *fanout) run(ctx context.Context, name string) {
-	if f.sources.wantsFanout(name) {
+	if f.sources.WantsFanout(name) {
 		n := f.status.lock(name)
 		wait := n.beginFanout()
 		n.unlock()
 		if wait == 0 {
-			f.sources.beginFanout(name)
+			f.sources.BeginFanout(name)
 			f.compare(name)
 		} else {
-			f.sources.addReport(name, wait)
+			f.sources.AddReport(name, wait)
 		}
 	}
 	if wait := f.reporter.report(ctx, name, f.compared(name)); wait > 0 {
-		f.sources.addReport(name, wait)
+		f.sources.AddReport(name, wait)
 	}
 }
 
@@ -81,7 +82,7 @@ func (f *fanout) compare(name string) {
 		} else {
 			x := f.decide(n, k, read, now)
 			f.store(n, &x, now)
-			f.copies.take(k, &x)
+			x.enqueue(f.copies)
 		}
 		n.unlock()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -17,8 +18,8 @@ type handlers struct {
 	rules   *plan.Rules
 	cache   *cache.Cache
 	status  *status
-	sources *sourceQueue
-	copies  copyQueue
+	sources *queue.Sources
+	copies  *queue.Copies
 	lanes   *lanes.Lanes
 
 	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
@@ -97,7 +98,7 @@ func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 // targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.
 func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
 	if h.observe(k, cm, deleted) {
-		h.copies.addEvent(k)
+		h.copies.AddEvent(k)
 	}
 }
 
@@ -129,11 +130,11 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 		for _, name := range h.cache.SourceNames() {
 			k := key{Namespace: namespace, Name: name}
 			h.see(k, ns, appeared)
-			h.copies.addEvent(k)
+			h.copies.AddEvent(k)
 		}
 	}
 	for _, cm := range h.cache.ConfigMapsIn(namespace) {
-		h.copies.addEvent(plan.KeyOf(cm))
+		h.copies.AddEvent(plan.KeyOf(cm))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing/synctest"
 	"time"
 
@@ -99,14 +98,15 @@ func (c *Controller) leftOver() map[string]int {
 	synctest.Wait()
 	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len()}
 	left["calls in flight"], left["slow places"] = c.reconciler.lanes.InFlight()
-	counted := func(what string, mu sync.Locker, n func() int) {
-		mu.Lock()
-		defer mu.Unlock()
-		left[what] = n()
+	confirmer := c.reconciler.confirmer
+	confirmer.mu.Lock()
+	left["live reads"] = len(confirmer.known)
+	confirmer.mu.Unlock()
+	for _, name := range historyNames {
+		if c.sources.WantsFanout(name) {
+			left["fan-outs"]++
+		}
 	}
-	counted("live reads", &c.reconciler.confirmer.mu, func() int { return len(c.reconciler.confirmer.known) })
-	counted("events", &c.copies.order.mu, func() int { return len(c.copies.order.named) })
-	counted("fan-outs", &c.sources.mu, func() int { return len(c.sources.fanouts) })
 	c.status.each(func(n *nameStatus) {
 		left["calls"] += len(n.calls)
 		left["queued targets"] += n.queued

@@ -20,6 +20,9 @@ var (
 	reconcileResults = []string{"success", "requeue_after", "error"}
 )
 
+// queueName is the label of the metrics of the queue of copies, and of those of its reconciles.
+const queueName = "mirror"
+
 // latencyBuckets, in seconds, reach from a few round trips to where only a retry helps.
 var latencyBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
@@ -136,6 +139,11 @@ func (m *controllerMetrics) reconciling() (done func(result string)) {
 			m.reconcileErrors.WithLabelValues(queueName).Inc()
 		}
 	}
+}
+
+// watchFailed counts a list or a watch that failed.
+func (m *controllerMetrics) watchFailed(resource string) {
+	m.watchErrors.WithLabelValues(resource).Inc()
 }
 
 // wrote counts a write.

@@ -172,7 +172,8 @@ func TestWatchErrorsAreCounted(t *testing.T) {
 		s.Namespaces.Break()
 		s.ConfigMaps.Break()
 		time.Sleep(time.Minute)
-		refused, other := s.value("mirror_watch_errors_total", "namespaces"), s.value("mirror_watch_errors_total", "configmaps")
+		refused := s.value("mirror_watch_errors_total", "namespaces")
+		other := s.value("mirror_watch_errors_total", "configmaps")
 		if refused == 0 || other > 0 {
 			t.Errorf("got %v errors of the watch that is refused, and %v of the other one, want some and none", refused, other)
 		}

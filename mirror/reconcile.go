@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -25,8 +26,8 @@ type reconciler struct {
 	selfCheck *selfCheck
 	reads     *semaphore.Weighted // for live reads of objects that are in the way
 	metrics   *controllerMetrics
-	copies    copyQueue
-	sources   *sourceQueue
+	copies    *queue.Copies
+	sources   *queue.Sources
 
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
@@ -93,7 +94,7 @@ func (r *reconciler) begin(k key) decision {
 		n.calls[k.Namespace] = &meanwhile{}
 		return x
 	}
-	r.copies.take(k, &x)
+	x.enqueue(r.copies)
 	r.reportIfDue(n)
 	return x
 }
@@ -101,7 +102,7 @@ func (r *reconciler) begin(k key) decision {
 // reportIfDue queues the name for a report if there may be something to report. The status is locked.
 func (r *reconciler) reportIfDue(n *nameStatus) {
 	if n.dirty {
-		r.sources.addReport(n.name, n.reportableIn())
+		r.sources.AddReport(n.name, n.reportableIn())
 	}
 }
 

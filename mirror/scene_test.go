@@ -361,7 +361,8 @@ func reporterOf(t *testing.T, s *status) *reporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reporter{decider: &decider{rules: teamRules(), cache: watched, status: s}, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
+	d := &decider{rules: teamRules(), cache: watched, status: s}
+	return &reporter{decider: d, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

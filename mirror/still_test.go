@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,14 @@ func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.Co
 }
 
 func noEdit(*Options) {}
+
+// numbered returns prefix-000, prefix-001 and so on.
+func numbered(prefix string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s-%03d", prefix, i))
+	}
+	return all
+}
 
 // show puts a ConfigMap into the cache, as the watch does.
 func (c *Controller) show(t testing.TB, cm *corev1.ConfigMap) {

@@ -134,7 +134,7 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if calls, slow := c.InFlight(); c.free() != places || calls+slow > 0 {
-			t.Errorf("at the end: got %d of %d normal places free, %d slow ones taken and %d calls", c.free(), places, slow, calls)
+			t.Errorf("at the end: got %d of %d places free, %d slow ones taken and %d calls", c.free(), places, slow, calls)
 		}
 	})
 }

@@ -24,18 +24,15 @@ const imported = `; import delay "github.com/mirror-controller/mirror-controller
 // withoutDelays are the folders that are no part of the running controller, or, as plan, never wait and share nothing.
 var withoutDelays = []string{"plan", "apitest", "internal/delay"}
 
-// locked are, by file, the functions and types without delays; none means the whole file. client-go calls them with a
+// locked are, by file, the functions without delays; none means the whole file. client-go calls them with a
 // lock of its own, or they take a lock for those: a delay there would hold up everybody.
 var locked = map[string][]string{
 	"controller.go":           {"RegisterMetrics"},
 	"internal/cache/cache.go": {"New"},
 	"internal/cache/share.go": nil,
 	"internal/cache/watch.go": {"stripConfigMap", "stripNamespace"},
-	"order.go":                {"order"},
+	"internal/queue/order.go": nil,
 }
-
-// keepsMutex are the files whose mutex is taken under one of client-go: it stays a sync.Mutex.
-var keepsMutex = []string{"order.go"}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -125,7 +122,7 @@ func withDelays(name string, src []byte) ([]byte, error) {
 		var statements []ast.Stmt
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			if isLocked(name, n) {
+			if slices.Contains(locked[name], n.Name.Name) {
 				return false
 			}
 		case *ast.CallExpr: // rate.Sometimes calls its function with a lock
@@ -162,28 +159,9 @@ func withDelays(name string, src []byte) ([]byte, error) {
 		last = offset
 	}
 	out.Write(src[last:])
-	changed := out.Bytes()
-	if !slices.Contains(keepsMutex, name) {
-		changed = bytes.ReplaceAll(changed, []byte("sync.Mutex"), []byte("delay.Mutex"))
-	}
+	changed := bytes.ReplaceAll(out.Bytes(), []byte("sync.Mutex"), []byte("delay.Mutex"))
 	if bytes.Contains(src, []byte("\t\"sync\"\n")) {
 		changed = append(changed, "\nvar _ sync.Locker = &delay.Mutex{}\n"...)
 	}
 	return changed, nil
-}
-
-func isLocked(file string, f *ast.FuncDecl) bool {
-	return slices.Contains(locked[file], f.Name.Name) || f.Recv != nil && slices.Contains(locked[file], receiver(f))
-}
-
-// receiver returns the name of the type of a method.
-func receiver(f *ast.FuncDecl) string {
-	of := f.Recv.List[0].Type
-	if star, ok := of.(*ast.StarExpr); ok {
-		of = star.X
-	}
-	if name, ok := of.(*ast.Ident); ok {
-		return name.Name
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-package mirror
+package queue
 
 import (
 	"sync"
@@ -7,57 +7,18 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// A key of the queue of copies is a target namespace and the name of a source.
 type key = types.NamespacedName
-
-// queueName is the label of the queue's metrics.
-const queueName = "mirror"
-
-// copyQueue is the queue of copies. Its order is that of [order].
-type copyQueue struct {
-	workqueue.TypedDelayingInterface[key]
-	order *order
-}
-
-func newCopyQueue() copyQueue {
-	o := &order{named: map[key]bool{}, waiting: map[key]bool{}, perName: map[string][]key{}}
-	return copyQueue{order: o, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[key]{
-			Name:  queueName,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[key]{Name: queueName, Queue: o}),
-		})}
-}
-
-// addEvent adds a key that an event named. It does not wait behind the keys of fan-outs.
-func (q copyQueue) addEvent(k key) {
-	q.order.addNamed(k)
-	q.Add(k)
-}
-
-// take queues a target by what is left to do there: at once, after a wait, or not at all.
-func (q copyQueue) take(k key, x *decision) {
-	switch {
-	case x.step == stepAct:
-		q.Add(k)
-	case x.wait > 0:
-		q.AddAfter(k, x.wait)
-	}
-}
-
-// contended reports whether keys wait that will be worked on.
-func (q copyQueue) contended() bool { return !q.ShuttingDown() && q.Len() > 0 }
 
 // eventsPerTurn is how many keys that an event named go before the next key of a fan-out.
 const eventsPerTurn = 4
 
-// order is the storage of the queue of copies. Keys that an event named come first, but a fan-out has every fifth turn if
-// it needs it. All other keys wait by source name, and the names take turns, so that no fan-out holds up
-// another one. The queue calls its methods one at a time.
+// order is the storage of [Copies], and knows which key is next. The queue calls the exported methods one at a time,
+// with a lock of its own.
 type order struct {
 	mu    sync.Mutex
 	named map[key]bool // keys that an event has named; mu guards it
 
-	waiting map[key]bool // every key that waits; false: in events
+	waiting map[key]bool // every key that waits; true: by its name, false: in events
 	events  []key
 	perName map[string][]key // by source name; may hold keys that have moved to events
 	turns   []string         // the names of perName

@@ -1,4 +1,4 @@
-package mirror
+package queue
 
 import (
 	"fmt"
@@ -7,27 +7,19 @@ import (
 )
 
 // testQueue returns a queue of copies that ends with the test.
-func testQueue(t testing.TB) copyQueue {
-	q := newCopyQueue()
+func testQueue(t testing.TB) *Copies {
+	q := NewCopies("test")
 	t.Cleanup(q.ShutDown)
 	return q
 }
 
-// numbered returns prefix-000, prefix-001 and so on.
-func numbered(prefix string, n int) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprintf("%s-%03d", prefix, i))
-	}
-	return all
-}
-
-// add reads words such as "+a1 !b2". a1 is the key of source a in namespace 1. + is the key of a fan-out, and ! that of an
-// event.
-func (q copyQueue) add(words string) {
+// add reads words such as "+a1 !b2". a1 is the key of source a in namespace 1. + is the key of a fan-out, and ! that of
+// an event.
+func (q *Copies) add(words string) {
 	for _, word := range strings.Fields(words) {
 		k := key{Name: word[1:2], Namespace: word[2:]}
 		if word[0] == '!' {
-			q.addEvent(k)
+			q.AddEvent(k)
 		} else {
 			q.Add(k)
 		}
@@ -35,7 +27,7 @@ func (q copyQueue) add(words string) {
 }
 
 // gets takes the next n keys into work.
-func (q copyQueue) gets(n int) (keys []key, words string) {
+func (q *Copies) gets(n int) (keys []key, words string) {
 	var all []string
 	for range n {
 		k, _ := q.Get()
@@ -70,8 +62,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestEventDuringTheWork: the key waits again, goes ahead, and leaves nothing.
+func TestEventDuringTheWork(t *testing.T) {
+	q := testQueue(t)
+	q.add("+a1")
+	inWork, _ := q.gets(1)
+	q.add("+b1 +b2 !a1 !a1")
+	if n := q.Len(); n != 2 {
+		t.Errorf("got %d keys while one of three is in work, want 2", n)
+	}
+	q.Done(inWork[0])
+	if _, got := q.gets(3); got != "a1 b1 b2" {
+		t.Errorf("got %q, want the key of the event first", got)
+	}
+	wantNoKeys(t, q)
+}
+
 // wantNoKeys checks that the order remembers nothing but keys in work, after the next turn of a fan-out.
-func wantNoKeys(t *testing.T, q copyQueue) {
+func wantNoKeys(t *testing.T, q *Copies) {
 	t.Helper()
 	o := q.order
 	if o.Len() > 0 {
