@@ -37,7 +37,7 @@ func TestC11Foreign(t *testing.T) {
 					t.Errorf("got %d creates and reads in an hour, want one read a minute, none if the watch shows the object", n)
 				}
 				cm := s.get("team-000")
-				if cm.ResourceVersion != foreign.ResourceVersion || s.reported(ReasonForeign) != 1 {
+				if cm.ResourceVersion != foreign.ResourceVersion || s.reported(plan.ReasonForeign) != 1 {
 					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.all())
 				}
 				cm.Finalizers = nil

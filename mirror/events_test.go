@@ -37,14 +37,14 @@ func TestEventsOfASource(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
-		if got := s.notesOf(ReasonMirrored); !slices.Equal(got, []string{"Synced d0f95a5a763e to 3 namespaces"}) {
+		if got := s.notesOf(plan.ReasonMirrored); !slices.Equal(got, []string{"Synced d0f95a5a763e to 3 namespaces"}) {
 			t.Errorf("got %q, want one event that counts the namespaces", got)
 		}
-		s.wantEvents("created", ReasonMirrored)
+		s.wantEvents("created", plan.ReasonMirrored)
 		time.Sleep(time.Minute)
 		s.edit("platform", plantest.Data("key", "other"))
 		time.Sleep(time.Second)
-		s.wantEvents("changed", ReasonMirrored)
+		s.wantEvents("changed", plan.ReasonMirrored)
 		s.edit("platform", plantest.Label("theirs", "x"))
 		time.Sleep(time.Second)
 		s.wantEvents("changed in nothing that is copied")
@@ -62,7 +62,7 @@ func TestEventsOfASource(t *testing.T) {
 
 // TestEventsAtTheStart: a takeover says of each source that it is in sync, whether the process had to write or not.
 func TestEventsAtTheStart(t *testing.T) {
-	for name, want := range map[string][]string{"value": {ReasonMirrored}, "other": {ReasonMirrored}} {
+	for name, want := range map[string][]string{"value": {plan.ReasonMirrored}, "other": {plan.ReasonMirrored}} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(2, "team-"), source(plantest.Data("key", name)), copyOf(source(), "team-000"), copyOf(source(), "team-001"))
 			cluster(t, objects, func(t *testing.T, s scene) {
@@ -80,7 +80,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		s.slowly(5 * time.Millisecond)
 		s.write(source(plantest.Data("key", "old")))
 		time.Sleep(time.Minute)
-		s.wantEvents("at first", ReasonMirrored)
+		s.wantEvents("at first", plan.ReasonMirrored)
 		s.delay(func(c apitest.Call) time.Duration {
 			if c.Namespace == "team-007" {
 				return 20 * time.Second
@@ -106,7 +106,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 			t.Errorf("got %v changes that reached all targets, want that of the start", n)
 		}
 		time.Sleep(time.Minute)
-		s.wantEvents("at the end", ReasonMirrored)
+		s.wantEvents("at the end", plan.ReasonMirrored)
 		wantPending(0)
 		if n := s.value("mirror_propagation_seconds"); n != 2 {
 			t.Errorf("got %v changes that reached all targets, want one more", n)
@@ -119,7 +119,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 func TestC11EventsOfAProblem(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source(), theirs(), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.wantEvents("two foreign objects", ReasonForeign, ReasonMirrored)
+		s.wantEvents("two foreign objects", plan.ReasonForeign, plan.ReasonMirrored)
 		var away atomic.Bool
 		s.refuse(func(c apitest.Call) error {
 			if away.Load() {
@@ -136,13 +136,13 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		s.wantEvents("the API server was away three times")
 		s.remove("team-000")
 		time.Sleep(time.Minute)
-		if got := s.notesOf(ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
+		if got := s.notesOf(plan.ReasonForeign); len(got) != 1 || !strings.Contains(got[0], "namespace team-001:") {
 			t.Errorf("got %q, want one about the other namespace", got)
 		}
-		s.wantEvents("one is over", ReasonForeign, ReasonMirrored)
+		s.wantEvents("one is over", plan.ReasonForeign, plan.ReasonMirrored)
 		s.remove("team-001")
 		time.Sleep(time.Minute)
-		s.wantEvents("all is over", ReasonMirrored)
+		s.wantEvents("all is over", plan.ReasonMirrored)
 	})
 }
 
@@ -150,7 +150,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 func TestProblemBecomesAnother(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.wantEvents("foreign", ReasonForeign, ReasonMirrored)
+		s.wantEvents("foreign", plan.ReasonForeign, plan.ReasonMirrored)
 		s.refuse(func(c apitest.Call) error {
 			if c.Verb == "create" {
 				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
@@ -159,10 +159,10 @@ func TestProblemBecomesAnother(t *testing.T) {
 		})
 		s.remove("team-000")
 		time.Sleep(5 * time.Minute)
-		s.wantEvents("rejected", ReasonWriteFailed)
+		s.wantEvents("rejected", plan.ReasonWriteFailed)
 		s.refuse(func(apitest.Call) error { return nil })
 		time.Sleep(time.Minute)
-		s.wantEvents("solved", ReasonMirrored)
+		s.wantEvents("solved", plan.ReasonMirrored)
 	})
 }
 
@@ -170,19 +170,19 @@ func TestProblemBecomesAnother(t *testing.T) {
 func TestC03SupersededEvent(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.wantEvents("alone", ReasonMirrored)
+		s.wantEvents("alone", plan.ReasonMirrored)
 		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
 		time.Sleep(time.Hour)
-		if got := s.notesOf(ReasonSuperseded); len(got) != 1 || !strings.Contains(got[0], "platform/settings") {
+		if got := s.notesOf(plan.ReasonSuperseded); len(got) != 1 || !strings.Contains(got[0], "platform/settings") {
 			t.Errorf("got %q, want one that names the winner", got)
 		}
-		s.wantEvents("beside another", ReasonSuperseded, ReasonMirrored)
+		s.wantEvents("beside another", plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
-		if got := s.notesOf(ReasonMirrored); len(got) != 1 || !strings.HasSuffix(got[0], " to 2 namespaces; took over 2 copies of platform/settings") {
+		if got := s.notesOf(plan.ReasonMirrored); len(got) != 1 || !strings.HasSuffix(got[0], " to 2 namespaces; took over 2 copies of platform/settings") {
 			t.Errorf("got %q, want one that names the source whose copies it took over", got)
 		}
-		s.wantEvents("it takes over", ReasonMirrored)
+		s.wantEvents("it takes over", plan.ReasonMirrored)
 		if n := s.value("mirror_copies", "superseded"); n != 0 {
 			t.Errorf("got %v superseded, want none", n)
 		}
@@ -193,7 +193,7 @@ func TestC03SupersededEvent(t *testing.T) {
 func TestC05ReservedName(t *testing.T) {
 	alone(t, having(append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))...), func(o *Options) { o.ResyncPeriod = time.Minute }, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		s.wantEvents("reserved", ReasonReservedName)
+		s.wantEvents("reserved", plan.ReasonReservedName)
 		if n := s.CountAll("", "create", "update", "delete"); n > 0 {
 			t.Errorf("got %d writes, want none", n)
 		}
@@ -208,7 +208,7 @@ func TestC47ManyProblemsFitAnEvent(t *testing.T) {
 	}
 	cluster(t, objects, func(t *testing.T, s scene) {
 		time.Sleep(5 * time.Minute)
-		if got := s.notesOf(ReasonForeign); len(got) != 1 || len(got[0]) > 1024 || !strings.Contains(got[0], "300 namespaces") || !strings.Contains(got[0], plan.AdoptAnnotation) {
+		if got := s.notesOf(plan.ReasonForeign); len(got) != 1 || len(got[0]) > 1024 || !strings.Contains(got[0], "300 namespaces") || !strings.Contains(got[0], plan.AdoptAnnotation) {
 			t.Errorf("got %q, want one event that counts them, and says what to do", got)
 		}
 	})
@@ -227,8 +227,8 @@ func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
 			s.diary.mu.Lock()
 			maps.Copy(got, s.annotations)
 			s.diary.mu.Unlock()
-			if text := fmt.Sprintf("Synced %.12s to 2 namespaces; 1 is blocked (see Foreign)", want.Checksum[len("sha256:"):]); s.said(ReasonMirrored) != text {
-				t.Errorf("%s: got event %q, want %q", content, s.said(ReasonMirrored), text)
+			if text := fmt.Sprintf("Synced %.12s to 2 namespaces; 1 is blocked (see Foreign)", want.Checksum[len("sha256:"):]); s.said(plan.ReasonMirrored) != text {
+				t.Errorf("%s: got event %q, want %q", content, s.said(plan.ReasonMirrored), text)
 			}
 			for key, value := range map[string]string{"checksum": want.Checksum, "payload": want.Payload(), "instance": "default",
 				"synced": "2", "held": "0", "blocked": "1"} {
@@ -237,7 +237,7 @@ func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
 				}
 			}
 		}
-		if n := s.reported(ReasonMirrored); n != 3 {
+		if n := s.reported(plan.ReasonMirrored); n != 3 {
 			t.Errorf("got %d events, want one for each content", n)
 		}
 	})

@@ -88,14 +88,14 @@ func TestC52Expiring(t *testing.T) {
 				before := s.uids()
 				tc.lose(s)
 				time.Sleep(runGap)
-				got := s.said(ReasonExpiring)
+				got := s.said(plan.ReasonExpiring)
 				for _, want := range append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ") {
 					if !strings.Contains(got, want) {
 						t.Errorf("got event %q, want in it %q", got, want)
 					}
 				}
-				if n := s.value("mirror_copies", "expiring"); n == 0 || s.reported(ReasonExpiring) != 1 {
-					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.reported(ReasonExpiring))
+				if n := s.value("mirror_copies", "expiring"); n == 0 || s.reported(plan.ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.reported(plan.ReasonExpiring))
 				}
 				time.Sleep(4 * time.Minute)
 				tc.keep(s)
@@ -106,8 +106,8 @@ func TestC52Expiring(t *testing.T) {
 				if len(after) != 3 || !slices.Equal(slices.Sorted(maps.Values(before)), slices.Sorted(maps.Values(after))) {
 					t.Errorf("got copies %v, want those of before, %v", after, before)
 				}
-				if s.value("mirror_copies", "expiring") != 0 || s.reported(ReasonExpiring) != 1 {
-					t.Errorf("got %v copies expiring and %d events, want 0 and 1", s.value("mirror_copies", "expiring"), s.reported(ReasonExpiring))
+				if s.value("mirror_copies", "expiring") != 0 || s.reported(plan.ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want 0 and 1", s.value("mirror_copies", "expiring"), s.reported(plan.ReasonExpiring))
 				}
 				tc.lose(s)
 				time.Sleep(5*time.Minute - time.Second)
@@ -125,24 +125,24 @@ func TestC52Expiring(t *testing.T) {
 // warning.
 func TestC65DeletedIsCounted(t *testing.T) {
 	graced(t, time.Second, func(t *testing.T, s scene) {
-		s.wantEvents("at the start", ReasonMirrored)
+		s.wantEvents("at the start", plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(10 * time.Second)
 		s.wantNone("team-000")
-		if got := s.said(ReasonDeleted); got != "Deleted 3 copies that no source claimed" {
+		if got := s.said(plan.ReasonDeleted); got != "Deleted 3 copies that no source claimed" {
 			t.Errorf("got event %q", got)
 		}
-		s.wantEvents("deleted", ReasonExpiring, ReasonDeleted)
+		s.wantEvents("deleted", plan.ReasonExpiring, plan.ReasonDeleted)
 		s.write(source())
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		s.wantEvents("created again", ReasonMirrored)
+		s.wantEvents("created again", plan.ReasonMirrored)
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(100 * time.Millisecond)
-		s.wantEvents("opted out", ReasonExpiring)
+		s.wantEvents("opted out", plan.ReasonExpiring)
 		s.setNamespace(plantest.Namespace("team-000"))
 		time.Sleep(time.Hour)
-		s.wantEvents("the remedy in time", ReasonMirrored)
+		s.wantEvents("the remedy in time", plan.ReasonMirrored)
 	})
 }
 
@@ -185,7 +185,7 @@ func TestC52HangingDeletionIsNotWaitedFor(t *testing.T) {
 		s.hang(func(c apitest.Call) bool { return c.Verb == "delete" && c.Namespace == "team-001" })
 		s.remove("platform")
 		time.Sleep(time.Minute)
-		if got := s.said(ReasonDeleted); got != "Deleted 2 copies that no source claimed" {
+		if got := s.said(plan.ReasonDeleted); got != "Deleted 2 copies that no source claimed" {
 			t.Errorf("got event %q, want both copies that are deleted", got)
 		}
 	})
@@ -200,7 +200,7 @@ func TestC65LossesFollowEachOther(t *testing.T) {
 			time.Sleep(900 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		expiring, deleted := s.notesOf(ReasonExpiring), s.notesOf(ReasonDeleted)
+		expiring, deleted := s.notesOf(plan.ReasonExpiring), s.notesOf(plan.ReasonDeleted)
 		if len(expiring) != 3 || !strings.Contains(expiring[2], "team-002") {
 			t.Errorf("got events %q, want one for each loss", expiring)
 		}
@@ -220,7 +220,7 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
 		s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-"))
 		time.Sleep(2 * runGap)
-		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
+		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
 			t.Errorf("got event %q while the updates wait", got)
 		}
 	})
@@ -237,7 +237,7 @@ func TestC65RefusedDeletion(t *testing.T) {
 		})
 		s.remove("platform")
 		time.Sleep(time.Hour)
-		if n, m := s.reported(ReasonExpiring), s.reported(ReasonDeleted); n != 1 || m != 0 {
+		if n, m := s.reported(plan.ReasonExpiring), s.reported(plan.ReasonDeleted); n != 1 || m != 0 {
 			t.Errorf("got %d announcements and %d counts, want 1 and none", n, m)
 		}
 	})
@@ -255,7 +255,7 @@ func TestC65AnnouncementOfTheFuture(t *testing.T) {
 		for _, namespace := range []string{"team-000", "team-001"} {
 			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
 			time.Sleep(time.Minute)
-			if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace "+namespace) {
+			if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace "+namespace) {
 				t.Errorf("got event %q, want one about %s", got, namespace)
 			}
 		}
@@ -308,7 +308,7 @@ func TestC65OnlySuccessCounts(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				s.wantNone("team-000")
 				sum := 0
-				for _, note := range s.notesOf(ReasonDeleted) {
+				for _, note := range s.notesOf(plan.ReasonDeleted) {
 					var n int
 					_, _ = fmt.Sscanf(note, "Deleted %d ", &n)
 					sum += n
@@ -327,7 +327,7 @@ func TestC55NoTargets(t *testing.T) {
 		s.addNamespace("other")
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(time.Minute)
-		if got := s.said(ReasonNoTargets); got != "" {
+		if got := s.said(plan.ReasonNoTargets); got != "" {
 			t.Errorf("got event %q about a source with targets", got)
 		}
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
@@ -335,7 +335,7 @@ func TestC55NoTargets(t *testing.T) {
 		want := "Not mirrored, because no namespace is a target: " +
 			`the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
 			"or the namespace has the label mirror=false. To mirror the source, correct the annotation; remove that label."
-		if got := s.said(ReasonNoTargets); got != want {
+		if got := s.said(plan.ReasonNoTargets); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
 		s.addNamespace("team-003")
@@ -343,7 +343,7 @@ func TestC55NoTargets(t *testing.T) {
 		s.setNamespace(plantest.Namespace("team-000"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if got := s.said(ReasonMirrored); s.reported(ReasonNoTargets) != 1 || !strings.HasSuffix(got, " to 1 namespace") {
+		if got := s.said(plan.ReasonMirrored); s.reported(plan.ReasonNoTargets) != 1 || !strings.HasSuffix(got, " to 1 namespace") {
 			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.all(), got)
 		}
 	})
@@ -364,7 +364,7 @@ func TestC73NothingIsATarget(t *testing.T) {
 		}()
 		s.noted(s.controller.Run(ctx, Alone(ctx)))
 		const why = "no namespace begins with teem-"
-		if got := s.notesOf(ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], why) {
+		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], why) {
 			t.Errorf("got events %q, want one", got)
 		}
 		if !strings.Contains(out.String(), "No namespace is a target: "+why) {
@@ -377,7 +377,7 @@ func TestC73NothingIsATarget(t *testing.T) {
 func TestC55NoTargetsIsNotSaid(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), plantest.Namespace("base"), sourceIn("base"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		if n := s.reported(ReasonNoTargets); n != 0 {
+		if n := s.reported(plan.ReasonNoTargets); n != 0 {
 			t.Errorf("got %d events NoTargets, want none", n)
 		}
 	})
@@ -400,7 +400,7 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 				s.hang(func(c apitest.Call) bool { return c.Verb == "update" && c.Namespace == "team-002" })
 				lose(s)
 				time.Sleep(reportAfter + runGap)
-				if got := s.said(ReasonExpiring); !strings.Contains(got, "team-000") || !strings.Contains(got, "will be deleted") {
+				if got := s.said(plan.ReasonExpiring); !strings.Contains(got, "team-000") || !strings.Contains(got, "will be deleted") {
 					t.Errorf("got event %q", got)
 				}
 			})
@@ -420,11 +420,11 @@ func TestC65RemedyByRelist(t *testing.T) {
 		for i := range 500 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
 		}
-		before := len(s.notesOf(ReasonExpiring))
+		before := len(s.notesOf(plan.ReasonExpiring))
 		s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return false } })
 		s.Namespaces.Expire()
 		time.Sleep(2 * time.Minute)
-		for _, note := range s.notesOf(ReasonExpiring)[before:] {
+		for _, note := range s.notesOf(plan.ReasonExpiring)[before:] {
 			t.Errorf("after the remedy: %s", note)
 		}
 	})
@@ -444,14 +444,14 @@ func TestC65RemedyOneByOne(t *testing.T) {
 			}
 			return 0
 		})
-		before := len(s.notesOf(ReasonExpiring))
+		before := len(s.notesOf(plan.ReasonExpiring))
 		s.addNamespace("team-new") // two copies to make
 		for i := range 50 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Minute)
-		for _, note := range s.notesOf(ReasonExpiring)[before:] {
+		for _, note := range s.notesOf(plan.ReasonExpiring)[before:] {
 			t.Errorf("after the remedy: %s", note)
 		}
 	})
@@ -468,8 +468,8 @@ func TestC65LiveClaim(t *testing.T) {
 		})
 		s.edit("platform", plantest.Without("mirror"))
 		time.Sleep(24 * time.Hour)
-		if n := s.reported(ReasonExpiring); n > 2 {
-			t.Errorf("got %d announcements in a day, all but the first after a live read showed that the source is there; the last: %q", n, s.said(ReasonExpiring))
+		if n := s.reported(plan.ReasonExpiring); n > 2 {
+			t.Errorf("got %d announcements in a day, all but the first after a live read showed that the source is there; the last: %q", n, s.said(plan.ReasonExpiring))
 		}
 	})
 }
@@ -481,7 +481,7 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 	const forged = 20
 	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		events := s.reported(ReasonExpiring)
+		events := s.reported(plan.ReasonExpiring)
 		for i := range forged {
 			cm := plantest.Copy(teamRules(), plantest.Source("team-000", fmt.Sprintf("forged-%d", i)), "team-999")
 			_, err := s.configMaps("team-999").Create(t.Context(), cm, metav1.CreateOptions{})
@@ -497,12 +497,12 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := s.reported(ReasonExpiring) - events; n > 8*forged {
+		if n := s.reported(plan.ReasonExpiring) - events; n > 8*forged {
 			t.Errorf("got %d announcements in a minute, want about six for each name", n)
 		}
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		took := s.within(5*time.Minute, "announcement of a true loss", func() bool {
-			return slices.ContainsFunc(s.notesOf(ReasonExpiring), func(n string) bool { return strings.HasPrefix(n, "1 copy in namespace team-000 ") })
+			return slices.ContainsFunc(s.notesOf(plan.ReasonExpiring), func(n string) bool { return strings.HasPrefix(n, "1 copy in namespace team-000 ") })
 		})
 		if took > time.Second {
 			t.Errorf("got the announcement of a copy of platform/settings after %v", took)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -211,12 +212,12 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 		s.hangAt(webhookDown)
 		s.write(source())
 		time.Sleep(5 * time.Minute)
-		if s.reported(ReasonWriteFailed) != 1 {
+		if s.reported(plan.ReasonWriteFailed) != 1 {
 			t.Errorf("got events %q in five minutes, want one about the target that hangs", s.all())
 		}
 		before := s.CountAll("team-bad-", "create")
 		time.Sleep(time.Hour)
-		if n := s.CountAll("team-bad-", "create") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
+		if n := s.CountAll("team-bad-", "create") - before; n > 60 || s.reported(plan.ReasonWriteFailed) != 1 {
 			t.Errorf("got %d tries in an hour and events %q, want one a minute at most, and no other event", n, s.all())
 		}
 	})
@@ -229,7 +230,7 @@ func TestC30ManyHangingTargetsAreReported(t *testing.T) {
 		s.hangAt(webhookDown)
 		s.write(source())
 		time.Sleep(2 * time.Minute)
-		if n := s.reported(ReasonWriteFailed); n == 0 || n > 12 {
+		if n := s.reported(plan.ReasonWriteFailed); n == 0 || n > 12 {
 			t.Errorf("got %d events in two minutes, want some, and one in ten seconds at most", n)
 		}
 	})
@@ -241,7 +242,7 @@ func TestC34ServerHangs(t *testing.T) {
 		s.hang(func(apitest.Call) bool { return true })
 		s.write(source())
 		time.Sleep(time.Hour)
-		if s.Hung.Load() < 50 || s.reported(ReasonWriteFailed) > 0 {
+		if s.Hung.Load() < 50 || s.reported(plan.ReasonWriteFailed) > 0 {
 			t.Errorf("got %d tries and events %q, want many, and none about a target", s.Hung.Load(), s.all())
 		}
 		s.hang(func(apitest.Call) bool { return false })
@@ -260,7 +261,7 @@ func TestC34ServerIsSlow(t *testing.T) {
 				s.delay(func(apitest.Call) time.Duration { return tc.takes })
 				s.write(source())
 				s.within(tc.limit, "copy in every namespace", func() bool { return s.copied("team-", "value") == 300 })
-				if s.reported(ReasonWriteFailed) > 0 {
+				if s.reported(plan.ReasonWriteFailed) > 0 {
 					t.Errorf("got events %q, want none about a target", s.all())
 				}
 			})

@@ -112,7 +112,7 @@ func TestC62Takeover(t *testing.T) {
 		if got := s.held(); !slices.Equal(got, before) {
 			t.Errorf("got %q, want them as before: %q", got, before)
 		}
-		if got := next.said(ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by") {
+		if got := next.said(plan.ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by") {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -131,7 +131,7 @@ func TestC62WhatOthersDo(t *testing.T) {
 		if n := len(s.ConfigMaps.Changes()) - calls; n > 0 {
 			t.Errorf("got %d writes at held targets", n)
 		}
-		if got := s.said(ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by the annotation mirror-controller.github.io/paused=\"true\": ") {
+		if got := s.said(plan.ReasonHeld); !strings.HasPrefix(got, "Held in 3 of 4 namespaces by the annotation mirror-controller.github.io/paused=\"true\": ") {
 			t.Errorf("got %q", got)
 		}
 		s.edit("platform", plantest.Without(plan.PausedAnnotation))
@@ -178,7 +178,7 @@ func TestC62Grace(t *testing.T) {
 		if n := s.copied("team-0", "value"); n != 3 {
 			t.Errorf("got %d copies 50 s after the hold, want 3: the grace is a minute", n)
 		}
-		if n := s.reported(ReasonExpiring); n != 2 {
+		if n := s.reported(plan.ReasonExpiring); n != 2 {
 			t.Errorf("got %d announcements, want one before the hold and one after it", n)
 		}
 		time.Sleep(20 * time.Second)

@@ -91,7 +91,7 @@ func TestC28Terminating(t *testing.T) {
 		if n := s.CountAll("team-new", "create", "get"); n != 1 {
 			t.Errorf("got %d requests there, want the one create that is refused", n)
 		}
-		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.reported(ReasonWriteFailed) > 0 {
+		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.reported(plan.ReasonWriteFailed) > 0 {
 			t.Errorf("got errors counted, and events %q", s.all())
 		}
 	})
@@ -159,7 +159,7 @@ func TestC41AbsentNamespace(t *testing.T) {
 		}
 		s.addNamespace("other")
 		time.Sleep(time.Minute)
-		if s.reported(ReasonOutOfScope) != 1 || s.value("mirror_copies", "out_of_scope") != 1 {
+		if s.reported(plan.ReasonOutOfScope) != 1 || s.value("mirror_copies", "out_of_scope") != 1 {
 			t.Errorf("got events %q, want one about a copy out of scope", s.all())
 		}
 		s.wantCopy("other", "value")
@@ -186,7 +186,7 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 		time.Sleep(time.Hour)
 		before := s.Count("create", "configmaps", "team-bad")
 		time.Sleep(time.Hour)
-		if n := s.Count("create", "configmaps", "team-bad") - before; n > 60 || s.reported(ReasonWriteFailed) != 1 {
+		if n := s.Count("create", "configmaps", "team-bad") - before; n > 60 || s.reported(plan.ReasonWriteFailed) != 1 {
 			t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
 		}
 		refuses.Store(false)

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may
@@ -58,11 +60,11 @@ func (o *outbox) put(source key, uid types.UID, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := &letter{topic: topic{source, uid, m.reason}, message: m}
-	if older := o.waiting[l.topic]; older != nil && m.reason != ReasonDeleted {
+	if older := o.waiting[l.topic]; older != nil && m.reason != plan.ReasonDeleted {
 		older.replaced = true // the newer one comes after what was said meanwhile
 	}
 	o.waiting[l.topic] = l
-	if m.reason == ReasonExpiring {
+	if m.reason == plan.ReasonExpiring {
 		o.urgent = append(o.urgent, l)
 	} else {
 		o.rest = append(o.rest, l)

@@ -80,7 +80,7 @@ func TestC08Released(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.remove("platform")
 		time.Sleep(time.Minute)
-		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.reported(ReasonForeign) != 1 {
+		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.reported(plan.ReasonForeign) != 1 {
 			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
 		}
 	})
@@ -234,7 +234,7 @@ func TestC36Fight(t *testing.T) {
 				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
 					t.Errorf("got %d writes in an hour, want about one a minute", n)
 				}
-				if s.reported(ReasonFight) != 1 || s.value("mirror_fights") != 1 {
+				if s.reported(plan.ReasonFight) != 1 || s.value("mirror_fights") != 1 {
 					t.Errorf("got events %q and %v fights, want one", s.all(), s.value("mirror_fights"))
 				}
 				time.Sleep(2 * time.Minute)
@@ -262,7 +262,7 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 	}
 	alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
-		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(ReasonFight) != 1 {
+		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(plan.ReasonFight) != 1 {
 			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
 		}
 	})
@@ -313,7 +313,7 @@ func TestC36FightBehindAQuota(t *testing.T) {
 			s.remove("team-000")
 			time.Sleep(45 * time.Second)
 		}
-		if s.reported(ReasonFight) == 0 {
+		if s.reported(plan.ReasonFight) == 0 {
 			t.Errorf("got events %q in 45 minutes of 60 deletions, want a Fight", s.all())
 		}
 	})
@@ -336,7 +336,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				time.Sleep(time.Minute)
 				s.wantNone("team-000")
 				s.wantCopy("team-001", "value")
-				if got := s.said(ReasonWriteFailed); !strings.Contains(got, "an admission webhook or policy removes a mark of the copy") || !strings.Contains(got, mark) {
+				if got := s.said(plan.ReasonWriteFailed); !strings.Contains(got, "an admission webhook or policy removes a mark of the copy") || !strings.Contains(got, mark) {
 					t.Errorf("got event %q, want admission and %s in it", got, mark)
 				}
 				if n := s.value("mirror_copies", "rejected"); n != 1 {
@@ -376,7 +376,7 @@ func TestC72QuotaCountsLate(t *testing.T) {
 		s.write(source(plantest.Immutable, plantest.Data("key", "new")))
 		s.within(4*time.Second, "copy in every namespace", func() bool { return s.copied("team-", "new") == 2 })
 		time.Sleep(time.Minute)
-		if got := s.notesOf(ReasonWriteFailed); len(got) > 0 {
+		if got := s.notesOf(plan.ReasonWriteFailed); len(got) > 0 {
 			t.Errorf("got events %q, want none", got)
 		}
 	})

@@ -14,22 +14,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Reasons of the events on a source. Dashboards and scripts match them: they do not change.
-const (
-	ReasonMirrored          = "Mirrored"
-	ReasonDeleted           = "Deleted"
-	ReasonForeign           = "Foreign"
-	ReasonSuperseded        = "Superseded"
-	ReasonReservedName      = "ReservedName"
-	ReasonInvalidAnnotation = "InvalidAnnotation"
-	ReasonWriteFailed       = "WriteFailed"
-	ReasonFight             = "Fight"
-	ReasonOutOfScope        = "OutOfScope"
-	ReasonNoTargets         = "NoTargets"
-	ReasonExpiring          = "Expiring"
-	ReasonHeld              = "Held"
-)
-
 // conditions are the events that say how a source stands, but for Expiring and Mirrored, in the order of reporting. text
 // describes the condition of a source at targets in this state, which are sorted. Without a state it returns an empty
 // string if the condition does not hold.
@@ -39,15 +23,15 @@ var conditions = []struct {
 	state  plan.State
 	text   func(s *summary, targets []string) string
 }{
-	{ReasonReservedName, corev1.EventTypeWarning, plan.StateNone, reservedText},
-	{ReasonInvalidAnnotation, corev1.EventTypeWarning, plan.StateNone, frozenText},
-	{ReasonForeign, corev1.EventTypeWarning, plan.StateForeign, foreignText},
-	{ReasonSuperseded, corev1.EventTypeWarning, plan.StateNone, supersededText},
-	{ReasonWriteFailed, corev1.EventTypeWarning, plan.StateRejected, rejectedText},
-	{ReasonFight, corev1.EventTypeWarning, plan.StateFight, fightText},
-	{ReasonOutOfScope, corev1.EventTypeWarning, plan.StateOutOfScope, outOfScopeText},
-	{ReasonNoTargets, corev1.EventTypeWarning, plan.StateNone, noTargetsText},
-	{ReasonHeld, corev1.EventTypeNormal, plan.StateNone, heldText},
+	{plan.ReasonReservedName, corev1.EventTypeWarning, plan.StateNone, reservedText},
+	{plan.ReasonInvalidAnnotation, corev1.EventTypeWarning, plan.StateNone, frozenText},
+	{plan.ReasonForeign, corev1.EventTypeWarning, plan.StateForeign, foreignText},
+	{plan.ReasonSuperseded, corev1.EventTypeWarning, plan.StateNone, supersededText},
+	{plan.ReasonWriteFailed, corev1.EventTypeWarning, plan.StateRejected, rejectedText},
+	{plan.ReasonFight, corev1.EventTypeWarning, plan.StateFight, fightText},
+	{plan.ReasonOutOfScope, corev1.EventTypeWarning, plan.StateOutOfScope, outOfScopeText},
+	{plan.ReasonNoTargets, corev1.EventTypeWarning, plan.StateNone, noTargetsText},
+	{plan.ReasonHeld, corev1.EventTypeNormal, plan.StateNone, heldText},
 }
 
 // summary is the status of one source at all its targets.
@@ -330,27 +314,27 @@ func (r *reported) begin(sum *summary, unseen map[string]time.Time) {
 // announce returns the announcement of the copies that expire, if it is new, or how long it has to wait.
 func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.Duration) {
 	if sum.losses == 0 {
-		r.end(ReasonExpiring)
+		r.end(plan.ReasonExpiring)
 	}
 	if sum.losses <= r.announced {
 		return nil, 0
 	}
 	between := spacing
-	if r.uid != "" && sum.expires.Before(r.at[ReasonExpiring].Add(spacing)) {
+	if r.uid != "" && sum.expires.Before(r.at[plan.ReasonExpiring].Add(spacing)) {
 		between = urgentSpacing
 	}
-	if wait := r.dueIn(ReasonExpiring, between, now); wait > 0 {
+	if wait := r.dueIn(plan.ReasonExpiring, between, now); wait > 0 {
 		return nil, wait
 	}
-	r.announced, r.texts[ReasonExpiring] = sum.losses, expiringText(sum)
-	said := r.say(corev1.EventTypeWarning, ReasonExpiring, r.texts[ReasonExpiring], now)
+	r.announced, r.texts[plan.ReasonExpiring] = sum.losses, expiringText(sum)
+	said := r.say(corev1.EventTypeWarning, plan.ReasonExpiring, r.texts[plan.ReasonExpiring], now)
 	return &said, 0
 }
 
 // warns reports whether a warning holds.
 func (r *reported) warns() bool {
 	for reason := range r.texts {
-		if reason != ReasonHeld {
+		if reason != plan.ReasonHeld {
 			return true
 		}
 	}
@@ -406,14 +390,14 @@ func (src *sourceStatus) deletedNews(sum *summary, now time.Time) (*message, tim
 	if src.deleted.count == 0 {
 		return nil, 0
 	}
-	wait := src.dueIn(ReasonDeleted, spacing, now)
+	wait := src.dueIn(plan.ReasonDeleted, spacing, now)
 	if sum.counts[plan.StateExpiring] > 0 {
 		wait = max(wait, src.deleted.since.Add(reportAfter).Sub(now))
 	}
 	if wait > 0 {
 		return nil, wait
 	}
-	m := src.say(corev1.EventTypeNormal, ReasonDeleted, deletedText(src.deleted.count), now)
+	m := src.say(corev1.EventTypeNormal, plan.ReasonDeleted, deletedText(src.deleted.count), now)
 	src.deleted = deletions{}
 	return &m, 0
 }
@@ -432,10 +416,10 @@ func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, ti
 	if is == src.mirrored && !over && src.took == nil || sum.counts[plan.StateSynced]+is.held+is.blocked == 0 {
 		return nil, 0
 	}
-	if wait := src.dueIn(ReasonMirrored, spacing, now); wait > 0 {
+	if wait := src.dueIn(plan.ReasonMirrored, spacing, now); wait > 0 {
 		return nil, wait
 	}
-	m := src.say(corev1.EventTypeNormal, ReasonMirrored, mirroredText(sum, src.took), now)
+	m := src.say(corev1.EventTypeNormal, plan.ReasonMirrored, mirroredText(sum, src.took), now)
 	m.annotations = map[string]string{
 		plan.ChecksumAnnotation: is.checksum,
 		plan.EventPayload:       sum.source.Payload(),

@@ -241,7 +241,7 @@ func TestRejectedDeletionIsReportedOnce(t *testing.T) {
 		})
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
 		time.Sleep(time.Hour)
-		if n := s.reported(ReasonWriteFailed); n != 1 {
+		if n := s.reported(plan.ReasonWriteFailed); n != 1 {
 			t.Errorf("got %d events about a deletion that stays rejected, want 1", n)
 		}
 	})
@@ -294,7 +294,7 @@ func TestNewestStateIsReported(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(spacing)
-		if got := s.notesOf(ReasonInvalidAnnotation); len(got) != 2 || !strings.Contains(got[1], `="C"`) {
+		if got := s.notesOf(plan.ReasonInvalidAnnotation); len(got) != 2 || !strings.Contains(got[1], `="C"`) {
 			t.Errorf("got events %q, want one about A and one about C", got)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -46,7 +47,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 						time.Sleep(time.Hour)
 						if prune {
 							s.wantNone("team-000")
-							if got := s.said(ReasonDeleted); got != fmt.Sprintf("Deleted %d copies that no source claimed", n) {
+							if got := s.said(plan.ReasonDeleted); got != fmt.Sprintf("Deleted %d copies that no source claimed", n) {
 								t.Errorf("got event %q", got)
 							}
 							return
@@ -54,7 +55,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
 							t.Errorf("got %d writes, want none", writes)
 						}
-						got := s.notesOf(ReasonOutOfScope)
+						got := s.notesOf(plan.ReasonOutOfScope)
 						want := fmt.Sprintf("Copies in %d namespaces (team-000", n)
 						if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], tc.why) {
 							t.Errorf("got events %q, want one that begins with %q", got, want)
@@ -93,7 +94,7 @@ func TestC14WidenedFlags(t *testing.T) {
 				t.Errorf("got the copy of a source that is gone in %s", namespace)
 			}
 		}
-		if got := s.said(ReasonExpiring); !strings.HasPrefix(got, "2 copies in 2 namespaces (other, team-001) will be deleted") {
+		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "2 copies in 2 namespaces (other, team-001) will be deleted") {
 			t.Errorf("got event %q", got)
 		}
 	})
@@ -132,13 +133,13 @@ func TestC51SelectorLabelTaken(t *testing.T) {
 		s.edit("team-a", plantest.Data("key", "edited"))
 		time.Sleep(time.Hour)
 		s.wantCopy("team-a", "edited")
-		if got := s.notesOf(ReasonOutOfScope); len(got) != 1 {
+		if got := s.notesOf(plan.ReasonOutOfScope); len(got) != 1 {
 			t.Errorf("got events %q, want one", got)
 		}
 		s.setNamespace(plantest.Namespace("team-a", "tier", "gold"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-a", "value")
-		if got := s.said(ReasonMirrored); !strings.HasSuffix(got, " to 1 namespace") {
+		if got := s.said(plan.ReasonMirrored); !strings.HasSuffix(got, " to 1 namespace") {
 			t.Errorf("got events %q, want that it is over", s.all())
 		}
 	})
@@ -160,7 +161,7 @@ func TestC65ScopeComesBack(t *testing.T) {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
 		}
 		time.Sleep(time.Minute)
-		for _, note := range s.notesOf(ReasonOutOfScope) {
+		for _, note := range s.notesOf(plan.ReasonOutOfScope) {
 			if strings.Contains(note, "unchanged: .") {
 				t.Errorf("got event %q", note)
 			}

@@ -102,7 +102,7 @@ func TestC64CountsOfManySources(t *testing.T) {
 			if got, want := s.value("mirror_copies", "superseded"), float64((n-1)*(n-1)-1); got != want {
 				t.Errorf("%s: got %v superseded, want %v", what, got, want)
 			}
-			if got := s.reported(ReasonSuperseded); got != n-1 {
+			if got := s.reported(plan.ReasonSuperseded); got != n-1 {
 				t.Errorf("%s: got %d events, want one for each but the winner", what, got)
 			}
 		}

@@ -45,7 +45,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
 				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
 			}
-			if (m.kind == corev1.EventTypeWarning) != (m.reason != ReasonHeld) {
+			if (m.kind == corev1.EventTypeWarning) != (m.reason != plan.ReasonHeld) {
 				t.Errorf("%s: got kind %q", m.reason, m.kind)
 			}
 		}
@@ -90,8 +90,8 @@ func TestNamespaceLists(t *testing.T) {
 }
 
 func TestReasonsDoNotChange(t *testing.T) {
-	got := []string{ReasonMirrored, ReasonForeign, ReasonSuperseded, ReasonReservedName, ReasonInvalidAnnotation, ReasonWriteFailed,
-		ReasonFight, ReasonOutOfScope, ReasonNoTargets, ReasonExpiring, ReasonDeleted, ReasonHeld}
+	got := []string{plan.ReasonMirrored, plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonReservedName, plan.ReasonInvalidAnnotation, plan.ReasonWriteFailed,
+		plan.ReasonFight, plan.ReasonOutOfScope, plan.ReasonNoTargets, plan.ReasonExpiring, plan.ReasonDeleted, plan.ReasonHeld}
 	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope",
 		"NoTargets", "Expiring", "Deleted", "Held"}
 	if !slices.Equal(got, want) {

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -35,9 +35,9 @@ func TestReferenceRows(t *testing.T) {
 			t.Errorf("the reference has no row for %s", pattern)
 		}
 	}
-	for _, reason := range found(t, "../../mirror/report.go", `(?m)^\tReason\w+ += "(\w+)"`) {
+	for _, reason := range found(t, "../../mirror/plan/events.go", `(?m)^\tReason\w+ += "(\w+)"`) {
 		kind := corev1.EventTypeWarning
-		if reason == mirror.ReasonMirrored || reason == mirror.ReasonDeleted || reason == mirror.ReasonHeld {
+		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld {
 			kind = corev1.EventTypeNormal
 		}
 		has("`" + reason + "` \\| " + kind + " \\|")

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -47,7 +46,7 @@ func TestC52Kept(t *testing.T) {
 			for _, name := range test.lost {
 				says = append(says, w.NS(name))
 			}
-			w.Eventually("it is announced", w.Noted("settings", mirror.ReasonExpiring, says...))
+			w.Eventually("it is announced", w.Noted("settings", plan.ReasonExpiring, says...))
 			w.WaitLog(p, "will be deleted from")
 			w.WaitMetrics("they expire", p, suite.Expiring(float64(n)))
 			w.Edit(a, "settings", suite.WithData(map[string]string{"key": "edited"}))

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -54,11 +53,11 @@ func TestLogsHoldNoData(t *testing.T) {
 
 			source := w.CreateSource(w.Home, "settings", withSecrets(1))
 			w.WaitInSync(source, good)
-			w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
-			w.WaitEvent(w.Home, "settings", mirror.ReasonWriteFailed)
+			w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
+			w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed)
 			const key, allAnnotations = "example.com/long", 256 << 10
 			w.CreateSource(w.Home, "long", withSecrets(1), suite.WithAnnotation(key, strings.Repeat("x", allAnnotations-len(key))))
-			w.WaitEvent(w.Home, "long", mirror.ReasonWriteFailed)
+			w.WaitEvent(w.Home, "long", plan.ReasonWriteFailed)
 
 			hook.Allow()
 			raiseQuota()
@@ -105,7 +104,7 @@ func TestC47LongValuesInTheLog(t *testing.T) {
 			w.CreateSource(w.Home, "selector", suite.WithAnnotation(plan.SelectorAnnotation, "a in ("+long))
 			w.CreateSource(w.Home, "prefix", suite.WithAnnotation(plan.PrefixAnnotation, "-"+long))
 			for _, name := range []string{"selector", "prefix"} {
-				w.WaitEvent(w.Home, name, mirror.ReasonInvalidAnnotation)
+				w.WaitEvent(w.Home, name, plan.ReasonInvalidAnnotation)
 			}
 			for i, key := range []string{plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation, plan.AdoptAnnotation,
 				plan.ChecksumAnnotation, plan.CopiedAnnotation} {
@@ -114,7 +113,7 @@ func TestC47LongValuesInTheLog(t *testing.T) {
 					w.Create(a, name, append(w.MarksOfCopy(w.Home, a, name), suite.WithAnnotation(key, long+"/"+name))...)
 				}
 				w.WaitInSync(w.CreateSource(w.Home, name), b)
-				w.WaitEvent(w.Home, name, mirror.ReasonWriteFailed) // by the webhook
+				w.WaitEvent(w.Home, name, plan.ReasonWriteFailed) // by the webhook
 			}
 			w.Settle(b)
 			w.Stop(p)

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -68,7 +67,7 @@ func TestC08UnlabelledUnderFullQuota(t *testing.T) {
 	if after := w.Live(ours, "settings"); after.UID != before.UID {
 		t.Error("the copy was made anew")
 	}
-	w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
+	w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
 	w.Untouched(mine)
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -65,7 +64,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 	}
 	warnings := func() (n []int) {
 		for _, source := range sources {
-			n = append(n, w.Reasons(w.Home, source.Name)[mirror.ReasonOutOfScope])
+			n = append(n, w.Reasons(w.Home, source.Name)[plan.ReasonOutOfScope])
 		}
 		return n
 	}
@@ -93,7 +92,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 		})
 		for _, source := range sources {
 			n := fmt.Sprintf("%d namespaces (%s, ", len(at[source.Name]), targets[0])
-			w.Eventually("the warning says what is out of scope", w.Noted(source.Name, mirror.ReasonOutOfScope, n, "--"+flag, "stay unchanged"))
+			w.Eventually("the warning says what is out of scope", w.Noted(source.Name, plan.ReasonOutOfScope, n, "--"+flag, "stay unchanged"))
 		}
 		edited := w.Edit(targets[0], "one-few", suite.WithKey("key", "edited by a tenant"))
 		sources[0] = w.Edit(w.Home, "one-few", suite.WithKey("key", "edited after --"+flag))
@@ -115,7 +114,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 			`mirror_copies{state="out_of_scope"}`: 0, `mirror_copies{state="expiring"}`: 2*few + 2*many})
 		for _, source := range sources {
 			n := fmt.Sprintf("%d copies in ", len(at[source.Name]))
-			w.Eventually("it is announced", w.Noted(source.Name, mirror.ReasonExpiring, n, "--"+flag))
+			w.Eventually("it is announced", w.Noted(source.Name, plan.ReasonExpiring, n, "--"+flag))
 		}
 		w.Stop(p)
 		p = start(flag, typo, "--prune", "--deletion-grace=1s")
@@ -190,7 +189,7 @@ func TestWidenedFlags(t *testing.T) {
 			w.WaitInSync(settings, a, b, dev)
 			w.WaitInSync(shared, a, b)
 			w.WaitGone("leaving", a, b, dev)
-			w.Eventually("it is announced", w.Noted("leaving", mirror.ReasonExpiring, b, dev, "or has lost its label"))
+			w.Eventually("it is announced", w.Noted("leaving", plan.ReasonExpiring, b, dev, "or has lost its label"))
 			w.WaitMetrics("wide", p, outOfScope(0))
 			w.SameObjects(append(taken, copies[:2]...))
 		})
@@ -208,8 +207,8 @@ func TestC44SharedInstance(t *testing.T) {
 	w.WaitInSync(source, ours...)
 	second := w.StartExactly("--namespace-prefix="+w.NS("theirs-"), served)
 	w.WaitInSync(source, theirs...)
-	w.Eventually("the first reports it", w.Noted("settings", mirror.ReasonOutOfScope, theirs[0], "an instance of its own"))
-	w.Eventually("the second reports it", w.Noted("settings", mirror.ReasonOutOfScope, ours[0], "an instance of its own"))
+	w.Eventually("the first reports it", w.Noted("settings", plan.ReasonOutOfScope, theirs[0], "an instance of its own"))
+	w.Eventually("the second reports it", w.Noted("settings", plan.ReasonOutOfScope, ours[0], "an instance of its own"))
 	for name, p := range map[string]*shipped.Process{"first": first, "second": second} {
 		w.WaitMetrics("the "+name, p, map[string]float64{
 			`mirror_copies{state="synced"}`:       15,
@@ -254,7 +253,7 @@ func TestC50Clone(t *testing.T) {
 	w.WaitInSync(source, team)
 	clone := clone(w, team, "settings", "team-a", "other")
 	w.WaitMetrics("the clone", p, outOfScope(1))
-	w.Eventually("it is reported", w.Noted("settings", mirror.ReasonOutOfScope, other))
+	w.Eventually("it is reported", w.Noted("settings", plan.ReasonOutOfScope, other))
 
 	source = w.Edit(w.Home, "settings", suite.WithKey("key", "two"))
 	w.WaitInSync(source, team)
@@ -312,7 +311,7 @@ func TestC51LabelRemoved(t *testing.T) {
 
 	w.LabelNamespace(a, "tier", "")
 	w.WaitMetrics("out of scope", p, outOfScope(1))
-	w.Eventually("it is reported", w.Noted("other", mirror.ReasonOutOfScope, a, "--namespace-selector"))
+	w.Eventually("it is reported", w.Noted("other", plan.ReasonOutOfScope, a, "--namespace-selector"))
 	w.Settle(b)
 	w.AllUntouched(copies)
 	w.Stop(p)

@@ -14,7 +14,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -121,7 +120,7 @@ func TestC37Writes(t *testing.T) {
 			change(w)
 			if verb == "delete" {
 				w.WaitLog(p, `cannot delete resource \"configmaps\"`)
-			} else if note, want := w.WaitEvent(w.Home, "settings", mirror.ReasonWriteFailed),
+			} else if note, want := w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed),
 				fmt.Sprintf(`cannot %s resource "configmaps"`, verb); !strings.Contains(note, want) {
 				t.Errorf("the event says %q, and not %q", note, want)
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -79,10 +78,10 @@ func doEverything(w *suite.World) {
 	w.Create(w.NS("b"), "settings") // foreign
 	src := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(src, w.NS("a"))
-	w.WaitEvent(w.Home, "settings", mirror.ReasonForeign)
-	w.WaitEvent(w.Home, "settings", mirror.ReasonMirrored)
+	w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
+	w.WaitEvent(w.Home, "settings", plan.ReasonMirrored)
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"))
-	w.WaitReasons(w.Home, "settings", map[string]int{mirror.ReasonForeign: 1, mirror.ReasonMirrored: 2})
+	w.WaitReasons(w.Home, "settings", map[string]int{plan.ReasonForeign: 1, plan.ReasonMirrored: 2})
 	src = w.Edit(w.Home, "settings", suite.WithData(src.Data)) // and so the text is that of the first Mirrored
 	w.WaitInSync(src, w.NS("a"))
 	w.Eventually("the same text is counted on the first event", func() error {

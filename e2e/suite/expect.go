@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -241,7 +240,7 @@ func (w *World) Passes(n int, target string) {
 		name := fmt.Sprintf("pass-%d", worlds.Add(1))
 		w.Create(target, name)
 		source := w.CreateSource(w.Home, name)
-		w.WaitEvent(w.Home, name, mirror.ReasonForeign)
+		w.WaitEvent(w.Home, name, plan.ReasonForeign)
 		w.Delete(target, name)
 		w.WaitInSync(source, target)
 		w.Edit(w.Home, name, WithoutLabel(w.Label))

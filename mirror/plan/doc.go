@@ -3,6 +3,7 @@
 // kubectl-mirror decide by the same functions, and a test needs no cluster.
 //
 //	keys.go      labels and annotations of the contract
+//	events.go    reasons of events
 //	options.go   the options that decide, and their validation
 //	checksum.go  the digest of everything that is copied
 //	metadata.go  which labels and annotations of a source are copied

@@ -1,0 +1,18 @@
+package plan
+
+// Reasons of the events on a source. Mirrored, Held and Deleted are of type Normal, the others are Warnings. Dashboards and
+// scripts match the reasons, so they do not change.
+const (
+	ReasonMirrored          = "Mirrored"
+	ReasonDeleted           = "Deleted"
+	ReasonForeign           = "Foreign"
+	ReasonSuperseded        = "Superseded"
+	ReasonReservedName      = "ReservedName"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonWriteFailed       = "WriteFailed"
+	ReasonFight             = "Fight"
+	ReasonOutOfScope        = "OutOfScope"
+	ReasonNoTargets         = "NoTargets"
+	ReasonExpiring          = "Expiring"
+	ReasonHeld              = "Held"
+)
