@@ -10,11 +10,13 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -36,6 +38,19 @@ type Controller struct {
 	selfCheck  *selfCheck
 
 	synced atomic.Bool
+}
+
+// EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may wait for a moment:
+// only other events wait for it.
+type EventRecorder interface {
+	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
+}
+
+// newOutbox returns an outbox whose events go to the recorder.
+func newOutbox(recorder EventRecorder) *outbox.Outbox {
+	return outbox.New(func(e outbox.Event) {
+		recorder.AnnotatedEventf(objectOf(e.Source, e.UID), e.Annotations, e.Type, e.Reason, "%s", e.Note)
+	})
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
@@ -187,7 +202,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	}
 	workers.Go(func() { c.resync(ctx) })
 	workers.Go(func() { c.selfCheck.work(ctx) })
-	workers.Go(func() { c.fanout.reporter.outbox.work(ctx) })
+	workers.Go(func() { c.fanout.reporter.outbox.Work(ctx) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.sources.ShutDown()
@@ -196,7 +211,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	if term.Err() != nil {
 		return ErrLeadershipLost
 	}
-	c.fanout.reporter.outbox.flush(ctx)
+	c.fanout.reporter.outbox.Flush(ctx)
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
 	return nil
 }

@@ -28,6 +28,7 @@
 //	internal/queue    which key is next: the two queues
 //	internal/cache    what the watches show, and the sources of each name
 //	internal/lanes    the places for calls, normal and slow
+//	internal/outbox   the events on their way to the recorder
 //
 // # Reading order
 //
@@ -44,7 +45,6 @@
 //	report.go     one summary of a source: events, metrics
 //	selection.go  the namespaces that a source selects, and those that another source has
 //	texts.go      the texts of events
-//	outbox.go     the events on their way to the recorder
 //	confined.go   the self-check of the admission policy
 //	metrics.go    what is counted
 //	options.go    the flags

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -54,7 +55,7 @@ type summary struct {
 // reporter reports about sources.
 type reporter struct {
 	*decider
-	outbox  *outbox
+	outbox  *outbox.Outbox
 	metrics *controllerMetrics
 }
 
@@ -92,7 +93,8 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 		for _, m := range s.events {
 			klog.FromContext(ctx).Info(m.note, "source", s.key, "type", m.kind, "reason", m.reason)
 			if r.takesEvents(s.summary) {
-				r.outbox.put(s.key, s.object.UID, m)
+				r.outbox.Put(outbox.Event{Source: s.key, UID: s.object.UID,
+					Type: m.kind, Reason: m.reason, Note: m.note, Annotations: m.annotations})
 			}
 		}
 		if s.arrived {

@@ -1,0 +1,100 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// recorded are the notes of the events that were handed over. Read them after synctest.Wait, or after Flush.
+type recorded []string
+
+func (r *recorded) add(e Event) { *r = append(*r, e.Note) }
+
+// foreign returns an event about a source of its own.
+func foreign(i int) Event {
+	source := types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}
+	return Event{Source: source, Reason: plan.ReasonForeign, Note: source.Name}
+}
+
+// TestPace: of thousands of events all arrive, and never more at once than the recorder keeps.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got recorded
+		o := New(got.add)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go o.Work(ctx)
+		for i := range 3000 {
+			o.Put(foreign(i))
+		}
+		for second := range 11 {
+			synctest.Wait()
+			if n, most := len(got), handOverBurst+second*handOverRate; n > most {
+				t.Errorf("got %d events after %d seconds, want at most %d", n, second, most)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		slices.Sort(got)
+		if n := len(slices.Compact(got)); n != 3000 {
+			t.Errorf("got %d events, want 3000", n)
+		}
+	})
+}
+
+// TestFlush: what waits is handed over after the last write, and the log says how many events are too many.
+func TestFlush(t *testing.T) {
+	for n, want := range map[int]string{handOverBurst: "", handOverBurst + 7: "events=7"} {
+		var got recorded
+		var out bytes.Buffer
+		o := New(got.add)
+		for i := range n {
+			o.Put(foreign(i))
+		}
+		o.Flush(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))))
+		log := out.String()
+		if len(got) != handOverBurst || !strings.Contains(log, want) || want == "" && log != "" {
+			t.Errorf("got %d of %d events and log %q, want %d and in it %q", len(got), n, log, handOverBurst, want)
+		}
+	}
+}
+
+// TestOrder: announcements go first, a newer event replaces one of its source and reason that waits and goes to the
+// end, and each count is handed over.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got recorded
+		o := New(got.add)
+		put := func(namespace, reason, note string) {
+			o.Put(Event{Source: types.NamespacedName{Namespace: namespace, Name: "settings"}, Reason: reason, Note: note})
+		}
+		put("platform", plan.ReasonForeign, "old")
+		put("platform", plan.ReasonDeleted, "1")
+		put("other", plan.ReasonForeign, "other")
+		put("platform", plan.ReasonExpiring, "soon")
+		put("platform", plan.ReasonForeign, "new")
+		put("platform", plan.ReasonDeleted, "2")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go o.Work(ctx)
+		synctest.Wait()
+		put("platform", plan.ReasonForeign, "later")
+		synctest.Wait()
+		if want := []string{"soon", "1", "other", "new", "2", "later"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
