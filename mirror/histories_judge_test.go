@@ -312,6 +312,7 @@ type lastSeen struct {
 	accepted map[string]time.Time
 	unheld   map[key]time.Time
 	made     map[key]types.UID // by the controller, and altered by a webhook
+	open     *plan.Rules       // by which each namespace may hold sources
 }
 
 // expiring is a copy that no source claims, or one that is claimed again.
@@ -326,7 +327,10 @@ type seenContent struct {
 }
 
 func (h *history) newLastSeen() *lastSeen {
-	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{}, map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}}
+	open := h.options.Options
+	open.SourceNamespaces = nil
+	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{},
+		map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}, plan.NewRules(&open)}
 }
 
 // note takes note of what w has been until now.
@@ -336,6 +340,9 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 		v := w.view(name)
 		for _, s := range v.Sources {
 			l.contents[contentOf(s)] = seenContent{now, s.ConfigMap}
+		}
+		for _, s := range v.OutOfScope { // other flags may allow it while an old cache still shows it
+			l.contents[contentOf(l.open.ParseSource(s.ConfigMap))] = seenContent{now, s.ConfigMap}
 		}
 		for _, namespace := range historyTargets {
 			t := w.target(key{Namespace: namespace, Name: name})
