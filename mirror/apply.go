@@ -38,8 +38,8 @@ type writer struct {
 	valid   func() bool // reports whether this process leads; asked right before each write
 }
 
-// apply carries out a change and returns the object as the API server has it, nil after a delete. It writes nothing if the
-// object is no longer the one that was judged:
+// apply carries out a change and returns the object as the API server has it, nil after a delete. It writes nothing if
+// the object is no longer the one that was judged:
 //
 //	create    AlreadyExists if there is any object
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
@@ -101,8 +101,8 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	return w.check(plan.OpUpdate, c.Source, made, err)
 }
 
-// check counts a write and compares the stored object with its source. If a webhook undoes the change, the object is as before
-// and the watch shows no event.
+// check counts a write and compares the stored object with its source. If a webhook undoes the change, the object is as
+// before and the watch shows no event.
 func (w *writer) check(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if mark := w.rules.Lacks(made); mark != "" {

@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made, and it
-	// may be installed together with the controller.
+	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made,
+	// and it may be installed together with the controller.
 	selfCheckDelay = 10 * time.Second
-	// selfCheckPeriod is the time between two self-checks, so that a lost policy is known, by an alert too, within ten minutes.
+	// selfCheckPeriod is the time between two self-checks, so that a lost policy is known, by an alert too, within ten
+	// minutes.
 	selfCheckPeriod = 5 * time.Minute
 	// selfCheckGap is the time to the next self-check if the policy refused a write: a setting of it may be missing.
 	selfCheckGap = time.Minute
@@ -31,8 +32,8 @@ const (
 	probeName = "mirror-controller-self-check"
 )
 
-// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization adds to
-// its name.
+// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
+// adds to its name.
 var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
 
 // RefusedAsConfined reports whether err is the refusal of the policy that confines the controller.
@@ -40,8 +41,8 @@ func RefusedAsConfined(err error) bool {
 	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
 }
 
-// Probes returns what a confined controller cannot create: an unmarked ConfigMap in its own namespace, and a ConfigMap with
-// every mark of a copy in a namespace that is no target. elsewhere is empty if there is no such namespace.
+// Probes returns what a confined controller cannot create: an unmarked ConfigMap in its own namespace, and a ConfigMap
+// with every mark of a copy in a namespace that is no target. elsewhere is empty if there is no such namespace.
 func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
 	unmarked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: probeName}}
 	if elsewhere == "" {
@@ -51,8 +52,8 @@ func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
 }
 
 // selfCheck asks the API server whether the admission policy confines the account of this process: a setting of an
-// installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by server-side
-// dry-run.
+// installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by
+// server-side dry-run.
 type selfCheck struct {
 	client    kubernetes.Interface
 	rules     *plan.Rules
@@ -81,7 +82,8 @@ func (s *selfCheck) note(err error) {
 	}
 }
 
-// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends, and sooner if the policy refused a write.
+// work checks after selfCheckDelay and then every selfCheckPeriod, until ctx ends, and sooner if the policy refused a
+// write.
 func (s *selfCheck) work(ctx context.Context) {
 	if s.namespace == "" {
 		return

@@ -20,16 +20,18 @@ import (
 )
 
 const (
-	// answerLifetime is how long after its arrival a live read serves the deletions that depend on it. Deletions in thousands of
-	// namespaces take some seconds.
+	// answerLifetime is how long after its arrival a live read serves the deletions that depend on it. Deletions in
+	// thousands of namespaces take some seconds.
 	answerLifetime = 5 * time.Second
-	// concurrentReads bounds the live reads in flight of a kind: each object has up to 1.5 MiB, and its owner decides about that.
+	// concurrentReads bounds the live reads in flight of a kind: each object has up to 1.5 MiB, and its owner decides
+	// about that.
 	concurrentReads = 4
 	// soonest and latest bound the wait for a live read that another reconcile makes: as long as it has taken up to now.
 	soonest, latest = 10 * time.Millisecond, time.Second
 )
 
-// confirmer reads live what a deletion depends on and no precondition can guard. One reconcile reads, and the answer serves all.
+// confirmer reads live what a deletion depends on and no precondition can guard. One reconcile reads, and the answer
+// serves all.
 type confirmer struct {
 	client  kubernetes.Interface
 	rules   *plan.Rules
@@ -70,9 +72,9 @@ func newConfirmer(client kubernetes.Interface, rules *plan.Rules) *confirmer {
 		reads: semaphore.NewWeighted(concurrentReads), refused: rate.Sometimes{Interval: time.Minute}}
 }
 
-// confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted. An answer
-// to a read that began before notBefore does not count. If a source claims the copy, claimed is the time of the read. If another
-// reconcile reads, requeueAfter is the time after which to ask again.
+// confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted.
+// An answer to a read that began before notBefore does not count. If a source claims the copy, claimed is the time of
+// the read. If another reconcile reads, requeueAfter is the time after which to ask again.
 func (c *confirmer) confirm(ctx context.Context, p *lanes.Place, x *decision, notBefore time.Time) (
 	holds bool, claimed time.Time, requeueAfter time.Duration, err error) {
 	subjects := []subject{{configMap: x.change.CopyOf}}
@@ -104,8 +106,8 @@ func (c *confirmer) confirm(ctx context.Context, p *lanes.Place, x *decision, no
 	return false, claimed, soonest, nil
 }
 
-// answers returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or how long
-// to wait for a read that is on its way.
+// answers returns the answers about these subjects, and the subjects without one. It returns the error of an answer, or
+// how long to wait for a read that is on its way.
 func (c *confirmer) answers(subjects []subject, notBefore time.Time) (found map[subject]answer, missing []subject, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +147,8 @@ func (c *confirmer) judge(x *decision, found map[subject]answer) (unwanted bool,
 	return ns != nil && !plan.Terminating(ns) && c.rules.StillUnwanted(x.change, x.view, source, ns), began
 }
 
-// readAll reads these subjects at the same time, but for those that another reconcile reads by now, until there is an answer
-// about all that are needed. It returns the error of a read.
+// readAll reads these subjects at the same time, but for those that another reconcile reads by now, until there is an
+// answer about all that are needed. It returns the error of a read.
 func (c *confirmer) readAll(ctx context.Context, subjects, needed []subject, notBefore time.Time) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

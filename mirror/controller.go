@@ -40,8 +40,8 @@ type Controller struct {
 	synced atomic.Bool
 }
 
-// EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may wait for a moment:
-// only other events wait for it.
+// EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may wait for a
+// moment: only other events wait for it.
 type EventRecorder interface {
 	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
 }
@@ -53,8 +53,8 @@ func newOutbox(recorder EventRecorder) *outbox.Outbox {
 	})
 }
 
-// New returns a controller with these options, which must be valid, and with the permissions of client. The client must not
-// throttle below the writes it should make. Events on sources go to recorder, which may wait for a moment.
+// New returns a controller with these options, which must be valid, and with the permissions of client. The client must
+// not throttle below the writes it should make. Events on sources go to recorder, which may wait for a moment.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
@@ -86,8 +86,8 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 	return c, nil
 }
 
-// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has some of these names
-// already. Gauges of sources and copies are zero before the controller leads.
+// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has some of these
+// names already. Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
 	registry.MustRegister(c.selfCheck.confined)
@@ -138,8 +138,8 @@ type Leadership struct {
 	Resign func()
 }
 
-// Alone is the leadership of a controller that shares its instance with no other: it begins at once and is never lost. The
-// end of ctx stops such a controller, and is no loss.
+// Alone is the leadership of a controller that shares its instance with no other: it begins at once and is never lost.
+// The end of ctx stops such a controller, and is no loss.
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
@@ -149,8 +149,8 @@ func Alone(ctx context.Context) Leadership {
 // ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight, and
-// returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight, which are
+// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
+// and returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight, which are
 // cancelled, have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	defer c.copies.ShutDown()

@@ -47,7 +47,8 @@ func (x *decision) enqueue(copies *queue.Copies) {
 	}
 }
 
-// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: its remedy is another one.
+// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: its remedy is another
+// one.
 func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
 	u := &r.unclaimed
 	switch {
@@ -64,8 +65,8 @@ func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
 	u.why, u.nth = c.Why, n.losses
 }
 
-// store records a decision. If a change is left to do, the target counts as queued. A fight ends when the target was left alone for
-// long enough.
+// store records a decision. If a change is left to do, the target counts as queued. A fight ends when the target was
+// left alone for long enough.
 func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
 	r, c := &x.record, x.change
 	switch x.step {

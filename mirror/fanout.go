@@ -8,12 +8,12 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the time is
-// compared with all its targets that often; each target still gets the newest content when its turn comes.
+// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
+// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
 const runGap = 100 * time.Millisecond
 
-// fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is queued any
-// more, or targets keep the queue busy for long, it reports the sources.
+// fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is
+// queued any more, or targets keep the queue busy for long, it reports the sources.
 type fanout struct {
 	*decider
 	reporter *reporter
@@ -53,8 +53,8 @@ func (f *fanout) run(ctx context.Context, name string) {
 	}
 }
 
-// compared returns the view that the targets of a name were compared with last. A source that is edited all the time must not keep
-// the others from being reported.
+// compared returns the view that the targets of a name were compared with last. A source that is edited all the time
+// must not keep the others from being reported.
 func (f *fanout) compared(name string) *plan.View {
 	n := f.status.lock(name)
 	defer n.unlock()

@@ -120,8 +120,8 @@ func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	}
 }
 
-// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. ns is nil if it
-// is gone.
+// namespaceChanged queues the namespace for every source that it may be a target of, and for every copy in it. ns is
+// nil if it is gone.
 func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appeared bool) {
 	if !h.active.Load() {
 		return
@@ -138,8 +138,8 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// see records that a namespace appeared, and that a source claims a target: that ends a grace, also if the claim is gone before the
-// next decision.
+// see records that a namespace appeared, and that a source claims a target: that ends a grace, also if the claim is
+// gone before the next decision.
 func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.status.lock(k.Name)
 	defer n.unlock()

@@ -10,13 +10,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Label values of the metrics. Each exists from the start, with zero: an alert cannot be set on a series that is not there.
+// Label values of the metrics. Each exists from the start, with zero: an alert cannot be set on a series that is not
+// there.
 var (
 	writeOperations = []string{"create", "update", "delete"}
 	writeResults    = []string{"success", "conflict", "terminating", "rejected", "error"}
 	repairCauses    = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
-	// reconcileResults are those of controller-runtime that can happen here: error, a write failed; requeue_after, the copy
-	// is retried later for another reason.
+	// reconcileResults are those of controller-runtime that can happen here: error, a write failed; requeue_after, the
+	// copy is retried later for another reason.
 	reconcileResults = []string{"success", "requeue_after", "error"}
 )
 

@@ -28,8 +28,8 @@ const (
 // pace is how fast retries follow each other: after the first failure, doubling to the longest delay.
 type pace struct{ first, longest time.Duration }
 
-// The two paces. An event usually ends a quick wait early, and copies should not be late when an API server is back. A slow
-// wait is for what causes no event: its longest delay is the time until a raised quota or an adoption is noticed.
+// The two paces. An event usually ends a quick wait early, and copies should not be late when an API server is back. A
+// slow wait is for what causes no event: its longest delay is the time until a raised quota or an adoption is noticed.
 var (
 	quick = pace{50 * time.Millisecond, 15 * time.Second}
 	slow  = pace{time.Second, time.Minute}
@@ -40,8 +40,8 @@ func (p pace) backoff(failures int) time.Duration {
 	return min(p.first<<min(failures-1, 10), p.longest)
 }
 
-// reasons says, of each reason, its name, the result of the write in the metrics, whether the reconcile counts as failed in
-// the metrics, the state of the target meanwhile, and the pace of the retries.
+// reasons says, of each reason, its name, the result of the write in the metrics, whether the reconcile counts as
+// failed in the metrics, the state of the target meanwhile, and the pace of the retries.
 var reasons = [...]struct {
 	name, result string
 	failed       bool
@@ -81,23 +81,23 @@ func reasonOf(op plan.Op, err error) reason {
 	return transient
 }
 
-// answered reports whether the error is the API server's answer to that one request. A broken connection is none, nor is a
-// server that has no time for anybody.
+// answered reports whether the error is the API server's answer to that one request. A broken connection is none, nor
+// is a server that has no time for anybody.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
 }
 
-// isUncounted reports whether a quota refuses a create because it has not counted our own deletion yet. before is the retry up to
-// now, of the re-creation of which the create is a part.
+// isUncounted reports whether a quota refuses a create because it has not counted our own deletion yet. before is the
+// retry up to now, of the re-creation of which the create is a part.
 func isUncounted(op plan.Op, before retry, err error) bool {
 	return (op == plan.OpRecreate || op == plan.OpCreate && before.reason == transient) &&
 		apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
-// Another client that changes a copy back each time must not make the controller write in a circle. The first freeRepairs
-// happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to maxHold. A target
-// that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
+// Another client that changes a copy back each time must not make the controller write in a circle. The first
+// freeRepairs happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to
+// maxHold. A target that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
 const (
 	freeRepairs = 10
 	firstHold   = time.Second

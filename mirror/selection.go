@@ -10,8 +10,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// selection is which namespaces a source selects, and which of them another source has. A report derives it, and keeps it
-// until the source or a winner changes: n sources of one name would cost n times the namespaces at each report.
+// selection is which namespaces a source selects, and which of them another source has. A report derives it, and keeps
+// it until the source or a winner changes: n sources of one name would cost n times the namespaces at each report.
 type selection struct {
 	source   *plan.Source
 	winners  uint64 // the sum of the winners that it was derived from

@@ -34,7 +34,8 @@ func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) 
 
 // blockers returns the reasons of the events about what blocks the source.
 func (s *summary) blockers() (reasons []string) {
-	for reason, state := range map[string]plan.State{plan.ReasonForeign: plan.StateForeign, plan.ReasonSuperseded: plan.StateSuperseded,
+	for reason, state := range map[string]plan.State{
+		plan.ReasonForeign: plan.StateForeign, plan.ReasonSuperseded: plan.StateSuperseded,
 		plan.ReasonWriteFailed: plan.StateRejected, plan.ReasonFight: plan.StateFight} {
 		if s.counts[state] > 0 {
 			reasons = append(reasons, reason)
