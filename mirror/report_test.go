@@ -181,6 +181,7 @@ func TestNews(t *testing.T) {
 					mirrored + "1 namespace; 2 are held by paused"}},
 			{all(has(plantest.Data("key", "changed")), wrote("b", "c")), []string{mirrored + "3 namespaces"}},
 		},
+		"C62 none is held": {{all(has(plantest.Annotation(plan.RolloutAnnotation, "tier=canary")), wrote("a")), []string{mirrored + "1 namespace"}}},
 		"C62 all are held": {{all(has(plantest.Annotation(plan.PausedAnnotation, "true")), at(plan.StateHeld, "a")),
 			[]string{held + "1 of 1 namespace by", mirrored + "0 namespaces; 1 is held by paused"}}},
 		"C62 a warning is over, and a hold goes on": {
