@@ -177,7 +177,7 @@ func TestNews(t *testing.T) {
 				[]string{held + `1 of 2 namespaces by the annotation mirror-controller.github.io/rollout="tier=canary": they keep their copies as they are.`,
 					mirrored + "1 namespace; 1 is held by rollout"}},
 			{all(has(plantest.Data("key", "changed"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary"), plantest.Annotation(plan.PausedAnnotation, "true")), at(plan.StateHeld, "b", "c")),
-				[]string{held + `2 of 3 namespaces by the annotation mirror-controller.github.io/paused="true", which wins over mirror-controller.github.io/rollout="tier=canary"`,
+				[]string{held + `2 of 3 namespaces by the annotation mirror-controller.github.io/paused="true", which wins over mirror-controller.github.io/rollout="tier=canary": they keep their copies as they are. To reach them, remove both annotations.`,
 					mirrored + "1 namespace; 2 are held by paused"}},
 			{all(has(plantest.Data("key", "changed")), wrote("b", "c")), []string{mirrored + "3 namespaces"}},
 		},

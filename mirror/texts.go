@@ -131,8 +131,9 @@ func heldText(s *summary, _ []string) string {
 	for _, state := range []plan.State{plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected, plan.StateFight} {
 		all += s.counts[state]
 	}
-	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. Remove the annotation to reach them.",
-		held, counted(all, "namespace", "namespaces"), s.source.Hold())
+	by, remedy := s.source.Hold()
+	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. To reach them, %s.",
+		held, counted(all, "namespace", "namespaces"), by, remedy)
 }
 
 // expiringText has a sentence for each reason why copies expire.

@@ -129,11 +129,11 @@ func narrowingRules(s *plan.Source, ns *corev1.Namespace) section {
 	return out
 }
 
-// holdRules are the rules by which a source that holds targets does not hold the namespace.
+// holdRules are the rules by which a change of a source that holds targets reaches the namespace.
 func holdRules(s *plan.Source, ns *corev1.Namespace) section {
-	out := section{Title: fmt.Sprintf("Source %s does not hold namespace %s", s.Key, ns.Name)}
-	out.add(!s.Holds(ns), "No annotation of the source keeps the target as it is.", s.Hold(),
-		fmt.Sprintf("remove the annotation from %s", s.Key))
+	out := section{Title: fmt.Sprintf("A change of source %s reaches namespace %s", s.Key, ns.Name)}
+	by, remedy := s.Hold()
+	out.add(!s.Holds(ns), "The source's annotations rollout and paused let it through.", by, fmt.Sprintf("%s of %s", remedy, s.Key))
 	return out
 }
 

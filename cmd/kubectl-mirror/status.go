@@ -24,7 +24,7 @@ the targets that are not in sync, with the state and the reason.
   foreign       a ConfigMap of the name exists that is not a copy of this controller
   superseded    another source of that name has the target
   frozen        an annotation of the source is malformed or not known: the copy stays as it is
-  held          an annotation of the source, rollout or paused, holds the target: it stays as it is
+  held          the copy is not in sync, and stays as it is by the annotation rollout or paused of the source
   out_of_scope  the copy is not allowed by the flags, and stays
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 

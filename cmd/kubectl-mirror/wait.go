@@ -90,7 +90,7 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 		return waitBlocked
 	case s.Counts[plan.StatePending.Metric()] > 0:
 		return waitOn
-	case s.Counts[plan.StateHeld.Metric()] > 0 && s.Counts[plan.StateSynced.Metric()] == 0 && !allow.held:
+	case s.Counts[plan.StateHeld.Metric()] > 0 && s.Reached == 0 && !allow.held:
 		return waitHeld // a selector with a typing error matches nothing
 	}
 	return waitDone
@@ -118,7 +118,7 @@ func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout 
 			s.sayOnce(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
 		}
 		if p == waitHeld {
-			s.sayOnce("Every target is held, so the change has reached none. Correct the annotation, or accept this with --allow-held")
+			s.sayOnce("Every target is held, so the change reaches none. Correct or remove the annotation, or accept this with --allow-held")
 		}
 		if p == waitOn && s.differ {
 			s.sayOnce("Not waited: flags and annotations differ, so the API server may refuse copies for good")

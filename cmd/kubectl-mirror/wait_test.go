@@ -13,24 +13,28 @@ func TestPhase(t *testing.T) {
 		states         []plan.State
 		want, ifAllows phase
 	}{
-		"in sync":      {snapshot.InSync, []plan.State{plan.StateSynced, plan.StateSynced}, waitDone, waitDone},
-		"no targets":   {snapshot.NoTargets, nil, waitBlocked, waitBlocked},
-		"pending":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StatePending}, waitOn, waitOn},
-		"foreign":      {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateForeign}, waitBlocked, waitDone},
-		"both":         {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateSuperseded}, waitBlocked, waitOn},
-		"rejected":     {snapshot.OutOfSync, []plan.State{plan.StateRejected}, waitBlocked, waitDone},
-		"frozen copy":  {snapshot.OutOfSync, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
-		"expiring":     {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
-		"out of scope": {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
-		"held":         {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateHeld}, waitDone, waitDone},
-		"all held":     {snapshot.OutOfSync, []plan.State{plan.StateHeld}, waitHeld, waitDone},
-		"held, others": {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateHeld}, waitOn, waitOn},
-		"frozen":       {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},
-		"reserved":     {snapshot.ReservedName, nil, waitBlocked, waitBlocked},
+		"in sync":                {snapshot.InSync, []plan.State{plan.StateSynced, plan.StateSynced}, waitDone, waitDone},
+		"no targets":             {snapshot.NoTargets, nil, waitBlocked, waitBlocked},
+		"pending":                {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StatePending}, waitOn, waitOn},
+		"foreign":                {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateForeign}, waitBlocked, waitDone},
+		"both":                   {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateSuperseded}, waitBlocked, waitOn},
+		"rejected":               {snapshot.OutOfSync, []plan.State{plan.StateRejected}, waitBlocked, waitDone},
+		"frozen copy":            {snapshot.OutOfSync, []plan.State{plan.StateFrozen}, waitBlocked, waitDone},
+		"expiring":               {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateExpiring}, waitDone, waitDone},
+		"out of scope":           {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateOutOfScope}, waitDone, waitDone},
+		"held":                   {snapshot.OutOfSync, []plan.State{plan.StateSynced, plan.StateHeld}, waitDone, waitDone},
+		"held, canaries blocked": {snapshot.OutOfSync, []plan.State{plan.StateForeign, plan.StateHeld}, waitBlocked, waitDone},
+		"all held":               {snapshot.OutOfSync, []plan.State{plan.StateHeld}, waitHeld, waitDone},
+		"held, others":           {snapshot.OutOfSync, []plan.State{plan.StatePending, plan.StateHeld}, waitOn, waitOn},
+		"frozen":                 {snapshot.Frozen, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},
+		"reserved":               {snapshot.ReservedName, nil, waitBlocked, waitBlocked},
 	} {
 		r := &snapshot.Source{Status: test.status, Counts: map[string]int{}}
 		for _, state := range test.states {
 			r.Counts[state.Metric()]++
+			if state != plan.StateHeld {
+				r.Reached++
+			}
 		}
 		if got := phaseOf(r, allowed{}); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)

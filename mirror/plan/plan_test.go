@@ -291,7 +291,7 @@ func TestC62CountsFor(t *testing.T) {
 	if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, []string{"platform"}) {
 		t.Errorf("got superseded %v, want platform", got)
 	}
-	want := `the annotation mirror-controller.github.io/paused="true" of team-b/settings holds the target: it stays as it is until the annotation is removed`
+	want := `team-b/settings holds the target, which stays as it is, by the annotation mirror-controller.github.io/paused="true"`
 	if got := r.Reason(v, target, c); got != want {
 		t.Errorf("got reason %q, want %q", got, want)
 	}

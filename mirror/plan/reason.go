@@ -62,8 +62,8 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 }
 
 func (r *Rules) heldReason(v *View, c Change) string {
-	s := v.Find(c.CountsFor())
-	return "the annotation " + s.Hold() + " of " + s.Key.String() + " holds the target: it stays as it is until the annotation is removed"
+	by, _ := v.Find(c.CountsFor()).Hold()
+	return c.CountsFor().String() + " holds the target, which stays as it is, by the annotation " + by
 }
 
 // WhyRecreated returns why the change deletes the object and creates it again, in words. Its Op is OpRecreate.

@@ -174,13 +174,13 @@ func (s *Source) HeldBy() string {
 	return ""
 }
 
-// Hold returns the annotation that holds targets, as key="value", and what it wins over.
-func (s *Source) Hold() string {
-	text := quoteAnnotation(s.ConfigMap, Domain+"/"+s.HeldBy())
+// Hold returns the annotation that holds targets, as key="value", and what to do to reach them. The source has such an annotation.
+func (s *Source) Hold() (by, remedy string) {
+	by = quoteAnnotation(s.ConfigMap, Domain+"/"+s.HeldBy())
 	if s.paused && s.rollout != nil {
-		text += ", which wins over " + quoteAnnotation(s.ConfigMap, RolloutAnnotation)
+		return by + ", which wins over " + quoteAnnotation(s.ConfigMap, RolloutAnnotation), "remove both annotations"
 	}
-	return text
+	return by, "remove the annotation"
 }
 
 // Exclusion is the first rule that keeps a source from a namespace.

@@ -38,6 +38,8 @@ type Source struct {
 	Warning   *Warning       `json:"warning,omitempty"`
 	Counts    map[string]int `json:"counts"`
 	Targets   []Target       `json:"targets,omitempty"`
+	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
+	Reached int `json:"-"`
 }
 
 // Target is the state of one source at one target.
@@ -75,6 +77,9 @@ func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Sourc
 		for _, d := range g.decisions {
 			if state := d.Status(); state != plan.StateNone && keep(d.CountsFor()) {
 				at(d.CountsFor()).add(state, d, s.Reason(d))
+			}
+			if d.Source != nil && !d.Source.Holds(s.Namespace(d.Key.Namespace)) {
+				at(d.Source.Key).Reached++
 			}
 			for _, loser := range d.Losers {
 				at(loser.Key).add(plan.StateSuperseded, d, supersededReason(d))
@@ -141,7 +146,8 @@ func (s *Snapshot) finish(r *Source, found *plan.Source, o *plan.Options) {
 		r.Status = OutOfSync
 	}
 	if r.Counts[plan.StateHeld.Metric()] > 0 && found != nil && found.HeldBy() != "" {
-		r.Note = "held targets stay as they are until the annotation is removed: " + found.Hold()
+		by, remedy := found.Hold()
+		r.Note = "held targets stay as they are by the annotation " + by + ": to reach them, " + remedy
 	}
 }
 
