@@ -58,10 +58,10 @@ func TestC62AChangeInStages(t *testing.T) {
 	}
 	expect(w.World, kubectlMirror(w.World, "status", w.Home+"/settings"), 1, `
 platform/settings: OutOfSync, 1 synced, 2 held
-held targets stay as they are until the annotation is removed: mirror-controller.github.io/rollout="tier=canary"
+held targets stay as they are by the annotation mirror-controller.github.io/rollout="tier=canary": to reach them, remove the annotation
 TARGET  STATE  REASON
-team-a  held  the annotation mirror-controller.github.io/rollout="tier=canary" of platform/settings holds the target: it stays as it is until the annotation is removed
-team-b  held  the annotation mirror-controller.github.io/rollout="tier=canary" of platform/settings holds the target: it stays as it is until the annotation is removed`)
+team-a  held  platform/settings holds the target, which stays as it is, by the annotation mirror-controller.github.io/rollout="tier=canary"
+team-b  held  platform/settings holds the target, which stays as it is, by the annotation mirror-controller.github.io/rollout="tier=canary"`)
 	w.Settle(canary)
 	w.AllUntouched(kept)
 	for _, e := range w.RequestsSince(mark) {
@@ -74,12 +74,23 @@ team-b  held  the annotation mirror-controller.github.io/rollout="tier=canary" o
 	source = w.Live(w.Home, "settings")
 	w.WaitInSync(source, a, b, canary)
 
+	// A second stage with a typing error reaches nobody, although the copies of the first stage are in sync.
+	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canary"), suite.WithData(map[string]string{"colour": "brown"}))
+	asked := []string{"wait", w.Home + "/settings"}
+	if got := kubectlMirror(w.World, asked...); got.code != 0 {
+		t.Errorf("wait for the first stage: got exit code %d, %s", got.code, got.err)
+	}
+	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"))
+	if got := kubectlMirror(w.World, asked...); got.code != 1 || !strings.Contains(got.err, "Every target is held") {
+		t.Errorf("wait for a stage that matches nothing: got exit code %d, %s", got.code, got.err)
+	}
+	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
+
 	for _, command := range w.commands(manual.Find(t, "deploy/docs/staging.md", "paused=true").Text) {
 		w.run(command)
 	}
 	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
 	w.Eventually("all are held", w.Noted("settings", "Held", "3 of 3 namespaces"))
-	asked := []string{"wait", w.Home + "/settings"}
 	if got := kubectlMirror(w.World, asked...); got.code != 1 || !strings.Contains(got.err, "Every target is held") {
 		t.Errorf("wait while all are held: got exit code %d, %s", got.code, got.err)
 	}

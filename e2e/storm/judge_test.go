@@ -154,6 +154,15 @@ func (s *scene) mirrored(edits ...edit) (source, made *corev1.ConfigMap) {
 	return s.put(usersName, newSource(edits...)), s.put(leader, newCopy("team-a", edits...))
 }
 
+// removesHeld has the leader delete a copy whose source is narrowed and holds it, by what the leader reads before.
+func (s *scene) removesHeld(hold edit) {
+	source, made := s.mirrored()
+	s.put(usersName, edited(source, prefixes("dev-"), hold))
+	s.get(0, source)
+	s.getNamespace("team-a")
+	s.remove(0, leader, made)
+}
+
 // prunes has the leader of other flags delete a copy whose source is gone, from a namespace with these labels.
 func (s *scene) prunes(prune bool, labels map[string]string, prefixes ...string) {
 	s.t.Helper()
@@ -347,20 +356,8 @@ func TestJudge(t *testing.T) {
 			s.get(0, source)
 			s.remove(0, leader, made)
 		}, "is frozen"},
-		"the source is paused": {func(s *scene) {
-			source, made := s.mirrored()
-			s.put(usersName, edited(source, prefixes("dev-"), annotation(domain+"paused", "true")))
-			s.get(0, source)
-			s.getNamespace("team-a")
-			s.remove(0, leader, made)
-		}, "holds the copy, by what was read live"},
-		"the source is in a stage": {func(s *scene) {
-			source, made := s.mirrored()
-			s.put(usersName, edited(source, prefixes("dev-"), annotation(domain+"rollout", "tier=bronze")))
-			s.get(0, source)
-			s.getNamespace("team-a")
-			s.remove(0, leader, made)
-		}, "holds the copy, by what was read live"},
+		"the source is paused":     {func(s *scene) { s.removesHeld(annotation(domain+"paused", "true")) }, "holds the copy, by what was read live"},
+		"the source is in a stage": {func(s *scene) { s.removesHeld(annotation(domain+"rollout", "tier=bronze")) }, "holds the copy, by what was read live"},
 		"a held target is written": {func(s *scene) {
 			s.put(usersName, newSource(annotation(domain+"rollout", "tier=bronze")))
 			s.put(leader, newCopy("team-b"))
