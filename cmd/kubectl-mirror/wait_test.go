@@ -1,9 +1,13 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -41,6 +45,24 @@ func TestPhase(t *testing.T) {
 		}
 		if got := phaseOf(r, allowed{blocked: true, held: true}); got != test.ifAllows {
 			t.Errorf("%s, allowing: got %v, want %v", name, got, test.ifAllows)
+		}
+	}
+}
+
+// TestC62PhaseOfAStage: a stage whose selector matches no target has reached nobody, also if copies of an earlier one are in sync.
+func TestC62PhaseOfAStage(t *testing.T) {
+	asked := types.NamespacedName{Namespace: "platform", Name: "staged"} // one copy is in sync, and all targets are held
+	for label, want := range map[string]phase{"tier=gold": waitHeld, "tier=canary": waitDone} {
+		s := snapshottest.EveryState()
+		key, value, _ := strings.Cut(label, "=")
+		for _, ns := range s.Namespaces {
+			if ns.Name == "team-a" {
+				ns.Labels[key] = value
+			}
+		}
+		source := s.Snapshot(t).Sources(&s.Options, asked)[0]
+		if got := phaseOf(source, allowed{}); got != want {
+			t.Errorf("%s: got %v, want %v: %s", label, got, want, source.Summary())
 		}
 	}
 }
