@@ -99,7 +99,7 @@ func (c *confirmer) confirm(ctx context.Context, p *lanes.Place, x *decision, no
 		err = p.Read(ctx, missing[0].home(), missing[0].configMap.Name, func(ctx context.Context) error {
 			return cmp.Or(c.readAll(ctx, missing, subjects, notBefore), context.Cause(ctx))
 		})
-		if off := (lanes.PutOff{}); errors.As(err, &off) || ctx.Err() != nil {
+		if off := (lanes.PutOffError{}); errors.As(err, &off) || ctx.Err() != nil {
 			return false, claimed, 0, err
 		}
 	}

@@ -215,7 +215,7 @@ const alteredRetry = 100 * time.Millisecond
 
 // failed is the result of a change that the API server refused or did not answer.
 func failed(c plan.Change, err error, began time.Time) result {
-	if off := (lanes.PutOff{}); errors.As(err, &off) {
+	if off := (lanes.PutOffError{}); errors.As(err, &off) {
 		return result{change: c, state: plan.StatePending, reason: later, after: off.RetryAfter}
 	}
 	why := reasonOf(c.Op, err)

@@ -40,32 +40,32 @@ func (p *Place) call(ctx context.Context, c *call, f func(context.Context) error
 	c.ended = true
 	delete(l.calls, c)
 	c.endProbe()
-	if off := (PutOff{}); err != nil && errors.As(context.Cause(ctx), &off) {
+	if off := (PutOffError{}); err != nil && errors.As(context.Cause(ctx), &off) {
 		return off
 	}
 	c.record(err)
 	return err
 }
 
-// begin counts the call as in flight, or returns PutOff if it must not begin now.
+// begin counts the call as in flight, or returns PutOffError if it must not begin now.
 func (c *call) begin() error {
 	l := c.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s, slowed := l.slowed[c.callee]; slowed && !c.moved { // a worker that has a slow place goes on
 		if wait := s.next.Sub(c.began); wait > 0 {
-			return PutOff{c.jittered(wait)}
+			return PutOffError{c.jittered(wait)}
 		}
 		if !c.move() && !c.probe() {
 			pause := l.turnIn()
 			s.next = c.began.Add(pause)
 			l.slowed[c.callee] = s
-			return PutOff{c.jittered(pause)}
+			return PutOffError{c.jittered(pause)}
 		}
 		c.slowDown()
 	}
 	if c.moved && !c.count() {
-		return PutOff{c.slowDown()}
+		return PutOffError{c.slowDown()}
 	}
 	if !c.moved {
 		l.probed = c.probes
@@ -88,9 +88,9 @@ func (c *call) slow() {
 		c.endProbe()
 		c.slowDown()
 	case c.probes:
-		c.cancel(PutOff{c.slowDown()})
+		c.cancel(PutOffError{c.slowDown()})
 	case l.needed() && (l.healthy.After(c.began) || took >= maxSlowFactor*c.slowAfter):
-		c.cancel(PutOff{c.slowDown()})
+		c.cancel(PutOffError{c.slowDown()})
 	default:
 		time.AfterFunc(minSlow, c.slow)
 	}

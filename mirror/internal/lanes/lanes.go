@@ -103,7 +103,7 @@ func (l *Lanes) Forget(namespace string) {
 	for c := range l.calls {
 		if c.callee.namespace == namespace {
 			c.cut = true
-			c.cancel(PutOff{minSlow})
+			c.cancel(PutOffError{minSlow})
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (p *Place) Leave() {
 	}
 }
 
-// Write runs f, which makes one call that writes in a namespace, and returns its error, or PutOff. The context of f
+// Write runs f, which makes one call that writes in a namespace, and returns its error, or PutOffError. The context of f
 // ends if the call is cut, and its logger logs no errors.
 func (p *Place) Write(ctx context.Context, namespace string, f func(context.Context) error) error {
 	return p.call(ctx, &call{Place: p, callee: callee{namespace: namespace}}, f)
@@ -151,11 +151,11 @@ func (p *Place) Read(ctx context.Context, namespace, object string, f func(conte
 	return p.call(ctx, &call{Place: p, callee: callee{namespace, "/" + object}, reads: true}, f)
 }
 
-// PutOff is the error of a call that was cut or did not begin, because its callee is slow and no place was free for it.
+// PutOffError is the error of a call that was cut or did not begin, because its callee is slow and no place was free for it.
 // The callee has not failed: its backoff stays as it is.
-type PutOff struct {
+type PutOffError struct {
 	RetryAfter time.Duration
 }
 
 // Error says that the call was canceled.
-func (PutOff) Error() string { return "canceled: too many requests are slow" }
+func (PutOffError) Error() string { return "canceled: too many requests are slow" }

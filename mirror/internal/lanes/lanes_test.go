@@ -119,7 +119,7 @@ func (l *Lanes) fillSlow() (free func()) {
 
 // putOffFor returns how long a call was put off for; 0 if it was not.
 func putOffFor(err error) time.Duration {
-	off := PutOff{}
+	off := PutOffError{}
 	errors.As(err, &off)
 	return off.RetryAfter
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,23 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// recorded are the notes of the events that were handed over. Read them after synctest.Wait, or after Flush.
-type recorded []string
+// recorded are the notes of the events that were handed over.
+type recorded struct {
+	mu    sync.Mutex
+	notes []string
+}
 
-func (r *recorded) add(e Event) { *r = append(*r, e.Note) }
+func (r *recorded) add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, e.Note)
+}
+
+func (r *recorded) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.notes)
+}
 
 // foreign returns an event about a source of its own.
 func foreign(i int) Event {
@@ -41,15 +55,14 @@ func TestPace(t *testing.T) {
 		}
 		for second := range 11 {
 			synctest.Wait()
-			if n, most := len(got), handOverBurst+second*handOverRate; n > most {
+			if n, most := len(got.all()), handOverBurst+second*handOverRate; n > most {
 				t.Errorf("got %d events after %d seconds, want at most %d", n, second, most)
 			}
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		slices.Sort(got)
-		if n := len(slices.Compact(got)); n != 3000 {
+		if n := len(slices.Compact(slices.Sorted(slices.Values(got.all())))); n != 3000 {
 			t.Errorf("got %d events, want 3000", n)
 		}
 	})
@@ -66,8 +79,8 @@ func TestFlush(t *testing.T) {
 		}
 		o.Flush(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))))
 		log := out.String()
-		if len(got) != handOverBurst || !strings.Contains(log, want) || want == "" && log != "" {
-			t.Errorf("got %d of %d events and log %q, want %d and in it %q", len(got), n, log, handOverBurst, want)
+		if handed := len(got.all()); handed != handOverBurst || !strings.Contains(log, want) || want == "" && log != "" {
+			t.Errorf("got %d of %d events and log %q, want %d and in it %q", handed, n, log, handOverBurst, want)
 		}
 	}
 }
@@ -93,8 +106,8 @@ func TestOrder(t *testing.T) {
 		synctest.Wait()
 		put("platform", plan.ReasonForeign, "later")
 		synctest.Wait()
-		if want := []string{"soon", "1", "other", "new", "2", "later"}; !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+		if want := []string{"soon", "1", "other", "new", "2", "later"}; !slices.Equal(got.all(), want) {
+			t.Errorf("got %q, want %q", got.all(), want)
 		}
 	})
 }
