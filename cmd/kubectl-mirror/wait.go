@@ -63,7 +63,7 @@ func newWait(c *cli) *cobra.Command {
 	return cmd
 }
 
-// allowed is what does not fail the command.
+// allowed says which outcomes do not fail the command.
 type allowed struct {
 	blocked bool // some targets are
 	held    bool // all targets are

@@ -116,8 +116,8 @@ type Change struct {
 //	copy, being deleted | wait                               | wait
 //	copy of frozen      | nothing, also for other sources    | nothing
 //
-// Nothing happens at a target that the source of the copy there holds, or else the source that claims it, nor in a namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a
-// reserved name.
+// Nothing happens at a target that the source of the copy there holds, or that its winner holds. Nothing happens in a
+// namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a reserved name.
 func (r *Rules) Plan(v *View, targets []Target) []Change {
 	changes := make([]Change, 0, len(targets))
 	for _, t := range targets {
