@@ -37,10 +37,12 @@ type Controller struct {
 	reconciler *reconciler
 	selfCheck  *selfCheck
 
+	repeatPeriod time.Duration // 0: events are never repeated
+
 	synced atomic.Bool
 }
 
-// EventRecorder records events on sources, as the recorders of client-go's tools/record do. A call may wait for a
+// EventRecorder records events on ConfigMaps, as the recorders of client-go's tools/record do. A call may wait for a
 // moment: only other events wait for it.
 type EventRecorder interface {
 	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
@@ -49,12 +51,12 @@ type EventRecorder interface {
 // newOutbox returns an outbox whose events go to the recorder.
 func newOutbox(recorder EventRecorder) *outbox.Outbox {
 	return outbox.New(func(e outbox.Event) {
-		recorder.AnnotatedEventf(objectOf(e.Source, e.UID), e.Annotations, e.Type, e.Reason, "%s", e.Note)
+		recorder.AnnotatedEventf(objectOf(e.Regarding, e.UID), e.Annotations, e.Type, e.Reason, "%s", e.Note)
 	})
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must
-// not throttle below the writes it should make. Events on sources go to recorder, which may wait for a moment.
+// not throttle below the writes it should make. Events go to recorder, which may wait for a moment.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
@@ -66,19 +68,19 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
 	status, check := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
 	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
-	l := lanes.New(opts.ConcurrentWrites, copies.Contended, answered)
+	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, answered), newOutbox(recorder)
 	c := &Controller{
 		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
-			reporter: &reporter{decider: d, outbox: newOutbox(recorder), metrics: m}},
+			reporter: &reporter{decider: d, outbox: out, metrics: m}},
 		reconciler: &reconciler{
-			decider: d, confirmer: newConfirmer(client, rules), lanes: l,
+			decider: d, confirmer: newConfirmer(client, rules), lanes: l, outbox: out,
 			reads:   semaphore.NewWeighted(concurrentReads),
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
-		selfCheck: check,
+		selfCheck: check, repeatPeriod: repeatPeriod,
 	}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
@@ -201,6 +203,7 @@ func (c *Controller) lead(ctx, term context.Context) error {
 		workers.Go(func() { c.reconciler.work(ctx, term) })
 	}
 	workers.Go(func() { c.resync(ctx) })
+	workers.Go(func() { c.repeatEvents(ctx) })
 	workers.Go(func() { c.selfCheck.work(ctx) })
 	workers.Go(func() { c.fanout.reporter.outbox.Work(ctx) })
 	<-ctx.Done()
@@ -255,6 +258,31 @@ func (c *Controller) resync(ctx context.Context) {
 			return
 		case <-ticker.C:
 			c.planAll()
+		}
+	}
+}
+
+// repeatPeriod is the time within which every event that still holds is repeated: the API server forgets an event after
+// an hour, by default.
+const repeatPeriod = 30 * time.Minute
+
+// repeatEvents has what holds of all sources said again in each repeatPeriod, one name after the other. The order stays,
+// so that no name waits for longer.
+func (c *Controller) repeatEvents(ctx context.Context) {
+	for c.repeatPeriod > 0 && ctx.Err() == nil {
+		names := c.status.sortedNames()
+		pause := c.repeatPeriod / time.Duration(max(1, len(names)))
+		for _, name := range names {
+			if !sleep(ctx, pause) {
+				return
+			}
+			n := c.status.lock(name)
+			n.repeat(time.Now())
+			n.unlock()
+			c.sources.AddReport(name, 0)
+		}
+		if len(names) == 0 {
+			sleep(ctx, pause)
 		}
 	}
 }

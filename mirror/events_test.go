@@ -28,7 +28,7 @@ func (s scene) wantEvents(what string, want ...string) {
 	if !slices.Equal(s.reasons, want) {
 		s.t.Errorf("%s: got events %q with %q, want %q", what, s.reasons, s.notes, want)
 	}
-	s.reasons, s.notes = nil, nil
+	s.reasons, s.notes, s.about = nil, nil, nil
 }
 
 // TestEventsOfASource: it is said to be mirrored when a change of it has reached all targets, and not for each target or
@@ -53,7 +53,7 @@ func TestEventsOfASource(t *testing.T) {
 		s.wantEvents("a new namespace")
 		s.remove("team-000")
 		time.Sleep(time.Second)
-		s.wantEvents("a repair")
+		s.wantEvents("a repair", plan.ReasonRestored)
 		s.Relist()
 		time.Sleep(time.Hour)
 		s.wantEvents("a relist")
@@ -241,4 +241,54 @@ func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
 			t.Errorf("got %d events, want one for each content", n)
 		}
 	})
+}
+
+// TestPresentEventsAreRepeated: the API server forgets an event after an hour, so each one that holds is said again within 30
+// minutes, and only those. Nothing else wakes a cluster at rest.
+func TestPresentEventsAreRepeated(t *testing.T) {
+	sources := []*corev1.ConfigMap{
+		plantest.Source("platform", "synced"),
+		plantest.Source("platform", "held", plantest.Annotation(plan.PausedAnnotation, "true")),
+		plantest.Source("platform", "frozen", plantest.Annotation(plan.PrefixAnnotation, "")),
+		plantest.Source("platform", "nowhere", plantest.Annotation(plan.PrefixAnnotation, "team-x")),
+		plantest.Source("shared", "synced"), // superseded
+	}
+	objects := append(teams(2, "team-"), plantest.Namespace("shared"))
+	for i, cm := range sources {
+		cm.CreationTimestamp.Time = time.Unix(int64(i), 0)
+		objects = append(objects, cm)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, having(objects...)(), func(*Options) {})
+		s.controller.repeatPeriod = repeatPeriod
+		defer runs(t, s.controller)()
+		time.Sleep(time.Minute)
+		want := s.takeEvents()
+		if len(want) != 7 {
+			t.Errorf("got %q at the start, want two of the source that is held and of the one that is superseded, and one of each other", want)
+		}
+		requests := s.CountAll("", "get", "list", "watch", "create", "update", "delete")
+		for range 3 {
+			time.Sleep(30 * time.Minute)
+			if got := s.takeEvents(); !slices.Equal(got, want) {
+				t.Errorf("got %q in half an hour, want %q", got, want)
+			}
+		}
+		if n := s.CountAll("", "get", "list", "watch", "create", "update", "delete") - requests; n > 0 {
+			t.Errorf("got %d requests, want none", n)
+		}
+	})
+}
+
+// takeEvents returns the events since the last call, sorted.
+func (s scene) takeEvents() (all []string) {
+	synctest.Wait()
+	s.diary.mu.Lock()
+	defer s.diary.mu.Unlock()
+	for i, about := range s.about {
+		all = append(all, fmt.Sprintf("%v %s %s", plan.KeyOf(about), s.reasons[i], s.notes[i]))
+	}
+	slices.Sort(all)
+	s.reasons, s.notes, s.about = nil, nil, nil
+	return all
 }

@@ -243,6 +243,25 @@ func TestC65RefusedDeletion(t *testing.T) {
 	})
 }
 
+// TestC65AfterARejectedWrite: the loss of a copy whose update was rejected before is announced like any other.
+func TestC65AfterARejectedWrite(t *testing.T) {
+	graced(t, time.Minute, func(t *testing.T, s scene) {
+		s.refuse(func(c apitest.Call) error {
+			if c.Verb == "update" && c.Namespace == "team-000" {
+				return quota()
+			}
+			return nil
+		})
+		s.edit("platform", plantest.Data("key", "other"))
+		time.Sleep(30 * time.Second)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		synctest.Wait()
+		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace team-000") || s.value("mirror_copies", "expiring") != 1 {
+			t.Errorf("got event %q and %v copies that expire, want one", got, s.value("mirror_copies", "expiring"))
+		}
+	})
+}
+
 // TestC65AnnouncementOfTheFuture: a copy whose deletion goes without an answer is not announced again beside the next one.
 func TestC65AnnouncementOfTheFuture(t *testing.T) {
 	graced(t, 2*time.Second, func(t *testing.T, s scene) {

@@ -342,6 +342,7 @@ func (h *history) hook() {
 		}
 		o.Loses = func(c apitest.Call) error {
 			if f, ok := fails(c); ok && f.lost {
+				h.unanswered.Store(true)
 				return f.err
 			}
 			return nil
@@ -445,6 +446,9 @@ func (h *history) beLate() string {
 	lags["reads"] = one(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
 	h.latestWatch = max(h.latestWatch, lags["configmaps"], lags["namespaces"])
 	h.latest = max(h.latest, lags["requests"]+lags["answers"]+lags["reads"])
+	if lags["requests"]+lags["answers"] > 100*time.Millisecond { // a slow call may be cut
+		h.unanswered.Store(true)
+	}
 	h.with(func(now *faults) { now.lags = lags })
 	return fmt.Sprint(lags)
 }

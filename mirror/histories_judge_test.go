@@ -428,6 +428,8 @@ func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigM
 		since := c.At.Sub(last.unwanted[k])
 		if again, other := isRecreation(changes); !other && !(again && since <= h.lateWrite()) {
 			h.judgeDeletion(last, k, c)
+		} else if source, ok := h.rules.SourceOf(*c.Old); ok {
+			h.recreated[source] = true
 		}
 		return
 	}
@@ -453,8 +455,12 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
 	if (*c.Old).Immutable != nil { // it may have been deleted to be made again, and its source has gone meanwhile
+		if source, ok := h.rules.SourceOf(*c.Old); ok {
+			h.recreated[source] = true
+		}
 		return
 	}
+	h.judgeAnnouncement(k, c)
 	since := last.expiring[k].since
 	for _, term := range h.terms {
 		if c.At.Sub(term.began) > h.latest { // else the former leader's

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -28,6 +29,7 @@ type reconciler struct {
 	metrics   *controllerMetrics
 	copies    *queue.Copies
 	sources   *queue.Sources
+	outbox    *outbox.Outbox
 
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
@@ -40,6 +42,7 @@ type result struct {
 	made    *corev1.ConfigMap // the object as it was written; nil after a delete
 	altered bool              // with other content than was sent
 	repair  bool              // the change restored what another client had changed
+	cause   string            // what that client had done to the copy, which was in sync before
 	reason  reason            // why it failed
 	live    *corev1.ConfigMap // the foreign object that is in the way
 	taken   types.UID         // of what was created without a mark of a copy, and deleted at once
@@ -204,6 +207,9 @@ func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Cha
 		r.metrics.repairs.WithLabelValues(cause).Inc()
 	}
 	res.sent, res.repair, res.state = true, wasSynced || res.altered || cause != "", stateOfWrite(c)
+	if wasSynced {
+		res.cause = cause
+	}
 	if res.altered {
 		res.state, res.after = plan.StatePending, alteredRetry
 	}
@@ -340,6 +346,7 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 		rec.repairs = 0
 	}
 	rec.content = contentOf(c.Source)
+	r.tell(x, res, now)
 	rec.own = ownWrite{at: now, altered: res.altered}
 	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
 		rec.own.deleted = c.Have.UID
@@ -360,6 +367,16 @@ func (r *reconciler) recordWrite(n *nameStatus, x *decision, res result, now tim
 	if rec.own.left(r.cache.ConfigMap(c.Key), r.cache.Version(), now) == 0 {
 		rec.own = ownWrite{} // the watch was faster than the answer
 	}
+}
+
+// tell puts an event on a copy that was restored. There is none in a fight, nor after a failed try: our own re-creation may
+// have deleted the copy.
+func (r *reconciler) tell(x *decision, res result, now time.Time) {
+	if res.cause == "" || res.altered || x.record.retry.failures > 0 || x.record.fight(now) > 0 || r.closed(x.target) {
+		return
+	}
+	r.outbox.Put(outbox.Event{Regarding: res.change.Key, UID: res.made.UID, Type: corev1.EventTypeNormal, Reason: plan.ReasonRestored,
+		Note: r.rules.Restored(res.change, res.cause)})
 }
 
 func metricOf(res result) string {

@@ -204,7 +204,7 @@ func (r *record) rest(state plan.State, c content, now time.Time) {
 func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) {
 	state, owner := c.Status(), c.CountsFor()
 	switch shown := r.retry.state; {
-	case s == stepNone:
+	case s == stepNone, s == stepExpire: // an answer to a former write says nothing about the deletion
 	case s == stepDone:
 		state = stateOfWrite(c)
 	case s == stepHold:

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ func TestRepair(t *testing.T) {
 			plantest.Annotation("note", strings.Repeat("x", 100<<10))(cm)
 			plantest.Data("key", "spoilt")(cm)
 		}, "edited"},
+		"C65 the checksum edited":         {plantest.Annotation(plan.ChecksumAnnotation, "sha256:00"), "metadata"},
 		"a label of ours changed":         {plantest.Label("app.kubernetes.io/managed-by", "helm"), "metadata"},
 		"the annotation of the flag list": {plantest.Annotation("mirror-controller.github.io/copied", "nothing"), "metadata"},
 	} {
@@ -61,10 +63,93 @@ func TestRepair(t *testing.T) {
 				if n := s.value("mirror_repairs_total", tc.cause); n != 1 {
 					t.Errorf("got %v repairs of this cause, want 1", n)
 				}
+				s.wantRestored(s.get("team-000"))
 				before := s.CountAll("", "get", "create", "update", "delete")
 				time.Sleep(time.Hour)
 				if n := s.CountAll("", "get", "create", "update", "delete") - before; n > 0 {
 					t.Errorf("got %d requests more in an hour, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// wantRestored fails the test unless one event says that the copy was restored, and from where.
+func (s scene) wantRestored(cm *corev1.ConfigMap) {
+	s.t.Helper()
+	synctest.Wait()
+	notes := s.notesOf(plan.ReasonRestored)
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "Restored from the source platform/settings, because ") {
+		s.t.Errorf("got events %q, want one that names the source", notes)
+		return
+	}
+	if about := s.about[slices.Index(s.reasons, plan.ReasonRestored)]; plan.KeyOf(about) != plan.KeyOf(cm) || about.UID != cm.UID {
+		s.t.Errorf("got an event about %v, want one about %v", about, cm)
+	}
+}
+
+// TestNothingWasRestored: what the controller does of itself, and what an event cannot change, has no event Restored.
+func TestNothingWasRestored(t *testing.T) {
+	quota := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
+	many := plantest.Annotation("note", strings.Repeat("x", 100<<10))
+	for name, tc := range map[string]struct {
+		before, happens func(scene)
+		events          int
+	}{
+		"the source changes":             {happens: func(s scene) { s.edit("platform", plantest.Data("key", "other")) }},
+		"it was edited before the start": {before: func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) }},
+		"an immutable source is replaced": {happens: func(s scene) {
+			s.remove("platform")
+			s.write(source(plantest.Immutable, plantest.Data("key", "other")))
+		}},
+		"the namespace is being deleted": {happens: func(s scene) {
+			s.Terminate("team-000")
+			synctest.Wait()
+			s.edit("team-000", plantest.Data("key", "spoilt"))
+		}},
+		"a webhook alters the repair": {happens: func(s scene) {
+			s.Hook(func(h *apitest.Hooks) {
+				h.Alters = func(_ apitest.Call, cm *corev1.ConfigMap) { cm.Data = map[string]string{"key": "altered"} }
+			})
+			s.edit("team-000", plantest.Data("key", "spoilt"))
+		}},
+		"a quota refuses our own re-creation": {happens: func(s scene) {
+			s.refuse(func(c apitest.Call) error {
+				if c.Verb == "create" {
+					return quota
+				}
+				return nil
+			})
+			s.edit("team-000", many)
+			time.Sleep(20 * time.Second)
+			s.refuse(func(apitest.Call) error { return nil })
+		}},
+		"a fight": {events: freeRepairs - 1, happens: func(s scene) {
+			for range 3 * freeRepairs {
+				s.edit("team-000", plantest.Data("key", "spoilt"))
+				time.Sleep(2 * time.Minute)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(1, "team-"), source(plantest.Immutable), copyOf(source(plantest.Immutable), "team-000"))
+			if name != "an immutable source is replaced" {
+				objects = append(teams(1, "team-"), source(), copyOf(source(), "team-000"))
+			}
+			server := func() *apitest.Server {
+				made := having(objects...)()
+				if tc.before != nil {
+					tc.before(scene{Server: made, t: t})
+				}
+				return made
+			}
+			alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
+				if tc.happens != nil {
+					tc.happens(s)
+				}
+				time.Sleep(time.Minute)
+				if notes := s.notesOf(plan.ReasonRestored); len(notes) != tc.events {
+					t.Errorf("got %d events %q, want %d", len(notes), notes, tc.events)
 				}
 			})
 		})

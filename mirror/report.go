@@ -71,6 +71,7 @@ type news struct {
 type message struct {
 	kind, reason, note string
 	annotations        map[string]string
+	again              bool // the same was said before
 }
 
 // report reports what is new about the sources of a name, as they are in v. It returns when to report again; 0: at the next
@@ -91,9 +92,9 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 	n.unlock()
 	for _, s := range all {
 		for _, m := range s.events {
-			klog.FromContext(ctx).Info(m.note, "source", s.key, "type", m.kind, "reason", m.reason)
+			klog.FromContext(ctx).V(m.verbosity()).Info(m.note, "source", s.key, "type", m.kind, "reason", m.reason)
 			if r.takesEvents(s.summary) {
-				r.outbox.Put(outbox.Event{Source: s.key, UID: s.object.UID,
+				r.outbox.Put(outbox.Event{Regarding: s.key, UID: s.object.UID,
 					Type: m.kind, Reason: m.reason, Note: m.note, Annotations: m.annotations})
 			}
 		}
@@ -102,6 +103,14 @@ func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait 
 		}
 	}
 	return wait
+}
+
+// verbosity returns the verbosity of the log from which on the message is logged.
+func (m *message) verbosity() int {
+	if m.again {
+		return 2
+	}
+	return 0
 }
 
 // takesEvents reports whether the namespace of a source takes events: the API server refuses those in one that is being
@@ -158,7 +167,7 @@ func sooner(a, b time.Duration) time.Duration {
 func (r *reporter) announce(n *nameStatus, summaries map[key]*summary, now time.Time) (all []news, wait time.Duration) {
 	for k, sum := range summaries {
 		src := n.source(k)
-		src.begin(sum, n.unseen)
+		src.begin(sum.object.UID, n.unseen)
 		m, later := src.announce(sum, now)
 		if m != nil {
 			all = append(all, news{summary: sum, events: []message{*m}})
@@ -265,6 +274,7 @@ type reported struct {
 	announced int                  // the number of the newest loss that was announced
 	mirrored  mirrored             // what the last Mirrored said
 	ended     bool                 // a Mirrored is due when no warning holds, because a condition is over
+	repeat    time.Time            // what holds, and was said before this time, is said again
 }
 
 // mirrored is on what a Mirrored depends: another one is due when it changes.
@@ -293,17 +303,20 @@ func (r *reported) quietIn(now time.Time) (wait time.Duration) {
 	return wait
 }
 
+// isOld reports whether a message with this reason is to be repeated if it still holds.
+func (r *reported) isOld(reason string) bool { return r.at[reason].Before(r.repeat) }
+
 // say returns a message, and records that it is reported.
 func (r *reported) say(kind, reason, note string, now time.Time) message {
 	r.at[reason] = now
 	return message{kind: kind, reason: reason, note: clip(note)}
 }
 
-// begin makes what was reported that of the source in the summary: one that was re-created has no events yet. Sources of a name
+// begin makes what was reported that of the source with this UID: one that was re-created has no events yet. Sources of a name
 // that this process has never seen share their spacing, unseen: a tenant can name any ConfigMap as the source of a copy.
-func (r *reported) begin(sum *summary, unseen map[string]time.Time) {
-	if r.texts == nil || r.uid != sum.object.UID {
-		*r = reported{uid: sum.object.UID, texts: map[string]string{}, at: r.at}
+func (r *reported) begin(uid types.UID, unseen map[string]time.Time) {
+	if r.texts == nil || r.uid != uid {
+		*r = reported{uid: uid, texts: map[string]string{}, at: r.at}
 	}
 	switch {
 	case r.uid == "":
@@ -318,7 +331,8 @@ func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.
 	if sum.losses == 0 {
 		r.end(plan.ReasonExpiring)
 	}
-	if sum.losses <= r.announced {
+	again := sum.losses <= r.announced
+	if sum.losses == 0 || again && !r.isOld(plan.ReasonExpiring) {
 		return nil, 0
 	}
 	between := spacing
@@ -330,6 +344,7 @@ func (r *reported) announce(sum *summary, now time.Time) (m *message, wait time.
 	}
 	r.announced, r.texts[plan.ReasonExpiring] = sum.losses, expiringText(sum)
 	said := r.say(corev1.EventTypeWarning, plan.ReasonExpiring, r.texts[plan.ReasonExpiring], now)
+	said.again = again
 	return &said, 0
 }
 
@@ -360,15 +375,18 @@ func (r *reported) news(sum *summary, now time.Time) (out []message, wait time.D
 			slices.Sort(targets)
 			text = c.text(sum, targets)
 		}
+		again := text == r.texts[c.reason]
 		switch due := r.dueIn(c.reason, spacing, now); {
-		case text == r.texts[c.reason]:
+		case again && (text == "" || !r.isOld(c.reason)):
 		case text == "":
 			r.end(c.reason)
 		case due > 0:
 			wait = sooner(wait, due)
 		default:
 			r.texts[c.reason] = text
-			out = append(out, r.say(c.kind, c.reason, text, now))
+			m := r.say(c.kind, c.reason, text, now)
+			m.again = again
+			out = append(out, m)
 		}
 	}
 	return out, wait
@@ -414,14 +432,15 @@ func (src *sourceStatus) mirroredNews(sum *summary, now time.Time) (*message, ti
 		return nil, 0
 	}
 	is := mirrored{sum.source.Checksum, sum.counts[plan.StateHeld], sum.blocked()}
-	over := src.ended && !src.warns()
-	if is == src.mirrored && !over && src.took == nil || sum.counts[plan.StateSynced]+is.held+is.blocked == 0 {
+	again := is == src.mirrored && src.took == nil && !(src.ended && !src.warns())
+	if again && !src.isOld(plan.ReasonMirrored) || sum.counts[plan.StateSynced]+is.held+is.blocked == 0 {
 		return nil, 0
 	}
 	if wait := src.dueIn(plan.ReasonMirrored, spacing, now); wait > 0 {
 		return nil, wait
 	}
 	m := src.say(corev1.EventTypeNormal, plan.ReasonMirrored, mirroredText(sum, src.took), now)
+	m.again = again
 	m.annotations = map[string]string{
 		plan.ChecksumAnnotation: is.checksum,
 		plan.EventPayload:       sum.source.Payload(),

@@ -103,7 +103,7 @@ func TestNews(t *testing.T) {
 		foreign    = "platform Warning Foreign: Not copied to "
 		failed     = "platform Warning WriteFailed: Out of sync in "
 		outOfScope = "platform Warning OutOfScope: Copies in "
-		fight      = "platform Warning Fight: Another client keeps modifying the copy in "
+		fight      = "platform Warning Fight: Another client keeps modifying or deleting the copy in "
 		frozen     = "platform Warning InvalidAnnotation: Frozen"
 		reserved   = "platform Warning ReservedName: Not mirrored"
 		held       = "platform Normal Held: Held in "

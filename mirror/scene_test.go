@@ -27,16 +27,18 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// diary keeps the reasons and the notes of events.
+// diary keeps the reasons and the notes of events, and the ConfigMaps that they are about.
 type diary struct {
 	mu             sync.Mutex
 	reasons, notes []string
+	about          []*corev1.ConfigMap
 	annotations    map[string]string // of the last event
 }
 
-func (d *diary) AnnotatedEventf(_ runtime.Object, annotations map[string]string, _, reason, note string, args ...any) {
+func (d *diary) AnnotatedEventf(about runtime.Object, annotations map[string]string, _, reason, note string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.about = append(d.about, about.(*corev1.ConfigMap))
 	d.annotations = annotations
 	d.reasons = append(d.reasons, reason)
 	d.notes = append(d.notes, fmt.Sprintf(note, args...))
@@ -86,7 +88,7 @@ func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f f
 	})
 }
 
-// newScene returns a scene whose controller does not run yet.
+// newScene returns a scene whose controller does not run yet. It repeats no events.
 func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	t.Helper()
 	o := NewOptions()
@@ -97,6 +99,7 @@ func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.repeatPeriod = 0
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
 	return scene{server, d, t, c, registry}

@@ -21,9 +21,9 @@ var narrowings = map[string]struct {
 	why  string
 }{
 	"--namespace-prefix": {func(o *Options) { o.NamespacePrefixes = []string{"tema-"} },
-		"--namespace-prefix or --exclude-namespace rules the namespace out"},
+		"--namespace-prefix does not allow the namespace"},
 	"--exclude-namespace": {func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
-		"--namespace-prefix or --exclude-namespace rules the namespace out"},
+		"--exclude-namespace names the namespace"},
 	"--source-namespace":   {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} }, "--source-namespace does not allow the source"},
 	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" }, "--namespace-selector does not match the namespace"},
 }

@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,7 +94,7 @@ func (n *nameStatus) source(k key) *sourceStatus {
 // meet adds the sources of the view.
 func (n *nameStatus) meet(v *plan.View) {
 	for _, s := range v.All() {
-		n.source(s.Key)
+		n.source(s.Key).begin(s.ConfigMap.UID, n.unseen)
 	}
 }
 
@@ -311,6 +313,21 @@ func (n *nameStatus) appear(namespace string, uid types.UID) {
 	if r := n.targets[namespace]; (r == nil || r.uid != uid) && !n.calling(namespace) {
 		n.set(namespace, uid, record{appeared: time.Now()})
 	}
+}
+
+// repeat has what holds of the sources of the name said again.
+func (n *nameStatus) repeat(now time.Time) {
+	for _, src := range n.sources {
+		src.repeat = now
+		n.dirty = true
+	}
+}
+
+// sortedNames returns the names with a status.
+func (s *status) sortedNames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.names))
 }
 
 // namespaces returns the namespaces with a record for the name.

@@ -91,10 +91,10 @@ func rejectedText(s *summary, targets []string) string {
 		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]].text)
 }
 
-func fightText(_ *summary, targets []string) string {
-	return fmt.Sprintf("Another client keeps modifying the copy in %s; repairs are slowed to one per minute. Find the client with "+
-		"kubectl get configmap -o yaml --show-managed-fields, or find the admission webhook or policy that alters the copy.",
-		namespaces(targets))
+func fightText(s *summary, targets []string) string {
+	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; repairs are slowed to one per minute. Find the "+
+		"client in the audit log of the API server or, if it modifies the copy, with kubectl get configmap -n %s %s -o yaml "+
+		"--show-managed-fields. It may be an admission webhook or policy.", namespaces(targets), targets[0], s.source.Key.Name)
 }
 
 func outOfScopeText(s *summary, targets []string) string {

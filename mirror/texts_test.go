@@ -39,7 +39,7 @@ func TestTextsFitAnEvent(t *testing.T) {
 			sum.counts[plan.StateHeld] = 1000000
 		}
 		told := &reported{}
-		told.begin(sum, nil)
+		told.begin(sum.object.UID, nil)
 		all, _ := told.news(sum, time.Now())
 		for _, m := range all {
 			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {

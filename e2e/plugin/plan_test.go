@@ -106,7 +106,7 @@ func TestKubectlPlanOfFlags(t *testing.T) {
 	prefix := "--namespace-prefix=" + w.Prefix + "n0000"
 	got := kubectlMirror(w, "plan", prefix)
 	lines := strings.Split(got.out, "\n")
-	const row = "none  team-n0001/settings  platform/settings  --namespace-prefix or --exclude-namespace rules the namespace out"
+	const row = "none  team-n0001/settings  platform/settings  --namespace-prefix does not allow the namespace"
 	const end = "Changes: none.\nOut of scope: 11 copies stay unchanged. Is a flag mistyped? With --prune such copies are deleted."
 	if got.code != 1 || len(lines) != 14 || lines[1] != row || !strings.HasSuffix(got.out, end) {
 		t.Errorf("got exit code %d and\n%s\nwant 1, and 11 copies out of scope", got.code, got.out)

@@ -72,7 +72,7 @@ func TestPermissions(t *testing.T) {
 }
 
 // doEverything brings about each kind of request: create, update and delete copies, read what is in the
-// way, a source that is gone and a namespace that opted out, and write events, one of them twice.
+// way, a source that is gone and a namespace that opted out, and write events, one of them twice and one on a copy.
 func doEverything(w *suite.World) {
 	w.Helper()
 	w.Create(w.NS("b"), "settings") // foreign
@@ -92,6 +92,8 @@ func doEverything(w *suite.World) {
 		}
 		return fmt.Errorf("there are %v", w.Reasons(w.Home, "settings"))
 	})
+	w.Edit(w.NS("a"), "settings", suite.WithData(nil))
+	w.WaitEvent(w.NS("a"), "settings", plan.ReasonRestored)
 	w.LabelNamespace(w.NS("a"), w.Label, plan.OptOutValue)
 	w.WaitGone("settings", w.NS("a"))
 	w.LabelNamespace(w.NS("a"), w.Label, "")

@@ -290,9 +290,10 @@ func (r *Rules) RepairCause(c Change, wasSynced bool) string {
 	switch {
 	case c.Op == OpCreate && wasSynced:
 		return CauseDeleted
-	case c.Have == nil || c.Source == nil || c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum ||
-		!sameKey(c.Have.Annotations[SourceAnnotation], c.Source.Key.Namespace, c.Source.Key.Name):
+	case c.Have == nil || c.Source == nil || !sameKey(c.Have.Annotations[SourceAnnotation], c.Source.Key.Namespace, c.Source.Key.Name):
 		return ""
+	case c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum && (isTruncated(c.Have) || MatchesChecksum(c.Have, r.label)):
+		return "" // the copy holds a former content
 	case c.Have.Labels[r.label] != CopyValue:
 		return CauseUnlabelled
 	case payloadDigest(c.Have) != c.Source.payload:

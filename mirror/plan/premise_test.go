@@ -93,7 +93,9 @@ func TestRepairCause(t *testing.T) {
 		"the source changed":              {source: changed, have: have()},
 		"taken over from another source":  {source: src, have: plantest.Copy(r, plantest.Source("team-b", "settings"), "team-a")},
 		"C12 adopted":                     {source: src, have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, AdoptValue))},
-		"checksum edited, not known ours": {source: src, have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00"))},
+		"C65 checksum edited":             {source: src, have: have(plantest.Annotation(ChecksumAnnotation, "sha256:00")), want: "metadata"},
+		"C65 data and checksum edited":    {source: src, have: have(plantest.Data("key", "edited"), plantest.Annotation(ChecksumAnnotation, "sha256:00")), want: "edited"},
+		"edited, then the source changed": {source: changed, have: have(plantest.Data("key", "edited")), want: "edited"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := decideAt(r, viewOf(r, tc.source), plantest.Namespace("team-a"), stripped(r, tc.have))

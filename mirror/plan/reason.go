@@ -33,6 +33,7 @@ func (r *Rules) Reason(v *View, t Target, c Change) string {
 
 // repairs say what another client did to a copy.
 var repairs = map[string]string{
+	CauseDeleted:    "the copy was deleted",
 	CauseEdited:     "the copy was edited",
 	CauseUnlabelled: "the copy has lost its label",
 	CauseMetadata:   "labels or annotations of the copy were edited",
@@ -59,6 +60,14 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 		why += "; " + c.WhyRecreated() + ", so it is deleted and created again"
 	}
 	return why
+}
+
+// Restored says that the change restored a copy, why, and how to keep a ConfigMap of one's own. cause is that of
+// [Rules.RepairCause], and not empty.
+func (r *Rules) Restored(c Change, cause string) string {
+	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] + ". To change it, change the " +
+		"source. To keep a ConfigMap of your own, give it another name, or label the namespace " + r.label + "=" + OptOutValue +
+		", which removes all copies from it."
 }
 
 func (r *Rules) heldReason(v *View, c Change) string {
@@ -100,7 +109,8 @@ func clip(value string) string {
 var exclusions = map[Exclusion]struct{ why, remedy string }{
 	SourceGone:                  {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
 	ExcludedSource:              {"--source-namespace does not allow the source", "start the controller with other flags"},
-	ExcludedName:                {"--namespace-prefix or --exclude-namespace rules the namespace out", "start the controller with other flags"},
+	ExcludedName:                {"--namespace-prefix does not allow the namespace", "start the controller with other flags"},
+	ExcludedExplicitly:          {"--exclude-namespace names the namespace", "start the controller with other flags"},
 	ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
 	ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
 	ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},

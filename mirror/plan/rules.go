@@ -52,8 +52,17 @@ func (r *Rules) Instance() string { return r.instance }
 
 // AllowsTarget reports whether the flags allow a namespace of this name to hold copies. Its labels do not count, see
 // [Rules.Selects].
-func (r *Rules) AllowsTarget(namespace string) bool {
-	return hasAnyPrefix(namespace, r.prefixes) && !r.excluded.match(namespace)
+func (r *Rules) AllowsTarget(namespace string) bool { return r.nameExclusion(namespace) == NotExcluded }
+
+// nameExclusion returns the flag that rules out copies in a namespace of this name.
+func (r *Rules) nameExclusion(namespace string) Exclusion {
+	switch {
+	case !hasAnyPrefix(namespace, r.prefixes):
+		return ExcludedName
+	case r.excluded.match(namespace):
+		return ExcludedExplicitly
+	}
+	return NotExcluded
 }
 
 // Selects reports whether the labels of the namespace match --namespace-selector.
@@ -64,14 +73,15 @@ func (r *Rules) AllowsSource(namespace string) bool {
 	return len(r.sourceNamespaces) == 0 || slices.Contains(r.sourceNamespaces, namespace)
 }
 
-// Scope returns the flag that rules out copies of this source in the namespace: [ExcludedSource], [ExcludedName] or
-// [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on whether the source is there.
+// Scope returns the flag that rules out copies of this source in the namespace: [ExcludedSource], [ExcludedName],
+// [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on whether the
+// source is there.
 func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
 	switch {
 	case !r.AllowsSource(source.Namespace):
 		return ExcludedSource
 	case !r.AllowsTarget(ns.Name):
-		return ExcludedName
+		return r.nameExclusion(ns.Name)
 	case !r.Selects(ns):
 		return ExcludedByNamespaceSelector
 	}

@@ -190,7 +190,8 @@ const (
 	NotExcluded                 Exclusion = iota
 	SourceGone                            // no ConfigMap of that key asks to be mirrored
 	ExcludedSource                        // the source is out of scope of the flags, has a reserved name, or is frozen
-	ExcludedName                          // the flags exclude the name of the namespace, or it is the source's own
+	ExcludedName                          // --namespace-prefix does not allow the namespace, or it is the source's own
+	ExcludedExplicitly                    // --exclude-namespace names the namespace
 	ExcludedByPrefix                      // by the annotation of the source
 	ExcludedTerminating                   // the namespace is being deleted
 	ExcludedByOptOut                      // by the label of the namespace
@@ -206,8 +207,10 @@ func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
 	switch {
 	case s.OutOfScope || s.Reserved || s.Frozen != nil:
 		return ExcludedSource
-	case ns.Name == s.Key.Namespace || !r.AllowsTarget(ns.Name):
+	case ns.Name == s.Key.Namespace:
 		return ExcludedName
+	case !r.AllowsTarget(ns.Name):
+		return r.nameExclusion(ns.Name)
 	case !s.SelectsName(ns):
 		return ExcludedByPrefix
 	case Terminating(ns):

@@ -1,6 +1,6 @@
 // Package outbox hands events over at the pace that a recorder takes: client-go's drops what exceeds 1,000 waiting
-// events without a line. Announcements of deletions go first, and of the other events of one source and reason only the
-// newest goes.
+// events without a line. Announcements of deletions go first, what was restored goes last, and of the other events of one
+// ConfigMap and reason only the newest goes.
 package outbox
 
 import (
@@ -19,12 +19,14 @@ const (
 	handOverRate = 50
 	// handOverBurst is how many events go to the recorder at once.
 	handOverBurst = 100
+	// maxRestored is how many events Restored wait at most. A client may edit thousands of copies at once.
+	maxRestored = 100
 )
 
-// Event is one event about a source. Type, Reason, Note and Annotations are those of the Kubernetes event.
+// Event is one event about a ConfigMap. Type, Reason, Note and Annotations are those of the Kubernetes event.
 type Event struct {
-	Source             types.NamespacedName
-	UID                types.UID // of the source; empty if it was never seen
+	Regarding          types.NamespacedName
+	UID                types.UID // of the ConfigMap; empty if it was never seen
 	Type, Reason, Note string
 	Annotations        map[string]string
 }
@@ -35,16 +37,16 @@ type Outbox struct {
 	limiter *rate.Limiter
 	added   chan struct{} // an event may wait
 
-	mu           sync.Mutex
-	waiting      map[topic]*letter
-	urgent, rest []*letter
+	mu      sync.Mutex
+	waiting map[topic]*letter
+	queues  [3][]*letter // announcements of deletions, other events of sources, events of copies
 }
 
-// topic is a source and a reason: the newest event of a topic replaces one that waits.
+// topic is a ConfigMap and a reason: the newest event of a topic replaces one that waits.
 type topic struct {
-	source types.NamespacedName
-	uid    types.UID
-	reason string
+	regarding types.NamespacedName
+	uid       types.UID
+	reason    string
 }
 
 // letter is an event that waits.
@@ -53,7 +55,18 @@ type letter struct {
 	replaced bool
 }
 
-func (l *letter) topic() topic { return topic{l.Source, l.UID, l.Reason} }
+func (l *letter) topic() topic { return topic{l.Regarding, l.UID, l.Reason} }
+
+// queue returns the index of the queue of the event.
+func (l *letter) queue() int {
+	switch l.Reason {
+	case plan.ReasonExpiring:
+		return 0
+	case plan.ReasonRestored:
+		return 2
+	}
+	return 1
+}
 
 // New returns an empty outbox. record passes an event to the recorder, and may wait for a moment: only other events
 // wait for it.
@@ -62,20 +75,21 @@ func New(record func(Event)) *Outbox {
 		waiting: map[topic]*letter{}}
 }
 
-// Put adds an event, and does not wait. An event Deleted replaces none, because it counts.
+// Put adds an event, and does not wait. An event Deleted replaces none, because it counts. An event Restored is dropped
+// if 100 of these wait.
 func (o *Outbox) Put(e Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := &letter{Event: e}
+	queue := &o.queues[l.queue()]
+	if l.Reason == plan.ReasonRestored && len(*queue) >= maxRestored {
+		return
+	}
 	if older := o.waiting[l.topic()]; older != nil && l.Reason != plan.ReasonDeleted {
 		older.replaced = true // the newer one comes after what was said meanwhile
 	}
 	o.waiting[l.topic()] = l
-	if l.Reason == plan.ReasonExpiring {
-		o.urgent = append(o.urgent, l)
-	} else {
-		o.rest = append(o.rest, l)
-	}
+	*queue = append(*queue, l)
 	select {
 	case o.added <- struct{}{}:
 	default:
@@ -108,7 +122,11 @@ func (o *Outbox) Flush(ctx context.Context) {
 		}
 		o.record(l.Event)
 	}
-	if dropped := len(o.urgent) + len(o.rest); dropped > 0 {
+	dropped := 0
+	for _, queue := range o.queues {
+		dropped += len(queue)
+	}
+	if dropped > 0 {
 		klog.FromContext(ctx).Info("Events are not written because the process stops", "events", dropped)
 	}
 }
@@ -117,7 +135,8 @@ func (o *Outbox) Flush(ctx context.Context) {
 func (o *Outbox) take() *letter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, from := range []*[]*letter{&o.urgent, &o.rest} {
+	for i := range o.queues {
+		from := &o.queues[i]
 		for len(*from) > 0 {
 			l := (*from)[0]
 			*from = (*from)[1:]

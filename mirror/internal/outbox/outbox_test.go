@@ -39,7 +39,7 @@ func (r *recorded) all() []string {
 // foreign returns an event about a source of its own.
 func foreign(i int) Event {
 	source := types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}
-	return Event{Source: source, Reason: plan.ReasonForeign, Note: source.Name}
+	return Event{Regarding: source, Reason: plan.ReasonForeign, Note: source.Name}
 }
 
 // TestPace: of thousands of events all arrive, and never more at once than the recorder keeps.
@@ -85,15 +85,31 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestOrder: announcements go first, a newer event replaces one of its source and reason that waits and goes to the
+// TestRestored: beside other events at most 100 events of copies wait.
+func TestRestored(t *testing.T) {
+	var got recorded
+	o := New(got.add)
+	for i := range 1000 {
+		o.Put(Event{Regarding: types.NamespacedName{Namespace: fmt.Sprint(i)}, Reason: plan.ReasonRestored, Note: "restored"})
+	}
+	o.Put(foreign(1))
+	o.Flush(t.Context())
+	o.Flush(t.Context())
+	if all := got.all(); len(all) != maxRestored+1 || all[0] != "1" {
+		t.Errorf("got %d events, the first one %q, want %d after that of a source", len(all), all[0], maxRestored)
+	}
+}
+
+// TestOrder: announcements go first and what was restored goes last, a newer event replaces one of its source and reason that waits and goes to the
 // end, and each count is handed over.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got recorded
 		o := New(got.add)
 		put := func(namespace, reason, note string) {
-			o.Put(Event{Source: types.NamespacedName{Namespace: namespace, Name: "settings"}, Reason: reason, Note: note})
+			o.Put(Event{Regarding: types.NamespacedName{Namespace: namespace, Name: "settings"}, Reason: reason, Note: note})
 		}
+		put("team-a", plan.ReasonRestored, "restored")
 		put("platform", plan.ReasonForeign, "old")
 		put("platform", plan.ReasonDeleted, "1")
 		put("other", plan.ReasonForeign, "other")
@@ -106,7 +122,7 @@ func TestOrder(t *testing.T) {
 		synctest.Wait()
 		put("platform", plan.ReasonForeign, "later")
 		synctest.Wait()
-		if want := []string{"soon", "1", "other", "new", "2", "later"}; !slices.Equal(got.all(), want) {
+		if want := []string{"soon", "1", "other", "new", "2", "restored", "later"}; !slices.Equal(got.all(), want) {
 			t.Errorf("got %q, want %q", got.all(), want)
 		}
 	})
