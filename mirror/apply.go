@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -26,9 +27,6 @@ var errNotLeading = errors.New("the leadership was not renewed in time")
 
 // errAltered is the error of a write that the API server accepted and stored with other content.
 var errAltered = errors.New("accepted, but an admission webhook or policy altered it")
-
-// errUnmarked is the error of a write that the API server accepted and stored without a mark of a copy.
-var errUnmarked = errors.New("an admission webhook or policy removes a mark of the copy")
 
 // writer makes the calls for one copy.
 type writer struct {
@@ -64,21 +62,6 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 	return nil, nil
 }
 
-// read reads a ConfigMap live, and strips it as the cache does; nil if there is none.
-func (w *writer) read(ctx context.Context, k key) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	cm, err := w.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	w.rules.Strip(cm)
-	return cm, nil
-}
-
 func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	want := w.rules.Desired(c.Source, c.Key.Namespace, nil) // a re-creation keeps nothing of the former object
 	if !w.valid() {
@@ -86,7 +69,7 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	made, err = w.check(plan.OpCreate, c.Source, made, err)
-	if errors.Is(err, errUnmarked) { // it would be foreign, and nobody's
+	if errors.Is(err, outcome.ErrUnmarked) { // it would be foreign, and nobody's
 		err = errors.Join(err, w.delete(ctx, plan.Change{Key: c.Key, Have: made}))
 	}
 	return made, err
@@ -106,7 +89,7 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 func (w *writer) check(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if mark := w.rules.Lacks(made); mark != "" {
-			err = fmt.Errorf("%w: %s", errUnmarked, mark)
+			err = fmt.Errorf("%w: %s", outcome.ErrUnmarked, mark)
 		}
 	}
 	w.metrics.wrote(op, err)

@@ -92,19 +92,3 @@ func TestApply(t *testing.T) {
 		}
 	}
 }
-
-// TestLiveRead strips what it reads, as the cache does. A missing object is no error.
-func TestLiveRead(t *testing.T) {
-	w := newWriting(t, plantest.Managed)
-	live, err := w.read(t.Context(), settings("team-a"))
-	if err != nil || live == nil || live.ManagedFields != nil || live.Data != nil {
-		t.Errorf("got %v, error %v, want it stripped", live, err)
-	}
-	if live, err := w.read(t.Context(), settings("team-b")); live != nil || err != nil {
-		t.Errorf("got %v, error %v, want nothing", live, err)
-	}
-	w.refuse("get", errAway)
-	if live, err := w.read(t.Context(), settings("team-a")); live != nil || err != errAway {
-		t.Errorf("got %v, error %v, want %v", live, err, errAway)
-	}
-}

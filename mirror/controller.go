@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -16,7 +15,9 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -68,15 +69,14 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
 	status, check := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
 	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
-	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, answered), newOutbox(recorder)
+	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, outcome.IsAnswer), newOutbox(recorder)
 	c := &Controller{
 		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
 			reporter: &reporter{decider: d, outbox: out, metrics: m}},
 		reconciler: &reconciler{
-			decider: d, confirmer: newConfirmer(client, rules), lanes: l, outbox: out,
-			reads:   semaphore.NewWeighted(concurrentReads),
+			decider: d, lanes: l, outbox: out, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
 			writer:  &writer{client: client, rules: rules, metrics: m},
 			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -98,10 +100,7 @@ func (c *Controller) leftOver() map[string]int {
 	synctest.Wait()
 	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len()}
 	left["calls in flight"], left["slow places"] = c.reconciler.lanes.InFlight()
-	confirmer := c.reconciler.confirmer
-	confirmer.mu.Lock()
-	left["live reads"] = len(confirmer.known)
-	confirmer.mu.Unlock()
+	left["live reads"] = c.reconciler.live.Known()
 	for _, name := range historyNames {
 		if c.sources.WantsFanout(name) {
 			left["fan-outs"]++
@@ -112,8 +111,8 @@ func (c *Controller) leftOver() map[string]int {
 		left["queued targets"] += n.queued
 		for _, r := range n.targets {
 			// What the watch does not show is retried.
-			if r.retry.reason != foreign && r.state != plan.StateForeign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
-				left[fmt.Sprintf("retries (%v, %+v)", r.retry.reason, r.own)]++
+			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
+				left[fmt.Sprintf("retries (%v, %+v)", r.retry.outcome, r.own)]++
 			}
 		}
 	})
@@ -181,7 +180,7 @@ func (h *history) changedLately() map[key]bool {
 func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
 	hidden := t.Have != nil && !h.rules.Visible(t.Have)
 	switch {
-	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > answerLifetime):
+	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > liveread.Lifetime):
 	case c.Op != plan.OpNone && !fails:
 		h.found(outOfSync, "%v: %v is due, and there is %v", t.Key, c.Op, t.Have)
 	case got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner:
@@ -451,7 +450,7 @@ func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigM
 
 // judgeDeletion judges a deletion that is not the begin of a re-creation.
 func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
-	if since := c.At.Sub(last.unwanted[k]); since > answerLifetime+2*h.latest+10*h.latestDelay {
+	if since := c.At.Sub(last.unwanted[k]); since > liveread.Lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
 	if (*c.Old).Immutable != nil { // it may have been deleted to be made again, and its source has gone meanwhile

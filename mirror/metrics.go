@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -149,6 +150,5 @@ func (m *controllerMetrics) watchFailed(resource string) {
 
 // wrote counts a write.
 func (m *controllerMetrics) wrote(operation plan.Op, err error) {
-	result := reasons[reasonOf(operation, err)].result
-	m.writes.WithLabelValues(operation.String(), result).Inc()
+	m.writes.WithLabelValues(operation.String(), outcome.Of(operation, err).Result()).Inc()
 }

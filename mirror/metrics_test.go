@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -114,8 +115,8 @@ func TestReconcilesAreCounted(t *testing.T) {
 func TestMetricOf(t *testing.T) {
 	for want, results := range map[string][]result{
 		"success":       {{}, {sent: true}, {state: plan.StateFrozen}},
-		"error":         {{reason: rejected, err: errAway}, {reason: transient, err: errAway}},
-		"requeue_after": {{reason: conflict, err: errAway}, {reason: terminating, err: errAway}, {reason: foreign}, {reason: conflict}, {after: time.Second}, {reason: later}},
+		"error":         {{outcome: outcome.Rejected, err: errAway}, {outcome: outcome.Transient, err: errAway}},
+		"requeue_after": {{outcome: outcome.Conflict, err: errAway}, {outcome: outcome.Terminating, err: errAway}, {outcome: outcome.Foreign}, {outcome: outcome.Conflict}, {after: time.Second}, {outcome: outcome.PutOff}},
 	} {
 		for _, res := range results {
 			if got := metricOf(res); got != want {

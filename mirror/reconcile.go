@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +12,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -21,11 +22,10 @@ import (
 // reconciler brings one copy in sync at a time.
 type reconciler struct {
 	*decider
-	confirmer *confirmer
+	live      *liveread.Reader
 	lanes     *lanes.Lanes
 	writer    *writer
 	selfCheck *selfCheck
-	reads     *semaphore.Weighted // for live reads of objects that are in the way
 	metrics   *controllerMetrics
 	copies    *queue.Copies
 	sources   *queue.Sources
@@ -43,7 +43,7 @@ type result struct {
 	altered bool              // with other content than was sent
 	repair  bool              // the change restored what another client had changed
 	cause   string            // what that client had done to the copy, which was in sync before
-	reason  reason            // why it failed
+	outcome outcome.Outcome   // why it failed
 	live    *corev1.ConfigMap // the foreign object that is in the way
 	taken   types.UID         // of what was created without a mark of a copy, and deleted at once
 	err     error
@@ -114,37 +114,67 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 // afterwards. Then it does what the object calls for.
 func (r *reconciler) act(ctx, term context.Context, p *lanes.Place, x *decision) result {
 	c := x.change
-	outdated := result{change: c, state: plan.StatePending, reason: conflict, began: time.Now()}
 	switch {
 	case c.Op == plan.OpDelete:
-		holds, claimed, wait, err := r.confirmer.confirm(ctx, p, x, x.record.unclaimed.since.Add(r.grace))
-		switch {
-		case err != nil:
-			return failed(c, err, outdated.began)
-		case wait > 0:
-			return result{change: c, state: plan.StatePending, reason: later, after: wait}
-		case !holds: // the watch will show why
-			x.record.unclaimed.since = claimed
-			return result{change: c, state: plan.StatePending, reason: stale, began: outdated.began}
-		case r.cache.View(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
-			return outdated
+		if res, confirmed := r.confirm(ctx, p, x); !confirmed {
+			return res
 		}
 	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
-		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.reason != noRetry {
+		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.outcome != outcome.OK {
 			return res
 		}
 	}
 	res := r.write(ctx, term, p, c, &x.record)
-	if c.Op != plan.OpCreate || res.taken != "" || !apierrors.IsAlreadyExists(res.err) && !res.reason.isLasting() {
+	if c.Op != plan.OpCreate || res.taken != "" || !apierrors.IsAlreadyExists(res.err) && res.outcome != outcome.Rejected {
 		return res
 	}
 	return r.actOnLive(ctx, term, p, x, res)
 }
 
+// confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted. A
+// read that began before the end of the grace does not count. If the copy may not be deleted, confirm returns what became
+// of the deletion.
+func (r *reconciler) confirm(ctx context.Context, p *lanes.Place, x *decision) (res result, confirmed bool) {
+	c, began, graceEnd := x.change, time.Now(), x.record.unclaimed.since.Add(r.grace)
+	namespace := ""
+	if c.ByLabels {
+		namespace = c.Key.Namespace
+	}
+	live, wait, err := r.live.Premise(ctx, p.Read, c.CopyOf, namespace, graceEnd)
+	if err == nil && wait == 0 && !c.ByLabels && r.rules.DependsOnLabels(live.Source, x.target.Namespace) {
+		c.ByLabels = true // the cache did not show this source
+		live, wait, err = r.live.Premise(ctx, p.Read, c.CopyOf, c.Key.Namespace, graceEnd)
+	}
+	ns := x.target.Namespace
+	if c.ByLabels {
+		ns = live.Namespace
+	}
+	res = result{change: c, state: plan.StatePending, began: began}
+	switch {
+	case err != nil:
+		return failed(c, err, began), false
+	case wait > 0:
+		res.outcome, res.after = outcome.PutOff, wait
+	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns): // the watch will show why
+		x.record.unclaimed.since = live.Began
+		res.outcome = outcome.Stale
+	case r.cache.View(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
+		res.outcome = outcome.Conflict
+	default:
+		return res, true
+	}
+	return res, false
+}
+
+// readBackoff returns how long a failed live read serves all deletions that depend on it.
+func readBackoff(err error, failures int) time.Duration {
+	return outcome.Of(plan.OpDelete, err).Backoff(failures)
+}
+
 // actOnLive reads an object that the cache does not show, and does what it calls for. none is the result if there is no object: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *decision, none result) result {
 	k, began := x.change.Key, time.Now()
-	live, err := r.read(ctx, p, k)
+	live, err := r.live.ConfigMap(ctx, p.Read, k)
 	switch {
 	case err != nil:
 		return failed(x.change, err, began)
@@ -154,26 +184,14 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *dec
 	t := r.cache.Target(k)
 	t.Have = live
 	c := r.rules.Decide(r.cache.View(k.Name), t)
-	unseen := result{change: c, state: plan.StatePending, reason: conflict, began: began}
+	unseen := result{change: c, state: plan.StatePending, outcome: outcome.Conflict, began: began}
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
 		return r.write(ctx, term, p, c, &x.record)
 	case c.Op == plan.OpNone && c.State == plan.StateForeign, c.Op == plan.OpNone && !r.rules.Visible(live):
-		return result{change: c, state: c.State, reason: foreign, live: live, began: began} // no event tells when that ends
+		return result{change: c, state: c.State, outcome: outcome.Foreign, live: live, began: began} // no event tells when that ends
 	}
 	return unseen // the watch will show it
-}
-
-func (r *reconciler) read(ctx context.Context, p *lanes.Place, k key) (live *corev1.ConfigMap, err error) {
-	err = p.Read(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
-		if err := r.reads.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		defer r.reads.Release(1)
-		live, err = r.writer.read(ctx, k)
-		return err
-	})
-	return live, err
 }
 
 // write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.
@@ -193,10 +211,10 @@ func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Cha
 	if err != nil && !res.altered {
 		r.selfCheck.note(err)
 		out := failed(c, err, res.began)
-		if isUncounted(c.Op, rec.retry, err) {
-			out.reason, out.state = transient, reasons[transient].state
+		if isUncounted(c.Op, rec.retry.outcome, err) {
+			out.outcome, out.state = outcome.Transient, plan.StatePending
 		}
-		if errors.Is(err, errUnmarked) && c.Op != plan.OpUpdate {
+		if errors.Is(err, outcome.ErrUnmarked) && c.Op != plan.OpUpdate {
 			out.taken = res.made.UID
 		}
 		return out
@@ -216,16 +234,22 @@ func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Cha
 	return res
 }
 
+// isUncounted reports whether a quota refuses a create because it has not counted our own deletion yet. before is the
+// outcome of the last try, of the re-creation of which the create is a part.
+func isUncounted(op plan.Op, before outcome.Outcome, err error) bool {
+	return (op == plan.OpRecreate || op == plan.OpCreate && before == outcome.Transient) && outcome.ExceedsQuota(err)
+}
+
 // alteredRetry is the time before a write is repeated that was altered on its way.
 const alteredRetry = 100 * time.Millisecond
 
 // failed is the result of a change that the API server refused or did not answer.
 func failed(c plan.Change, err error, began time.Time) result {
 	if off := (lanes.PutOffError{}); errors.As(err, &off) {
-		return result{change: c, state: plan.StatePending, reason: later, after: off.RetryAfter}
+		return result{change: c, state: plan.StatePending, outcome: outcome.PutOff, after: off.RetryAfter}
 	}
-	why := reasonOf(c.Op, err)
-	return result{change: c, state: reasons[why].state, reason: why, err: err, began: began}
+	o := outcome.Of(c.Op, err)
+	return result{change: c, state: o.State(), outcome: o, err: err, began: began}
 }
 
 // finish records the result of a change, and sets the timer for the next try.
@@ -259,14 +283,14 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 func (r *reconciler) conclude(x *decision, res *result, now time.Time) (step, time.Duration) {
 	rec := &x.record
 	switch {
-	case res.reason == terminating && r.closed(x.target):
+	case res.outcome == outcome.Terminating && r.closed(x.target):
 		*res = result{change: plan.Change{Key: res.change.Key}} // an event tells if the namespace returns
-	case res.reason == transient && lasts(rec.retry, *res, now):
-		res.reason, res.state = rejected, plan.StateRejected
+	case res.outcome == outcome.Transient && lasts(rec.retry, *res, now):
+		res.outcome, res.state = outcome.Rejected, plan.StateRejected
 	}
-	switch res.reason {
-	case noRetry:
-	case later:
+	switch res.outcome {
+	case outcome.OK:
+	case outcome.PutOff:
 		return stepAwait, res.after
 	default:
 		if res.taken != "" { // the events of both writes wake nobody
@@ -301,26 +325,26 @@ const transientLimit = 10 * time.Second
 // lasts reports whether a transient failure counts as a rejection.
 func lasts(before retry, res result, now time.Time) bool {
 	since := res.began
-	if before.reason == transient {
+	if before.outcome == outcome.Transient {
 		since = before.since
 	}
-	return answered(res.err) && (before.reason.isLasting() || now.Sub(since) >= transientLimit)
+	return outcome.IsAnswer(res.err) && (before.outcome.State() == plan.StateRejected || now.Sub(since) >= transientLimit)
 }
 
 // fail records a failure, and returns the time until the next try.
 func (rec *record) fail(rules *plan.Rules, x *decision, res result, now time.Time) time.Duration {
 	r := &rec.retry
-	if r.reason != res.reason {
-		r.reason, r.since = res.reason, res.began
+	if r.outcome != res.outcome {
+		r.outcome, r.since = res.outcome, res.began
 	}
 	r.failures++
-	wait := reasons[res.reason].pace.backoff(r.failures)
+	wait := res.outcome.Backoff(r.failures)
 	r.notBefore, r.tried = now.Add(wait), triggerOf(x.target, x.change)
-	if res.reason == transient && (r.state == plan.StateFrozen || r.state == plan.StateHeld || r.owner == res.change.CountsFor()) {
+	if res.outcome == outcome.Transient && (r.state == plan.StateFrozen || r.state == plan.StateHeld || r.owner == res.change.CountsFor()) {
 		return wait // the failure says nothing about the target
 	}
 	r.state, r.owner, r.note, r.adoptable = plan.StateNone, res.change.CountsFor(), "", false
-	if res.reason == rejected || res.reason == foreign {
+	if res.outcome == outcome.Rejected || res.outcome == outcome.Foreign {
 		r.state = res.state
 	}
 	switch {
@@ -381,9 +405,9 @@ func (r *reconciler) tell(x *decision, res result, now time.Time) {
 
 func metricOf(res result) string {
 	switch {
-	case res.err != nil && reasons[res.reason].failed:
+	case res.err != nil && res.outcome.Failed():
 		return "error"
-	case res.reason != noRetry || res.after > 0:
+	case res.outcome != outcome.OK || res.after > 0:
 		return "requeue_after"
 	}
 	return "success"
@@ -391,7 +415,7 @@ func metricOf(res result) string {
 
 func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	logger, c := klog.FromContext(ctx), res.change
-	if c.Op == plan.OpDelete && res.reason.isLasting() {
+	if c.Op == plan.OpDelete && res.outcome == outcome.Rejected {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
 			logger.Error(clipError(res.err), "Cannot delete a copy, retrying", "copy", c.Key, "source", c.CopyOf)
@@ -403,10 +427,10 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.reason, "after", wait, "err", clipError(res.err))
+		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "outcome", res.outcome, "after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
 		logger.V(2).Info("Copy is terminating, waiting for its finalizers", "copy", c.Key, "finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
 	default:
-		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "reason", res.reason, "after", wait)
+		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "outcome", res.outcome, "after", wait)
 	}
 }

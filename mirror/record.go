@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -50,7 +51,7 @@ type record struct {
 // retry is why a target is tried again although no event asks for it, and what the answer to the last try showed that the cache does
 // not.
 type retry struct {
-	reason    reason
+	outcome   outcome.Outcome
 	state     plan.State // foreign, rejected, or as a live read showed; none if the last try showed nothing
 	owner     key        // the source that state counts for
 	note      string     // the error, or what the foreign object is, for people
@@ -159,7 +160,7 @@ func (r *record) isTriggered(now trigger) bool {
 	switch {
 	case now.content != tried.content && r.retry.state != plan.StateForeign:
 		return true
-	case r.retry.failures >= freeRepairs && (r.retry.reason != foreign || now.have == ""):
+	case r.retry.failures >= freeRepairs && (r.retry.outcome != outcome.Foreign || now.have == ""):
 		return false
 	}
 	return now.have != tried.have || now.namespace != tried.namespace
@@ -193,7 +194,7 @@ func (r *record) rest(state plan.State, c content, now time.Time) {
 	default:
 		r.content = content{}
 	}
-	if state != plan.StateForeign || r.retry.reason != rejected { // a webhook may have made the object of our own create
+	if state != plan.StateForeign || r.retry.outcome != outcome.Rejected { // a webhook may have made the object of our own create
 		r.retry = retry{}
 	}
 	r.appeared = time.Time{}
@@ -226,4 +227,22 @@ func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) 
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
 	return r.retry == retry{} && r.own == ownWrite{} && r.unclaimed == unclaimed{} && r.repairs == 0 && r.appeared.IsZero()
+}
+
+// Another client that changes a copy back each time must not make the controller write in a circle. The first
+// freeRepairs happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to
+// maxHold. A target that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
+const (
+	freeRepairs = 10
+	firstHold   = time.Second
+	maxHold     = time.Minute
+	calm        = 15 * time.Minute
+)
+
+// hold returns how long the next repair waits after this many.
+func hold(repairs int) time.Duration {
+	if repairs < freeRepairs {
+		return 0
+	}
+	return min(firstHold<<min(repairs-freeRepairs, 8), maxHold)
 }

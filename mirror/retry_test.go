@@ -1,96 +1,22 @@
 package mirror
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net/url"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 var configMapResource = schema.GroupResource{Resource: "configmaps"}
-
-// namespaceTerminating is the API server's answer to a create in a namespace that is being deleted.
-func namespaceTerminating() error {
-	err := apierrors.NewForbidden(configMapResource, "settings", errors.New("being terminated"))
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	return err
-}
-
-func TestReasonOf(t *testing.T) {
-	why := errors.New("why")
-	for name, tc := range map[string]struct {
-		err                    error
-		create, update, delete reason // that of a recreate is the one of an update
-		answered               bool
-	}{
-		"nothing":                   {nil, noRetry, noRetry, noRetry, false},
-		"namespace terminating":     {namespaceTerminating(), terminating, terminating, terminating, true},
-		"not found":                 {apierrors.NewNotFound(configMapResource, "settings"), terminating, conflict, conflict, true},
-		"conflict":                  {apierrors.NewConflict(configMapResource, "settings", why), transient, conflict, conflict, true},
-		"already exists":            {apierrors.NewAlreadyExists(configMapResource, "settings"), conflict, conflict, conflict, true},
-		"forbidden":                 {apierrors.NewForbidden(configMapResource, "settings", why), rejected, rejected, rejected, true},
-		"invalid":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "settings", nil), rejected, rejected, rejected, true},
-		"bad request":               {apierrors.NewBadRequest("why"), rejected, rejected, rejected, true},
-		"too large":                 {apierrors.NewRequestEntityTooLargeError("why"), rejected, rejected, rejected, true},
-		"method not supported":      {apierrors.NewMethodNotSupported(configMapResource, "create"), rejected, rejected, rejected, true},
-		"too many requests":         {apierrors.NewTooManyRequests("why", 1), transient, transient, transient, false},
-		"unavailable":               {apierrors.NewServiceUnavailable("why"), transient, transient, transient, false},
-		"internal error":            {apierrors.NewInternalError(why), transient, transient, transient, true},
-		"timeout of the API server": {apierrors.NewTimeoutError("why", 1), transient, transient, transient, true},
-		"unauthorized":              {apierrors.NewUnauthorized("why"), transient, transient, transient, true},
-		"connection broken":         {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, transient, transient, transient, false},
-		"out of time":               {context.DeadlineExceeded, transient, transient, transient, false},
-		"leadership lost":           {errNotLeading, transient, transient, transient, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all := []error{tc.err}
-			if tc.err != nil {
-				all = append(all, fmt.Errorf("write the copy: %w", tc.err))
-			}
-			for _, err := range all {
-				for op, want := range map[plan.Op]reason{plan.OpCreate: tc.create, plan.OpUpdate: tc.update, plan.OpRecreate: tc.update, plan.OpDelete: tc.delete} {
-					if got := reasonOf(op, err); got != want {
-						t.Errorf("%v of %v: got %v, want %v", err, op, got, want)
-					}
-				}
-				if got := answered(err); got != tc.answered {
-					t.Errorf("%v: got answered %v, want %v", err, got, tc.answered)
-				}
-			}
-		})
-	}
-}
-
-// TestBackoff: quick ones double from 50 ms to 15 seconds, and slow ones from a second to a minute.
-func TestBackoff(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
-	quick := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 15 * s, 15 * s}
-	slow := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}
-	for r, want := range map[reason][]time.Duration{conflict: quick, terminating: quick, transient: quick, rejected: slow, foreign: slow} {
-		for i, delay := range want {
-			if got := reasons[r].pace.backoff(i + 1); got != delay {
-				t.Errorf("%v, failure %d: got %v, want %v", r, i+1, got, delay)
-			}
-		}
-		if got, longest := reasons[r].pace.backoff(1<<40), want[len(want)-1]; got != longest {
-			t.Errorf("%v, for ever: got %v, want %v", r, got, longest)
-		}
-	}
-}
 
 // TestFail goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until
 // it is known to be over.
@@ -101,24 +27,24 @@ func TestFail(t *testing.T) {
 	x := &decision{target: plan.Target{Have: plantest.ConfigMap("team-a", "settings")}, change: c}
 	now, rec := time.Unix(5000, 0), record{basics: basics{content: synced}}
 	for i, tc := range []struct {
-		reason  reason
+		outcome outcome.Outcome
 		result  plan.State
 		wait    time.Duration
 		state   plan.State
 		content content
 		note    string
 	}{
-		{transient, plan.StatePending, 50 * ms, plan.StatePending, synced, ""},
-		{transient, plan.StatePending, 100 * ms, plan.StatePending, synced, ""},
-		{rejected, plan.StateRejected, 4 * s, plan.StateRejected, synced, "why"},
-		{transient, plan.StatePending, 400 * ms, plan.StateRejected, synced, "why"},
-		{foreign, plan.StateForeign, 16 * s, plan.StateForeign, content{}, ""},
-		{rejected, plan.StateRejected, 32 * s, plan.StateRejected, content{}, "why"},
-		{transient, plan.StatePending, 3200 * ms, plan.StateRejected, content{}, "why"},
+		{outcome.Transient, plan.StatePending, 50 * ms, plan.StatePending, synced, ""},
+		{outcome.Transient, plan.StatePending, 100 * ms, plan.StatePending, synced, ""},
+		{outcome.Rejected, plan.StateRejected, 4 * s, plan.StateRejected, synced, "why"},
+		{outcome.Transient, plan.StatePending, 400 * ms, plan.StateRejected, synced, "why"},
+		{outcome.Foreign, plan.StateForeign, 16 * s, plan.StateForeign, content{}, ""},
+		{outcome.Rejected, plan.StateRejected, 32 * s, plan.StateRejected, content{}, "why"},
+		{outcome.Transient, plan.StatePending, 3200 * ms, plan.StateRejected, content{}, "why"},
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(teamRules(), x, result{change: c, reason: tc.reason, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
+		wait := rec.fail(teamRules(), x, result{change: c, outcome: tc.outcome, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
 		if wait != tc.wait || !rec.retry.notBefore.Equal(now.Add(wait)) || rec.retry.tried != triggerOf(x.target, c) {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.retry.notBefore, tc.wait)
 		}
@@ -126,11 +52,11 @@ func TestFail(t *testing.T) {
 		if state != tc.state || owner != c.Source.Key || rec.content != tc.content || rec.retry.note != tc.note {
 			t.Errorf("failure %d: got %v of %v, %+v, %q, want %v, %+v, %q", i, state, owner, rec.content, rec.retry.note, tc.state, tc.content, tc.note)
 		}
-		if began := before.retry.reason != tc.reason; rec.retry.since.Equal(now.Add(-time.Second)) != began {
+		if began := before.retry.outcome != tc.outcome; rec.retry.since.Equal(now.Add(-time.Second)) != began {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.retry.since)
 		}
 	}
-	if rec.fail(teamRules(), x, result{change: c, reason: rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
+	if rec.fail(teamRules(), x, result{change: c, outcome: outcome.Rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
 		t.Errorf("no error: got the note %q, want none", rec.retry.note)
 	}
 }
@@ -149,17 +75,17 @@ func TestLastingAnswersAreRejections(t *testing.T) {
 	}{
 		"the first":                  {retry{}, internal, now, false},
 		"the first, a long call":     {retry{}, internal, ago(transientLimit), true},
-		"just before":                {retry{reason: transient, since: ago(transientLimit - 1)}, internal, now, false},
-		"in time":                    {retry{reason: transient, since: ago(transientLimit)}, internal, now, true},
-		"no answer":                  {retry{reason: transient, since: ago(transientLimit)}, errAway, now, false},
-		"after a rejection":          {retry{reason: rejected, since: now}, internal, now, true},
-		"away after a rejection":     {retry{reason: rejected, since: ago(time.Hour)}, errAway, now, false},
-		"after another reason":       {retry{reason: foreign, since: ago(time.Hour)}, internal, now, false},
-		"a long call after another":  {retry{reason: conflict, since: ago(time.Hour)}, internal, ago(transientLimit), true},
-		"a server without time":      {retry{reason: transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
-		"a long call, and a shorter": {retry{reason: transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
+		"just before":                {retry{outcome: outcome.Transient, since: ago(transientLimit - 1)}, internal, now, false},
+		"in time":                    {retry{outcome: outcome.Transient, since: ago(transientLimit)}, internal, now, true},
+		"no answer":                  {retry{outcome: outcome.Transient, since: ago(transientLimit)}, errAway, now, false},
+		"after a rejection":          {retry{outcome: outcome.Rejected, since: now}, internal, now, true},
+		"away after a rejection":     {retry{outcome: outcome.Rejected, since: ago(time.Hour)}, errAway, now, false},
+		"after another reason":       {retry{outcome: outcome.Foreign, since: ago(time.Hour)}, internal, now, false},
+		"a long call after another":  {retry{outcome: outcome.Conflict, since: ago(time.Hour)}, internal, ago(transientLimit), true},
+		"a server without time":      {retry{outcome: outcome.Transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
+		"a long call, and a shorter": {retry{outcome: outcome.Transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
 	} {
-		if got := lasts(tc.rec, result{reason: transient, err: tc.err, began: tc.began}, now); got != tc.want {
+		if got := lasts(tc.rec, result{outcome: outcome.Transient, err: tc.err, began: tc.began}, now); got != tc.want {
 			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
 		}
 	}
@@ -179,7 +105,7 @@ func TestNext(t *testing.T) {
 	}
 	own, altered := ownWrite{version: "41", at: now}, ownWrite{version: "41", at: now, altered: true}
 	later := now.Add(7 * time.Second)
-	failed := record{retry: retry{reason: rejected, notBefore: later}}
+	failed := record{retry: retry{outcome: outcome.Rejected, notBefore: later}}
 	fighting := record{repairs: 13, repairedAt: now.Add(-time.Second)} // held for 8 seconds
 	for name, tc := range map[string]struct {
 		rec  record
@@ -198,11 +124,11 @@ func TestNext(t *testing.T) {
 		"our write does not come":            {of(green, record{own: ownWrite{version: "41", at: now.Add(-maxOwn)}}), update, stepAct, 0},
 		"failed":                             {of(blue, failed), update, stepWait, 7 * time.Second},
 		"failed with other content":          {of(green, failed), update, stepAct, 0},
-		"failed, and the time has come":      {of(blue, record{retry: retry{reason: rejected, notBefore: now}}), update, stepAct, 0},
+		"failed, and the time has come":      {of(blue, record{retry: retry{outcome: outcome.Rejected, notBefore: now}}), update, stepAct, 0},
 		"a fight about this content":         {of(blue, fighting), update, stepHold, 7 * time.Second},
 		"a fight about other content":        {of(green, fighting), update, stepAct, 0},
 		"a fight, and the time has come":     {of(blue, record{repairs: 13, repairedAt: now.Add(-8 * time.Second)}), update, stepAct, 0},
-		"a fight, and a failure":             {of(blue, record{repairs: 13, repairedAt: now, retry: retry{reason: rejected, notBefore: later}}), update, stepWait, 7 * time.Second},
+		"a fight, and a failure":             {of(blue, record{repairs: 13, repairedAt: now, retry: retry{outcome: outcome.Rejected, notBefore: later}}), update, stepWait, 7 * time.Second},
 		"free repairs":                       {of(blue, record{repairs: freeRepairs - 1, repairedAt: now}), update, stepAct, 0},
 		"a deletion that failed":             {of(nil, failed), remove, stepWait, 7 * time.Second},
 		"a deletion after another failure":   {of(blue, failed), remove, stepAct, 0},
@@ -222,8 +148,8 @@ func TestIsTriggered(t *testing.T) {
 	tried := trigger{content{settings("platform"), "blue"}, "7", "1"}
 	content2, source2 := trigger{content{settings("platform"), "green"}, "7", "1"}, trigger{content{settings("base"), "blue"}, "7", "1"}
 	have2, gone, namespace2 := trigger{tried.content, "8", "1"}, trigger{tried.content, "", "1"}, trigger{tried.content, "7", "2"}
-	inTheWay := retry{state: plan.StateForeign, reason: foreign}
-	often := retry{state: plan.StateForeign, reason: foreign, failures: freeRepairs}
+	inTheWay := retry{state: plan.StateForeign, outcome: outcome.Foreign}
+	often := retry{state: plan.StateForeign, outcome: outcome.Foreign, failures: freeRepairs}
 	for name, tc := range map[string]struct {
 		rec  record
 		now  trigger
@@ -237,9 +163,9 @@ func TestIsTriggered(t *testing.T) {
 		"the namespace":                   {record{}, namespace2, true},
 		"foreign: other content":          {record{retry: inTheWay}, content2, false},
 		"foreign: another state":          {record{retry: inTheWay}, have2, true},
-		"often: other content":            {record{retry: retry{reason: rejected, failures: freeRepairs}}, content2, true},
-		"C47 often: another state":        {record{retry: retry{reason: rejected, failures: freeRepairs}}, have2, false},
-		"C47 often: the namespace":        {record{retry: retry{reason: rejected, failures: freeRepairs}}, namespace2, false},
+		"often: other content":            {record{retry: retry{outcome: outcome.Rejected, failures: freeRepairs}}, content2, true},
+		"C47 often: another state":        {record{retry: retry{outcome: outcome.Rejected, failures: freeRepairs}}, have2, false},
+		"C47 often: the namespace":        {record{retry: retry{outcome: outcome.Rejected, failures: freeRepairs}}, namespace2, false},
 		"C12 often foreign: adopted":      {record{retry: often}, have2, true},
 		"C47 often foreign: not there":    {record{retry: often}, gone, false},
 	} {
@@ -380,11 +306,11 @@ func TestRest(t *testing.T) {
 		plan.StateNone: {}, plan.StateSynced: blue, plan.StatePending: green, plan.StateFrozen: {}, plan.StateForeign: {},
 	} {
 		now := time.Unix(5000, 0)
-		rec := record{basics: basics{content: green}, retry: retry{reason: conflict, failures: 3, since: now, notBefore: now}, appeared: now}
+		rec := record{basics: basics{content: green}, retry: retry{outcome: outcome.Conflict, failures: 3, since: now, notBefore: now}, appeared: now}
 		if rec.rest(state, blue, now); rec.content != want || !rec.isPlain() {
 			t.Errorf("%v: got %+v, want content %+v and nothing else", state, rec, want)
 		}
-		rec.retry = retry{reason: rejected, failures: 3}
+		rec.retry = retry{outcome: outcome.Rejected, failures: 3}
 		if rec.rest(state, blue, now); (rec.retry.failures == 3) != (state == plan.StateForeign) {
 			t.Errorf("%v: got %+v, want the rejection known while a foreign object is there, which may be our own create", state, rec.retry)
 		}

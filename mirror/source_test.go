@@ -43,7 +43,7 @@ func TestSourceChanges(t *testing.T) {
 				if tc.at > 0 {
 					time.Sleep(tc.at - time.Millisecond)
 					s.wantCopy("team-000", "value")
-					time.Sleep(soonest + time.Millisecond) // one of the two reads for both
+					time.Sleep(11 * time.Millisecond) // one of the two reads for both
 				}
 				synctest.Wait()
 				for _, at := range []string{"team-000", "team-001"} {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -63,7 +64,7 @@ func TestStore(t *testing.T) {
 			shown = plan.StateNone
 		}
 		return record{basics: basics{state, other.Key, contentOf(blue), true},
-			retry: retry{reason: rejected, state: shown, owner: other.Key, notBefore: now, note: "no"}}
+			retry: retry{outcome: outcome.Rejected, state: shown, owner: other.Key, notBefore: now, note: "no"}}
 	}
 	fought := record{repairs: freeRepairs, repairedAt: now}
 	for name, tc := range map[string]struct {
@@ -166,7 +167,7 @@ func TestReportable(t *testing.T) {
 func TestANewNamespaceHasNoHistory(t *testing.T) {
 	synced := basics{state: plan.StateSynced, countsFor: settings("platform"), content: content{checksum: "blue"}}
 	for name, rec := range map[string]record{
-		"a failure": {basics: synced, retry: retry{reason: rejected, failures: 7, notBefore: time.Now().Add(time.Hour)}},
+		"a failure": {basics: synced, retry: retry{outcome: outcome.Rejected, failures: 7, notBefore: time.Now().Add(time.Hour)}},
 		"a fight":   {basics: synced, repairs: 12, repairedAt: time.Now()},
 		"in sync":   {basics: synced},
 		"nothing":   {},

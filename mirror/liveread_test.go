@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -336,7 +337,7 @@ func TestC53AnswerAge(t *testing.T) {
 		s.silently(func() { s.write(source()) }) // a second after the answer
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if age := deleted.Sub(answered); !deleted.IsZero() && age > answerLifetime {
+		if age := deleted.Sub(answered); !deleted.IsZero() && age > liveread.Lifetime {
 			t.Errorf("a delete was sent %v after the answer of the read; the source was back for %v", age, age-time.Second)
 		}
 	})

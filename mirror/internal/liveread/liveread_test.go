@@ -1,0 +1,287 @@
+package liveread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+const timeout = 35 * time.Second
+
+var (
+	settings      = types.NamespacedName{Namespace: "platform", Name: "settings"}
+	readSource    = apitest.Call{Verb: "get", Resource: "configmaps", Namespace: "platform"}
+	readNamespace = apitest.Call{Verb: "get", Resource: "namespaces", Namespace: "team-a"}
+)
+
+// reading is a reader of a server that has platform/settings and the namespace team-a.
+type reading struct {
+	*testing.T
+	*Reader
+	server *apitest.Server
+}
+
+func read(t *testing.T, f func(*testing.T, reading)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), plantest.Source("platform", "settings"))
+		backoff := func(_ error, failures int) time.Duration { return time.Duration(failures) * time.Second }
+		o := plan.NewOptions()
+		f(t, reading{t, New(s, plan.NewRules(&o).Strip, timeout, backoff), s})
+	})
+}
+
+// direct is a call that nothing cuts.
+func direct(ctx context.Context, _, _ string, f func(context.Context) error) error { return f(ctx) }
+
+// premise reads as often as it takes while others read, and returns how long that took.
+func (r reading) premise(namespace string, notBefore time.Time) (Answer, time.Duration, error) {
+	for began := time.Now(); ; {
+		a, wait, err := r.Premise(r.Context(), direct, settings, namespace, notBefore)
+		if wait == 0 {
+			return a, time.Since(began), err
+		}
+		time.Sleep(wait)
+	}
+}
+
+// takes has the server take a time for each of these calls.
+func (r reading) takes(by map[apitest.Call]time.Duration) {
+	r.server.Hook(func(h *apitest.Hooks) { h.Takes = func(c apitest.Call) time.Duration { return by[c] } })
+}
+
+func (r reading) refuses(err error) {
+	r.server.Hook(func(h *apitest.Hooks) {
+		h.Refuses = func(c apitest.Call) error { return map[apitest.Call]error{readSource: err}[c] }
+	})
+}
+
+// wantReads fails the test unless so many reads of the source and of the namespace came since the start.
+func (r reading) wantReads(what string, source, namespace int) {
+	r.Helper()
+	calls := r.server.Calls()
+	if calls[readSource] != source || calls[readNamespace] != namespace {
+		r.Errorf("%s: got %d reads of the source and %d of the namespace, want %d and %d", what, calls[readSource], calls[readNamespace], source, namespace)
+	}
+}
+
+// TestPremise returns a source without its payload, and the namespace if that is asked for.
+func TestPremise(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		a, _, err := r.premise("", time.Now())
+		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels[plan.DefaultLabel] != plan.SourceValue || a.Namespace != nil {
+			t.Errorf("got %+v, %v, want the source without payload", a, err)
+		}
+		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source == nil || a.Namespace == nil || !a.Began.Equal(time.Now()) {
+			t.Errorf("got %+v, %v, want both objects", a, err)
+		}
+		r.server.ConfigMaps.Put(plantest.Source("platform", "settings", plantest.Deleting))
+		time.Sleep(time.Second)
+		if a, _, err = r.premise("", time.Now()); err != nil || a.Source != nil {
+			t.Errorf("got %+v, %v, want no source: it is being deleted", a, err)
+		}
+		r.server.Terminate("platform")
+		r.server.Finalize("platform")
+		r.server.Terminate("team-a")
+		r.server.Finalize("team-a")
+		time.Sleep(time.Second)
+		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source != nil || a.Namespace != nil {
+			t.Errorf("got %+v, %v, want neither: both are gone", a, err)
+		}
+	})
+}
+
+// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer.
+func TestOneReadServesAll(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		r.takes(map[apitest.Call]time.Duration{readSource: 20 * time.Second})
+		notBefore := time.Now()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if a, took, err := r.premise("", notBefore); err != nil || a.Source == nil || took > 21*time.Second {
+					t.Errorf("got %+v, %v after %v, want the source after 21 s at most", a, err, took)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		if _, wait, err := r.Premise(t.Context(), direct, settings, "", notBefore); wait != time.Second || err != nil {
+			t.Errorf("got %v, %v, want a second to wait for the read that is on its way", wait, err)
+		}
+		time.Sleep(15*time.Second - time.Millisecond)
+		if _, _, err := r.premise("", notBefore); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		r.wantReads("just within its lifetime", 1, 0)
+		time.Sleep(time.Millisecond)
+		_, _, err := r.premise("", notBefore)
+		r.wantReads("after its lifetime", 2, 0)
+		if _, _, again := r.premise("", time.Now()); err != nil || again != nil {
+			t.Error(err, again)
+		}
+		r.wantReads("which is too old for what was asked later", 3, 0)
+	})
+}
+
+// TestAnswersServeTogether: if one answer is too old when the other one comes, both are read again, until both serve.
+func TestAnswersServeTogether(t *testing.T) {
+	for slow, fast := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
+		read(t, func(t *testing.T, r reading) {
+			r.takes(map[apitest.Call]time.Duration{slow: 2 * Lifetime})
+			a, took, err := r.premise("team-a", time.Now())
+			if err != nil || a.Source == nil || a.Namespace == nil || took != 2*Lifetime {
+				t.Errorf("slow %s: got %+v, %v after %v, want both when the slow one comes", slow.Resource, a, err, took)
+			}
+			if n := r.server.Calls()[fast]; n != 2 {
+				t.Errorf("slow %s: got %d reads of the other, want 2", slow.Resource, n)
+			}
+		})
+	}
+}
+
+// TestBothAreReadAgain, although only one answer is too old: the other one would be when the next one comes.
+func TestBothAreReadAgain(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		const takes = Lifetime + time.Second
+		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes})
+		notBefore := time.Now()
+		if _, _, err := r.premise("", notBefore); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(Lifetime - 1)
+		if _, took, err := r.premise("team-a", notBefore); err != nil || took != 2*takes {
+			t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
+		}
+	})
+}
+
+// TestFailuresServeAll until their backoff is over. They are counted in a row, for a minute.
+func TestFailuresServeAll(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get"))
+		r.refuses(refused)
+		notBefore := time.Now()
+		want := func(what string, want error, reads int) {
+			t.Helper()
+			if _, _, err := r.premise("", notBefore); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", what, err, want)
+			}
+			r.wantReads(what, reads, 0)
+		}
+		want("the first", refused, 1)
+		r.refuses(nil)
+		time.Sleep(time.Second - 1)
+		want("within its backoff", refused, 1)
+		r.refuses(refused)
+		time.Sleep(1)
+		want("after it", refused, 2)
+		r.refuses(nil)
+		time.Sleep(2*time.Second - 1)
+		want("within the backoff of the second", refused, 2)
+		time.Sleep(1)
+		want("after it", nil, 3)
+		r.refuses(refused)
+		time.Sleep(5 * time.Second)
+		want("after an answer", refused, 4)
+		time.Sleep(time.Second)
+		want("after the backoff of a first failure", refused, 5)
+		time.Sleep(2 * time.Minute)
+		if n := r.Known(); n > 0 {
+			t.Errorf("got %d subjects known for ever", n)
+		}
+	})
+}
+
+// TestReadsThatHang end with the timeout, or when they are cut. A cut read is no answer to others.
+func TestReadsThatHang(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(c apitest.Call) bool { return c == readSource } })
+		if _, took, err := r.premise("", time.Now()); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
+			t.Errorf("got %v after %v, want the end of the timeout", err, took)
+		}
+		time.Sleep(time.Minute)
+		tooSlow := errors.New("too slow")
+		cut := func(ctx context.Context, _, _ string, f func(context.Context) error) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second, func() { cancel(tooSlow) })
+			return f(ctx)
+		}
+		if _, _, err := r.Premise(t.Context(), cut, settings, "", time.Now()); !errors.Is(err, tooSlow) {
+			t.Errorf("got %v, want %v", err, tooSlow)
+		}
+		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(apitest.Call) bool { return false } })
+		if a, took, err := r.premise("", time.Now()); err != nil || a.Source == nil || took > 0 {
+			t.Errorf("got %+v, %v after %v, want the source at once", a, err, took)
+		}
+	})
+}
+
+// TestReadsAreBounded: four sources are read at a time, and four other objects.
+func TestReadsAreBounded(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		r.takes(map[apitest.Call]time.Duration{readSource: time.Second})
+		var all sync.WaitGroup
+		for what, f := range map[string]func(types.NamespacedName) error{
+			"sources": func(k types.NamespacedName) error {
+				_, _, err := r.Premise(t.Context(), direct, k, "", time.Time{})
+				return err
+			},
+			"objects": func(k types.NamespacedName) error {
+				_, err := r.ConfigMap(t.Context(), direct, k)
+				return err
+			},
+		} {
+			began := time.Now()
+			for i := range 8 {
+				all.Go(func() {
+					if err := f(types.NamespacedName{Namespace: "platform", Name: fmt.Sprint(i)}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(began); took != 2*time.Second {
+				t.Errorf("got eight %s read within %v, want two seconds", what, took)
+			}
+		}
+	})
+}
+
+// TestConfigMap reads each time, and returns what the cache would keep. A missing object is no error.
+func TestConfigMap(t *testing.T) {
+	read(t, func(t *testing.T, r reading) {
+		foreign := plantest.ConfigMap("team-a", "settings")
+		foreign.Data = map[string]string{"key": "value"}
+		r.server.ConfigMaps.Put(foreign)
+		k := types.NamespacedName{Namespace: "team-a", Name: "settings"}
+		cm, err := r.ConfigMap(t.Context(), direct, k)
+		if err != nil || cm == nil || cm.Data != nil {
+			t.Errorf("got %v, %v, want the object, stripped", cm, err)
+		}
+		cm, err = r.ConfigMap(t.Context(), direct, types.NamespacedName{Namespace: "team-a", Name: "other"})
+		if err != nil || cm != nil {
+			t.Errorf("got %v, %v, want nothing", cm, err)
+		}
+		away := errors.New("away")
+		r.server.Hook(func(h *apitest.Hooks) { h.Refuses = func(apitest.Call) error { return away } })
+		if cm, err = r.ConfigMap(t.Context(), direct, k); cm != nil || !errors.Is(err, away) {
+			t.Errorf("got %v, %v, want %v", cm, err, away)
+		}
+		if n := r.server.Count("get", "configmaps", "team-a"); n != 3 {
+			t.Errorf("got %d reads, want 3", n)
+		}
+	})
+}
