@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -21,12 +20,12 @@ type decision struct {
 	view   *plan.View
 	target plan.Target
 	change plan.Change
-	record record // of the target, to be stored under the lock of the name
+	record record // of the target
 	step   step
-	wait   time.Duration // before the next decision; 0: an event comes
+	wait   time.Duration // before the step; 0: it waits for nothing, or for an event
 }
 
-// decide reads a target and its record together, under the lock of the name.
+// decide reads a target and its record together, decides, and records the decision. The status is locked.
 func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.Time) decision {
 	version := d.cache.Version()
 	t := d.cache.Target(k)
@@ -34,21 +33,36 @@ func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.
 	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
 	n.judge(&x.record, x.change, now)
 	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
+	n.decided(&x, now)
 	return x
 }
 
-// enqueue queues the target by what is left to do there: at once, after a wait, or not at all.
-func (x *decision) enqueue(copies *queue.Copies) {
-	switch {
-	case x.step == stepAct:
-		copies.Add(x.target.Key)
-	case x.wait > 0:
-		copies.AddAfter(x.target.Key, x.wait)
+// decided records a decision. A target without anything to do is at rest. A fight ends when the target was left alone
+// for long enough.
+func (n *nameStatus) decided(x *decision, now time.Time) {
+	r, c := &x.record, x.change
+	switch x.step {
+	case stepNone:
+		r.rest(c.State, contentOf(c.Source), now)
+	case stepDone:
+		r.rest(stateOfWrite(c), contentOf(c.Source), now)
+	}
+	n.store(x, x.step, c, now)
+	if r.state == plan.StateFight && (x.step == stepNone || x.step == stepDone) {
+		x.wait = r.fight(now)
 	}
 }
 
-// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: its remedy is another
-// one.
+// store stores the record of a target where c is left to do and s is next. The target counts as queued if that is a
+// change.
+func (n *nameStatus) store(x *decision, s step, c plan.Change, now time.Time) {
+	r := &x.record
+	r.queued = s == stepAct
+	r.state, r.countsFor = r.status(s, c, now)
+	n.set(x.target.Key.Namespace, uidOf(x.target.Namespace), *r)
+}
+
+// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: another remedy ends it.
 func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
 	u := &r.unclaimed
 	switch {
@@ -63,30 +77,4 @@ func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
 	n.losses++
 	n.dirty = true
 	u.why, u.nth = c.Why, n.losses
-}
-
-// store records a decision. If a change is left to do, the target counts as queued. A fight ends when the target was
-// left alone for long enough.
-func (d *decider) store(n *nameStatus, x *decision, now time.Time) {
-	r, c := &x.record, x.change
-	switch x.step {
-	case stepNone:
-		r.rest(c.State, contentOf(c.Source), now)
-	case stepDone:
-		r.rest(stateOfWrite(c), contentOf(c.Source), now)
-	}
-	r.queued = x.step == stepAct
-	r.state, r.countsFor = r.status(x.step, c, now)
-	if r.state == plan.StateFight && (x.step == stepNone || x.step == stepDone) {
-		x.wait = r.fight(now)
-	}
-	n.set(c.Key.Namespace, uidOf(x.target.Namespace), *r)
-}
-
-// stateOfWrite returns the state after a change was carried out.
-func stateOfWrite(c plan.Change) plan.State {
-	if c.Source == nil {
-		return plan.StateNone
-	}
-	return plan.StateSynced
 }

@@ -8,10 +8,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
-// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
-const runGap = 100 * time.Millisecond
-
 // fanout compares all targets of a name with its sources, and queues those that are out of sync. When no target is
 // queued any more, or targets keep the queue busy for long, it reports the sources.
 type fanout struct {
@@ -80,9 +76,12 @@ func (f *fanout) compare(name string) {
 			n.see(f.rules.Decide(read(), t))
 			f.copies.Add(k)
 		} else {
-			x := f.decide(n, k, read, now)
-			f.store(n, &x, now)
-			x.enqueue(f.copies)
+			switch x := f.decide(n, k, read, now); {
+			case x.step == stepAct:
+				f.copies.Add(k)
+			case x.wait > 0:
+				f.copies.AddAfter(k, x.wait)
+			}
 		}
 		n.unlock()
 	}

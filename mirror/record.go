@@ -11,7 +11,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// content tells one wanted content of a target from another. The zero value means that no copy is wanted.
+// key names a target: its namespace, and the name of the sources that contend for it. It also names one source or copy.
+type key = types.NamespacedName
+
+// content tells one wanted content of a target from another. The zero value: no copy is wanted.
 type content struct {
 	source   key
 	checksum string
@@ -32,11 +35,11 @@ type basics struct {
 	queued    bool    // the key is in the queue or in work, because something is to be done
 }
 
-// record is what is known of one target beside the caches. No decision about what is wanted depends on it: it may be lost at any
-// moment.
+// record is what is known of one target beside the caches. Its methods say what happened to the target, and what is
+// next there. What is wanted does not depend on it: a record may be lost at any moment.
 type record struct {
 	basics
-	uid types.UID // of the namespace, whose predecessor does not count; empty in a shared record, which fits any
+	uid types.UID // of the namespace: a namespace that is created again begins anew; empty in a shared record
 
 	own       ownWrite
 	unclaimed unclaimed
@@ -48,8 +51,8 @@ type record struct {
 	appeared time.Time // when the namespace appeared, until there is a copy
 }
 
-// retry is why a target is tried again although no event asks for it, and what the answer to the last try showed that the cache does
-// not.
+// retry is why a target is tried again although no event asks for it, and what the last try showed that the cache does
+// not show.
 type retry struct {
 	outcome   outcome.Outcome
 	state     plan.State // foreign, rejected, or as a live read showed; none if the last try showed nothing
@@ -79,6 +82,26 @@ func triggerOf(t plan.Target, c plan.Change) trigger {
 	return on
 }
 
+// result is what came of a change.
+type result struct {
+	change  plan.Change
+	outcome outcome.Outcome
+	state   plan.State // how the target stands after it
+	note    string     // the error, or what the foreign object in the way is, for people
+	err     error
+	began   time.Time     // when the calls began
+	after   time.Duration // when to reconcile again although nothing failed
+
+	sent    bool              // the API server carried the change out
+	made    *corev1.ConfigMap // the object as it is stored; nil after a delete
+	altered bool              // it is stored with other content than was sent
+	repair  bool              // the change restored what another client had changed
+	cause   string            // what that client had done to the copy, which was in sync before
+
+	adoptable bool      // the owner of the foreign object in the way can hand it over
+	taken     types.UID // of an object that was created, stored without a mark of a copy, and deleted at once
+}
+
 // ownWrite is our own last write, until the cache shows it.
 type ownWrite struct {
 	version string    // of what was created or updated
@@ -87,47 +110,49 @@ type ownWrite struct {
 	at      time.Time
 }
 
-// maxOwn bounds the wait for an own write: after a restore of etcd its resourceVersion may not come to be for days.
+// maxOwn bounds the wait for our own write: after a restore of etcd the cache may not reach its resourceVersion for
+// days.
 const maxOwn = time.Minute
 
-// left returns how long to wait at most until the cache shows our own last write; 0 if it does. It shows have at the target, and
-// everything up to version.
+// left returns how long to wait at most until the cache shows our own last write; 0: the cache shows it. The cache has
+// have at the target, and has seen everything up to version.
 func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) time.Duration {
 	if w.at.IsZero() {
 		return 0
 	}
 	order, err := resourceversion.CompareResourceVersion(version, w.version)
-	unseen := err == nil && order < 0 || have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil
-	if !unseen {
+	isThere := have != nil && w.deleted != "" && have.UID == w.deleted && have.DeletionTimestamp == nil
+	if unseen := err == nil && order < 0 || isThere; !unseen {
 		return 0
 	}
 	return max(0, w.at.Add(maxOwn).Sub(now))
 }
 
-// unclaimed says since when no source claims a copy, by the UID of the copy, and why. The deletion grace runs from then on.
+// unclaimed says since when no source claims a copy, and why. The deletion grace runs from then on.
 type unclaimed struct {
-	uid   types.UID
+	uid   types.UID // of the copy; empty: a source claims it
 	since time.Time
 	why   plan.Loss // as it was judged
-	nth   int       // of the losses of the name: reports know by it which losses are new
+	nth   int       // the number of this loss among those of the name: a report finds new losses by it
 }
 
-// step is what happens next at a target.
+// step is what is next at a target.
 type step int
 
 const (
 	stepNone   step = iota // nothing, and the state of the change holds
-	stepDone               // nothing: our own last write did it, and the cache does not show it yet
-	stepAwait              // wait until the cache shows our own last write
+	stepDone               // nothing: our own last write did it, and the cache does not show that yet
+	stepAwait              // wait for the cache to show our own last write, or for the call that was put off
 	stepExpire             // wait for the end of the deletion grace
 	stepWait               // wait for the time of the next try
 	stepHold               // wait, because another client keeps changing the copy
 	stepAct                // carry out the change
 )
 
-// next returns the next step at a target, and how long to wait before it; 0: there is nothing to wait for. It forgets our own
-// last write if the cache shows it. version is up to which the cache shows everything.
-func (r *record) next(t plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (step, time.Duration) {
+// next returns the next step at a target, and how long that waits; 0: it waits for nothing, or for an event. The cache
+// has seen everything up to version. If the cache shows our own last write, next forgets the write.
+func (r *record) next(t plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
+	step, time.Duration) {
 	same := r.content == contentOf(c.Source)
 	wait := r.own.left(t.Have, version, now)
 	switch {
@@ -152,9 +177,9 @@ func (r *record) next(t plan.Target, c plan.Change, version string, grace time.D
 	return stepAct, 0
 }
 
-// isTriggered reports whether a wait for the next try ends early. Other wanted content ends it, unless a foreign object is in the
-// way. Another state of the target or of its namespace ends it, unless the target has failed often: a tenant can cause events
-// without end.
+// isTriggered reports whether a wait for the next try ends early. Other wanted content ends it, unless a foreign
+// object is in the way. A change of the target or of its namespace ends it, unless the target has failed often: a
+// tenant can cause events without end.
 func (r *record) isTriggered(now trigger) bool {
 	tried := r.retry.tried
 	switch {
@@ -166,20 +191,73 @@ func (r *record) isTriggered(now trigger) bool {
 	return now.have != tried.have || now.namespace != tried.namespace
 }
 
-// fight returns how long a target must be left alone until a fight over it ends; 0 if there is none.
-func (r *record) fight(now time.Time) time.Duration {
-	h := hold(r.repairs)
-	if h == 0 {
-		return 0
+// wrote records a change that the API server carried out. It returns the next step, and how long that waits.
+func (r *record) wrote(res *result, now time.Time) (step, time.Duration) {
+	c := res.change
+	r.calmDown(now)
+	if res.repair {
+		r.repairs++
+		r.repairedAt = now
+	} else if r.content != contentOf(c.Source) {
+		r.repairs = 0
 	}
-	return max(0, r.repairedAt.Add(h+calm).Sub(now))
+	r.content = contentOf(c.Source)
+	r.own = ownWrite{at: now, altered: res.altered}
+	if c.Op == plan.OpDelete || c.Op == plan.OpRecreate {
+		r.own.deleted = c.Have.UID
+	}
+	if res.made != nil {
+		r.own.version = res.made.ResourceVersion
+	}
+	r.rest(res.state, r.content, now)
+	if res.altered {
+		return stepAwait, max(res.after, hold(r.repairs))
+	}
+	return stepDone, r.fight(now) // if no event shows our own write, a relist does, and its fan-out waits up to maxOwn
 }
 
-// calmDown forgets the repairs of a target that was left alone for long enough.
-func (r *record) calmDown(now time.Time) {
-	if now.Sub(r.repairedAt) > hold(r.repairs)+calm {
-		r.repairs, r.repairedAt = 0, time.Time{}
+// failed records a failure and what the try showed. It returns the time until the next try. tried is what the try
+// depended on.
+func (r *record) failed(res *result, tried trigger, now time.Time) time.Duration {
+	if res.outcome == outcome.Transient && r.retry.lasts(res, now) {
+		res.outcome, res.state = outcome.Rejected, plan.StateRejected
 	}
+	if res.taken != "" { // the events of its creation and its deletion wake nobody
+		r.own = ownWrite{deleted: res.taken, altered: true, at: now}
+	}
+	rt := &r.retry
+	if rt.outcome != res.outcome {
+		rt.outcome, rt.since = res.outcome, res.began
+	}
+	rt.failures++
+	wait := res.outcome.Backoff(rt.failures)
+	rt.notBefore, rt.tried = now.Add(wait), tried
+	owner := res.change.CountsFor()
+	isShown := rt.owner == owner || rt.state == plan.StateFrozen || rt.state == plan.StateHeld
+	if res.outcome == outcome.Transient && isShown {
+		return wait // the failure says nothing about the target
+	}
+	rt.state, rt.owner, rt.note, rt.adoptable = plan.StateNone, owner, "", false
+	if res.outcome == outcome.Rejected || res.outcome == outcome.Foreign {
+		rt.state, rt.note, rt.adoptable = res.state, res.note, res.adoptable
+	}
+	if rt.state == plan.StateForeign {
+		r.content = content{}
+	}
+	return wait
+}
+
+// transientLimit is how long the API server may answer with errors of its own before they count as a rejection: a
+// webhook that it cannot call, for example, is reported and retried slowly then.
+const transientLimit = 10 * time.Second
+
+// lasts reports whether a transient failure counts as a rejection.
+func (rt *retry) lasts(res *result, now time.Time) bool {
+	since := res.began
+	if rt.outcome == outcome.Transient {
+		since = rt.since
+	}
+	return outcome.IsAnswer(res.err) && (rt.outcome == outcome.Rejected || now.Sub(since) >= transientLimit)
 }
 
 // rest records that nothing is left to do until an event or a fan-out: the target is in this state, with this content.
@@ -194,14 +272,14 @@ func (r *record) rest(state plan.State, c content, now time.Time) {
 	default:
 		r.content = content{}
 	}
-	if state != plan.StateForeign || r.retry.outcome != outcome.Rejected { // a webhook may have made the object of our own create
+	if state != plan.StateForeign || r.retry.outcome != outcome.Rejected { // a webhook may have made it of our own create
 		r.retry = retry{}
 	}
 	r.appeared = time.Time{}
 }
 
-// status returns how a target stands, and the source that this counts for, while c is left to do and step is next. A state
-// that an answer showed stays until more is known.
+// status returns how a target stands, and the source that this counts for, while c is left to do and s is next. A state
+// that the last try showed stays until more is known.
 func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) {
 	state, owner := c.Status(), c.CountsFor()
 	switch shown := r.retry.state; {
@@ -224,14 +302,22 @@ func (r *record) status(s step, c plan.Change, now time.Time) (plan.State, key) 
 	return state, owner
 }
 
+// stateOfWrite returns the state after a change was carried out.
+func stateOfWrite(c plan.Change) plan.State {
+	if c.Source == nil {
+		return plan.StateNone
+	}
+	return plan.StateSynced
+}
+
 // isPlain reports whether the record holds no more than its basics.
 func (r *record) isPlain() bool {
 	return r.retry == retry{} && r.own == ownWrite{} && r.unclaimed == unclaimed{} && r.repairs == 0 && r.appeared.IsZero()
 }
 
-// Another client that changes a copy back each time must not make the controller write in a circle. The first
-// freeRepairs happen at once: that is a person trying things. Each further one waits, from firstHold on, doubling to
-// maxHold. A target that is left alone for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
+// A fight: another client changes a copy back after each repair. The first freeRepairs are made at once: a person may
+// be trying things. Each further repair waits, from firstHold on, doubling to maxHold. A target that is left alone
+// for calm begins anew: GitOps tools restore every 3 or 10 minutes by default.
 const (
 	freeRepairs = 10
 	firstHold   = time.Second
@@ -239,10 +325,26 @@ const (
 	calm        = 15 * time.Minute
 )
 
-// hold returns how long the next repair waits after this many.
+// hold returns how long the next repair waits after so many.
 func hold(repairs int) time.Duration {
 	if repairs < freeRepairs {
 		return 0
 	}
 	return min(firstHold<<min(repairs-freeRepairs, 8), maxHold)
+}
+
+// fight returns how long the target must be left alone until the fight over it ends; 0: there is no fight.
+func (r *record) fight(now time.Time) time.Duration {
+	h := hold(r.repairs)
+	if h == 0 {
+		return 0
+	}
+	return max(0, r.repairedAt.Add(h+calm).Sub(now))
+}
+
+// calmDown forgets the repairs if the target was left alone for long enough.
+func (r *record) calmDown(now time.Time) {
+	if now.Sub(r.repairedAt) > hold(r.repairs)+calm {
+		r.repairs, r.repairedAt = 0, time.Time{}
+	}
 }

@@ -61,7 +61,8 @@ func (s *status) lock(name string) *nameStatus {
 		s.mu.Lock()
 		n := s.names[name]
 		if n == nil {
-			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{}, sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}, unseen: map[string]time.Time{}}
+			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{},
+				sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}, unseen: map[string]time.Time{}}
 			s.names[name] = n
 		}
 		s.mu.Unlock()
@@ -104,16 +105,17 @@ type deletions struct {
 	since time.Time // when the first one was deleted
 }
 
-// add counts a copy that was deleted.
-func (d *deletions) add(now time.Time) {
-	if d.count == 0 {
-		d.since = now
+// wrote records a change that the API server carried out, for the next report.
+func (n *nameStatus) wrote(c plan.Change, now time.Time) {
+	if c.Op == plan.OpDelete {
+		n.dirty = true
+		deleted := &n.source(c.CopyOf).deleted
+		if deleted.count++; deleted.count == 1 {
+			deleted.since = now
+		}
+		return
 	}
-	d.count++
-}
-
-// writes records that a copy was written.
-func (src *sourceStatus) writes(c plan.Change, now time.Time) {
+	src := n.source(c.Source.Key)
 	src.wrote = now
 	if c.CopyOf.Name == "" || c.CopyOf == c.Source.Key {
 		return
@@ -238,8 +240,12 @@ func (n *nameStatus) supersede(selections map[key]*selection) {
 // calling reports whether a call for a target is on its way.
 func (n *nameStatus) calling(namespace string) bool { return n.calls[namespace] != nil }
 
-// reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that hang may keep a
-// name busy all the time.
+// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the time
+// is compared with all its targets that often; each target still gets the newest content when its turn comes.
+const runGap = 100 * time.Millisecond
+
+// reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that
+// hang may keep a name busy all the time.
 const reportAfter = 10 * time.Second
 
 // reportableIn returns how long to wait before a report. Announcements do not wait.
@@ -250,8 +256,8 @@ func (n *nameStatus) reportableIn() time.Duration {
 	return n.busyFor()
 }
 
-// reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the targets are not
-// compared with v, a fan-out follows.
+// reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the
+// targets are not compared with v, a fan-out follows.
 func (n *nameStatus) reportDue(v *plan.View) (wait time.Duration, due bool) {
 	if !n.dirty || n.view != nil && n.view != v {
 		return 0, false

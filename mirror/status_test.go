@@ -13,38 +13,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestOwnWriteLeft is the table of whether the cache shows our own last write.
-func TestOwnWriteLeft(t *testing.T) {
-	now := time.Unix(5000, 0)
-	have := plantest.ConfigMap("team-a", "settings")
-	other := plantest.ConfigMap("team-a", "settings", func(cm *corev1.ConfigMap) { cm.UID = "other" })
-	for name, tc := range map[string]struct {
-		own     ownWrite
-		have    *corev1.ConfigMap
-		version string
-		want    time.Duration
-	}{
-		"no write":                            {ownWrite{version: "41"}, nil, "9", 0},
-		"the cache is behind":                 {ownWrite{version: "41", at: now}, nil, "9", maxOwn}, // as numbers, not as words
-		"the cache is there":                  {ownWrite{version: "41", at: now}, nil, "41", 0},
-		"the cache is ahead":                  {ownWrite{version: "41", at: now}, nil, "100", 0},
-		"client-go does not know":             {ownWrite{version: "41", at: now}, nil, "", 0},
-		"a version that does not come":        {ownWrite{version: "41", at: now.Add(-maxOwn)}, nil, "9", 0},
-		"just before":                         {ownWrite{version: "41", at: now.Add(1 - maxOwn)}, nil, "9", 1},
-		"deleted, and there":                  {ownWrite{deleted: have.UID, at: now}, have, "9", maxOwn},
-		"deleted, and gone":                   {ownWrite{deleted: have.UID, at: now}, nil, "9", 0},
-		"deleted, and another one there":      {ownWrite{deleted: have.UID, at: now}, other, "9", 0},
-		"deleted, and held by finalizers":     {ownWrite{deleted: have.UID, at: now}, plantest.ConfigMap("team-a", "settings", plantest.Deleting), "9", 0},
-		"re-created, and the old one there":   {ownWrite{deleted: have.UID, version: "41", at: now}, have, "9", maxOwn},
-		"re-created, and the new one not yet": {ownWrite{deleted: have.UID, version: "41", at: now}, nil, "9", maxOwn},
-		"an object without a UID":             {ownWrite{version: "41", at: now}, &corev1.ConfigMap{}, "41", 0},
-	} {
-		if got := tc.own.left(tc.have, tc.version, now); got != tc.want {
-			t.Errorf("%s: got %v left, want %v", name, got, tc.want)
-		}
-	}
-}
-
 // inLock locks the status of the name settings until f has returned.
 func inLock(s *status, f func(*nameStatus)) {
 	n := s.lock("settings")
@@ -52,8 +20,8 @@ func inLock(s *status, f func(*nameStatus)) {
 	f(n)
 }
 
-// TestStore is the table of what a decision records, for a fan-out and for a reconcile.
-func TestStore(t *testing.T) {
+// TestDecided is the table of what a decision records, for a fan-out and for a reconcile.
+func TestDecided(t *testing.T) {
 	now := time.Unix(5000, 0)
 	blue, other := parsed(sourceIn("platform")), parsed(sourceIn("base"))
 	update, nothing := plan.Change{Op: plan.OpUpdate, Source: blue}, plan.Change{Source: blue, State: plan.StateSynced}
@@ -92,12 +60,11 @@ func TestStore(t *testing.T) {
 		"a fight":                   {of(plan.StateSynced), update, stepHold, plan.StateFight, blue.Key, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &decider{rules: teamRules()}
 			tc.c.Key = settings("team-a")
 			x := &decision{view: plan.NewView([]*plan.Source{blue, other}), change: tc.c, record: tc.rec, step: tc.step,
 				target: plan.Target{Key: tc.c.Key, Namespace: plantest.Namespace("team-a")}}
 			inLock(newStatus(), func(n *nameStatus) {
-				d.store(n, x, now)
+				n.decided(x, now)
 				got, queued := n.record("team-a", "team-a"), tc.step == stepAct
 				if got.state != tc.state || got.countsFor != tc.owner || x.wait != tc.wait {
 					t.Errorf("got %v of %v, after %v, want %v of %v, after %v", got.state, got.countsFor, x.wait, tc.state, tc.owner, tc.wait)

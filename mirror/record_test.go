@@ -1,12 +1,12 @@
 package mirror
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,13 +18,45 @@ import (
 
 var configMapResource = schema.GroupResource{Resource: "configmaps"}
 
-// TestFail goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until
+// TestOwnWriteLeft is the table of whether the cache shows our own last write.
+func TestOwnWriteLeft(t *testing.T) {
+	now := time.Unix(5000, 0)
+	have := plantest.ConfigMap("team-a", "settings")
+	other := plantest.ConfigMap("team-a", "settings", func(cm *corev1.ConfigMap) { cm.UID = "other" })
+	for name, tc := range map[string]struct {
+		own     ownWrite
+		have    *corev1.ConfigMap
+		version string
+		want    time.Duration
+	}{
+		"no write":                            {ownWrite{version: "41"}, nil, "9", 0},
+		"the cache is behind":                 {ownWrite{version: "41", at: now}, nil, "9", maxOwn}, // as numbers, not as words
+		"the cache is there":                  {ownWrite{version: "41", at: now}, nil, "41", 0},
+		"the cache is ahead":                  {ownWrite{version: "41", at: now}, nil, "100", 0},
+		"client-go does not know":             {ownWrite{version: "41", at: now}, nil, "", 0},
+		"a version that does not come":        {ownWrite{version: "41", at: now.Add(-maxOwn)}, nil, "9", 0},
+		"just before":                         {ownWrite{version: "41", at: now.Add(1 - maxOwn)}, nil, "9", 1},
+		"deleted, and there":                  {ownWrite{deleted: have.UID, at: now}, have, "9", maxOwn},
+		"deleted, and gone":                   {ownWrite{deleted: have.UID, at: now}, nil, "9", 0},
+		"deleted, and another one there":      {ownWrite{deleted: have.UID, at: now}, other, "9", 0},
+		"deleted, and held by finalizers":     {ownWrite{deleted: have.UID, at: now}, plantest.ConfigMap("team-a", "settings", plantest.Deleting), "9", 0},
+		"re-created, and the old one there":   {ownWrite{deleted: have.UID, version: "41", at: now}, have, "9", maxOwn},
+		"re-created, and the new one not yet": {ownWrite{deleted: have.UID, version: "41", at: now}, nil, "9", maxOwn},
+		"an object without a UID":             {ownWrite{version: "41", at: now}, &corev1.ConfigMap{}, "41", 0},
+	} {
+		if got := tc.own.left(tc.have, tc.version, now); got != tc.want {
+			t.Errorf("%s: got %v left, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestFailed goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until
 // it is known to be over.
-func TestFail(t *testing.T) {
+func TestFailed(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	c := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("platform"))}
 	synced := content{checksum: "before"}
-	x := &decision{target: plan.Target{Have: plantest.ConfigMap("team-a", "settings")}, change: c}
+	tried := triggerOf(plan.Target{Have: plantest.ConfigMap("team-a", "settings")}, c)
 	now, rec := time.Unix(5000, 0), record{basics: basics{content: synced}}
 	for i, tc := range []struct {
 		outcome outcome.Outcome
@@ -44,8 +76,8 @@ func TestFail(t *testing.T) {
 	} {
 		before := rec
 		now = now.Add(time.Hour)
-		wait := rec.fail(teamRules(), x, result{change: c, outcome: tc.outcome, state: tc.result, err: errors.New("why"), began: now.Add(-time.Second)}, now)
-		if wait != tc.wait || !rec.retry.notBefore.Equal(now.Add(wait)) || rec.retry.tried != triggerOf(x.target, c) {
+		wait := rec.failed(&result{change: c, outcome: tc.outcome, state: tc.result, note: tc.note, began: now.Add(-time.Second)}, tried, now)
+		if wait != tc.wait || !rec.retry.notBefore.Equal(now.Add(wait)) || rec.retry.tried != tried {
 			t.Errorf("failure %d: got a retry after %v, at %v, want %v", i, wait, rec.retry.notBefore, tc.wait)
 		}
 		state, owner := rec.status(stepWait, c, now)
@@ -55,9 +87,6 @@ func TestFail(t *testing.T) {
 		if began := before.retry.outcome != tc.outcome; rec.retry.since.Equal(now.Add(-time.Second)) != began {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.retry.since)
 		}
-	}
-	if rec.fail(teamRules(), x, result{change: c, outcome: outcome.Rejected, state: plan.StateRejected}, now); rec.retry.note != "" {
-		t.Errorf("no error: got the note %q, want none", rec.retry.note)
 	}
 }
 
@@ -85,7 +114,7 @@ func TestLastingAnswersAreRejections(t *testing.T) {
 		"a server without time":      {retry{outcome: outcome.Transient, since: ago(transientLimit)}, apierrors.NewTooManyRequests("later", 1), now, false},
 		"a long call, and a shorter": {retry{outcome: outcome.Transient, since: ago(time.Second)}, internal, ago(transientLimit), false},
 	} {
-		if got := lasts(tc.rec, result{outcome: outcome.Transient, err: tc.err, began: tc.began}, now); got != tc.want {
+		if got := tc.rec.lasts(&result{outcome: outcome.Transient, err: tc.err, began: tc.began}, now); got != tc.want {
 			t.Errorf("%s: got a rejection %v, want %v", name, got, tc.want)
 		}
 	}
