@@ -68,7 +68,7 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 		return nil, errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
-	made, err = w.check(plan.OpCreate, c.Source, made, err)
+	made, err = w.verify(plan.OpCreate, c.Source, made, err)
 	if errors.Is(err, outcome.ErrUnmarked) { // it would be foreign, and nobody's
 		err = errors.Join(err, w.delete(ctx, plan.Change{Key: c.Key, Have: made}))
 	}
@@ -81,12 +81,12 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 		return nil, errNotLeading
 	}
 	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
-	return w.check(plan.OpUpdate, c.Source, made, err)
+	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 
-// check counts a write and compares the stored object with its source. If a webhook undoes the change, the object is as
-// before and the watch shows no event.
-func (w *writer) check(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
+// verify counts a write, and compares the stored object with its source. If a webhook undoes the change, the object is
+// as before and the watch shows no event.
+func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if mark := w.rules.Lacks(made); mark != "" {
 			err = fmt.Errorf("%w: %s", outcome.ErrUnmarked, mark)

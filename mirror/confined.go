@@ -66,12 +66,8 @@ type selfCheck struct {
 	logged  time.Time // when it last said that no policy confines; zero: it was confined since
 }
 
-func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string) *selfCheck {
-	confined := metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "mirror_confined",
-		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if not known.",
-		StabilityLevel: metrics.STABLE,
-	}, nil)
+func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string,
+	confined *metrics.GaugeVec) *selfCheck {
 	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: confined}
 }
 

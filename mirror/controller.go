@@ -67,7 +67,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
 	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
-	status, check := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
+	status, self := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace, m.confined)
 	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
 	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, outcome.IsAnswer), newOutbox(recorder)
 	c := &Controller{
@@ -78,9 +78,9 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 		reconciler: &reconciler{
 			decider: d, lanes: l, outbox: out, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
 			writer:  &writer{client: client, rules: rules, metrics: m},
-			metrics: m, selfCheck: check, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
+			metrics: m, selfCheck: self, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
 		},
-		selfCheck: check, repeatPeriod: repeatPeriod,
+		selfCheck: self, repeatPeriod: repeatPeriod,
 	}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
@@ -92,39 +92,21 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 // names already. Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registry.MustRegister(c.selfCheck.confined)
-	gauge(registry, "mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.", nil,
-		func() int { return c.sumSources(func(*plan.Source) int { return 1 }) })
-	gauge(registry, "mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
-		func() int { return c.sumSources(func(s *plan.Source) int { return s.Bytes }) })
-	gauge(registry, "mirror_invalid_sources", "Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
-		func() int {
-			return c.sumSources(func(s *plan.Source) int {
-				if s.Frozen != nil {
-					return 1
-				}
-				return 0
-			})
-		})
-	gauge(registry, "mirror_fights", "Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
-		func() int { return c.status.total(plan.StateFight) })
-	for label, states := range copyStates() {
-		gauge(registry, "mirror_copies", "Wanted and existing copies by state.", map[string]string{"state": label},
-			func() int { return c.status.total(states...) })
-	}
+	registerGauges(registry, c.activeSources, c.status.total)
 }
 
-// sumSources adds up a number of each source; 0 before the controller leads.
-func (c *Controller) sumSources(number func(*plan.Source) int) (sum int) {
+// activeSources iterates over all sources; there are none before the controller leads.
+func (c *Controller) activeSources(yield func(*plan.Source) bool) {
 	if !c.handlers.active.Load() {
-		return 0
+		return
 	}
 	for _, name := range c.cache.SourceNames() {
 		for _, s := range c.cache.View(name).Sources {
-			sum += number(s)
+			if !yield(s) {
+				return
+			}
 		}
 	}
-	return sum
 }
 
 // Leadership says when a controller may write. Of several that share an instance, one at a time leads.

@@ -107,7 +107,7 @@ func TestC63ThousandsHang(t *testing.T) {
 		{8, 500, webhookDown, time.Minute},
 		{1, 20, webhookDown, time.Minute},
 	} {
-		t.Run(fmt.Sprintf("%d places, %d hang, error %v", tc.writes, tc.bad, tc.err != nil), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d slots, %d hang, error %v", tc.writes, tc.bad, tc.err != nil), func(t *testing.T) {
 			objects := append(teams(100, "team-good-"), teams(tc.bad, "team-bad-")...)
 			alone(t, having(objects...), func(o *Options) { o.ConcurrentWrites = tc.writes }, func(t *testing.T, s scene) {
 				s.hangAt(tc.err)
@@ -116,7 +116,7 @@ func TestC63ThousandsHang(t *testing.T) {
 				}
 				s.write(source(plantest.Data("key", "first")))
 				s.within(tc.first, "copy at first contact", reached("first"))
-				limit := time.Second * time.Duration(max(1, 4/tc.writes)) // one place makes ten calls that hang a second
+				limit := time.Second * time.Duration(max(1, 4/tc.writes)) // one slot makes ten calls that hang a second
 				for _, content := range []string{"second", "third"} {
 					time.Sleep(time.Minute)
 					s.write(source(plantest.Data("key", content)))
@@ -269,7 +269,7 @@ func TestC34ServerIsSlow(t *testing.T) {
 	}
 }
 
-// TestC34HangingLiveReadHoldsUpNobody: forty deletions wait for one read of a namespace, more than there are places.
+// TestC34HangingLiveReadHoldsUpNobody: forty deletions wait for one read of a namespace, more than there are slots.
 func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 	objects := teams(1, "team-")
 	for i := range 40 {

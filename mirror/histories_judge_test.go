@@ -99,7 +99,7 @@ func (s *status) each(f func(*nameStatus)) {
 func (c *Controller) leftOver() map[string]int {
 	synctest.Wait()
 	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len()}
-	left["calls in flight"], left["slow places"] = c.reconciler.lanes.InFlight()
+	left["calls in flight"], left["slow slots"] = c.reconciler.lanes.InFlight()
 	left["live reads"] = c.reconciler.live.Known()
 	for _, name := range historyNames {
 		if c.sources.WantsFanout(name) {

@@ -122,7 +122,7 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
 		r.hang(func(c apitest.Call) bool { return c.Verb == "create" })
 		r.lead()
-		time.Sleep(200 * time.Millisecond) // some are in slow places
+		time.Sleep(200 * time.Millisecond) // some are in slow slots
 		if want := r.controller.reconciler.lanes.Workers(); int(r.Hung.Load()) != want {
 			t.Errorf("got %d writes in flight, want %d", r.Hung.Load(), want)
 		}

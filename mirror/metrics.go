@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,7 @@ type controllerMetrics struct {
 	maxWorkers       *metrics.GaugeVec
 	activeWorkers    *metrics.GaugeVec
 
+	confined    *metrics.GaugeVec
 	watchErrors *metrics.CounterVec
 	writes      *metrics.CounterVec
 	repairs     *metrics.CounterVec
@@ -68,6 +70,8 @@ func newControllerMetrics() *controllerMetrics {
 		maxWorkers:    gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
 		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled.", "controller"),
 
+		confined: gauge("mirror_confined",
+			"1 if an admission policy confines the account of the controller, 0 if none does, absent if not known."),
 		watchErrors: counter("mirror_watch_errors_total",
 			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total", "Writes of copies that were sent to the API server. Result conflict: the object "+
@@ -89,7 +93,7 @@ type Registry interface {
 // register registers the counters, and makes every label value exist.
 func (m *controllerMetrics) register(registry Registry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
+		m.maxWorkers, m.activeWorkers, m.confined, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
 	for _, operation := range writeOperations {
 		for _, result := range writeResults {
 			m.writes.WithLabelValues(operation, result)
@@ -110,22 +114,44 @@ func (m *controllerMetrics) register(registry Registry, workers int) {
 	m.reconcileSeconds.WithLabelValues(queueName)
 }
 
-// copyStates returns the states that count as each value of the label of mirror_copies.
-func copyStates() map[string][]plan.State {
+// registerGauges registers the gauges that are counted at each scrape. total counts targets by their states.
+func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total func(...plan.State) int) {
+	gauge := func(name, help string, labels map[string]string, count func() int) {
+		registry.RawMustRegister(metrics.NewGaugeFunc(
+			&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
+			func() float64 { return float64(count()) }))
+	}
+	sum := func(number func(*plan.Source) int) func() int {
+		return func() (n int) {
+			for s := range sources {
+				n += number(s)
+			}
+			return n
+		}
+	}
+	gauge("mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.", nil,
+		sum(func(*plan.Source) int { return 1 }))
+	gauge("mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
+		sum(func(s *plan.Source) int { return s.Bytes }))
+	gauge("mirror_invalid_sources", "Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
+		sum(func(s *plan.Source) int {
+			if s.Frozen != nil {
+				return 1
+			}
+			return 0
+		}))
+	gauge("mirror_fights", "Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
+		func() int { return total(plan.StateFight) })
 	byLabel := map[string][]plan.State{}
 	for state := range plan.States {
 		if label := state.Metric(); label != "" {
 			byLabel[label] = append(byLabel[label], state)
 		}
 	}
-	return byLabel
-}
-
-// gauge registers a gauge that is counted when it is read.
-func gauge(registry Registry, name, help string, labels map[string]string, count func() int) {
-	registry.RawMustRegister(metrics.NewGaugeFunc(
-		&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
-		func() float64 { return float64(count()) }))
+	for label, states := range byLabel {
+		gauge("mirror_copies", "Wanted and existing copies by state.", map[string]string{"state": label},
+			func() int { return total(states...) })
+	}
 }
 
 // reconciling counts a reconcile that begins. Its result is passed to the returned function at its end.

@@ -37,15 +37,15 @@ type reconciler struct {
 // latest.
 func (r *reconciler) work(ctx, term context.Context) {
 	for {
-		p := r.lanes.Enter(ctx)
-		if p == nil {
+		slot := r.lanes.Enter(ctx)
+		if slot == nil {
 			return
 		}
 		k, shutdown := r.copies.Get()
 		if !shutdown && ctx.Err() == nil {
-			r.reconcile(ctx, term, p, k)
+			r.reconcile(ctx, term, slot, k)
 		}
-		p.Leave()
+		slot.Leave()
 		if shutdown {
 			return
 		}
@@ -55,14 +55,14 @@ func (r *reconciler) work(ctx, term context.Context) {
 
 // reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, and records
 // the result.
-func (r *reconciler) reconcile(ctx, term context.Context, p *lanes.Place, k key) {
+func (r *reconciler) reconcile(ctx, term context.Context, slot *lanes.Slot, k key) {
 	done := r.metrics.reconciling()
 	x := r.begin(k)
 	if x.step != stepAct {
 		done(metricOf(result{after: x.wait}))
 		return
 	}
-	res := r.act(ctx, term, p, &x)
+	res := r.act(ctx, term, slot, &x)
 	r.finish(ctx, &x, &res)
 	done(metricOf(res))
 }
@@ -96,38 +96,38 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 // act carries out a change, a deletion after live reads confirm it. If a foreign object was in the way, act reads the
 // object first. If a create finds an object that the cache does not show, or is rejected before it can find one, act
 // reads the object afterwards. Then it does what the object calls for.
-func (r *reconciler) act(ctx, term context.Context, p *lanes.Place, x *decision) result {
+func (r *reconciler) act(ctx, term context.Context, slot *lanes.Slot, x *decision) result {
 	c := x.change
 	switch {
 	case c.Op == plan.OpDelete:
-		if res, confirmed := r.confirm(ctx, p, x); !confirmed {
+		if res, confirmed := r.confirm(ctx, slot, x); !confirmed {
 			return res
 		}
 	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
-		if res := r.actOnLive(ctx, term, p, x, result{}); res.sent || res.outcome != outcome.OK {
+		if res := r.actOnLive(ctx, term, slot, x, result{}); res.sent || res.outcome != outcome.OK {
 			return res
 		}
 	}
-	res := r.write(ctx, term, p, c, &x.record)
+	res := r.write(ctx, term, slot, c, &x.record)
 	if c.Op != plan.OpCreate || res.taken != "" || !apierrors.IsAlreadyExists(res.err) && res.outcome != outcome.Rejected {
 		return res
 	}
-	return r.actOnLive(ctx, term, p, x, res)
+	return r.actOnLive(ctx, term, slot, x, res)
 }
 
 // confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted.
 // A read that began before the end of the grace does not count. If the copy may not be deleted, confirm returns what
 // became of the deletion.
-func (r *reconciler) confirm(ctx context.Context, p *lanes.Place, x *decision) (res result, confirmed bool) {
+func (r *reconciler) confirm(ctx context.Context, slot *lanes.Slot, x *decision) (res result, confirmed bool) {
 	c, began, graceEnd := x.change, time.Now(), x.record.unclaimed.since.Add(r.grace)
 	namespace := ""
 	if c.ByLabels {
 		namespace = c.Key.Namespace
 	}
-	live, wait, err := r.live.Premise(ctx, p.Read, c.CopyOf, namespace, graceEnd)
+	live, wait, err := r.live.Premise(ctx, slot.Read, c.CopyOf, namespace, graceEnd)
 	if err == nil && wait == 0 && !c.ByLabels && r.rules.DependsOnLabels(live.Source, x.target.Namespace) {
 		c.ByLabels = true // the cache did not show this source
-		live, wait, err = r.live.Premise(ctx, p.Read, c.CopyOf, c.Key.Namespace, graceEnd)
+		live, wait, err = r.live.Premise(ctx, slot.Read, c.CopyOf, c.Key.Namespace, graceEnd)
 	}
 	ns := x.target.Namespace
 	if c.ByLabels {
@@ -158,9 +158,9 @@ func readBackoff(err error, failures int) time.Duration {
 
 // actOnLive reads an object that the cache does not show, and does what it calls for. none is the result if there is
 // no object: a quota refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *decision, none result) result {
+func (r *reconciler) actOnLive(ctx, term context.Context, slot *lanes.Slot, x *decision, none result) result {
 	k, began := x.change.Key, time.Now()
-	live, err := r.live.ConfigMap(ctx, p.Read, k)
+	live, err := r.live.ConfigMap(ctx, slot.Read, k)
 	switch {
 	case err != nil:
 		return resultOf(x.change, err, began)
@@ -173,7 +173,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *dec
 	res := result{change: c, state: plan.StatePending, outcome: outcome.Conflict, began: began} // the watch will show it
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
-		return r.write(ctx, term, p, c, &x.record)
+		return r.write(ctx, term, slot, c, &x.record)
 	case c.Op == plan.OpNone && (c.State == plan.StateForeign || !r.rules.Visible(live)): // no event tells when that ends
 		res.state, res.outcome = c.State, outcome.Foreign
 	}
@@ -184,7 +184,7 @@ func (r *reconciler) actOnLive(ctx, term context.Context, p *lanes.Place, x *dec
 }
 
 // write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.
-func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Change, rec *record) result {
+func (r *reconciler) write(ctx, term context.Context, slot *lanes.Slot, c plan.Change, rec *record) result {
 	if ctx.Err() != nil {
 		return resultOf(c, ctx.Err(), time.Now())
 	}
@@ -192,7 +192,7 @@ func (r *reconciler) write(ctx, term context.Context, p *lanes.Place, c plan.Cha
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(term, cancel)()
-	err := p.Write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
+	err := slot.Write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
 		res.made, err = r.writer.apply(ctx, c)
 		return err
 	})

@@ -10,9 +10,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// call is one call in a place. The mutex of the lanes guards it.
+// call is one call in a slot. The mutex of the lanes guards it.
 type call struct {
-	*Place
+	*Slot
 	callee    callee
 	reads     bool
 	began     time.Time
@@ -24,8 +24,8 @@ type call struct {
 }
 
 // call makes one call.
-func (p *Place) call(ctx context.Context, c *call, f func(context.Context) error) error {
-	l := p.lanes
+func (s *Slot) call(ctx context.Context, c *call, f func(context.Context) error) error {
+	l := s.lanes
 	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
 	defer cancel(nil)
 	c.began, c.cancel = time.Now(), cancel
@@ -52,7 +52,7 @@ func (c *call) begin() error {
 	l := c.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s, slowed := l.slowed[c.callee]; slowed && !c.moved { // a worker that has a slow place goes on
+	if s, slowed := l.slowed[c.callee]; slowed && !c.moved { // a worker that has a slow slot goes on
 		if wait := s.next.Sub(c.began); wait > 0 {
 			return PutOffError{c.jittered(wait)}
 		}
@@ -75,8 +75,8 @@ func (c *call) begin() error {
 	return nil
 }
 
-// slow handles a call that is slow: it moves to a slow place. If there is none, a probe is cut. If others wait for its
-// place, any call is cut, once it is known that others are answered, or has taken too long.
+// slow handles a call that is slow: it moves to a slow slot. If there is none, a probe is cut. If others wait for its
+// slot, any call is cut, once it is known that others are answered, or has taken too long.
 func (c *call) slow() {
 	l := c.lanes
 	l.mu.Lock()
@@ -96,7 +96,7 @@ func (c *call) slow() {
 	}
 }
 
-// probe makes the call a probe. It returns false if there are as many probes as there may be. Of a single place, other
+// probe makes the call a probe. It returns false if there are as many probes as there may be. Of a single slot, other
 // calls that wait have every second turn.
 func (c *call) probe() bool {
 	l := c.lanes
@@ -112,11 +112,11 @@ func (c *call) probe() bool {
 // probes returns how many probes there may be at a time.
 func (l *Lanes) probes() int { return max(1, cap(l.normal)/probeShare) }
 
-// turnIn returns the time until a call that found no place tries again: a quarter of what the probes take for all that
+// turnIn returns the time until a call that found no slot tries again: a quarter of what the probes take for all that
 // is slow, so that no probe waits for a call, and thousands of calls do not try all the time.
 func (l *Lanes) turnIn() time.Duration {
 	all := time.Duration(len(l.slowed)/l.probes()) * minSlow
-	return min(max(placePause, all/4), longestPause)
+	return min(max(slotPause, all/4), longestPause)
 }
 
 // endProbe makes the call a usual one, if it is a probe.
@@ -127,7 +127,7 @@ func (c *call) endProbe() {
 	}
 }
 
-// move takes a slow place and gives the normal one back. It reports whether the call has a slow place.
+// move takes a slow slot and gives the normal one back. It reports whether the call has a slow slot.
 func (c *call) move() bool {
 	l := c.lanes
 	if c.moved {
@@ -147,7 +147,7 @@ func (c *call) move() bool {
 	return true
 }
 
-// count counts the slow place of a call for what the call does: a worker may write and then read. It returns false if
+// count counts the slow slot of a call for what the call does: a worker may write and then read. It returns false if
 // reads hold as many as they may.
 func (c *call) count() bool {
 	l := c.lanes

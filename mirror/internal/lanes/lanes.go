@@ -1,13 +1,13 @@
-// Package lanes holds the places for calls to an API server, so that namespaces whose calls hang do not hold up the
+// Package lanes holds the slots for calls to an API server, so that namespaces whose calls hang do not hold up the
 // others. It knows nothing of what a call does.
 //
-// A worker enters a normal place, makes its calls there, and leaves. A call that takes much longer than usual moves to
-// one of the slow places and frees its normal one. Its callee, the writes in a namespace or the reads of one object,
+// A worker enters a normal slot, makes its calls there, and leaves. A call that takes much longer than usual moves to
+// one of the slow slots and frees its normal one. Its callee, the writes in a namespace or the reads of one object,
 // counts as slow from then on: it gets one call at a time, and not before the next try is due. That call starts in a
-// slow place. While there is none it is a probe: it starts in a normal place, and is cut as soon as it is slow. A
+// slow slot. While there is none it is a probe: it starts in a normal slot, and is cut as soon as it is slow. A
 // callee is slow until a call is answered in time, or until its namespace is deleted.
 //
-// While all slow places are taken, a slow call goes on in its normal place until others need that and the API server
+// While all slow slots are taken, a slow call goes on in its normal slot until others need that and the API server
 // answers others; then it is cut. So a call must be conditional: nobody knows of a call that was cut whether it was
 // carried out.
 package lanes
@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// slowPlaces bounds the calls in flight that are slow. The API server has few seats for one account: with 64 places,
+	// slowSlots bounds the calls in flight that are slow. The API server has few seats for one account: with 64 slots,
 	// its priority and fairness refused healthy calls beside those that hang.
-	slowPlaces = 16
-	// slowReads bounds the slow places that reads hold: many objects that are slow to read must not keep a namespace that
+	slowSlots = 16
+	// slowReads bounds the slow slots that reads hold: many objects that are slow to read must not keep a namespace that
 	// was slow once from its next try.
-	slowReads = slowPlaces / 2
-	// probeShare is the share of the normal places for probes. They make about 40 calls a second with the default of 32
+	slowReads = slowSlots / 2
+	// probeShare is the share of the normal slots for probes. They make about 40 calls a second with the default of 32
 	// writes.
 	probeShare = 8
 	// minSlow is the shortest time after which a call counts as slow.
@@ -47,24 +47,24 @@ const (
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 	// readsForgotten is the time after which a slow read is forgotten: nobody may ask for the object again.
 	readsForgotten = time.Hour
-	// placePause is the shortest time until a call that found no place tries again. It is shorter than the pause of a
+	// slotPause is the shortest time until a call that found no slot tries again. It is shorter than the pause of a
 	// callee that hangs, so that the callees that hang leave room for the others.
-	placePause = time.Second
+	slotPause = time.Second
 )
 
-// Lanes are the places for the calls of one process, normal and slow.
+// Lanes are the slots for the calls of one process, normal and slow.
 type Lanes struct {
-	normal   chan struct{} // one element for each place that is taken
+	normal   chan struct{} // one element for each slot that is taken
 	slow     chan struct{} // as normal
 	needed   func() bool
 	answered func(error) bool
 
 	mu      sync.Mutex
-	usual   time.Duration // an estimate, of calls in normal places that succeeded
+	usual   time.Duration // an estimate, of calls in normal slots that succeeded
 	healthy time.Time     // when a call was last answered before it was slow
-	reading int           // slow places that reads hold
-	probing int           // normal places that probes hold
-	probed  bool          // the last call that began in a normal place was a probe
+	reading int           // slow slots that reads hold
+	probing int           // normal slots that probes hold
+	probed  bool          // the last call that began in a normal slot was a probe
 	slowed  map[callee]slowness
 	calls   map[*call]bool // in flight
 }
@@ -75,20 +75,20 @@ type callee struct{ namespace, object string }
 // slowness says since when a callee is slow, and when its next try is due.
 type slowness struct{ since, next time.Time }
 
-// New returns lanes with this many normal places, and 16 slow ones. needed reports whether others wait for a place; it
+// New returns lanes with this many normal slots, and 16 slow ones. needed reports whether others wait for a slot; it
 // is called with the mutex of the lanes held, and must not wait. answered reports whether an error of a call is the API
 // server's answer to that call, and not the sign of a broken connection or of an overloaded server.
-func New(places int, needed func() bool, answered func(error) bool) *Lanes {
+func New(slots int, needed func() bool, answered func(error) bool) *Lanes {
 	return &Lanes{
-		normal: make(chan struct{}, places), slow: make(chan struct{}, slowPlaces), needed: needed, answered: answered,
+		normal: make(chan struct{}, slots), slow: make(chan struct{}, slowSlots), needed: needed, answered: answered,
 		usual: minSlow / slowFactor, slowed: map[callee]slowness{}, calls: map[*call]bool{},
 	}
 }
 
-// Workers returns how many workers it takes to use all places, normal and slow.
+// Workers returns how many workers it takes to use all slots, normal and slow.
 func (l *Lanes) Workers() int { return cap(l.normal) + cap(l.slow) }
 
-// InFlight returns how many calls are in flight, and how many slow places are taken.
+// InFlight returns how many calls are in flight, and how many slow slots are taken.
 func (l *Lanes) InFlight() (calls, slow int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,50 +108,50 @@ func (l *Lanes) Forget(namespace string) {
 	}
 }
 
-// Place is the place of one worker, for one call after the other.
-type Place struct {
+// Slot is the slot of one worker, for one call after the other.
+type Slot struct {
 	lanes *Lanes
 	// The mutex of the lanes guards the rest.
-	moved bool // it is a slow place
-	read  bool // it is a slow place, and its call reads
+	moved bool // it is a slow slot
+	read  bool // it is a slow slot, and its call reads
 }
 
-// Enter waits for a normal place. It returns nil if ctx ends before.
-func (l *Lanes) Enter(ctx context.Context) *Place {
+// Enter waits for a normal slot. It returns nil if ctx ends before.
+func (l *Lanes) Enter(ctx context.Context) *Slot {
 	select {
 	case l.normal <- struct{}{}:
-		return &Place{lanes: l}
+		return &Slot{lanes: l}
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// Leave gives the place back.
-func (p *Place) Leave() {
-	p.lanes.mu.Lock()
-	defer p.lanes.mu.Unlock()
-	if !p.moved {
-		<-p.lanes.normal
+// Leave gives the slot back.
+func (s *Slot) Leave() {
+	s.lanes.mu.Lock()
+	defer s.lanes.mu.Unlock()
+	if !s.moved {
+		<-s.lanes.normal
 		return
 	}
-	<-p.lanes.slow
-	if p.read {
-		p.lanes.reading--
+	<-s.lanes.slow
+	if s.read {
+		s.lanes.reading--
 	}
 }
 
 // Write runs f, which makes one call that writes in a namespace, and returns its error, or PutOffError. The context of f
 // ends if the call is cut, and its logger logs no errors.
-func (p *Place) Write(ctx context.Context, namespace string, f func(context.Context) error) error {
-	return p.call(ctx, &call{Place: p, callee: callee{namespace: namespace}}, f)
+func (s *Slot) Write(ctx context.Context, namespace string, f func(context.Context) error) error {
+	return s.call(ctx, &call{Slot: s, callee: callee{namespace: namespace}}, f)
 }
 
 // Read is as Write, for a call that reads an object of a namespace; object is empty for the namespace itself.
-func (p *Place) Read(ctx context.Context, namespace, object string, f func(context.Context) error) error {
-	return p.call(ctx, &call{Place: p, callee: callee{namespace, "/" + object}, reads: true}, f)
+func (s *Slot) Read(ctx context.Context, namespace, object string, f func(context.Context) error) error {
+	return s.call(ctx, &call{Slot: s, callee: callee{namespace, "/" + object}, reads: true}, f)
 }
 
-// PutOffError is the error of a call that was cut or did not begin, because its callee is slow and no place was free for it.
+// PutOffError is the error of a call that was cut or did not begin, because its callee is slow and no slot was free for it.
 // The callee has not failed: its backoff stays as it is.
 type PutOffError struct {
 	RetryAfter time.Duration

@@ -20,29 +20,29 @@ import (
 // calls counts the calls of a test of lanes: those in flight, and the most of them.
 type calls struct {
 	*Lanes
-	alone          atomic.Bool // no other call waits for a place
+	alone          atomic.Bool // no other call waits for a slot
 	mu             sync.Mutex
 	inFlight, most int
 }
 
 // worker reconciles one copy with one write, which takes this long and ends with this error unless it is cut. The
-// result comes when the place is free again.
+// result comes when the slot is free again.
 func (c *calls) worker(namespace string, takes time.Duration, result error) <-chan error {
-	return c.start(func(p *Place) callFunc { return p.Write }, namespace, takes, result)
+	return c.start(func(s *Slot) callFunc { return s.Write }, namespace, takes, result)
 }
 
 // reader is as worker, with a read.
 func (c *calls) reader(object string, takes time.Duration, result error) <-chan error {
-	return c.start(func(p *Place) callFunc {
+	return c.start(func(s *Slot) callFunc {
 		return func(ctx context.Context, object string, f func(context.Context) error) error {
-			return p.Read(ctx, object, "settings", f)
+			return s.Read(ctx, object, "settings", f)
 		}
 	}, object, takes, result)
 }
 
 type callFunc func(ctx context.Context, subject string, f func(context.Context) error) error
 
-func (c *calls) start(call func(*Place) callFunc, subject string, takes time.Duration, result error) <-chan error {
+func (c *calls) start(call func(*Slot) callFunc, subject string, takes time.Duration, result error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		p := c.Enter(context.Background())
@@ -75,21 +75,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// free returns how many normal places are free: so many workers enter at once.
+// free returns how many normal slots are free: so many workers enter at once.
 func (l *Lanes) free() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 1)
 	defer cancel()
-	var places []*Place
-	for p := l.Enter(ctx); p != nil; p = l.Enter(ctx) {
-		places = append(places, p)
+	var slots []*Slot
+	for s := l.Enter(ctx); s != nil; s = l.Enter(ctx) {
+		slots = append(slots, s)
 	}
-	for _, p := range places {
-		p.Leave()
+	for _, s := range slots {
+		s.Leave()
 	}
-	return len(places)
+	return len(slots)
 }
 
-// isSlow reports whether a call for the subject starts in a slow place, if it does.
+// isSlow reports whether a call for the subject starts in a slow slot, if it does.
 func (l *Lanes) isSlow(subject string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *Lanes) inProbes() int {
 	return l.probing
 }
 
-// fillSlow takes the free slow places, until free is called.
+// fillSlow takes the free slow slots, until free is called.
 func (l *Lanes) fillSlow() (free func()) {
 	n := cap(l.slow) - len(l.slow)
 	for range n {
@@ -124,17 +124,17 @@ func putOffFor(err error) time.Duration {
 	return off.RetryAfter
 }
 
-// inLanes runs a test in virtual time, and checks that no place is lost.
-func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
+// inLanes runs a test in virtual time, and checks that no slot is lost.
+func inLanes(t *testing.T, slots int, f func(*testing.T, *calls)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &calls{}
-		c.Lanes = New(places, func() bool { return !c.alone.Load() }, func(err error) bool { return err == errRefused })
+		c.Lanes = New(slots, func() bool { return !c.alone.Load() }, func(err error) bool { return err == errRefused })
 		f(t, c)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if calls, slow := c.InFlight(); c.free() != places || calls+slow > 0 {
-			t.Errorf("at the end: got %d of %d places free, %d slow ones taken and %d calls", c.free(), places, slow, calls)
+		if calls, slow := c.InFlight(); c.free() != slots || calls+slow > 0 {
+			t.Errorf("at the end: got %d of %d slots free, %d slow ones taken and %d calls", c.free(), slots, slow, calls)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func inLanes(t *testing.T, places int, f func(*testing.T, *calls)) {
 // errRefused is an answer of the API server, and errAway is none.
 var errRefused, errAway = errors.New("refused"), errors.New("away")
 
-// TestSlowSubject: what is slow takes no normal place and has one call at a time, until a call is answered before it
+// TestSlowSubject: what is slow takes no normal slot and has one call at a time, until a call is answered before it
 // hangs.
 func TestSlowSubject(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -162,7 +162,7 @@ func TestSlowSubject(t *testing.T) {
 				<-l.worker("team-a", time.Second, errAway)
 				second := l.worker("team-a", tc.takes, tc.result)
 				if l.free() != 1 {
-					t.Error("got a normal place taken by a slow namespace")
+					t.Error("got a normal slot taken by a slow namespace")
 				}
 				if err := <-l.worker("team-a", time.Second, nil); putOffFor(err) == 0 {
 					t.Errorf("a second call at a time: got error %v, want it put off", err)
@@ -180,10 +180,10 @@ func TestSlowSubject(t *testing.T) {
 
 // TestSlowReads: however many objects are slow to read, a namespace that was slow once has its next try.
 func TestSlowReads(t *testing.T) {
-	inLanes(t, slowPlaces, func(t *testing.T, l *calls) {
+	inLanes(t, slowSlots, func(t *testing.T, l *calls) {
 		<-l.worker("team-a", time.Second, errAway)
 		var reads []<-chan error
-		for i := range 2 * slowPlaces {
+		for i := range 2 * slowSlots {
 			reads = append(reads, l.reader(fmt.Sprintf("team-b/%d", i), time.Minute, nil))
 			time.Sleep(2 * maxSlowFactor * minSlow)
 		}
@@ -200,20 +200,20 @@ func TestSlowReads(t *testing.T) {
 			t.Errorf("got %d reads put off, want %d", cut, want)
 		}
 		if l.reading != 0 {
-			t.Errorf("got %d slow places held by reads that have ended", l.reading)
+			t.Errorf("got %d slow slots held by reads that have ended", l.reading)
 		}
 	})
 }
 
-// TestSlowPlaceOfTwoCalls: a reconcile that reads and then writes, or the other way round, counts as what it does.
-func TestSlowPlaceOfTwoCalls(t *testing.T) {
+// TestSlowSlotOfTwoCalls: a reconcile that reads and then writes, or the other way round, counts as what it does.
+func TestSlowSlotOfTwoCalls(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		p := l.Enter(t.Context())
 		slowly := func(want int) func(context.Context) error {
 			return func(context.Context) error {
 				time.Sleep(time.Second)
 				if synctest.Wait(); !p.moved || l.reading != want {
-					t.Errorf("got moved %v and %d slow places that reads hold, want true and %d", p.moved, l.reading, want)
+					t.Errorf("got moved %v and %d slow slots that reads hold, want true and %d", p.moved, l.reading, want)
 				}
 				return nil
 			}
@@ -227,16 +227,16 @@ func TestSlowPlaceOfTwoCalls(t *testing.T) {
 			}
 		}
 		if p.Leave(); l.reading != 0 {
-			t.Errorf("got %d slow places held by reads that have ended", l.reading)
+			t.Errorf("got %d slow slots held by reads that have ended", l.reading)
 		}
 	})
 }
 
-// TestReadsAfterSlowWrites: reconciles whose writes were slow, and then read, leave slow places to writes as well.
+// TestReadsAfterSlowWrites: reconciles whose writes were slow, and then read, leave slow slots to writes as well.
 func TestReadsAfterSlowWrites(t *testing.T) {
-	inLanes(t, slowPlaces, func(t *testing.T, l *calls) {
+	inLanes(t, slowSlots, func(t *testing.T, l *calls) {
 		var off atomic.Int32
-		for i := range slowPlaces {
+		for i := range slowSlots {
 			go func() {
 				p := l.Enter(t.Context())
 				defer p.Leave()
@@ -253,8 +253,8 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if _, slow := l.InFlight(); slow != slowReads || off.Load() != slowPlaces-slowReads {
-			t.Errorf("got %d slow places taken and %d reads put off, want half of them each", slow, off.Load())
+		if _, slow := l.InFlight(); slow != slowReads || off.Load() != slowSlots-slowReads {
+			t.Errorf("got %d slow slots taken and %d reads put off, want half of them each", slow, off.Load())
 		}
 		time.Sleep(time.Minute)
 	})
@@ -264,7 +264,7 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 // before.
 func TestTriesOfWhatIsSlow(t *testing.T) {
 	const ms = time.Millisecond
-	for name, full := range map[string]bool{"in a slow place": false, "by probes": true} {
+	for name, full := range map[string]bool{"in a slow slot": false, "by probes": true} {
 		t.Run(name, func(t *testing.T) {
 			inLanes(t, 1, func(t *testing.T, l *calls) {
 				next := time.Now().Add(minSlow + firstPause)
@@ -314,8 +314,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestOnePlace: of a single place probes take every second turn, if others wait.
-func TestOnePlace(t *testing.T) {
+// TestOneSlot: of a single slot probes take every second turn, if others wait.
+func TestOneSlot(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		defer l.fillSlow()()
 		for _, namespace := range []string{"team-a", "team-b", "team-c"} {
@@ -338,7 +338,7 @@ func TestOnePlace(t *testing.T) {
 	})
 }
 
-// TestProbes: while there is no slow place, what is slow is tried by a bounded number of probes, and each is cut when
+// TestProbes: while there is no slow slot, what is slow is tried by a bounded number of probes, and each is cut when
 // it is slow.
 func TestProbes(t *testing.T) {
 	inLanes(t, 2*probeShare, func(t *testing.T, l *calls) {
@@ -354,8 +354,8 @@ func TestProbes(t *testing.T) {
 			results = append(results, l.worker(namespace, time.Minute, nil))
 		}
 		off := putOffFor(<-results[2])
-		if l.inProbes() != 2 || off < placePause || off > 2*placePause || time.Since(began) > 0 {
-			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.inProbes(), time.Since(began), off, placePause)
+		if l.inProbes() != 2 || off < slotPause || off > 2*slotPause || time.Since(began) > 0 {
+			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.inProbes(), time.Since(began), off, slotPause)
 		}
 		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
 			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
@@ -367,7 +367,7 @@ func TestProbes(t *testing.T) {
 		time.Sleep(minSlow)
 		synctest.Wait()
 		if _, slow := l.InFlight(); l.inProbes() != 0 || slow != 1 {
-			t.Errorf("got %d probes and %d slow places taken by a probe that has moved to one, want 0 and 1", l.inProbes(), slow)
+			t.Errorf("got %d probes and %d slow slots taken by a probe that has moved to one, want 0 and 1", l.inProbes(), slow)
 		}
 		<-moves
 		time.Sleep(longestPause)
@@ -377,7 +377,7 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// TestCut: when all slow places are taken, a slow call is cut if others wait and the API server has answered one of
+// TestCut: when all slow slots are taken, a slow call is cut if others wait and the API server has answered one of
 // them since the call began. A server on which everything hangs answers none, so the call is cut some time later all
 // the same.
 func TestCut(t *testing.T) {
