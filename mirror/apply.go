@@ -36,8 +36,8 @@ type writer struct {
 	valid   func() bool // reports whether this process leads; asked right before each write
 }
 
-// apply carries out a change and returns the object as the API server has it, nil after a delete. It writes nothing if
-// the object is no longer the one that was judged:
+// apply carries out a change and returns the object as the API server has it, nil after a delete. If the object is no
+// longer the one that was judged, apply changes nothing and returns an error:
 //
 //	create    AlreadyExists if there is any object
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
@@ -67,7 +67,8 @@ func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	if !w.valid() {
 		return nil, errNotLeading
 	}
-	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want,
+		metav1.CreateOptions{FieldManager: fieldManager})
 	made, err = w.verify(plan.OpCreate, c.Source, made, err)
 	if errors.Is(err, outcome.ErrUnmarked) { // it would be foreign, and nobody's
 		err = errors.Join(err, w.delete(ctx, plan.Change{Key: c.Key, Have: made}))
@@ -80,7 +81,8 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 	if !w.valid() {
 		return nil, errNotLeading
 	}
-	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
+	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Update(ctx, want,
+		metav1.UpdateOptions{FieldManager: fieldManager})
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 

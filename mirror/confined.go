@@ -21,14 +21,13 @@ const (
 	// selfCheckDelay is the time before the first self-check. A policy takes effect a second or more after it was made,
 	// and it may be installed together with the controller.
 	selfCheckDelay = 10 * time.Second
-	// selfCheckPeriod is the time between two self-checks, so that a lost policy is known, by an alert too, within ten
-	// minutes.
+	// selfCheckPeriod is the time between two self-checks: an alert about a lost policy fires within ten minutes.
 	selfCheckPeriod = 5 * time.Minute
 	// selfCheckGap is the time to the next self-check if the policy refused a write: a setting of it may be missing.
 	selfCheckGap = time.Minute
 	// selfCheckSpacing is the least time between two log lines while nothing confines the account.
 	selfCheckSpacing = time.Hour
-	// probeName is the name of the objects of a self-check. It creates none.
+	// probeName is the name of the objects in the dry-run requests of a self-check.
 	probeName = "mirror-controller-self-check"
 )
 
@@ -41,8 +40,9 @@ func RefusedAsConfined(err error) bool {
 	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
 }
 
-// Probes returns what a confined controller cannot create: an unmarked ConfigMap in its own namespace, and a ConfigMap
-// with every mark of a copy in a namespace that is no target. elsewhere is empty if there is no such namespace.
+// Probes returns objects that a confined controller cannot create: an unmarked ConfigMap in its own namespace, and a
+// ConfigMap with every mark of a copy in a namespace that is no target. elsewhere is empty if there is no such
+// namespace.
 func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
 	unmarked := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: probeName}}
 	if elsewhere == "" {
@@ -51,9 +51,9 @@ func Probes(rules *plan.Rules, home, elsewhere string) []*corev1.ConfigMap {
 	return []*corev1.ConfigMap{unmarked, rules.Desired(rules.ParseSource(unmarked), elsewhere, nil)}
 }
 
-// selfCheck asks the API server whether the admission policy confines the account of this process: a setting of an
-// installation may switch the policy off without a word. Each probe is a write that the policy must refuse, by
-// server-side dry-run.
+// selfCheck asks the API server whether the admission policy confines the account of this process. A setting of an
+// installation may switch the policy off, and nothing reports that. Each probe is a write, by server-side dry-run, that
+// the policy must refuse.
 type selfCheck struct {
 	client    kubernetes.Interface
 	rules     *plan.Rules
@@ -63,7 +63,7 @@ type selfCheck struct {
 	refused   atomic.Bool // the policy refused a write since the last check
 
 	checked time.Time // the begin of the last check
-	logged  time.Time // when it last said that no policy confines; zero: it was confined since
+	logged  time.Time // the last log line about an account that nothing confines; zero: the account was confined since
 }
 
 func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string,
@@ -71,7 +71,7 @@ func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache
 	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: confined}
 }
 
-// note records that the policy refused a write, if err says so.
+// note records that the policy refused a write, if err is such a refusal.
 func (s *selfCheck) note(err error) {
 	if RefusedAsConfined(err) {
 		s.refused.Store(true)
@@ -102,15 +102,17 @@ func (s *selfCheck) check(ctx context.Context) {
 			s.confined.WithLabelValues().Set(0)
 			if time.Since(s.logged) >= selfCheckSpacing {
 				s.logged = time.Now()
-				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, so it can write any ConfigMap. Install "+
-					"deploy/components/admission, or check the label, the subjects and the annotations of its ClusterRoleBinding",
+				klog.FromContext(ctx).Error(nil, "No admission policy confines this account, so it can write any ConfigMap. "+
+					"Install deploy/components/admission, or check the label, the subjects and the annotations of its "+
+					"ClusterRoleBinding",
 					"allowed", "create a ConfigMap", "namespace", probe.Namespace)
 			}
 			return
 		case RefusedAsConfined(err):
 			refused++
 		default:
-			klog.FromContext(ctx).V(2).Info("Cannot determine whether an admission policy confines this account", "err", clipError(err))
+			klog.FromContext(ctx).V(2).Info("Cannot determine whether an admission policy confines this account",
+				"err", clipError(err))
 		}
 	}
 	if refused < len(probes) {
@@ -130,8 +132,8 @@ func (s *selfCheck) create(ctx context.Context, cm *corev1.ConfigMap) error {
 	return err
 }
 
-// outsideTargets returns the first namespace that is no target by its name, and not that of the process; empty if there
-// is none.
+// outsideTargets returns the first namespace, but for that of the process, whose name makes it no target; empty if
+// every namespace is a target by its name.
 func (s *selfCheck) outsideTargets() (first string) {
 	for ns := range s.cache.Namespaces() {
 		isOutside := ns.Name != s.namespace && !s.rules.AllowsTarget(ns.Name) && !plan.Terminating(ns)

@@ -95,7 +95,7 @@ func (c *Controller) RegisterMetrics(registry Registry) {
 	registerGauges(registry, c.activeSources, c.status.total)
 }
 
-// activeSources iterates over all sources; there are none before the controller leads.
+// activeSources iterates over all sources, once the controller leads.
 func (c *Controller) activeSources(yield func(*plan.Source) bool) {
 	if !c.handlers.active.Load() {
 		return
@@ -114,8 +114,8 @@ type Leadership struct {
 	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
 	// leadership, and ends the writes in flight at once.
 	Begun <-chan context.Context
-	// Valid is asked right before each write is handed to the client, which may hold it for its throttle and send it again
-	// when the API server asks for that. No write is handed over while it returns false.
+	// Valid is asked right before each write is handed to the client, which may hold it for its throttle and send it
+	// again when the API server asks for that. No write is handed over while it returns false.
 	Valid func() bool
 	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another process need not
 	// wait until Run has returned. It is not called after a loss.

@@ -16,39 +16,27 @@
 // twice at the same time, and an event during the work brings it back.
 //
 // One rule keeps fan-outs and reconciles apart: a target and its record are read together, under the lock of their
-// name. While a call for a target is on its way, only its reconcile writes the record. Whoever else has something to
-// say about the target queues its key. The decider decides, for the fan-out and for the reconcile.
+// name. While a call for a target is on its way, only its reconcile writes the record; handlers and fan-outs queue
+// the key. One decider decides, for the fan-out and for the reconcile.
 //
-// When no target of a name is queued any more and something has changed, the name goes to the first queue once more, to
-// report its sources. While targets keep the queue busy, it does so after ten seconds.
+// When no target of a name is queued any more and something has changed, the name goes to the first queue once more,
+// to report its sources. While targets keep the queue busy, it does so after ten seconds.
+//
+// Inside the package one idea follows from the other: a record holds what is known of one target, the status of a
+// name holds the records of its targets, the decider decides by them, the reconciler carries a decision out, and the
+// reporter sums the status up for each source.
 //
 // # Packages
 //
-//	plan              what is wanted: sources, targets, copies, and the change at each target
-//	internal/queue    which key is next: the two queues
-//	internal/cache    what the watches show, and the sources of each name
-//	internal/lanes    the places for calls, normal and slow
-//	internal/outbox   the events on their way to the recorder
+//	plan               the contract: sources, targets, copies, and the change at each target
+//	internal/cache     the objects that the watches show, and the sources of each name
+//	internal/queue     the two queues: which key is next
+//	internal/lanes     the slots for calls: a slow namespace holds up no other
+//	internal/liveread  reads past the cache, shared by all deletions that depend on them
+//	internal/outcome   the meaning of an error: the retry, the state, the metric
+//	internal/outbox    events on their way to the recorder
 //
-// # Reading order
-//
-//	key.go        what a key names
-//	handlers.go   every event to keys
-//	fanout.go     all targets of a name
-//	reconcile.go  one target: decide, confirm, write, record, retry
-//	decide.go     the decision about one target, and how it is recorded
-//	record.go     what is known of one target, and the next step there
-//	status.go     a record for each target, and counts
-//	retry.go      why a target is retried, and when
-//	confirm.go    live reads before deletions
-//	apply.go      the conditional calls of one change: one, or two for an immutable copy
-//	report.go     one summary of a source: events, metrics
-//	selection.go  the namespaces that a source selects, and those that another source has
-//	texts.go      the texts of events
-//	confined.go   the self-check of the admission policy
-//	metrics.go    what is counted
-//	options.go    the flags
-//	controller.go construction, takeover, stop
+// None of the internal packages imports another one.
 //
 // # Why it is safe
 //
@@ -60,25 +48,26 @@
 // object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A
-// copy that no source claims waits for the deletion grace. Then the reconcile reads live what the deletion depends on:
-// the source, and the namespace if its labels matter. The answer serves all deletions that depend on it for five
-// seconds. A live read that shows a claim begins the grace anew.
+// copy that no source claims waits for the deletion grace. Then the reconcile reads the source live, and the
+// namespace if its labels matter. The answer serves all deletions that depend on it for five seconds. A live read
+// that shows a claim begins the grace anew.
 //
 // Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a
 // takeover. Records and answers can be lost at any moment. The leadership is asked right before each write.
 //
 // # Why one bad target holds up no other
 //
-// Package lanes has normal and slow places for calls. A call that takes much longer than usual moves to a slow place
-// and frees its normal one. A slow namespace is tried only now and then: in a slow place or, while there is none, by a
-// call that is cut when it is slow. While all slow places are taken, other keys wait, and the API server answers
-// others, lanes cuts a slow call. The reconcile retries it: it is conditional, so nothing is lost. Reads count as
-// writes do. A fan-out takes its targets in random order. Each target has its own backoff.
+// Package lanes has normal and slow slots for calls. A call that takes much longer than usual moves to a slow slot
+// and frees its normal one. A slow namespace is tried only now and then: in a slow slot or, while all are taken, by a
+// call that is cut when it is slow. While all slow slots are taken, keys wait, and the API server answers other
+// calls, lanes cuts a slow call. The reconcile retries a call that was cut: the call is conditional, so nothing is
+// lost. Lanes treats reads as writes. A fan-out takes its targets in random order. Each target has its own backoff.
 //
 // # Status
 //
-// A record says how a target stands and what its next try waits for. Targets that are simply in sync share one record,
-// so that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is empty.
+// A record says how a target stands and what its next try waits for. Targets that are simply in sync share one
+// record, so that a copy costs a pointer here. Counts may be wrong for a moment, and are right when the queue is
+// empty.
 //
 // Our own last write is part of the record until the cache shows it: an event that shows it wakes nobody, and until
 // then nothing is written again. If a relist hides the event, because etcd was restored for example, its fan-out
@@ -86,6 +75,7 @@
 //
 // # Locks
 //
-// A goroutine that holds the status of a name may take the lock of the map of names, of the cache, or of a queue. A
-// goroutine that holds the mutex of lanes may ask a queue for its length. Other locks are not taken while one is held.
+// A goroutine that holds the lock of a name may take the lock of the map of names, of the cache, or of a queue. A
+// goroutine that holds the lock of lanes may ask a queue for its length. No goroutine takes any other lock while it
+// holds one.
 package mirror

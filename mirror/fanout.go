@@ -31,7 +31,7 @@ func (f *fanout) work(ctx context.Context) {
 	}
 }
 
-// run compares the targets of a name if that was asked for, and reports its sources.
+// run compares the targets of a name if the name waits for a fan-out, and reports its sources.
 func (f *fanout) run(ctx context.Context, name string) {
 	if f.sources.WantsFanout(name) {
 		n := f.status.lock(name)

@@ -22,7 +22,7 @@ type handlers struct {
 	copies  *queue.Copies
 	lanes   *lanes.Lanes
 
-	// active is set while the controller leads. Before that events need no keys: a takeover plans everything.
+	// active is set while the controller leads. Before that no event needs a key: a takeover plans everything.
 	active atomic.Bool
 }
 
@@ -138,7 +138,7 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// see records that a namespace appeared, and that a source claims a target: that ends a grace, also if the claim is
+// see records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if the claim is
 // gone before the next decision.
 func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.status.lock(k.Name)

@@ -30,8 +30,8 @@ const queueName = "mirror"
 var latencyBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
 // reconcileBuckets are those of controller-runtime, so that dashboards and quantiles are comparable.
-var reconcileBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
-	0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60}
+var reconcileBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7,
+	0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60}
 
 // controllerMetrics are the metrics of a controller. Before they are registered they count nothing.
 type controllerMetrics struct {
@@ -57,26 +57,32 @@ func newControllerMetrics() *controllerMetrics {
 		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.STABLE}, labels)
 	}
 	latency := func(name, help string) *metrics.Histogram {
-		return metrics.NewHistogram(&metrics.HistogramOpts{Name: name, Help: help, Buckets: latencyBuckets, StabilityLevel: metrics.STABLE})
+		return metrics.NewHistogram(&metrics.HistogramOpts{
+			Name: name, Help: help, Buckets: latencyBuckets, StabilityLevel: metrics.STABLE})
 	}
 	return &controllerMetrics{
-		reconciles:      counter("controller_runtime_reconcile_total", "Reconciles. Each is for one copy.", "controller", "result"),
-		reconcileErrors: counter("controller_runtime_reconcile_errors_total", "Reconciles with a failed write.", "controller"),
+		reconciles: counter("controller_runtime_reconcile_total",
+			"Reconciles. Each is for one copy.", "controller", "result"),
+		reconcileErrors: counter("controller_runtime_reconcile_errors_total",
+			"Reconciles with a failed write.", "controller"),
 		reconcileSeconds: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "controller_runtime_reconcile_time_seconds",
 			Help:    "Duration of a reconcile of one copy.",
 			Buckets: reconcileBuckets, StabilityLevel: metrics.STABLE,
 		}, []string{"controller"}),
-		maxWorkers:    gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
+		maxWorkers: gauge("controller_runtime_max_concurrent_reconciles",
+			"Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
 		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled.", "controller"),
 
 		confined: gauge("mirror_confined",
 			"1 if an admission policy confines the account of the controller, 0 if none does, absent if not known."),
 		watchErrors: counter("mirror_watch_errors_total",
 			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
-		writes: counter("mirror_writes_total", "Writes of copies that were sent to the API server. Result conflict: the object "+
-			"had changed. Result rejected: by quota, admission, authorization or validation.", "operation", "result"),
-		repairs: counter("mirror_repairs_total", "Copies that were restored after another client changed them, by kind of change.", "cause"),
+		writes: counter("mirror_writes_total",
+			"Writes of copies that were sent to the API server. Result conflict: the object had changed. "+
+				"Result rejected: by quota, admission, authorization or validation.", "operation", "result"),
+		repairs: counter("mirror_repairs_total",
+			"Copies that were restored after another client changed them, by kind of change.", "cause"),
 		propagation: latency("mirror_propagation_seconds",
 			"Time from when the controller sees a change of a source until its last copy is in sync."),
 		fill: latency("mirror_namespace_fill_seconds",
@@ -133,14 +139,16 @@ func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total fun
 		sum(func(*plan.Source) int { return 1 }))
 	gauge("mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
 		sum(func(s *plan.Source) int { return s.Bytes }))
-	gauge("mirror_invalid_sources", "Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
+	gauge("mirror_invalid_sources",
+		"Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
 		sum(func(s *plan.Source) int {
 			if s.Frozen != nil {
 				return 1
 			}
 			return 0
 		}))
-	gauge("mirror_fights", "Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
+	gauge("mirror_fights",
+		"Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
 		func() int { return total(plan.StateFight) })
 	byLabel := map[string][]plan.State{}
 	for state := range plan.States {

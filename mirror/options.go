@@ -13,7 +13,8 @@ import (
 // Options configure a [Controller].
 type Options struct {
 	plan.Options
-	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no flag.
+	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no
+	// flag.
 	Namespace string
 	// DeletionGrace is how long a copy outlives the last claim of a source, up to 24 hours.
 	DeletionGrace time.Duration
@@ -43,7 +44,8 @@ func NewOptions() *Options {
 }
 
 // abandons is the warning in the help of the flags by which the controller recognizes its copies.
-const abandons = "A new value abandons the existing copies: hand them over or purge them first (deploy/docs/operate.md)."
+const abandons = "A new value abandons the existing copies: hand them over or purge them first " +
+	"(deploy/docs/operate.md)."
 
 // AddFlags binds the options to flags of fs, with the present values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
@@ -52,7 +54,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.AllNamespaces, "all-namespaces", o.AllNamespaces,
 		"Mirror into all namespaces. Replaces --namespace-prefix.")
 	fs.StringVar(&o.NamespaceSelector, "namespace-selector", o.NamespaceSelector,
-		"Mirror only into namespaces whose labels match this selector, such as team,env in (dev,test). Default: all namespaces.")
+		"Mirror only into namespaces whose labels match this selector, such as team,env in (dev,test). "+
+			"Default: all namespaces.")
 	fs.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespace", o.ExcludeNamespaces,
 		"Never mirror into this namespace or, with '*' at the end, into namespaces with this prefix. Repeatable.")
 	fs.StringSliceVar(&o.SourceNamespaces, "source-namespace", o.SourceNamespaces,
@@ -66,8 +69,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,
 		"Copy this annotation of a source too or, with '*' at the end, all annotations with this prefix. Repeatable.")
 	fs.BoolVar(&o.Prune, "prune", o.Prune,
-		"Also delete copies that are out of scope: copies of this instance that no source claims, and that the other flags rule "+
-			"out. Two controllers with one --instance that both prune delete each other's copies for ever.")
+		"Also delete copies that are out of scope: copies of this instance that no source claims, and that the other flags "+
+			"rule out. Two controllers with one --instance that both prune delete each other's copies for ever.")
 	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
 		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,

@@ -33,8 +33,8 @@ type reconciler struct {
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
-// work reconciles copies until ctx ends, at a stop. Calls that have begun end with term, the term as leader, at the
-// latest.
+// work reconciles copies until ctx ends. The end of ctx is a stop, and calls that have begun go on. The end of term,
+// the term as leader, ends them.
 func (r *reconciler) work(ctx, term context.Context) {
 	for {
 		slot := r.lanes.Enter(ctx)
@@ -93,9 +93,9 @@ func (r *reconciler) reportIfDue(n *nameStatus) {
 	}
 }
 
-// act carries out a change, a deletion after live reads confirm it. If a foreign object was in the way, act reads the
-// object first. If a create finds an object that the cache does not show, or is rejected before it can find one, act
-// reads the object afterwards. Then it does what the object calls for.
+// act carries out a change. A deletion needs live reads that confirm it. If a foreign object was in the way, act
+// reads that object first. If a create finds an object that the cache does not show, or is rejected before it can
+// find one, act reads the object afterwards, and then makes the change that the object needs.
 func (r *reconciler) act(ctx, term context.Context, slot *lanes.Slot, x *decision) result {
 	c := x.change
 	switch {
@@ -116,8 +116,7 @@ func (r *reconciler) act(ctx, term context.Context, slot *lanes.Slot, x *decisio
 }
 
 // confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted.
-// A read that began before the end of the grace does not count. If the copy may not be deleted, confirm returns what
-// became of the deletion.
+// A read that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, slot *lanes.Slot, x *decision) (res result, confirmed bool) {
 	c, began, graceEnd := x.change, time.Now(), x.record.unclaimed.since.Add(r.grace)
 	namespace := ""
@@ -156,8 +155,8 @@ func readBackoff(err error, failures int) time.Duration {
 	return outcome.Of(plan.OpDelete, err).Backoff(failures)
 }
 
-// actOnLive reads an object that the cache does not show, and does what it calls for. none is the result if there is
-// no object: a quota refused the create, or the object has just gone.
+// actOnLive reads an object that the cache does not show, and makes the change that the object needs. none is the
+// result if there is no object: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, term context.Context, slot *lanes.Slot, x *decision, none result) result {
 	k, began := x.change.Key, time.Now()
 	live, err := r.live.ConfigMap(ctx, slot.Read, k)

@@ -27,16 +27,17 @@ func contentOf(s *plan.Source) content {
 	return content{s.Key, s.Checksum}
 }
 
-// basics is all that most records hold, so that targets with equal basics share a record.
+// basics are the only fields that most records use. Targets with equal basics share a record.
 type basics struct {
 	state     plan.State
 	countsFor key     // the source that state counts for
-	content   content // what the copy was in sync with, or was written with, last
-	queued    bool    // the key is in the queue or in work, because something is to be done
+	content   content // the last content with which the copy was in sync, or was written
+	queued    bool    // a change is left to do, and the key is in the queue or in work
 }
 
-// record is what is known of one target beside the caches. Its methods say what happened to the target, and what is
-// next there. What is wanted does not depend on it: a record may be lost at any moment.
+// record holds what the controller knows of one target and the caches do not show. Its methods record what happened
+// at the target, and decide the next step there. The wanted state does not depend on it: a record may be lost at any
+// moment.
 type record struct {
 	basics
 	uid types.UID // of the namespace: a namespace that is created again begins anew; empty in a shared record
@@ -51,21 +52,22 @@ type record struct {
 	appeared time.Time // when the namespace appeared, until there is a copy
 }
 
-// retry is why a target is tried again although no event asks for it, and what the last try showed that the cache does
-// not show.
+// retry is the reason why a target is tried again without an event, and the state that the last try showed: the cache
+// may not show it.
 type retry struct {
 	outcome   outcome.Outcome
-	state     plan.State // foreign, rejected, or as a live read showed; none if the last try showed nothing
+	state     plan.State // foreign, rejected, or as a live read showed; StateNone: the last try showed nothing
 	owner     key        // the source that state counts for
-	note      string     // the error, or what the foreign object is, for people
+	note      string     // the error, or a description of the foreign object, for people
 	adoptable bool       // the owner of the foreign object can hand it over
 	failures  int        // in a row, for any reasons: they may take turns
-	since     time.Time  // the begin of the first one for that reason
+	since     time.Time  // the begin of the first failure in a row with this outcome
 	notBefore time.Time  // the next try
-	tried     trigger    // of the last try: a change of it ends the wait
+	tried     trigger    // of the last try: a change of the trigger ends the wait
 }
 
-// trigger is what a try depends on: the wanted content, and the resourceVersions of the target and of its namespace.
+// trigger is the state on which a try depends: the wanted content, and the resourceVersions of the target and of its
+// namespace.
 type trigger struct {
 	content         content
 	have, namespace string
@@ -82,12 +84,12 @@ func triggerOf(t plan.Target, c plan.Change) trigger {
 	return on
 }
 
-// result is what came of a change.
+// result is the result of a change.
 type result struct {
 	change  plan.Change
 	outcome outcome.Outcome
 	state   plan.State // how the target stands after it
-	note    string     // the error, or what the foreign object in the way is, for people
+	note    string     // the error, or a description of the foreign object in the way, for people
 	err     error
 	began   time.Time     // when the calls began
 	after   time.Duration // when to reconcile again although nothing failed
@@ -104,9 +106,9 @@ type result struct {
 
 // ownWrite is our own last write, until the cache shows it.
 type ownWrite struct {
-	version string    // of what was created or updated
-	deleted types.UID // of what was deleted
-	altered bool      // it was stored with other content
+	version string    // the resourceVersion of the object that was created or updated
+	deleted types.UID // the UID of the object that was deleted
+	altered bool      // the API server stored other content than was sent
 	at      time.Time
 }
 
@@ -136,7 +138,7 @@ type unclaimed struct {
 	nth   int       // the number of this loss among those of the name: a report finds new losses by it
 }
 
-// step is what is next at a target.
+// step is the next step at a target.
 type step int
 
 const (
@@ -216,8 +218,8 @@ func (r *record) wrote(res *result, now time.Time) (step, time.Duration) {
 	return stepDone, r.fight(now) // if no event shows our own write, a relist does, and its fan-out waits up to maxOwn
 }
 
-// failed records a failure and what the try showed. It returns the time until the next try. tried is what the try
-// depended on.
+// failed records a failure, and the state that the try showed. It returns the time until the next try. tried is the
+// trigger of this try.
 func (r *record) failed(res *result, tried trigger, now time.Time) time.Duration {
 	if res.outcome == outcome.Transient && r.retry.lasts(res, now) {
 		res.outcome, res.state = outcome.Rejected, plan.StateRejected
@@ -310,7 +312,7 @@ func stateOfWrite(c plan.Change) plan.State {
 	return plan.StateSynced
 }
 
-// isPlain reports whether the record holds no more than its basics.
+// isPlain reports whether the record uses only its basics.
 func (r *record) isPlain() bool {
 	return r.retry == retry{} && r.own == ownWrite{} && r.unclaimed == unclaimed{} && r.repairs == 0 && r.appeared.IsZero()
 }

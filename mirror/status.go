@@ -20,18 +20,18 @@ type status struct {
 	totals [plan.States]atomic.Int64
 }
 
-// nameStatus is the part for the sources of one name.
+// nameStatus is the status of the sources of one name and of their targets.
 type nameStatus struct {
 	status *status
 	name   string
 
 	mu         sync.Mutex         // guards the rest
-	gone       bool               // it is no longer in status
+	gone       bool               // the map of names no longer has it
 	targets    map[string]*record // by namespace
 	shared     map[basics]*record // for targets with equal basics
 	sources    map[key]*sourceStatus
 	selections map[key]*selection    // of the last report
-	calls      map[string]*meanwhile // by namespace, with a call on its way: only its reconcile writes the record
+	calls      map[string]*meanwhile // by namespace, where a call is on its way: only its reconcile writes the record
 	queued     int                   // records that are queued
 	losses     int                   // how often a copy was judged unclaimed
 	announced  int                   // the losses that reports have seen
@@ -43,11 +43,11 @@ type nameStatus struct {
 	view       *plan.View            // of the last fan-out
 }
 
-// sourceStatus is the part for one source.
+// sourceStatus is the status of one source.
 type sourceStatus struct {
 	counts  [plan.States]int
-	changed time.Time   // when the oldest change was seen that has not reached every target; zero: none
-	wrote   time.Time   // when the last copy was written since the last report; zero: none was
+	changed time.Time   // when the oldest change was seen that has not reached every target; zero: no such change
+	wrote   time.Time   // when the last copy was written; zero: no copy was written since the last report
 	took    map[key]int // copies that were taken over from other sources, since the last Mirrored
 	deleted deletions   // copies that were deleted since the last Deleted
 	reported
@@ -186,13 +186,13 @@ func (n *nameStatus) count(r *record, by int) {
 	n.queued += by
 }
 
-// meanwhile is what others have seen of a target while a call for it is on its way.
+// meanwhile holds the news about a target while a call for it is on its way. Its reconcile reads them at the end.
 type meanwhile struct {
 	queued  bool // a fan-out queued the key
-	claimed bool // a source claimed the target: that ends a grace, although the claim may be gone by now
+	claimed bool // a source claimed the target: the grace ends, although the claim may be gone by now
 }
 
-// see records whether a source claims a target by this change.
+// see records a claim of a source: the change is no deletion. A claim ends a grace.
 func (n *nameStatus) see(c plan.Change) {
 	namespace := c.Key.Namespace
 	switch m := n.calls[namespace]; {
@@ -240,8 +240,8 @@ func (n *nameStatus) supersede(selections map[key]*selection) {
 // calling reports whether a call for a target is on its way.
 func (n *nameStatus) calling(namespace string) bool { return n.calls[namespace] != nil }
 
-// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the time
-// is compared with all its targets that often; each target still gets the newest content when its turn comes.
+// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
+// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
 const runGap = 100 * time.Millisecond
 
 // reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that

@@ -1,10 +1,10 @@
-// Package cache holds what the watches show: the ConfigMaps with a mirror label, and all namespaces. Nobody else
-// reaches into an informer.
+// Package cache holds the objects that the watches show: the ConfigMaps with a mirror label, and all namespaces. No
+// other package reads an informer.
 //
 // One watch carries sources and copies in one order, so a cache that holds a copy has already held its source. A reader
 // of a target reads the target first, and the view of its name, which is all sources of that name, after it.
 //
-// The cache drops what no decision needs: copies are without their payload, of which a checksum stays, and objects with
+// The cache keeps only the fields that decisions need. A copy has a checksum in place of its payload, and objects with
 // equal labels and annotations share them. Nobody may change an object that the cache returns.
 package cache
 
@@ -137,7 +137,7 @@ func (c *Cache) Namespace(name string) *corev1.Namespace {
 	return ns
 }
 
-// Target returns what the cache shows of one target. Read the view of its name after it.
+// Target returns the namespace and the ConfigMap of one target. Read the view of its name after it.
 func (c *Cache) Target(k types.NamespacedName) plan.Target {
 	return plan.Target{Key: k, Namespace: c.Namespace(k.Namespace), Have: c.ConfigMap(k)}
 }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metadata is what stripped objects with equal labels and annotations share: all copies of a source that are in sync,
+// metadata are the labels and annotations that equal stripped objects share: all copies of a source that are in sync,
 // for example. Nobody changes these maps.
 type metadata struct {
 	labels, annotations map[string]string

@@ -12,7 +12,7 @@ import (
 // noSources is the view of a name without sources. A pointer to it compares equal to itself, as all views do.
 var noSources = &plan.View{}
 
-// parsedView is a view, and its sources by what the cache holds.
+// parsedView is a view, and its sources by the objects in the cache.
 type parsedView struct {
 	*plan.View
 	parsed map[*corev1.ConfigMap]*plan.Source
@@ -45,8 +45,8 @@ func (c *Cache) ViewReader(name string) func() *plan.View {
 	}
 }
 
-// KeptViews returns how many views the cache keeps: one for each name with sources that was read, for tests of what is
-// left over.
+// KeptViews returns how many views the cache keeps: one for each name with sources that was read. Tests find leaks by
+// it.
 func (c *Cache) KeptViews() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,13 +22,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// What is watched.
+// The resources that are watched.
 const (
 	configMaps = "configmaps"
 	namespaces = "namespaces"
 )
 
-// Resources are what is watched, by the names of the API.
+// Resources are the names of the watched resources.
 var Resources = []string{configMaps, namespaces}
 
 // newInformer returns the constructor of the informer of ConfigMaps. It is client-go's, but for the list.

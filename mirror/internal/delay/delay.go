@@ -1,6 +1,6 @@
-// Package delay is what instrumented copies of package mirror import: its program instrument writes a delay point
-// before each statement, and the histories of package mirror decide where time passes. The product imports nothing of
-// it.
+// Package delay is imported by instrumented copies of package mirror and the packages below it. Its program instrument
+// writes a delay point before each statement, and the histories of package mirror decide where time passes. The product
+// does not import it.
 package delay
 
 import (

@@ -75,8 +75,9 @@ func (c *call) begin() error {
 	return nil
 }
 
-// slow handles a call that is slow: it moves to a slow slot. If there is none, a probe is cut. If others wait for its
-// slot, any call is cut, once it is known that others are answered, or has taken too long.
+// slow handles a call that is slow. The call moves to a slow slot if one is free. Otherwise slow cuts a probe at
+// once. It cuts any other call if others wait for the slot, and if the API server has answered another call since or
+// the call has taken too long.
 func (c *call) slow() {
 	l := c.lanes
 	l.mu.Lock()
@@ -112,8 +113,8 @@ func (c *call) probe() bool {
 // probes returns how many probes there may be at a time.
 func (l *Lanes) probes() int { return max(1, cap(l.normal)/probeShare) }
 
-// turnIn returns the time until a call that found no slot tries again: a quarter of what the probes take for all that
-// is slow, so that no probe waits for a call, and thousands of calls do not try all the time.
+// turnIn returns the time until a call that found no slot tries again: a quarter of the time in which the probes try
+// all slow callees. So no probe waits for a call, and thousands of calls do not try all the time.
 func (l *Lanes) turnIn() time.Duration {
 	all := time.Duration(len(l.slowed)/l.probes()) * minSlow
 	return min(max(slotPause, all/4), longestPause)
@@ -147,8 +148,8 @@ func (c *call) move() bool {
 	return true
 }
 
-// count counts the slow slot of a call for what the call does: a worker may write and then read. It returns false if
-// reads hold as many as they may.
+// count counts the slow slot of a call as held by a read or by a write: a worker may write and then read. It returns
+// false if reads hold as many slow slots as they may.
 func (c *call) count() bool {
 	l := c.lanes
 	switch {

@@ -1,5 +1,5 @@
 // Package lanes holds the slots for calls to an API server, so that namespaces whose calls hang do not hold up the
-// others. It knows nothing of what a call does.
+// others. It does not know the purpose of a call.
 //
 // A worker enters a normal slot, makes its calls there, and leaves. A call that takes much longer than usual moves to
 // one of the slow slots and frees its normal one. Its callee, the writes in a namespace or the reads of one object,
@@ -7,9 +7,9 @@
 // slow slot. While there is none it is a probe: it starts in a normal slot, and is cut as soon as it is slow. A
 // callee is slow until a call is answered in time, or until its namespace is deleted.
 //
-// While all slow slots are taken, a slow call goes on in its normal slot until others need that and the API server
-// answers others; then it is cut. So a call must be conditional: nobody knows of a call that was cut whether it was
-// carried out.
+// While all slow slots are taken, a slow call goes on in its normal slot. It is cut when others need the slot and the
+// API server answers others. So a call must be conditional: after a cut nobody knows whether the API server carried
+// it out.
 package lanes
 
 import (
@@ -23,8 +23,8 @@ const (
 	// slowSlots bounds the calls in flight that are slow. The API server has few seats for one account: with 64 slots,
 	// its priority and fairness refused healthy calls beside those that hang.
 	slowSlots = 16
-	// slowReads bounds the slow slots that reads hold: many objects that are slow to read must not keep a namespace that
-	// was slow once from its next try.
+	// slowReads bounds the slow slots that reads hold: many objects that are slow to read must not keep a namespace
+	// that was slow once from its next try.
 	slowReads = slowSlots / 2
 	// probeShare is the share of the normal slots for probes. They make about 40 calls a second with the default of 32
 	// writes.
@@ -33,17 +33,17 @@ const (
 	minSlow = 100 * time.Millisecond
 	// slowFactor is how many times the usual duration a slow call takes.
 	slowFactor = 8
-	// usualStep is the factor by which one call moves the estimate of the usual duration, the median: it follows a jump of
-	// latency to the tenfold within 13 calls.
+	// usualStep is the factor by which one call moves the estimate of the usual duration, the median: it follows a
+	// jump of latency to the tenfold within 13 calls.
 	usualStep = 1.2
 	// maxUsual is the highest estimate: targets that hang must not pass for usual ones.
 	maxUsual = 250 * time.Millisecond
 	// hanging is the time after which a call hangs.
 	hanging = slowFactor * maxUsual
-	// maxSlowFactor is how many times longer a call may be slow while no other call is answered: the whole API server, or
-	// this machine, may be slow.
+	// maxSlowFactor is how many times longer a call may be slow while no other call is answered: the whole API
+	// server, or this machine, may be slow.
 	maxSlowFactor = 4
-	// firstPause and longestPause bound the time between two tries at what is slow: as long as it has been slow.
+	// firstPause and longestPause bound the time between two tries of a slow callee: as long as it has been slow.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 	// readsForgotten is the time after which a slow read is forgotten: nobody may ask for the object again.
 	readsForgotten = time.Hour
@@ -69,7 +69,7 @@ type Lanes struct {
 	calls   map[*call]bool // in flight
 }
 
-// callee is what is slow: the writes in a namespace, or the reads of one object.
+// callee is the part of the API server that may be slow: the writes in a namespace, or the reads of one object.
 type callee struct{ namespace, object string }
 
 // slowness says since when a callee is slow, and when its next try is due.
@@ -140,8 +140,8 @@ func (s *Slot) Leave() {
 	}
 }
 
-// Write runs f, which makes one call that writes in a namespace, and returns its error, or PutOffError. The context of f
-// ends if the call is cut, and its logger logs no errors.
+// Write runs f, which makes one call that writes in a namespace, and returns its error, or PutOffError. The context
+// of f ends if the call is cut, and its logger logs no errors.
 func (s *Slot) Write(ctx context.Context, namespace string, f func(context.Context) error) error {
 	return s.call(ctx, &call{Slot: s, callee: callee{namespace: namespace}}, f)
 }
@@ -151,7 +151,7 @@ func (s *Slot) Read(ctx context.Context, namespace, object string, f func(contex
 	return s.call(ctx, &call{Slot: s, callee: callee{namespace, "/" + object}, reads: true}, f)
 }
 
-// PutOffError is the error of a call that was cut or did not begin, because its callee is slow and no slot was free for it.
+// PutOffError is the error of a call that was cut or not begun, because its callee is slow and no slow slot was free.
 // The callee has not failed: its backoff stays as it is.
 type PutOffError struct {
 	RetryAfter time.Duration

@@ -1,5 +1,5 @@
-// Package liveread reads objects past the cache: what a deletion depends on and no precondition can guard, and objects
-// that the cache does not show.
+// Package liveread reads objects past the cache: the source and the namespace that a deletion depends on, which no
+// precondition can guard, and objects that the cache does not show.
 //
 // Many deletions depend on one source. One of them reads it, and the answer serves all that ask within five seconds. A
 // failure serves all, too, until its backoff is over.
@@ -27,8 +27,8 @@ const (
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps: each has up to 1.5 MiB, and its
 	// owner decides about that.
 	concurrent = 4
-	// soonest and latest bound the wait for a read of another goroutine. The wait is as long as the read has taken up to
-	// now.
+	// soonest and latest bound the wait for a read of another goroutine. The wait is as long as the read has taken up
+	// to now.
 	soonest, latest = 10 * time.Millisecond, time.Second
 	// failuresCount is how long the failures of a subject count after the last one.
 	failuresCount = time.Minute
@@ -52,14 +52,14 @@ type Reader struct {
 // empty.
 type Call func(ctx context.Context, namespace, object string, f func(context.Context) error) error
 
-// Answer is what the API server has.
+// Answer holds the objects as the API server has them.
 type Answer struct {
 	Source    *corev1.ConfigMap // without payload; nil: gone, or being deleted
 	Namespace *corev1.Namespace // nil: gone, or not asked for
 	Began     time.Time         // when the last of its reads began
 }
 
-// subject is what is read: a source, or a namespace.
+// subject names the object to read: a source, or a namespace.
 type subject struct {
 	source    types.NamespacedName
 	namespace string
@@ -77,8 +77,8 @@ type subjectReads struct {
 	failures int       // in a row
 }
 
-// New returns a reader. strip removes from a ConfigMap what the cache does not keep. timeout bounds each read. backoff
-// is how long a failure serves, after this many in a row.
+// New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read. backoff returns how
+// long a failure serves, after this many in a row.
 func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration,
 	backoff func(err error, failures int) time.Duration) *Reader {
 	return &Reader{client: client, strip: strip, timeout: timeout, backoff: backoff,
@@ -112,7 +112,7 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 	return Answer{}, soonest, nil
 }
 
-// ConfigMap reads a ConfigMap, for its caller alone; nil: there is none.
+// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
 func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
 	err = call(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
 		if err := r.other.Acquire(ctx, 1); err != nil {
@@ -129,7 +129,7 @@ func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedNam
 	return cm, err
 }
 
-// Known returns about how many subjects something is known, for tests of what is left over.
+// Known returns the number of subjects with an answer, a failure or a read on its way. Tests find leaks by it.
 func (r *Reader) Known() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,8 @@ func (r *Reader) Known() int {
 
 // answers joins the answers about these subjects, and returns the subjects without one. It returns the error of a read
 // that failed, or how long to wait for a read that is on its way.
-func (r *Reader) answers(subjects []subject, notBefore time.Time) (a Answer, missing []subject, wait time.Duration, err error) {
+func (r *Reader) answers(subjects []subject, notBefore time.Time) (
+	a Answer, missing []subject, wait time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range subjects {
@@ -240,7 +241,7 @@ func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads) {
 	})
 }
 
-// forget removes what serves nobody any more. The mutex is held.
+// forget removes an answer that serves nobody any more. The mutex is held.
 func (r *Reader) forget(s subject, reads *subjectReads) {
 	if r.known[s] == reads && reads.reading.IsZero() && !time.Now().Before(reads.until.Add(failuresCount)) {
 		delete(r.known, s)
@@ -280,7 +281,7 @@ func (r *Reader) getSource(ctx context.Context, k types.NamespacedName) (*corev1
 	return cm, nil
 }
 
-// get returns a ConfigMap; nil: there is none.
+// get returns a ConfigMap; nil: there is no such ConfigMap.
 func (r *Reader) get(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
 	cm, err := r.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
 	switch {

@@ -1,6 +1,6 @@
-// Package outbox hands events over at the pace that a recorder takes: client-go's drops what exceeds 1,000 waiting
-// events without a line. Announcements of deletions go first, what was restored goes last, and of the other events of one
-// ConfigMap and reason only the newest goes.
+// Package outbox hands events over at the pace that a recorder takes. client-go's recorder holds 1,000 events, and
+// drops the others without a log line. Announcements of deletions go first, and events Restored go last. Of the other
+// events of one ConfigMap and reason only the newest goes.
 package outbox
 
 import (
@@ -75,8 +75,8 @@ func New(record func(Event)) *Outbox {
 		waiting: map[topic]*letter{}}
 }
 
-// Put adds an event, and does not wait. An event Deleted replaces none, because it counts. An event Restored is dropped
-// if 100 of these wait.
+// Put adds an event, and does not wait. An event Deleted replaces no other one, because it counts. If 100 events
+// Restored wait, another one is dropped.
 func (o *Outbox) Put(e Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +86,7 @@ func (o *Outbox) Put(e Event) {
 		return
 	}
 	if older := o.waiting[l.topic()]; older != nil && l.Reason != plan.ReasonDeleted {
-		older.replaced = true // the newer one comes after what was said meanwhile
+		older.replaced = true // the newer one comes after all events that wait by now
 	}
 	o.waiting[l.topic()] = l
 	*queue = append(*queue, l)

@@ -13,7 +13,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Outcome is what came of a call, or why it was not made.
+// Outcome classifies the end of a call, or the reason why the call was not made.
 type Outcome int
 
 // The outcomes. After each one but OK the target is tried again, although no event may ask for that.
@@ -35,8 +35,9 @@ var ErrUnmarked = errors.New("an admission webhook or policy removes a mark of t
 // pace is how fast retries follow each other: after the first failure, doubling to the longest delay.
 type pace struct{ first, longest time.Duration }
 
-// The two paces. An event usually ends a quick wait early, and copies should not be late when an API server is back. A
-// slow wait is for what causes no event: its longest delay is the time until a raised quota or an adoption is noticed.
+// The two paces. A quick retry suits failures that an event usually ends, and an API server that is away: copies
+// should not be late when it is back. A slow retry suits failures whose end causes no event: its longest delay is the
+// time until a raised quota or an adoption is noticed.
 var (
 	quick = pace{50 * time.Millisecond, 15 * time.Second}
 	slow  = pace{time.Second, time.Minute}
@@ -103,7 +104,8 @@ func IsAnswer(err error) bool {
 	return errors.As(err, &status) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err)
 }
 
-// ExceedsQuota reports whether a quota refuses a create. After our own deletion the quota may not have counted that yet.
+// ExceedsQuota reports whether a quota refuses a create. After our own deletion the quota may not have counted that
+// yet.
 func ExceedsQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }

@@ -1,9 +1,9 @@
-// Package queue holds the two work queues: one of targets, and one of names of sources. They say which key is next, and
-// nothing of what a key needs.
+// Package queue holds the two work queues: one of targets, and one of names of sources. A queue decides which key is
+// next. It does not know why a key waits.
 //
-// Both are client-go's: a key waits once however often it is added, is never in work twice at the same time, and waits
-// again if it is added during the work. A worker takes a key by Get and gives it back by Done. After ShutDown, Get goes
-// on handing out the keys that wait, so workers ask their context.
+// Both are client-go's: a key waits once however often it is added, is never in work twice at the same time, and
+// waits again if it is added during the work. A worker takes a key by Get and gives it back by Done. After ShutDown,
+// Get goes on handing out the keys that wait, so workers ask their context.
 package queue
 
 import (

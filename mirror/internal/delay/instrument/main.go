@@ -109,7 +109,7 @@ func instrumented(folder string) (names []string, err error) {
 }
 
 // withDelays returns the source of the file of this name with delay points and with mutexes of package delay. The lines
-// stay what they are.
+// keep their numbers.
 func withDelays(name string, src []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, 0)
