@@ -139,7 +139,7 @@ func (r *reconciler) confirm(ctx context.Context, slot *lanes.Slot, x *decision)
 	case wait > 0:
 		res.outcome, res.after = outcome.PutOff, wait
 	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
-		// The watch will show why.
+		// The watch will show why. The grace begins anew.
 		x.record.unclaimed.since = live.Began
 		res.outcome = outcome.Stale
 	case r.cache.View(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view

@@ -186,7 +186,7 @@ func (n *nameStatus) count(r *record, by int) {
 	n.queued += by
 }
 
-// meanwhile holds the news about a target while a call for it is on its way. Its reconcile reads them at the end.
+// meanwhile holds what happened at a target while a call for it is on its way. Its reconcile reads it at the end.
 type meanwhile struct {
 	queued  bool // a fan-out queued the key
 	claimed bool // a source claimed the target: the grace ends, although the claim may be gone by now
