@@ -19,7 +19,8 @@ func theirs(options ...plantest.Option) *corev1.ConfigMap {
 
 var adopt = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
 
-// TestC11Foreign: it is left alone, reported once, and read again, at last once a minute. The copy is made when it is gone.
+// TestC11Foreign: it is left alone, reported once, and read again, at last once a minute. The copy is made when it is
+// gone.
 func TestC11Foreign(t *testing.T) {
 	for name, foreign := range map[string]*corev1.ConfigMap{
 		"no label":                        theirs(),
@@ -80,8 +81,8 @@ func TestC12Adoption(t *testing.T) {
 	}
 }
 
-// TestC11PaceAlthoughTheSourceChanges: other content does not remove a foreign object, so edits are no reason for another try,
-// neither during the create nor during the read.
+// TestC11PaceAlthoughTheSourceChanges: other content does not remove a foreign object, so edits are no reason for
+// another try, neither during the create nor during the read.
 func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
 		t.Run(verb, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// writing is a writer on a fake API server that has the copy of platform/settings in team-a. The source has other content
-// by now.
+// writing is a writer on a fake API server that has the copy of platform/settings in team-a. The source has other
+// content by now.
 type writing struct {
 	*writer
 	client *fake.Clientset

@@ -25,7 +25,8 @@ func refusedBy(policy string) error {
 		errors.New("ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: no"))
 }
 
-// TestSelfCheck asks for an unmarked ConfigMap in the namespace of the process, and for a copy in one that is no target.
+// TestSelfCheck asks for an unmarked ConfigMap in the namespace of the process, and for a copy in one that is no
+// target.
 func TestSelfCheck(t *testing.T) {
 	policy := refusedBy("mirror-controller-confined")
 	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), probeName, errors.New("no permission"))
@@ -81,8 +82,9 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
-// TestC60ConfinementLost: a policy that is switched off is known within ten minutes, by the metric and one line of the log an
-// hour, and within a minute if it refused a write before. If it is back, that is known, and the next loss is said again.
+// TestC60ConfinementLost: a policy that is switched off is known within ten minutes, by the metric and one line of
+// the log an hour, and within a minute if it refused a write before. If it is back, that is known, and the next loss
+// is said again.
 func TestC60ConfinementLost(t *testing.T) {
 	refuses := func(namespaces ...string) func(apitest.Call) error {
 		return func(c apitest.Call) error {

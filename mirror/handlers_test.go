@@ -180,7 +180,8 @@ func TestEventsDuringACall(t *testing.T) {
 	}
 }
 
-// TestFactsOfEvents: the handlers note two times that no cache holds: of a change, and of the first sight of a namespace.
+// TestFactsOfEvents: the handlers note two times that no cache holds: of a change, and of the first sight of a
+// namespace.
 func TestFactsOfEvents(t *testing.T) {
 	c, _ := stillController(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} }, sourceIn("platform"))
 	c.handlers.active.Store(true)

@@ -44,9 +44,9 @@ func (s scene) hangEnds() {
 	s.refuse(func(apitest.Call) error { return nil })
 }
 
-// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones soon, also
-// beside other sources that wait for the same ones. So do another source, a repair and a new namespace meanwhile. All is in
-// sync a minute after the end.
+// TestC45HangingTargets: a new source with many targets that hang, at first contact, reaches its 100 healthy ones
+// soon, also beside other sources that wait for the same ones. So do another source, a repair and a new namespace
+// meanwhile. All is in sync a minute after the end.
 func TestC45HangingTargets(t *testing.T) {
 	for _, tc := range []struct {
 		bad, others int
@@ -94,8 +94,8 @@ func TestC45HangingTargets(t *testing.T) {
 	}
 }
 
-// TestC63ThousandsHang: at first contact the healthy targets of a source have their copies within a minute or so. After that an
-// edit, a repair and another new source reach them within a second.
+// TestC63ThousandsHang: at first contact the healthy targets of a source have their copies within a minute or so.
+// After that an edit, a repair and another new source reach them within a second.
 func TestC63ThousandsHang(t *testing.T) {
 	for _, tc := range []struct {
 		writes, bad int
@@ -131,8 +131,8 @@ func TestC63ThousandsHang(t *testing.T) {
 	}
 }
 
-// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, whether a call is on its way
-// or not.
+// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, whether a call
+// is on its way or not.
 func TestC67RecreatedSlowNamespace(t *testing.T) {
 	for name, after := range map[string]time.Duration{"with a call on its way": 3*time.Minute + 10*time.Second, "between two calls": 31500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,8 @@ func TestC45SlowOnce(t *testing.T) {
 	})
 }
 
-// TestC53SlowForeignReads: a hundred foreign objects that take 5 s to read hold up no healthy target of 40 other sources.
+// TestC53SlowForeignReads: a hundred foreign objects that take 5 s to read hold up no healthy target of 40 other
+// sources.
 func TestC53SlowForeignReads(t *testing.T) {
 	objects := append(teams(10, "team-good-"), teams(100, "team-bad-")...)
 	for i := range 100 {
@@ -206,7 +207,8 @@ func TestC53SlowForeignReads(t *testing.T) {
 	})
 }
 
-// TestC30HangingTargetIsReported: an admission webhook that never answers is reported once, and costs a try a minute at most.
+// TestC30HangingTargetIsReported: an admission webhook that never answers is reported once, and costs a try a minute
+// at most.
 func TestC30HangingTargetIsReported(t *testing.T) {
 	cluster(t, append(teams(10, "team-good-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
 		s.hangAt(webhookDown)
@@ -223,8 +225,8 @@ func TestC30HangingTargetIsReported(t *testing.T) {
 	})
 }
 
-// TestC30ManyHangingTargetsAreReported: targets that hang in turn keep the source busy all the time. Its event does not wait for
-// an end.
+// TestC30ManyHangingTargetsAreReported: targets that hang in turn keep the source busy all the time. Its event does
+// not wait for an end.
 func TestC30ManyHangingTargetsAreReported(t *testing.T) {
 	cluster(t, append(teams(10, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
 		s.hangAt(webhookDown)
@@ -250,7 +252,8 @@ func TestC34ServerHangs(t *testing.T) {
 	})
 }
 
-// TestC34ServerIsSlow: every answer takes two or ten seconds. The fan-out goes on all the same, and faster than one by one.
+// TestC34ServerIsSlow: every answer takes two or ten seconds. The fan-out goes on all the same, and faster than one
+// by one.
 func TestC34ServerIsSlow(t *testing.T) {
 	for _, tc := range []struct{ takes, limit time.Duration }{
 		{2 * time.Second, time.Minute},

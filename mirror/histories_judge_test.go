@@ -126,8 +126,8 @@ func (c *Controller) remembered() map[string]int {
 	return left
 }
 
-// compare compares the copies and the status with a plan from scratch. While faults go on, it leaves out what they keep from
-// being right.
+// compare compares the copies and the status with a plan from scratch. While faults go on, it leaves out what they
+// keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
 	w, faults, known := h.now(), h.faults.Load(), h.leader.knows()
@@ -175,8 +175,8 @@ func (h *history) changedLately() map[key]bool {
 	return lately
 }
 
-// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right source,
-// unless only a request could show what is there.
+// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right
+// source, unless only a request could show what is there.
 func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
 	hidden := t.Have != nil && !h.rules.Visible(t.Have)
 	switch {
@@ -254,7 +254,8 @@ func (h *history) compareTotals(totals map[plan.State]int, owned map[key]map[pla
 	})
 }
 
-// blockedAt reports whether a target in the namespace is retried for ever, because no event tells when what is in its way goes.
+// blockedAt reports whether a target in the namespace is retried for ever, because no event tells when what is in its
+// way goes.
 func (h *history) blockedAt(namespace string) bool {
 	w := h.now()
 	for _, name := range historyNames {
@@ -266,8 +267,8 @@ func (h *history) blockedAt(namespace string) bool {
 	return false
 }
 
-// audit judges each write of the controller by what the API server had then, and shortly before: the controller decides on what
-// its watches and live reads show.
+// audit judges each write of the controller by what the API server had then, and shortly before: the controller
+// decides on what its watches and live reads show.
 func (h *history) audit() {
 	for _, unsafe := range h.server.Unsafe() {
 		h.found(wrongWrite, "%s", unsafe)
@@ -300,8 +301,8 @@ func (h *history) audit() {
 	}
 }
 
-// lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a content,
-// when a namespace last accepted copies, and when a target was last not held.
+// lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a
+// content, when a namespace last accepted copies, and when a target was last not held.
 type lastSeen struct {
 	now      time.Time     // the begin of the present
 	unseen   time.Duration // how long a change may last that the controller does not see
@@ -332,7 +333,7 @@ func (h *history) newLastSeen() *lastSeen {
 		map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}, plan.NewRules(&open)}
 }
 
-// note takes note of what w has been until now.
+// note records the state of w until now.
 func (l *lastSeen) note(w *worldState, now time.Time) {
 	defer func() { l.now = now }()
 	for _, name := range historyNames {
@@ -364,7 +365,7 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 	}
 }
 
-// expire takes note of whether a source claims a copy. A claim so short that the controller may not have seen it counts for
+// expire records whether a source claims a copy. A claim so short that the controller may not have seen it counts for
 // nothing.
 func (l *lastSeen) expire(t plan.Target, c plan.Change) {
 	e, expires := l.expiring[t.Key], c.Op == plan.OpDelete
@@ -471,16 +472,16 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 	}
 }
 
-// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other people's
-// labels stay.
+// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other
+// people's labels stay.
 func hasContent(made, from *corev1.ConfigMap) bool {
 	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData, from.BinaryData) &&
 		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" || made.Labels["app"] == from.Labels["app"])
 }
 
-// isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so with other
-// content. A re-creation needs no live read, and an old view of the source may ask for it. If somebody else creates one of the
-// name before the controller does, nobody knows the content, so it counts as another.
+// isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so
+// with other content. A re-creation needs no live read, and an old view of the source may ask for it. If somebody
+// else creates one of the name before the controller does, nobody knows the content, so it counts as another.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
 	old := **changes[0].Old
 	if old.Immutable == nil || !*old.Immutable {

@@ -28,8 +28,8 @@ type term struct {
 	resigned []time.Time
 }
 
-// standby runs a controller that does not lead yet. A bubble panics if one of its goroutines is left when f has returned: that
-// nothing is left running is part of each of these tests.
+// standby runs a controller that does not lead yet. A bubble panics if one of its goroutines is left when f has
+// returned: that nothing is left running is part of each of these tests.
 func standby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 	})
 }
 
-// TestC35StopLetsWritesEnd: nobody knows of a write that is cut whether it happened. No other write begins, and the lease is
-// given back when the last one has ended.
+// TestC35StopLetsWritesEnd: nobody knows of a write that is cut whether it happened. No other write begins, and the
+// lease is given back when the last one has ended.
 func TestC35StopLetsWritesEnd(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,8 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 	}
 }
 
-// TestC35ResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run for a second, but nobody who could take over.
+// TestC35ResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run for a second, but nobody who could take
+// over.
 func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
 	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -227,8 +228,8 @@ func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
 	}
 }
 
-// TestC35AsksRightBeforeEachWrite whether it leads: a term that has not ended is not enough. Of a re-creation the second half is
-// asked for, too.
+// TestC35AsksRightBeforeEachWrite whether it leads: a term that has not ended is not enough. Of a re-creation the
+// second half is asked for, too.
 func TestC35AsksRightBeforeEachWrite(t *testing.T) {
 	immutable := copyOf(source(plantest.Immutable, plantest.Data("key", "old")), "team-000")
 	objects := append(teams(4, "team-"), source(), immutable, copyOf(plantest.Source("platform", "gone"), "team-001"), copyOf(source(plantest.Data("key", "old")), "team-002"))

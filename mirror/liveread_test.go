@@ -56,8 +56,8 @@ func TestOneLiveReadForAll(t *testing.T) {
 	})
 }
 
-// TestLiveReadFails: it is no answer, and nothing is deleted until there is one. It slows down to once a minute where the API
-// server refuses it, and as writes do where the API server is away. All deletions share the failure.
+// TestLiveReadFails: it is no answer, and nothing is deleted until there is one. It slows down to once a minute where
+// the API server refuses it, and as writes do where the API server is away. All deletions share the failure.
 func TestLiveReadFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -108,8 +108,8 @@ func (s scene) silently(f func()) {
 	f()
 }
 
-// TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours later, and
-// each read begins the grace anew.
+// TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours
+// later, and each read begins the grace anew.
 func TestC41CacheIsBehind(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		var once sync.Once
@@ -133,8 +133,8 @@ func TestC41CacheIsBehind(t *testing.T) {
 	})
 }
 
-// TestC15DeletedTwice: the grace begins anew with the second disappearance. If the cache shows neither that nor that the source
-// was back, it begins anew with the live read that finds the source.
+// TestC15DeletedTwice: the grace begins anew with the second disappearance. If the cache shows neither that nor that
+// the source was back, it begins anew with the live read that finds the source.
 func TestC15DeletedTwice(t *testing.T) {
 	for name, silent := range map[string]bool{"seen": false, "unseen": true} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,8 @@ func TestC15DeletedTwice(t *testing.T) {
 	}
 }
 
-// TestSlowLiveReads are made at the same time, and end in the deletion. An answer outlives the slower one, or is read again.
+// TestSlowLiveReads are made at the same time, and end in the deletion. An answer outlives the slower one, or is read
+// again.
 func TestSlowLiveReads(t *testing.T) {
 	for _, tc := range []struct{ source, namespace, limit time.Duration }{
 		{6 * time.Second, 6 * time.Second, 8 * time.Second},
@@ -189,8 +190,8 @@ func TestSlowLiveReads(t *testing.T) {
 	}
 }
 
-// TestC41AnswerGrowsOld: a deletion that is refused for longer than an answer is good for reads again. The source is back by
-// then, and the watch is silent about it.
+// TestC41AnswerGrowsOld: a deletion that is refused for longer than an answer is good for reads again. The source is
+// back by then, and the watch is silent about it.
 func TestC41AnswerGrowsOld(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		began := time.Now()
@@ -228,7 +229,8 @@ func TestC41AnswersAreForOneStateOfANamespace(t *testing.T) {
 	})
 }
 
-// TestC66ClaimDuringRead: a claim that comes and goes while the live read before a deletion is on its way ends the grace.
+// TestC66ClaimDuringRead: a claim that comes and goes while the live read before a deletion is on its way ends the
+// grace.
 func TestC66ClaimDuringRead(t *testing.T) {
 	for name, claim := range map[string][2]func(scene){
 		"source back and gone":          {func(s scene) { s.write(source()) }, func(s scene) { s.remove("platform") }},
@@ -343,8 +345,8 @@ func TestC53AnswerAge(t *testing.T) {
 	})
 }
 
-// TestC53RollingExpiry: copies expire one after the other, and each read of their source takes six seconds. An answer serves until
-// the next one comes.
+// TestC53RollingExpiry: copies expire one after the other, and each read of their source takes six seconds. An answer
+// serves until the next one comes.
 func TestC53RollingExpiry(t *testing.T) {
 	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
 	cluster(t, append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
@@ -363,8 +365,8 @@ func TestC53RollingExpiry(t *testing.T) {
 	})
 }
 
-// TestC41BothWatchesAreSilent: one connection carries both. The source is gone and the namespace has opted out in the caches; both are
-// taken back before the live read.
+// TestC41BothWatchesAreSilent: one connection carries both. The source is gone and the namespace has opted out in the
+// caches; both are taken back before the live read.
 func TestC41BothWatchesAreSilent(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)

@@ -17,8 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestNamespaceBecomesATarget: its copy appears at once. It goes after the grace when the namespace is none any more, after one
-// live read.
+// TestNamespaceBecomesATarget: its copy appears at once. It goes after the grace when the namespace is none any more,
+// after one live read.
 func TestNamespaceBecomesATarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		src     *corev1.ConfigMap
@@ -97,7 +97,8 @@ func TestC28Terminating(t *testing.T) {
 	})
 }
 
-// TestC29Recreated: as fast as an API server can, also after a fight and a foreign object in the old one: it is filled at once.
+// TestC29Recreated: as fast as an API server can, also after a fight and a foreign object in the old one: it is
+// filled at once.
 func TestC29Recreated(t *testing.T) {
 	for name, before := range map[string]func(scene){
 		"nothing before":    func(scene) {},
@@ -149,8 +150,8 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 	})
 }
 
-// TestC41AbsentNamespace: that the cache does not have a namespace is no reason to delete what is there. It is reported when the
-// namespace turns out to be out of scope of the flags.
+// TestC41AbsentNamespace: that the cache does not have a namespace is no reason to delete what is there. It is
+// reported when the namespace turns out to be out of scope of the flags.
 func TestC41AbsentNamespace(t *testing.T) {
 	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), copyOf(plantest.Source("platform", "gone"), "team-a")}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
@@ -166,8 +167,8 @@ func TestC41AbsentNamespace(t *testing.T) {
 	})
 }
 
-// TestC30OneNamespaceRefuses: all others are served, it is retried at most once a minute in the long run, reported once, and
-// filled within a minute after the refusal ends.
+// TestC30OneNamespaceRefuses: all others are served, it is retried at most once a minute in the long run, reported
+// once, and filled within a minute after the refusal ends.
 func TestC30OneNamespaceRefuses(t *testing.T) {
 	cluster(t, append(teams(20, "team-"), plantest.Namespace("team-bad")), func(t *testing.T, s scene) {
 		var refuses atomic.Bool

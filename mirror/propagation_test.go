@@ -8,7 +8,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestPropagation is from the first change to the last copy, as the reports see it. Each step begins a second after the last one.
+// TestPropagation is from the first change to the last copy, as the reports see it. Each step begins a second after
+// the last one.
 func TestPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, source := newStatus(), parsed(sourceIn("platform"))

@@ -19,7 +19,8 @@ func (s scene) slowly(takes time.Duration) {
 	s.delay(func(apitest.Call) time.Duration { return takes })
 }
 
-// TestC32EventsGoAhead: a new namespace and a repair do not wait for the end of a fan-out to thousands, which takes 3 s here.
+// TestC32EventsGoAhead: a new namespace and a repair do not wait for the end of a fan-out to thousands, which takes 3
+// s here.
 func TestC32EventsGoAhead(t *testing.T) {
 	cluster(t, append(teams(2000, "team-"), plantest.Source("platform", "other")), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
@@ -38,8 +39,8 @@ func TestC32EventsGoAhead(t *testing.T) {
 	})
 }
 
-// TestC46FanOutsShareTheWrites: ten sources fan out to 300 targets each, the last ones while the first are under way. When one
-// is through, none is far behind, and a small one is through long before.
+// TestC46FanOutsShareTheWrites: ten sources fan out to 300 targets each, the last ones while the first are under way.
+// When one is through, none is far behind, and a small one is through long before.
 func TestC46FanOutsShareTheWrites(t *testing.T) {
 	const targets = 300
 	cluster(t, teams(targets, "team-"), func(t *testing.T, s scene) {
@@ -74,8 +75,8 @@ func TestC46FanOutsShareTheWrites(t *testing.T) {
 	})
 }
 
-// TestC38EditsAllTheTime: a source that changes 100 times a second is compared with its targets ten times a second, its last
-// target gets a state that is not old, and the last state is everywhere soon after the end.
+// TestC38EditsAllTheTime: a source that changes 100 times a second is compared with its targets ten times a second,
+// its last target gets a state that is not old, and the last state is everywhere soon after the end.
 func TestC38EditsAllTheTime(t *testing.T) {
 	const targets, edits = 100, 500
 	cluster(t, append(teams(targets, "team-"), source(plantest.Data("key", "0"))), func(t *testing.T, s scene) {
@@ -103,8 +104,8 @@ func TestC38EditsAllTheTime(t *testing.T) {
 	})
 }
 
-// TestC38HundredEditsWithinASecond cost each target ten updates, one for each fan-out. No edit is at the time of a fan-out,
-// after which the echo of a write may show the next edit.
+// TestC38HundredEditsWithinASecond cost each target ten updates, one for each fan-out. No edit is at the time of a
+// fan-out, after which the echo of a write may show the next edit.
 func TestC38HundredEditsWithinASecond(t *testing.T) {
 	objects := append([]runtime.Object{source()}, teams(3, "team-")...)
 	cluster(t, objects, func(t *testing.T, s scene) {

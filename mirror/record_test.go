@@ -50,8 +50,8 @@ func TestOwnWriteLeft(t *testing.T) {
 	}
 }
 
-// TestFailed goes through failures of one target: reasons take turns, and the waits grow all the same. A problem stays one until
-// it is known to be over.
+// TestFailed goes through failures of one target: reasons take turns, and the waits grow all the same. A problem
+// stays one until it is known to be over.
 func TestFailed(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	c := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("platform"))}
@@ -90,8 +90,8 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestLastingAnswersAreRejections: errors that the API server answers for ten seconds count as a rejection. A webhook that it
-// cannot call is one.
+// TestLastingAnswersAreRejections: errors that the API server answers for ten seconds count as a rejection. A webhook
+// that it cannot call is one.
 func TestLastingAnswersAreRejections(t *testing.T) {
 	now := time.Unix(5000, 0)
 	internal := apierrors.NewInternalError(errAway)
@@ -229,8 +229,8 @@ func TestProblemBelongsToTheWinner(t *testing.T) {
 	})
 }
 
-// TestFailureThatIsOver: an object of ours that the watch does not show and that a finalizer holds is waited for. Creates that
-// were rejected before do not count any more.
+// TestFailureThatIsOver: an object of ours that the watch does not show and that a finalizer holds is waited for.
+// Creates that were rejected before do not count any more.
 func TestFailureThatIsOver(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
@@ -271,8 +271,8 @@ func TestRejectedDeletionIsTriedAfterAnEvent(t *testing.T) {
 	})
 }
 
-// TestReasonsTakeTurns: a webhook rejects what the cache has right, and in between the cache is late. A client that touches the
-// copy all the time does not have it written in a circle.
+// TestReasonsTakeTurns: a webhook rejects what the cache has right, and in between the cache is late. A client that
+// touches the copy all the time does not have it written in a circle.
 func TestReasonsTakeTurns(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)

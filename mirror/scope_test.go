@@ -28,8 +28,8 @@ var narrowings = map[string]struct {
 	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" }, "--namespace-selector does not match the namespace"},
 }
 
-// TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each source's
-// ConfigMap has one Warning. With --prune the same copies go after the grace.
+// TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
+// source's ConfigMap has one Warning. With --prune the same copies go after the grace.
 func TestC17NarrowedFlags(t *testing.T) {
 	for flag, tc := range narrowings {
 		for _, n := range []int{3, 300} {
@@ -100,8 +100,8 @@ func TestC14WidenedFlags(t *testing.T) {
 	})
 }
 
-// TestC50Clone: a clone of a copy whose copy annotation was edited along, in a namespace that the flags do not allow, is never
-// deleted, also when its source goes.
+// TestC50Clone: a clone of a copy whose copy annotation was edited along, in a namespace that the flags do not allow,
+// is never deleted, also when its source goes.
 func TestC50Clone(t *testing.T) {
 	objects := append(teams(1, "team-"), source(), plantest.Namespace("other"), copyOf(source(), "other"))
 	cluster(t, objects, func(t *testing.T, s scene) {
@@ -145,7 +145,8 @@ func TestC51SelectorLabelTaken(t *testing.T) {
 	})
 }
 
-// TestC65ScopeComesBack: 300 namespaces get their label back one after the other. No event says of a copy in scope that it is not.
+// TestC65ScopeComesBack: 300 namespaces get their label back one after the other. No event says of a copy in scope
+// that it is not.
 func TestC65ScopeComesBack(t *testing.T) {
 	var objects = append(teams(0, ""), source())
 	for i := range 300 {

@@ -198,8 +198,8 @@ func TestC31Freeze(t *testing.T) {
 	}
 }
 
-// TestC31FrozenSourceKeepsItsPlace against another source of its name, and a copy that lost its label meanwhile is restored
-// when the annotation is fixed.
+// TestC31FrozenSourceKeepsItsPlace against another source of its name, and a copy that lost its label meanwhile is
+// restored when the annotation is fixed.
 func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
 	objects := append(teams(2, "team-"), plantest.Namespace("shared"), source())
 	cluster(t, objects, func(t *testing.T, s scene) {
