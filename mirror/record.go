@@ -130,6 +130,23 @@ func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) ti
 	return max(0, w.at.Add(maxOwn).Sub(now))
 }
 
+// seen records an event that shows cm, or its deletion, and reports whether the event shows our own last write. Of a
+// re-creation, the event of the deletion shows the first part.
+func (w *ownWrite) seen(cm *corev1.ConfigMap, deleted bool) bool {
+	switch {
+	case cm != nil && deleted && cm.UID == w.deleted && cm.UID != "":
+		w.deleted = ""
+	case cm != nil && !deleted && cm.ResourceVersion == w.version && cm.ResourceVersion != "":
+		w.version, w.deleted = "", ""
+	default:
+		return false
+	}
+	if w.version == "" && w.deleted == "" {
+		*w = ownWrite{}
+	}
+	return true
+}
+
 // unclaimed says since when no source claims a copy, and why. The deletion grace runs from then on.
 type unclaimed struct {
 	uid   types.UID // of the copy; empty: a source claims it

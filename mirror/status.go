@@ -43,14 +43,10 @@ type nameStatus struct {
 	view       *plan.View            // of the last fan-out
 }
 
-// sourceStatus is the status of one source.
-type sourceStatus struct {
-	counts  [plan.States]int
-	changed time.Time   // when the oldest change was seen that has not reached every target; zero: no such change
-	wrote   time.Time   // when the last copy was written; zero: no copy was written since the last report
-	took    map[key]int // copies that were taken over from other sources, since the last Mirrored
-	deleted deletions   // copies that were deleted since the last Deleted
-	reported
+// meanwhile holds what happened at a target while a call for it is on its way. Its reconcile reads it at the end.
+type meanwhile struct {
+	queued  bool // a fan-out queued the key
+	claimed bool // a source claimed the target: the grace ends, although the claim may be gone by now
 }
 
 func newStatus() *status { return &status{names: map[string]*nameStatus{}} }
@@ -85,6 +81,199 @@ func (n *nameStatus) unlock() {
 	n.mu.Unlock()
 }
 
+// sortedNames returns the names with a status.
+func (s *status) sortedNames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.names))
+}
+
+// namespaces returns the namespaces with a record for the name.
+func (s *status) namespaces(name string) (out []string) {
+	n := s.lock(name)
+	defer n.unlock()
+	for namespace := range n.targets {
+		out = append(out, namespace)
+	}
+	return out
+}
+
+// total returns how many targets of all sources are in one of these states.
+func (s *status) total(states ...plan.State) (sum int) {
+	for _, state := range states {
+		sum += int(s.totals[state].Load())
+	}
+	return sum
+}
+
+// record returns the record of a target in the namespace with this UID. A record of a former namespace does not count.
+func (n *nameStatus) record(namespace string, uid types.UID) record {
+	if r := n.targets[namespace]; r != nil && (r.uid == "" || r.uid == uid) {
+		return *r
+	}
+	return record{}
+}
+
+// set stores the record of a target in the namespace with this UID.
+func (n *nameStatus) set(namespace string, uid types.UID, r record) {
+	before := n.targets[namespace]
+	if before == nil {
+		before = &record{}
+	}
+	n.count(&r, 1) // first: see busy
+	n.count(before, -1)
+	moved := before.state != r.state || before.countsFor != r.countsFor
+	n.dirty = n.dirty || moved && (before.state.IsProblem() || !r.state.IsPending())
+	r.uid = uid
+	switch {
+	case r.isPlain() && r.basics == basics{}:
+		delete(n.targets, namespace)
+	case r.isPlain():
+		if n.shared[r.basics] == nil {
+			n.shared[r.basics] = &record{basics: r.basics}
+		}
+		n.targets[namespace] = n.shared[r.basics]
+	default:
+		n.targets[namespace] = &r
+	}
+}
+
+// count counts a record, or by -1 no longer.
+func (n *nameStatus) count(r *record, by int) {
+	if r.state != plan.StateNone {
+		n.add(n.source(r.countsFor), r.state, by)
+	}
+	if !r.queued {
+		return
+	}
+	if n.queued == 0 && by > 0 {
+		n.busy = time.Now()
+	}
+	n.queued += by
+}
+
+// uidOf returns the UID of a namespace; empty if it is absent.
+func uidOf(ns *corev1.Namespace) types.UID {
+	if ns == nil {
+		return ""
+	}
+	return ns.UID
+}
+
+// calling reports whether a call for a target is on its way.
+func (n *nameStatus) calling(namespace string) bool { return n.calls[namespace] != nil }
+
+// isUnclaimed reports whether no source claims the copy in the namespace.
+func (n *nameStatus) isUnclaimed(namespace string) bool {
+	r := n.targets[namespace]
+	return r != nil && r.unclaimed.uid != ""
+}
+
+// claimed reports whether a source claimed a target while a call for it is on its way.
+func (s *status) claimed(k key) bool {
+	n := s.lock(k.Name)
+	defer n.unlock()
+	m := n.calls[k.Namespace]
+	return m != nil && m.claimed
+}
+
+// observe handles an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
+// whether to reconcile the target: an event that only shows our own last write changes nothing.
+func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
+	if n.targets[namespace] == nil || n.calling(namespace) {
+		return true
+	}
+	r := *n.targets[namespace]
+	if !r.own.seen(cm, deleted) {
+		return true
+	}
+	n.set(namespace, r.uid, r)
+	return r.state != plan.StateNone && r.state != plan.StateSynced
+}
+
+// appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
+func (n *nameStatus) appear(namespace string, uid types.UID) {
+	if r := n.targets[namespace]; (r == nil || r.uid != uid) && !n.calling(namespace) {
+		n.set(namespace, uid, record{appeared: time.Now()})
+	}
+}
+
+// see records a claim of a source: the change is no deletion. A claim ends a grace.
+func (n *nameStatus) see(c plan.Change) {
+	namespace := c.Key.Namespace
+	switch m := n.calls[namespace]; {
+	case c.Op == plan.OpDelete:
+	case m != nil:
+		m.claimed = true
+	case n.isUnclaimed(namespace):
+		r := *n.targets[namespace]
+		r.unclaimed = unclaimed{}
+		n.set(namespace, r.uid, r)
+	}
+}
+
+// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
+// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
+const runGap = 100 * time.Millisecond
+
+// beginFanout begins a fan-out, or returns how long it has to wait.
+func (n *nameStatus) beginFanout() (wait time.Duration) {
+	now := time.Now()
+	if wait := n.fanout.Add(runGap).Sub(now); wait > 0 {
+		return wait
+	}
+	n.fanout, n.dirty = now, true
+	n.shared = map[basics]*record{} // of former contents
+	return 0
+}
+
+// reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that
+// hang may keep a name busy all the time.
+const reportAfter = 10 * time.Second
+
+// reportableIn returns how long to wait before a report. Announcements do not wait.
+func (n *nameStatus) reportableIn() time.Duration {
+	if n.losses > n.announced {
+		return 0
+	}
+	return n.busyFor()
+}
+
+// busyFor returns how long to wait before a report that is no announcement.
+func (n *nameStatus) busyFor() time.Duration {
+	if n.queued == 0 {
+		return 0
+	}
+	return max(0, time.Until(n.busy.Add(reportAfter)))
+}
+
+// reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the
+// targets are not compared with v, a fan-out follows.
+func (n *nameStatus) reportDue(v *plan.View) (wait time.Duration, due bool) {
+	if !n.dirty || n.view != nil && n.view != v {
+		return 0, false
+	}
+	wait = max(n.reportableIn(), time.Until(n.reported.Add(runGap)), 0)
+	return wait, wait == 0
+}
+
+// sourceStatus is the status of one source.
+type sourceStatus struct {
+	counts  [plan.States]int
+	changed time.Time   // when the oldest change was seen that has not reached every target; zero: no such change
+	wrote   time.Time   // when the last copy was written; zero: no copy was written since the last report
+	took    map[key]int // copies that were taken over from other sources, since the last Mirrored
+	deleted deletions   // copies that were deleted since the last Deleted
+	reported
+}
+
+// deletions are copies that were deleted.
+type deletions struct {
+	count int
+	since time.Time // when the first one was deleted
+}
+
+// source returns the status of one source.
 func (n *nameStatus) source(k key) *sourceStatus {
 	if n.sources[k] == nil {
 		n.sources[k] = &sourceStatus{}
@@ -99,10 +288,13 @@ func (n *nameStatus) meet(v *plan.View) {
 	}
 }
 
-// deletions are copies that were deleted.
-type deletions struct {
-	count int
-	since time.Time // when the first one was deleted
+// sourceChanged records an event about a source.
+func (s *status) sourceChanged(k key) {
+	n := s.lock(k.Name)
+	defer n.unlock()
+	if src := n.source(k); src.changed.IsZero() {
+		src.changed = time.Now()
+	}
 }
 
 // wrote records a change that the API server carried out, for the next report.
@@ -136,93 +328,12 @@ func (n *nameStatus) withoutTargets() bool {
 	return false
 }
 
-// record returns the record of a target in the namespace with this UID. A record of a former namespace does not count.
-func (n *nameStatus) record(namespace string, uid types.UID) record {
-	if r := n.targets[namespace]; r != nil && (r.uid == "" || r.uid == uid) {
-		return *r
+// repeat has the messages that hold for the sources of the name sent again.
+func (n *nameStatus) repeat(now time.Time) {
+	for _, src := range n.sources {
+		src.repeat = now
+		n.dirty = true
 	}
-	return record{}
-}
-
-// set stores the record of a target in the namespace with this UID.
-func (n *nameStatus) set(namespace string, uid types.UID, r record) {
-	before := n.targets[namespace]
-	if before == nil {
-		before = &record{}
-	}
-	n.count(&r, 1) // first: see busy
-	n.count(before, -1)
-	moved := before.state != r.state || before.countsFor != r.countsFor
-	n.dirty = n.dirty || moved && (before.state.IsProblem() || !r.state.IsPending())
-	r.uid = uid
-	switch {
-	case r.isPlain() && r.basics == basics{}:
-		delete(n.targets, namespace)
-	case r.isPlain():
-		n.targets[namespace] = n.sharedRecord(r.basics)
-	default:
-		n.targets[namespace] = &r
-	}
-}
-
-// sharedRecord returns the record that all targets with these basics share.
-func (n *nameStatus) sharedRecord(b basics) *record {
-	if n.shared[b] == nil {
-		n.shared[b] = &record{basics: b}
-	}
-	return n.shared[b]
-}
-
-func (n *nameStatus) count(r *record, by int) {
-	if r.state != plan.StateNone {
-		n.add(n.source(r.countsFor), r.state, by)
-	}
-	if !r.queued {
-		return
-	}
-	if n.queued == 0 && by > 0 {
-		n.busy = time.Now()
-	}
-	n.queued += by
-}
-
-// meanwhile holds what happened at a target while a call for it is on its way. Its reconcile reads it at the end.
-type meanwhile struct {
-	queued  bool // a fan-out queued the key
-	claimed bool // a source claimed the target: the grace ends, although the claim may be gone by now
-}
-
-// see records a claim of a source: the change is no deletion. A claim ends a grace.
-func (n *nameStatus) see(c plan.Change) {
-	namespace := c.Key.Namespace
-	switch m := n.calls[namespace]; {
-	case c.Op == plan.OpDelete:
-	case m != nil:
-		m.claimed = true
-	case n.isUnclaimed(namespace):
-		r := *n.targets[namespace]
-		r.unclaimed = unclaimed{}
-		n.set(namespace, r.uid, r)
-	}
-}
-
-// isUnclaimed reports whether no source claims the copy in the namespace.
-func (n *nameStatus) isUnclaimed(namespace string) bool {
-	r := n.targets[namespace]
-	return r != nil && r.unclaimed.uid != ""
-}
-
-// claimed reports whether a source claimed a target while a call for it is on its way.
-func (s *status) claimed(k key) bool {
-	n := s.lock(k.Name)
-	defer n.unlock()
-	m := n.calls[k.Namespace]
-	return m != nil && m.claimed
-}
-
-func (n *nameStatus) add(src *sourceStatus, state plan.State, by int) {
-	n.status.totals[state].Add(int64(by))
-	src.counts[state] += by
 }
 
 // supersede records in how many namespaces each source is superseded.
@@ -237,128 +348,8 @@ func (n *nameStatus) supersede(selections map[key]*selection) {
 	}
 }
 
-// calling reports whether a call for a target is on its way.
-func (n *nameStatus) calling(namespace string) bool { return n.calls[namespace] != nil }
-
-// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
-// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
-const runGap = 100 * time.Millisecond
-
-// reportAfter is how long targets of a name are queued before its sources are reported all the same: targets that
-// hang may keep a name busy all the time.
-const reportAfter = 10 * time.Second
-
-// reportableIn returns how long to wait before a report. Announcements do not wait.
-func (n *nameStatus) reportableIn() time.Duration {
-	if n.queued == 0 || n.losses > n.announced {
-		return 0
-	}
-	return n.busyFor()
-}
-
-// reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the
-// targets are not compared with v, a fan-out follows.
-func (n *nameStatus) reportDue(v *plan.View) (wait time.Duration, due bool) {
-	if !n.dirty || n.view != nil && n.view != v {
-		return 0, false
-	}
-	wait = max(n.reportableIn(), time.Until(n.reported.Add(runGap)), 0)
-	return wait, wait == 0
-}
-
-// busyFor returns how long to wait before a report that is no announcement.
-func (n *nameStatus) busyFor() time.Duration {
-	if n.queued == 0 {
-		return 0
-	}
-	return max(0, time.Until(n.busy.Add(reportAfter)))
-}
-
-// beginFanout begins a fan-out, or returns how long it has to wait.
-func (n *nameStatus) beginFanout() (wait time.Duration) {
-	now := time.Now()
-	if wait := n.fanout.Add(runGap).Sub(now); wait > 0 {
-		return wait
-	}
-	n.fanout, n.dirty = now, true
-	n.shared = map[basics]*record{} // of former contents
-	return 0
-}
-
-func uidOf(ns *corev1.Namespace) types.UID {
-	if ns == nil {
-		return ""
-	}
-	return ns.UID
-}
-
-// observe handles an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
-// whether the target is to be reconciled: an event that only shows our own last write changes nothing.
-func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
-	if n.targets[namespace] == nil || n.calling(namespace) {
-		return true
-	}
-	r := *n.targets[namespace]
-	switch {
-	case cm != nil && deleted && cm.UID == r.own.deleted && cm.UID != "":
-		r.own.deleted = ""
-	case cm != nil && !deleted && cm.ResourceVersion == r.own.version && cm.ResourceVersion != "":
-		r.own = ownWrite{}
-	default:
-		return true
-	}
-	if r.own.version == "" && r.own.deleted == "" {
-		r.own = ownWrite{}
-	}
-	n.set(namespace, r.uid, r)
-	return r.state != plan.StateNone && r.state != plan.StateSynced
-}
-
-// appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
-func (n *nameStatus) appear(namespace string, uid types.UID) {
-	if r := n.targets[namespace]; (r == nil || r.uid != uid) && !n.calling(namespace) {
-		n.set(namespace, uid, record{appeared: time.Now()})
-	}
-}
-
-// repeat has what holds of the sources of the name said again.
-func (n *nameStatus) repeat(now time.Time) {
-	for _, src := range n.sources {
-		src.repeat = now
-		n.dirty = true
-	}
-}
-
-// sortedNames returns the names with a status.
-func (s *status) sortedNames() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.names))
-}
-
-// namespaces returns the namespaces with a record for the name.
-func (s *status) namespaces(name string) (out []string) {
-	n := s.lock(name)
-	defer n.unlock()
-	for namespace := range n.targets {
-		out = append(out, namespace)
-	}
-	return out
-}
-
-// sourceChanged records an event about a source.
-func (s *status) sourceChanged(k key) {
-	n := s.lock(k.Name)
-	defer n.unlock()
-	if src := n.source(k); src.changed.IsZero() {
-		src.changed = time.Now()
-	}
-}
-
-// total returns how many targets of all sources are in one of these states.
-func (s *status) total(states ...plan.State) (sum int) {
-	for _, state := range states {
-		sum += int(s.totals[state].Load())
-	}
-	return sum
+// add counts targets of a source in a state.
+func (n *nameStatus) add(src *sourceStatus, state plan.State, by int) {
+	n.status.totals[state].Add(int64(by))
+	src.counts[state] += by
 }
