@@ -252,8 +252,8 @@ func (r *record) failed(res *result, tried trigger, now time.Time) time.Duration
 	wait := res.outcome.Backoff(rt.failures)
 	rt.notBefore, rt.tried = now.Add(wait), tried
 	owner := res.change.CountsFor()
-	isShown := rt.owner == owner || rt.state == plan.StateFrozen || rt.state == plan.StateHeld
-	if res.outcome == outcome.Transient && isShown {
+	keeps := rt.owner == owner || rt.state == plan.StateFrozen || rt.state == plan.StateHeld
+	if res.outcome == outcome.Transient && keeps {
 		return wait // the failure says nothing about the target
 	}
 	rt.state, rt.owner, rt.note, rt.adoptable = plan.StateNone, owner, "", false
