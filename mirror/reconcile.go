@@ -334,12 +334,12 @@ func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	case res.sent:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "outcome", res.outcome,
+		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.outcome,
 			"after", wait, "err", clipError(res.err))
 	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
 		logger.V(2).Info("Copy is terminating, waiting for its finalizers", "copy", c.Key,
 			"finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
 	default:
-		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "outcome", res.outcome, "after", wait)
+		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "reason", res.outcome, "after", wait)
 	}
 }
