@@ -248,8 +248,8 @@ func (c *Controller) resync(ctx context.Context) {
 // an hour, by default.
 const repeatPeriod = 30 * time.Minute
 
-// repeatEvents has what holds of all sources said again in each repeatPeriod, one name after the other. The order stays,
-// so that no name waits for longer.
+// repeatEvents repeats the events that still hold, of all names once in each repeatPeriod. The names come in one
+// order, so that no name waits for longer.
 func (c *Controller) repeatEvents(ctx context.Context) {
 	for c.repeatPeriod > 0 && ctx.Err() == nil {
 		names := c.status.sortedNames()
