@@ -16,7 +16,7 @@ import (
 
 // fewestPoints is a little less than the delay points that package mirror and the packages below it have. Code that
 // leaves the instrumented files takes its points along, and the histories still pass: they only find less.
-const fewestPoints = 1490
+const fewestPoints = 1530
 
 const mirror = "../../.."
 
