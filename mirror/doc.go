@@ -34,6 +34,7 @@
 //	internal/lanes     the slots for calls: a slow namespace holds up no other
 //	internal/liveread  reads past the cache, shared by all deletions that depend on them
 //	internal/outcome   the meaning of an error: the retry, the state, the metric
+//	internal/report    the messages about a source: which are due, and their words
 //	internal/outbox    events on their way to the recorder
 //
 // None of the internal packages imports another one.

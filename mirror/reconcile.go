@@ -15,6 +15,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -237,7 +238,7 @@ func resultOf(c plan.Change, err error, began time.Time) result {
 		return result{change: c, state: plan.StatePending, outcome: outcome.PutOff, after: off.RetryAfter}
 	}
 	o := outcome.Of(c.Op, err)
-	return result{change: c, state: o.State(), outcome: o, err: err, note: clip(err.Error()), began: began}
+	return result{change: c, state: o.State(), outcome: o, err: err, note: report.Clip(err.Error()), began: began}
 }
 
 // finish records the result of a change, and sets the timer for the next try.
@@ -319,6 +320,9 @@ func metricOf(res result) string {
 	}
 	return "success"
 }
+
+// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
+func clipError(err error) error { return errors.New(report.Clip(err.Error())) }
 
 func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	logger, c := klog.FromContext(ctx), res.change

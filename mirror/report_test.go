@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -62,18 +66,18 @@ func (d *desk) writes(namespaces ...string) {
 }
 
 // report returns what is new after the next fan-out, when every message is due, in the order of the namespaces.
-func (d *desk) report() []news {
-	time.Sleep(spacing)
+func (d *desk) report() []sourceReport {
+	time.Sleep(report.Spacing)
 	return d.reportNow()
 }
 
 // reportNow is report without the wait.
-func (d *desk) reportNow() []news {
+func (d *desk) reportNow() []sourceReport {
 	n := d.lock("settings")
 	defer n.unlock()
 	n.beginFanout()
-	all, _ := reporterOf(d.t, d.status).news(n, plan.NewView(d.sources), nil)
-	slices.SortFunc(all, func(a, b news) int { return strings.Compare(a.key.Namespace, b.key.Namespace) })
+	all, _ := reporterOf(d.t, d.status).collect(n, plan.NewView(d.sources), nil)
+	slices.SortFunc(all, func(a, b sourceReport) int { return strings.Compare(a.Key.Namespace, b.Key.Namespace) })
 	return all
 }
 
@@ -83,9 +87,9 @@ var syncedDigits = regexp.MustCompile(`^Synced [0-9a-f]{12}`)
 // messages returns what is new, as "namespace Kind Reason Action: note".
 func (d *desk) messages() (all []string) {
 	for _, s := range d.report() {
-		for _, m := range s.events {
-			note := syncedDigits.ReplaceAllString(m.note, "Synced")
-			all = append(all, fmt.Sprintf("%s %s %s: %s", s.key.Namespace, m.kind, m.reason, note))
+		for _, m := range s.messages {
+			note := syncedDigits.ReplaceAllString(m.Note, "Synced")
+			all = append(all, fmt.Sprintf("%s %s %s: %s", s.Key.Namespace, m.Type, m.Reason, note))
 		}
 	}
 	return all
@@ -274,8 +278,8 @@ func TestC47SpacingOfATenantsFlips(t *testing.T) {
 			d.at(plan.StateSynced, "", []string{"b", "a"}[i%2])
 			time.Sleep(runGap)
 			for _, s := range d.reportNow() {
-				for _, m := range s.events {
-					all = append(all, m.note)
+				for _, m := range s.messages {
+					all = append(all, m.Note)
 				}
 			}
 		}
@@ -294,7 +298,7 @@ func TestNewestStateIsReported(t *testing.T) {
 			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, prefix))
 			time.Sleep(time.Second)
 		}
-		time.Sleep(spacing)
+		time.Sleep(report.Spacing)
 		if got := s.notesOf(plan.ReasonInvalidAnnotation); len(got) != 2 || !strings.Contains(got[1], `="C"`) {
 			t.Errorf("got events %q, want one about A and one about C", got)
 		}
@@ -312,7 +316,7 @@ func TestReportWaits(t *testing.T) {
 			t.Helper()
 			n := d.lock("settings")
 			defer n.unlock()
-			if all, _ := reporterOf(t, d.status).news(n, v, nil); (all != nil) != want {
+			if all, _ := reporterOf(t, d.status).collect(n, v, nil); (all != nil) != want {
 				t.Errorf("%s: got %v, want a report: %v", what, all, want)
 			}
 		}
@@ -334,4 +338,21 @@ func TestReportWaits(t *testing.T) {
 		n.unlock()
 		check("a target is queued for long", true)
 	})
+}
+
+// TestEventsAreLoggedWithTheirType, so that a filter of the log finds the warnings.
+func TestEventsAreLoggedWithTheirType(t *testing.T) {
+	d := &desk{t: t, status: newStatus()}
+	d.has(sourceIn("platform"))
+	d.at(plan.StateForeign, "", "b")
+	d.writes("a")
+	var out bytes.Buffer
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
+	r := reporterOf(t, d.status)
+	r.report(ctx, "settings", plan.NewView(d.sources))
+	for _, want := range []string{`type="Warning" reason="Foreign"`, `type="Normal" reason="Mirrored"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %s, want in it %s", out.String(), want)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -30,17 +31,17 @@ type nameStatus struct {
 	targets    map[string]*record // by namespace
 	shared     map[basics]*record // for targets with equal basics
 	sources    map[key]*sourceStatus
-	selections map[key]*selection    // of the last report
-	calls      map[string]*meanwhile // by namespace, where a call is on its way: only its reconcile writes the record
-	queued     int                   // records that are queued
-	losses     int                   // how often a copy was judged unclaimed
-	announced  int                   // the losses that reports have seen
-	unseen     map[string]time.Time  // by reason: the last message about a source that was never seen
-	dirty      bool                  // there may be something to report
-	busy       time.Time             // when nothing was queued, or the last report
-	reported   time.Time             // the last report
-	fanout     time.Time             // the begin of the last fan-out
-	view       *plan.View            // of the last fan-out
+	selections map[key]*report.Selection // of the last report
+	calls      map[string]*meanwhile     // by namespace, where a call is on its way: only its reconcile writes the record
+	queued     int                       // records that are queued
+	losses     int                       // how often a copy was judged unclaimed
+	announced  int                       // the losses that reports have seen
+	unseen     map[string]time.Time      // by reason: the last message about a source that was never seen
+	dirty      bool                      // there may be something to report
+	busy       time.Time                 // when nothing was queued, or the last report
+	reported   time.Time                 // the last report
+	fanout     time.Time                 // the begin of the last fan-out
+	view       *plan.View                // of the last fan-out
 }
 
 // meanwhile holds what happened at a target while a call for it is on its way. Its reconcile reads it at the end.
@@ -260,17 +261,9 @@ func (n *nameStatus) reportDue(v *plan.View) (wait time.Duration, due bool) {
 // sourceStatus is the status of one source.
 type sourceStatus struct {
 	counts  [plan.States]int
-	changed time.Time   // when the oldest change was seen that has not reached every target; zero: no such change
-	wrote   time.Time   // when the last copy was written; zero: no copy was written since the last report
-	took    map[key]int // copies that were taken over from other sources, since the last Mirrored
-	deleted deletions   // copies that were deleted since the last Deleted
-	reported
-}
-
-// deletions are copies that were deleted.
-type deletions struct {
-	count int
-	since time.Time // when the first one was deleted
+	changed time.Time // when the oldest change was seen that has not reached every target; zero: no such change
+	wrote   time.Time // when the last copy was written; zero: no copy was written since a change reached every target
+	report.Reported
 }
 
 // source returns the status of one source.
@@ -284,7 +277,7 @@ func (n *nameStatus) source(k key) *sourceStatus {
 // meet adds the sources of the view.
 func (n *nameStatus) meet(v *plan.View) {
 	for _, s := range v.All() {
-		n.source(s.Key).begin(s.ConfigMap.UID, n.unseen)
+		n.source(s.Key).Begin(s.ConfigMap.UID, n.unseen)
 	}
 }
 
@@ -301,21 +294,14 @@ func (s *status) sourceChanged(k key) {
 func (n *nameStatus) wrote(c plan.Change, now time.Time) {
 	if c.Op == plan.OpDelete {
 		n.dirty = true
-		deleted := &n.source(c.CopyOf).deleted
-		if deleted.count++; deleted.count == 1 {
-			deleted.since = now
-		}
+		n.source(c.CopyOf).Deleted(now)
 		return
 	}
 	src := n.source(c.Source.Key)
 	src.wrote = now
-	if c.CopyOf.Name == "" || c.CopyOf == c.Source.Key {
-		return
+	if c.CopyOf.Name != "" && c.CopyOf != c.Source.Key {
+		src.TookOver(c.CopyOf)
 	}
-	if src.took == nil {
-		src.took = map[key]int{}
-	}
-	src.took[c.CopyOf]++
 }
 
 // withoutTargets reports whether a source may have no target.
@@ -331,18 +317,18 @@ func (n *nameStatus) withoutTargets() bool {
 // repeat has the messages that hold for the sources of the name sent again.
 func (n *nameStatus) repeat(now time.Time) {
 	for _, src := range n.sources {
-		src.repeat = now
+		src.Repeat(now)
 		n.dirty = true
 	}
 }
 
 // supersede records in how many namespaces each source is superseded.
-func (n *nameStatus) supersede(selections map[key]*selection) {
+func (n *nameStatus) supersede(selections map[key]*report.Selection) {
 	n.selections = selections
 	for k, src := range n.sources {
 		lost := 0
 		if s := selections[k]; s != nil {
-			lost = s.lost
+			lost = s.Lost
 		}
 		n.add(src, plan.StateSuperseded, lost-src.counts[plan.StateSuperseded])
 	}

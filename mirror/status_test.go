@@ -104,7 +104,7 @@ func TestReportable(t *testing.T) {
 			queue := func(namespace string, queued bool) {
 				n.set(namespace, "uid", record{basics: basics{state: plan.StatePending, countsFor: settings("platform"), queued: queued}})
 			}
-			changed, reported := func() { n.dirty = true }, func() { reporterOf(t, n.status).news(n, &plan.View{}, nil) }
+			changed, reported := func() { n.dirty = true }, func() { reporterOf(t, n.status).collect(n, &plan.View{}, nil) }
 			for i, step := range []struct {
 				do   func()
 				want bool

@@ -1,13 +1,14 @@
-package mirror
+package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -15,11 +16,11 @@ import (
 // The texts of events. Each says what happened, to what, and what to do, in that order.
 
 // mirroredText begins with the first digits of the checksum: client-go's recorder tells events apart by their texts.
-func mirroredText(s *summary, took map[key]int) string {
-	digits := strings.TrimPrefix(s.source.Checksum, "sha256:")
-	text := fmt.Sprintf("Synced %.12s to %s", digits, counted(s.counts[plan.StateSynced], "namespace", "namespaces"))
-	if n := s.counts[plan.StateHeld]; n > 0 {
-		text += fmt.Sprintf("; %s held by %s", counted(n, "is", "are"), s.source.HeldBy())
+func mirroredText(s *Summary, took map[types.NamespacedName]int) string {
+	digits := strings.TrimPrefix(s.Source.Checksum, "sha256:")
+	text := fmt.Sprintf("Synced %.12s to %s", digits, counted(s.Counts[plan.StateSynced], "namespace", "namespaces"))
+	if n := s.Counts[plan.StateHeld]; n > 0 {
+		text += fmt.Sprintf("; %s held by %s", counted(n, "is", "are"), s.Source.HeldBy())
 	}
 	if n := s.blocked(); n > 0 {
 		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(s.blockers(), ", "))
@@ -30,14 +31,14 @@ func mirroredText(s *summary, took map[key]int) string {
 	return text
 }
 
-func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }
+func compareKeys(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 
 // blockers returns the reasons of the events about what blocks the source.
-func (s *summary) blockers() (reasons []string) {
+func (s *Summary) blockers() (reasons []string) {
 	for reason, state := range map[string]plan.State{
 		plan.ReasonForeign: plan.StateForeign, plan.ReasonSuperseded: plan.StateSuperseded,
 		plan.ReasonWriteFailed: plan.StateRejected, plan.ReasonFight: plan.StateFight} {
-		if s.counts[state] > 0 {
+		if s.Counts[state] > 0 {
 			reasons = append(reasons, reason)
 		}
 	}
@@ -45,13 +46,13 @@ func (s *summary) blockers() (reasons []string) {
 	return reasons
 }
 
-func foreignText(s *summary, targets []string) string {
+func foreignText(s *Summary, targets []string) string {
 	var parts, commands []string
 	for _, about := range s.notesOf(targets) {
-		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(about.targets), about.text)
-		if about.adoptable {
-			commands = append(commands, fmt.Sprintf("%sDelete or rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
-				text, about.targets[0], s.source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
+		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(about.targets), about.Text)
+		if about.Adoptable {
+			commands = append(commands, fmt.Sprintf("%sDelete or rename it, or hand it over, which REPLACES ITS DATA: "+
+				"kubectl annotate -n %s configmap %s %s=%s", text, about.targets[0], s.Source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
 		} else {
 			parts = append(parts, text+"Rename one of the two, or delete it.")
 		}
@@ -61,88 +62,91 @@ func foreignText(s *summary, targets []string) string {
 
 // noted are the targets with one note.
 type noted struct {
-	note
+	Note
 	targets []string
 }
 
 // notesOf returns the different notes about targets, which are sorted, in the order of their first targets.
-func (s *summary) notesOf(targets []string) (all []noted) {
+func (s *Summary) notesOf(targets []string) (all []noted) {
 	for _, namespace := range targets {
 		about := s.notes[namespace]
-		i := slices.IndexFunc(all, func(n noted) bool { return n.note == about })
+		i := slices.IndexFunc(all, func(n noted) bool { return n.Note == about })
 		if i < 0 {
-			i, all = len(all), append(all, noted{note: about})
+			i, all = len(all), append(all, noted{Note: about})
 		}
 		all[i].targets = append(all[i].targets, namespace)
 	}
 	return all
 }
 
-func supersededText(s *summary, _ []string) string {
-	if s.selection == nil || s.selection.lost == 0 {
+func supersededText(s *Summary, _ []string) string {
+	if s.Selection == nil || s.Selection.Lost == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that cannot be a "+
-		"target comes first, then the older source. Rename one of the two.", nameSome(s.selection.first, s.selection.lost), s.selection.winner)
+	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that "+
+		"cannot be a target comes first, then the older source. Rename one of the two.",
+		nameSome(s.Selection.first, s.Selection.Lost), s.Selection.winner)
 }
 
-func rejectedText(s *summary, targets []string) string {
+func rejectedText(s *Summary, targets []string) string {
 	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause; the controller retries at least once a "+
-		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]].text)
+		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]].Text)
 }
 
-func fightText(s *summary, targets []string) string {
+func fightText(s *Summary, targets []string) string {
 	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; repairs are slowed to one per minute. Find the "+
 		"client in the audit log of the API server or, if it modifies the copy, with kubectl get configmap -n %s %s -o yaml "+
-		"--show-managed-fields. It may be an admission webhook or policy.", namespaces(targets), targets[0], s.source.Key.Name)
+		"--show-managed-fields. It may be an admission webhook or policy.", namespaces(targets), targets[0], s.Source.Key.Name)
 }
 
-func outOfScopeText(s *summary, targets []string) string {
+func outOfScopeText(s *Summary, targets []string) string {
 	var parts []string
 	for _, about := range s.notesOf(targets) {
-		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.", namespaces(about.targets), about.text))
+		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.",
+			namespaces(about.targets), about.Text))
 	}
 	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. If another " +
 		"controller has the same --instance, give it an instance of its own."
 }
 
-func reservedText(s *summary, _ []string) string {
-	if !s.source.Reserved || s.source.OutOfScope {
+func reservedText(s *Summary, _ []string) string {
+	if !s.Source.Reserved || s.Source.OutOfScope {
 		return ""
 	}
 	return fmt.Sprintf("Not mirrored: another controller writes a ConfigMap named %s into every namespace. "+
-		"Give this ConfigMap another name.", s.source.Key.Name)
+		"Give this ConfigMap another name.", s.Source.Key.Name)
 }
 
-func frozenText(s *summary, _ []string) string {
-	if s.source.Frozen == nil || s.source.OutOfScope {
+func frozenText(s *Summary, _ []string) string {
+	if s.Source.Frozen == nil || s.Source.OutOfScope {
 		return ""
 	}
-	return fmt.Sprintf("Frozen: an annotation is malformed or not known, so no copy of this source is created, updated or deleted. Fix the %s",
-		strings.ReplaceAll(s.source.Frozen.Error(), "\n", "; "))
+	return fmt.Sprintf("Frozen: an annotation is malformed or not known, so no copy of this source is created, updated "+
+		"or deleted. Fix the %s", strings.ReplaceAll(s.Source.Frozen.Error(), "\n", "; "))
 }
 
-func heldText(s *summary, _ []string) string {
-	held := s.counts[plan.StateHeld]
-	if held == 0 || s.source.HeldBy() == "" {
+func heldText(s *Summary, _ []string) string {
+	held := s.Counts[plan.StateHeld]
+	if held == 0 || s.Source.HeldBy() == "" {
 		return ""
 	}
 	all := held
-	for _, state := range []plan.State{plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected, plan.StateFight} {
-		all += s.counts[state]
+	for _, state := range []plan.State{
+		plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected, plan.StateFight} {
+		all += s.Counts[state]
 	}
-	by, remedy := s.source.Hold()
+	by, remedy := s.Source.Hold()
 	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. To reach them, %s.",
 		held, counted(all, "namespace", "namespaces"), by, remedy)
 }
 
 // expiringText has a sentence for each reason why copies expire.
-func expiringText(s *summary) string {
+func expiringText(s *Summary) string {
 	var parts []string
 	for _, loss := range slices.SortedFunc(maps.Keys(s.unclaimed), compareLosses) {
 		where := s.unclaimed[loss]
 		slices.Sort(where)
-		why, remedy := s.rules.Explain(loss)
+		why, remedy := s.Rules.Explain(loss)
 		them := map[bool]string{true: "it", false: "them"}[len(where) == 1]
 		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before.",
 			counted(len(where), "copy", "copies"), namespaces(where), s.expires.UTC().Format(time.DateTime), why, them, remedy))
@@ -158,11 +162,12 @@ func deletedText(copies int) string {
 	return fmt.Sprintf("Deleted %s that no source claimed", counted(copies, "copy", "copies"))
 }
 
-func noTargetsText(s *summary, _ []string) string {
-	if s.selection == nil || s.selection.selected || s.source.Reserved || s.source.Frozen != nil || s.source.OutOfScope {
+func noTargetsText(s *Summary, _ []string) string {
+	if s.Selection == nil || s.Selection.Selected ||
+		s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
 		return ""
 	}
-	why, remedy := s.rules.ExplainExcluded(s.source, s.selection.excluded)
+	why, remedy := s.Rules.ExplainExcluded(s.Source, s.Selection.excluded)
 	return fmt.Sprintf("Not mirrored, because no namespace is a target: %s. To mirror the source, %s.", why, remedy)
 }
 
@@ -190,15 +195,13 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
-func clipError(err error) error { return errors.New(clip(err.Error())) }
+// maxNote is how many bytes the API server accepts in the text of an event.
+const maxNote = 1024
 
-// clip shortens a note to the 1,024 bytes that the API server accepts in an event.
-func clip(note string) string { return clipTo(1024, note) }
-
-func clipTo(limit int, note string) string {
-	if len(note) <= limit {
-		return note
+// Clip shortens a text to the 1,024 bytes that fit into an event.
+func Clip(text string) string {
+	if len(text) <= maxNote {
+		return text
 	}
-	return strings.ToValidUTF8(note[:limit-len("…")], "") + "…"
+	return strings.ToValidUTF8(text[:maxNote-len("…")], "") + "…"
 }

@@ -1,25 +1,28 @@
-package mirror
+package report
 
 import (
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// selection is which namespaces a source selects, and which of them another source has. A report derives it, and keeps
-// it until the source or a winner changes: n sources of one name would cost n times the namespaces at each report.
-type selection struct {
+// Selection says which namespaces a source selects, and which of them another source has. It holds until the source or
+// a winner changes: n sources of one name would cost n times the namespaces at each report.
+type Selection struct {
+	Selected bool // the source selects a namespace
+	Lost     int  // the number of namespaces that another source has
+
 	source   *plan.Source
-	winners  uint64 // the sum of the winners that it was derived from
-	selected bool   // the source selects a namespace
-	lost     int    // namespaces that another source has
-	first    []string
-	winner   key              // of the first one
-	excluded []plan.Exclusion // if it selects none: the rules that keep it from all namespaces
+	winners  uint64               // the sum of the winners that it was derived from
+	first    []string             // the first namespaces that another source has
+	winner   types.NamespacedName // of the first one
+	excluded []plan.Exclusion     // if the source selects no namespace: the rules that keep it from all
 }
 
 // named is how many namespaces a text names.
@@ -51,16 +54,16 @@ func hashOf(labels map[string]string) (sum uint64) {
 }
 
 // newContest determines the winners of all namespaces.
-func (d *decider) newContest(v *plan.View) *contest {
-	c := &contest{rules: d.rules}
-	for ns := range d.cache.Namespaces() {
-		if d.rules.AllowsTarget(ns.Name) && !plan.LabelsTruncated(ns) {
+func newContest(rules *plan.Rules, namespaces iter.Seq[*corev1.Namespace], v *plan.View) *contest {
+	c := &contest{rules: rules}
+	for ns := range namespaces {
+		if rules.AllowsTarget(ns.Name) && !plan.LabelsTruncated(ns) {
 			c.namespaces = append(c.namespaces, ns)
 		}
 	}
 	slices.SortFunc(c.namespaces, func(a, b *corev1.Namespace) int { return strings.Compare(a.Name, b.Name) })
 	for _, ns := range c.namespaces {
-		winner := d.rules.Winner(v, ns)
+		winner := rules.Winner(v, ns)
 		c.winners = append(c.winners, winner)
 		entry := contested{ns.Name, "", hashOf(ns.Labels), plan.Terminating(ns)}
 		if winner != nil {
@@ -71,9 +74,10 @@ func (d *decider) newContest(v *plan.View) *contest {
 	return c
 }
 
-// selectAll returns the selection of each source. last are those of the last report.
-func (d *decider) selectAll(v *plan.View, last map[key]*selection) map[key]*selection {
-	c, all := d.newContest(v), make(map[key]*selection, len(v.Sources))
+// Select returns the selection of each source of the view. last are those of the last report.
+func Select(rules *plan.Rules, namespaces iter.Seq[*corev1.Namespace], v *plan.View,
+	last map[types.NamespacedName]*Selection) map[types.NamespacedName]*Selection {
+	c, all := newContest(rules, namespaces, v), make(map[types.NamespacedName]*Selection, len(v.Sources))
 	for _, s := range v.Sources {
 		if l := last[s.Key]; l != nil && l.source == s && l.winners == c.sum {
 			all[s.Key] = l
@@ -85,25 +89,25 @@ func (d *decider) selectAll(v *plan.View, last map[key]*selection) map[key]*sele
 }
 
 // selectBy derives the selection of one source.
-func (c *contest) selectBy(s *plan.Source) *selection {
-	out := &selection{source: s, winners: c.sum}
+func (c *contest) selectBy(s *plan.Source) *Selection {
+	out := &Selection{source: s, winners: c.sum}
 	for i, ns := range c.namespaces {
 		if c.rules.Exclusion(s, ns) != plan.NotExcluded {
 			continue
 		}
-		out.selected = true
+		out.Selected = true
 		if c.winners[i] == s {
 			continue
 		}
-		out.lost++
+		out.Lost++
 		if len(out.first) < named {
 			out.first = append(out.first, ns.Name)
 		}
-		if out.lost == 1 {
+		if out.Lost == 1 {
 			out.winner = c.winners[i].Key
 		}
 	}
-	if !out.selected {
+	if !out.Selected {
 		out.excluded = c.rules.Excluded(s, slices.Values(c.namespaces))
 	}
 	return out

@@ -1,7 +1,7 @@
-package mirror
+package report
 
 import (
-	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +9,6 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -18,41 +16,56 @@ import (
 
 // TestTextsFitAnEvent makes every text as long as it can be: the API server takes no note of more than 1,024 bytes.
 func TestTextsFitAnEvent(t *testing.T) {
-	many := numbered(strings.Repeat("n", 60), 500)
+	many := numbered(500)
 	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
-	frozen := parsed(sourceIn("platform", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
+	frozen := rules.ParseSource(plantest.Source("platform", "settings", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
-		source := parsed(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &summary{source: source, object: source.ConfigMap, at: map[plan.State][]string{state: many}, notes: map[string]note{}, rules: teamRules()}
+		source := rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
+		sum := &Summary{Source: source, at: map[plan.State][]string{state: many}, notes: map[string]Note{}, Rules: rules}
 		for _, namespace := range many {
-			sum.notes[namespace] = note{text: verbose}
+			sum.notes[namespace] = Note{Text: verbose}
 		}
 		switch state {
 		case plan.StateFrozen:
-			sum.source, sum.at = frozen, nil
+			sum.Source, sum.at = frozen, nil
 		case plan.StateNone:
 			source.Reserved = true
 		case plan.StateHeld:
-			sum.source = parsed(sourceIn("platform", plantest.Annotation(plan.PausedAnnotation, "true"),
+			sum.Source = rules.ParseSource(plantest.Source("platform", "settings", plantest.Annotation(plan.PausedAnnotation, "true"),
 				plantest.Annotation(plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")))
-			sum.counts[plan.StateHeld] = 1000000
+			sum.Counts[plan.StateHeld] = 1000000
 		}
-		told := &reported{}
-		told.begin(sum.object.UID, nil)
-		all, _ := told.news(sum, time.Now())
+		told := &Reported{}
+		told.Begin("1", nil)
+		all, _ := told.Messages(sum, time.Now())
 		for _, m := range all {
-			if n := len(m.note); n == 0 || n > 1024 || !utf8.ValidString(m.note) {
-				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.reason, n, utf8.ValidString(m.note))
+			if n := len(m.Note); n == 0 || n > 1024 || !utf8.ValidString(m.Note) {
+				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.Reason, n, utf8.ValidString(m.Note))
 			}
-			if (m.kind == corev1.EventTypeWarning) != (m.reason != plan.ReasonHeld) {
-				t.Errorf("%s: got kind %q", m.reason, m.kind)
+			if normal := m.Reason == plan.ReasonHeld || m.Reason == plan.ReasonMirrored; (m.Type == corev1.EventTypeNormal) != normal {
+				t.Errorf("%s: got kind %q", m.Reason, m.Type)
 			}
 		}
 		if (state.IsProblem() || state == plan.StateHeld) && len(all) == 0 {
 			t.Errorf("%v: got no text", state)
 		}
 	}
+}
+
+// rules are those of a controller that mirrors into team-*.
+var rules = func() *plan.Rules {
+	o := plan.NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	return plan.NewRules(&o)
+}()
+
+// numbered returns so many long names of namespaces.
+func numbered(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s-%03d", strings.Repeat("n", 60), i))
+	}
+	return all
 }
 
 func TestClip(t *testing.T) {
@@ -67,7 +80,7 @@ func TestClip(t *testing.T) {
 		"cut after three of four":  {strings.Repeat("a", 1018) + "😀aaaa", strings.Repeat("a", 1018) + "…"},
 		"characters, but no bytes": {strings.Repeat("a", 1022) + "é", strings.Repeat("a", 1022) + "é"},
 	} {
-		if got := clip(tc.note); got != tc.want {
+		if got := Clip(tc.note); got != tc.want {
 			t.Errorf("%s: got %d bytes …%q, want %d bytes", name, len(got), got[max(0, len(got)-12):], len(tc.want))
 		}
 	}
@@ -101,7 +114,7 @@ func TestReasonsDoNotChange(t *testing.T) {
 
 // TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
-	sum := &summary{source: parsed(sourceIn("platform")), notes: map[string]note{
+	sum := &Summary{Source: rules.ParseSource(plantest.Source("platform", "settings")), notes: map[string]Note{
 		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false}, "team-c": {"a foreign ConfigMap is there", true},
 	}}
 	want := "Not copied to namespace team-b: another source is there. Rename one of the two, or delete it. " +
@@ -109,22 +122,5 @@ func TestTextsSayWhatToDo(t *testing.T) {
 		"ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
 	if got := foreignText(sum, []string{"team-a", "team-b", "team-c"}); got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestEventsAreLoggedWithTheirType, so that a filter of the log finds the warnings.
-func TestEventsAreLoggedWithTheirType(t *testing.T) {
-	d := &desk{t: t, status: newStatus()}
-	d.has(sourceIn("platform"))
-	d.at(plan.StateForeign, "", "b")
-	d.writes("a")
-	var out bytes.Buffer
-	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
-	r := reporterOf(t, d.status)
-	r.report(ctx, "settings", plan.NewView(d.sources))
-	for _, want := range []string{`type="Warning" reason="Foreign"`, `type="Normal" reason="Mirrored"`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("got %s, want in it %s", out.String(), want)
-		}
 	}
 }
