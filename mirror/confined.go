@@ -66,8 +66,12 @@ type selfCheck struct {
 	logged  time.Time // the last log line about an account that nothing confines; zero: the account was confined since
 }
 
-func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string,
-	confined *metrics.GaugeVec) *selfCheck {
+func newSelfCheck(client kubernetes.Interface, rules *plan.Rules, c *cache.Cache, namespace string) *selfCheck {
+	confined := metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "mirror_confined",
+		Help:           "1 if an admission policy confines the account of the controller, 0 if none does, absent if not known.",
+		StabilityLevel: metrics.STABLE,
+	}, nil)
 	return &selfCheck{client: client, rules: rules, cache: c, namespace: namespace, confined: confined}
 }
 

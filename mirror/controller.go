@@ -67,7 +67,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
 	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
-	status, self := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace, m.confined)
+	status, self := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
 	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
 	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, outcome.IsAnswer), newOutbox(recorder)
 	c := &Controller{
@@ -92,6 +92,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 // names already. Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
+	registry.MustRegister(c.selfCheck.confined)
 	registerGauges(registry, c.activeSources, c.status.total)
 }
 

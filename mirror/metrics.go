@@ -41,7 +41,6 @@ type controllerMetrics struct {
 	maxWorkers       *metrics.GaugeVec
 	activeWorkers    *metrics.GaugeVec
 
-	confined    *metrics.GaugeVec
 	watchErrors *metrics.CounterVec
 	writes      *metrics.CounterVec
 	repairs     *metrics.CounterVec
@@ -74,8 +73,6 @@ func newControllerMetrics() *controllerMetrics {
 			"Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
 		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled.", "controller"),
 
-		confined: gauge("mirror_confined",
-			"1 if an admission policy confines the account of the controller, 0 if none does, absent if not known."),
 		watchErrors: counter("mirror_watch_errors_total",
 			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total",
@@ -99,7 +96,7 @@ type Registry interface {
 // register registers the counters, and makes every label value exist.
 func (m *controllerMetrics) register(registry Registry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
-		m.maxWorkers, m.activeWorkers, m.confined, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
+		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
 	for _, operation := range writeOperations {
 		for _, result := range writeResults {
 			m.writes.WithLabelValues(operation, result)
