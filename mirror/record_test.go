@@ -50,6 +50,60 @@ func TestOwnWriteLeft(t *testing.T) {
 	}
 }
 
+// TestWrote is the table of what a write leaves in the record, and of what is next.
+func TestWrote(t *testing.T) {
+	now := time.Unix(5000, 0)
+	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
+	made := plantest.ConfigMap("team-a", "settings", withVersion("41"))
+	create, update := plan.Change{Op: plan.OpCreate, Source: blue}, plan.Change{Op: plan.OpUpdate, Source: blue, Have: have}
+	recreate, remove := plan.Change{Op: plan.OpRecreate, Source: blue, Have: have}, plan.Change{Op: plan.OpDelete, Have: have}
+	same := basics{content: contentOf(blue)}
+	long := now.Add(-calm - 2*maxHold)
+	for name, tc := range map[string]struct {
+		rec     record
+		res     result
+		own     ownWrite
+		content content
+		repairs int
+		step    step
+		wait    time.Duration
+	}{
+		"create":   {record{}, result{change: create, made: made}, ownWrite{version: "41", at: now}, contentOf(blue), 0, stepDone, 0},
+		"update":   {record{}, result{change: update, made: made}, ownWrite{version: "41", at: now}, contentOf(blue), 0, stepDone, 0},
+		"recreate": {record{}, result{change: recreate, made: made}, ownWrite{version: "41", deleted: have.UID, at: now}, contentOf(blue), 0, stepDone, 0},
+		"delete": {record{basics: same, repairs: 3, unclaimed: unclaimed{uid: have.UID}}, result{change: remove},
+			ownWrite{deleted: have.UID, at: now}, content{}, 0, stepDone, 0},
+		"other content ends a fight": {record{repairs: 20, repairedAt: now}, result{change: update, made: made},
+			ownWrite{version: "41", at: now}, contentOf(blue), 0, stepDone, 0},
+		"a repair": {record{basics: same, repairs: 3, repairedAt: now}, result{change: update, made: made, repair: true},
+			ownWrite{version: "41", at: now}, contentOf(blue), 4, stepDone, 0},
+		"a repair after a long time": {record{basics: same, repairs: 20, repairedAt: long}, result{change: update, made: made, repair: true},
+			ownWrite{version: "41", at: now}, contentOf(blue), 1, stepDone, 0},
+		"a repair in a fight": {record{basics: same, repairs: 9, repairedAt: now.Add(-time.Second)}, result{change: update, made: made, repair: true},
+			ownWrite{version: "41", at: now}, contentOf(blue), 10, stepDone, firstHold + calm},
+		"altered": {record{basics: same}, result{change: update, made: made, repair: true, altered: true, after: time.Millisecond},
+			ownWrite{version: "41", altered: true, at: now}, contentOf(blue), 1, stepAwait, time.Millisecond},
+		"altered in a fight": {record{basics: same, repairs: 10, repairedAt: now}, result{change: update, made: made, repair: true, altered: true, after: time.Millisecond},
+			ownWrite{version: "41", altered: true, at: now}, contentOf(blue), 11, stepAwait, 2 * firstHold},
+	} {
+		tc.rec.appeared, tc.rec.retry = now, retry{failures: 3}
+		if tc.res.state = stateOfWrite(tc.res.change); tc.res.altered {
+			tc.res.state = plan.StatePending
+		}
+		step, wait := tc.rec.wrote(&tc.res, now)
+		if step != tc.step || wait != tc.wait {
+			t.Errorf("%s: got step %d after %v, want %d after %v", name, step, wait, tc.step, tc.wait)
+		}
+		got := tc.rec
+		if got.own != tc.own || got.content != tc.content || got.repairs != tc.repairs {
+			t.Errorf("%s: got %+v, %+v and %d repairs, want %+v, %+v and %d", name, got.own, got.content, got.repairs, tc.own, tc.content, tc.repairs)
+		}
+		if got.retry != (retry{}) || got.unclaimed != (unclaimed{}) || !got.appeared.IsZero() {
+			t.Errorf("%s: got %+v, want no failure, no loss and no new namespace known", name, got)
+		}
+	}
+}
+
 // TestFailed goes through failures of one target: reasons take turns, and the waits grow all the same. A problem
 // stays one until it is known to be over.
 func TestFailed(t *testing.T) {
