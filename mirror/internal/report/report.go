@@ -3,6 +3,7 @@
 package report
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -138,7 +139,7 @@ func (r *Reported) UID() types.UID { return r.uid }
 // of a copy.
 func (r *Reported) Begin(uid types.UID, unseen map[string]time.Time) {
 	if r.texts == nil || r.uid != uid {
-		*r = Reported{uid: uid, texts: map[string]string{}, at: r.at,
+		*r = Reported{uid: uid, texts: map[string]string{}, at: maps.Clone(r.at),
 			took: r.took, deleted: r.deleted, deletedSince: r.deletedSince}
 	}
 	switch {
