@@ -114,16 +114,16 @@ func (s said) names(namespace string) bool {
 	return false
 }
 
-// judgeAnnouncement judges whether a line named the copy before it was deleted. Time that passes between two statements may keep a
-// short announcement back.
+// judgeAnnouncement judges whether a line named the copy before it was deleted, although it may have had another source then. Time
+// that passes between two statements may keep a short announcement back, and so may a watch that is silent for long.
 func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) {
 	source, _ := h.rules.SourceOf(*c.Old)
 	h.deletions[source]++
-	if h.options.DeletionGrace < minAnnounced+20*h.latestDelay {
+	if h.options.DeletionGrace < minAnnounced+20*h.latestDelay || h.latestWatch > 10*time.Second {
 		return
 	}
 	for _, line := range h.lines {
-		if line.reason == plan.ReasonExpiring && line.about == source && line.names(k.Namespace) &&
+		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
 			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+repeatPeriod {
 			return
 		}
