@@ -124,7 +124,7 @@ func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) 
 	}
 	for _, line := range h.lines {
 		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
-			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+repeatPeriod {
+			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
 			return
 		}
 	}
