@@ -119,7 +119,7 @@ func (s said) names(namespace string) bool {
 func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) {
 	source, _ := h.rules.SourceOf(*c.Old)
 	h.deletions[source]++
-	if h.options.DeletionGrace < minAnnounced+20*h.latestDelay || h.latestWatch > 10*time.Second {
+	if h.options.DeletionGrace < minAnnounced+100*h.latestDelay || h.latestWatch > 10*time.Second {
 		return
 	}
 	for _, line := range h.lines {
