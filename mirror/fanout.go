@@ -67,13 +67,14 @@ func (f *fanout) compare(name string) {
 	now := time.Now()
 	for _, k := range f.cache.Targets(name, f.status.namespaces(name)) {
 		n := f.status.lock(name)
-		if time.Since(now) > runGap { // so rarely that one live read serves all copies that expire
+		// One time for many copies: their graces end together, and one live read, which begins after that, serves them all.
+		if time.Since(now) > runGap {
 			now = time.Now()
 		}
 		if n.calling(k.Namespace) {
 			n.calls[k.Namespace].queued = true
 			t := f.cache.Target(k)
-			n.see(f.rules.Decide(read(), t))
+			n.recordClaim(f.rules.Decide(read(), t))
 			f.copies.Add(k)
 		} else {
 			switch x := f.decide(n, k, read, now); {

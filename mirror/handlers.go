@@ -129,7 +129,7 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.cache.SourceNames() {
 			k := key{Namespace: namespace, Name: name}
-			h.see(k, ns, appeared)
+			h.recordClaim(k, ns, appeared)
 			h.copies.AddEvent(k)
 		}
 	}
@@ -138,9 +138,9 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// see records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if the claim is
+// recordClaim records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if the claim is
 // gone before the next decision.
-func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
+func (h *handlers) recordClaim(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.status.lock(k.Name)
 	defer n.unlock()
 	if appeared {
@@ -149,6 +149,6 @@ func (h *handlers) see(k key, ns *corev1.Namespace, appeared bool) {
 	if n.calling(k.Namespace) || n.isUnclaimed(k.Namespace) {
 		t := h.cache.Target(k)
 		t.Namespace = ns
-		n.see(h.rules.Decide(h.cache.View(k.Name), t))
+		n.recordClaim(h.rules.Decide(h.cache.View(k.Name), t))
 	}
 }

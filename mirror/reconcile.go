@@ -246,9 +246,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	now, k, rec := time.Now(), x.change.Key, &x.record
 	n := r.status.lock(k.Name)
 	defer n.unlock()
-	seen := n.calls[k.Namespace]
+	during := n.calls[k.Namespace]
 	delete(n.calls, k.Namespace)
-	if seen.claimed {
+	if during.claimed {
 		rec.unclaimed = unclaimed{}
 	}
 	var next step
@@ -272,7 +272,7 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 	default:
 		next, wait = stepWait, rec.failed(res, triggerOf(x.target, x.change), now)
 	}
-	if seen.queued { // the write may be older than the source
+	if during.queued { // the write may be older than the source
 		next = stepAct
 	}
 	n.store(x, next, res.change, now)

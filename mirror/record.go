@@ -130,9 +130,9 @@ func (w ownWrite) left(have *corev1.ConfigMap, version string, now time.Time) ti
 	return max(0, w.at.Add(maxOwn).Sub(now))
 }
 
-// seen records an event that shows cm, or its deletion, and reports whether the event shows our own last write. Of a
+// shownBy records an event that shows cm, or its deletion, and reports whether the event shows our own last write. Of a
 // re-creation, the event of the deletion shows the first part.
-func (w *ownWrite) seen(cm *corev1.ConfigMap, deleted bool) bool {
+func (w *ownWrite) shownBy(cm *corev1.ConfigMap, deleted bool) bool {
 	switch {
 	case cm != nil && deleted && cm.UID == w.deleted && cm.UID != "":
 		w.deleted = ""

@@ -91,7 +91,7 @@ func (r *reporter) collect(n *nameStatus, v *plan.View, selections map[key]*repo
 	if busy := n.busyFor(); busy > 0 {
 		return all, report.Sooner(wait, busy)
 	}
-	n.dirty, n.busy = false, now
+	n.dirty, n.busySince = false, now
 	for k, sum := range summaries {
 		src, out := n.source(k), sourceReport{Summary: sum}
 		out.uid = src.UID()

@@ -38,7 +38,7 @@ type nameStatus struct {
 	announced  int                       // the losses that reports have seen
 	unseen     map[string]time.Time      // by reason: the last message about a source that was never seen
 	dirty      bool                      // there may be something to report
-	busy       time.Time                 // when nothing was queued, or the last report
+	busySince  time.Time                 // when the first of the queued targets was queued, or the last report
 	reported   time.Time                 // the last report
 	fanout     time.Time                 // the begin of the last fan-out
 	view       *plan.View                // of the last fan-out
@@ -121,7 +121,7 @@ func (n *nameStatus) set(namespace string, uid types.UID, r record) {
 	if before == nil {
 		before = &record{}
 	}
-	n.count(&r, 1) // first: see busy
+	n.count(&r, 1) // first: see busySince
 	n.count(before, -1)
 	moved := before.state != r.state || before.countsFor != r.countsFor
 	n.dirty = n.dirty || moved && (before.state.IsProblem() || !r.state.IsPending())
@@ -148,7 +148,7 @@ func (n *nameStatus) count(r *record, by int) {
 		return
 	}
 	if n.queued == 0 && by > 0 {
-		n.busy = time.Now()
+		n.busySince = time.Now()
 	}
 	n.queued += by
 }
@@ -185,7 +185,7 @@ func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted boo
 		return true
 	}
 	r := *n.targets[namespace]
-	if !r.own.seen(cm, deleted) {
+	if !r.own.shownBy(cm, deleted) {
 		return true
 	}
 	n.set(namespace, r.uid, r)
@@ -199,8 +199,8 @@ func (n *nameStatus) appear(namespace string, uid types.UID) {
 	}
 }
 
-// see records a claim of a source: the change is no deletion. A claim ends a grace.
-func (n *nameStatus) see(c plan.Change) {
+// recordClaim records a claim of a source: the change is no deletion. A claim ends a grace.
+func (n *nameStatus) recordClaim(c plan.Change) {
 	namespace := c.Key.Namespace
 	switch m := n.calls[namespace]; {
 	case c.Op == plan.OpDelete:
@@ -245,7 +245,7 @@ func (n *nameStatus) busyFor() time.Duration {
 	if n.queued == 0 {
 		return 0
 	}
-	return max(0, time.Until(n.busy.Add(reportAfter)))
+	return max(0, time.Until(n.busySince.Add(reportAfter)))
 }
 
 // reportDue reports whether there may be something to report about the sources in v, or how long to wait. While the
