@@ -9,6 +9,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 KUBERNETES ?=
 # Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC17 -v".
 E2E_ARGS ?=
+# More arguments for the controller of `make run`. A grace of a minute leaves time to undo a deletion, and to wait for one.
+ARGS ?= --deletion-grace=1m
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help`.
 # BENCH=node for the times of e2e-node, each held to its bar.
@@ -60,6 +62,7 @@ STAMPED = $(RELEASED) -ldflags "-s -w -X main.stamp=$(VERSION)"
 # The programs under e2e/ get their files from here, and never the kubeconfig of whoever runs make, nor
 # settings of Go's runtime, nor of this make for those that they run.
 SHIPPED := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/base
+USUAL := -controller $(CURDIR)/bin/mirror-controller -deploy $(CURDIR)/deploy/default
 ALONE := env -u KUBECONFIG -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u MFLAGS \
   -u GOGC -u GOMEMLIMIT -u GODEBUG KUBERNETES=$(KUBERNETES)
 
@@ -121,7 +124,7 @@ e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd,
 e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy ./bench $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./install $(E2E_ARGS) -args $(SHIPPED)
-	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(SHIPPED)
+	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(USUAL)
 	cd e2e && $(ALONE) go test -timeout 60m ./storm $(E2E_ARGS) -args $(SHIPPED)
 	@# Anew each time: go does not see what helm reads, nor what lies outside the module.
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./packaging $(E2E_ARGS)
@@ -175,12 +178,12 @@ chart: bin/helm ## Package the chart into dist/
 demo: ## Show what the controller does, on a control plane that is started for it and stopped again
 	$(STAMPED) -o bin/ ./cmd/mirror-controller
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	@$(ALONE) bin/demo $(SHIPPED)
+	@$(ALONE) bin/demo $(USUAL)
 
 .PHONY: run
-run: build kubectl ## Start a control plane and the controller and keep them until Ctrl-C
+run: build kubectl ## Start a control plane, the policies and the controller, with ARGS, and keep them until Ctrl-C
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	@$(ALONE) bin/demo $(SHIPPED) -keep
+	@$(ALONE) bin/demo $(USUAL) -keep $(ARGS)
 
 .PHONY: bench
 ifeq ($(BENCH),node)

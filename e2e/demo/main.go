@@ -24,7 +24,7 @@ import (
 
 var (
 	binary    = flag.String("controller", "bin/mirror-controller", "the controller's binary")
-	manifests = flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+	manifests = flag.String("deploy", "deploy/default", "the kustomization that installs the controller")
 	keep      = flag.Bool("keep", false, "run until Ctrl-C, and show nothing")
 )
 
@@ -64,6 +64,14 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	limited, err := c.Config(cluster.User{Name: tenantName})
+	if err != nil {
+		return err
+	}
+	tenant, err := kubernetes.NewForConfig(limited)
+	if err != nil {
+		return err
+	}
 	seen, err := outside.Observe(ctx, client)
 	if err != nil {
 		return err
@@ -72,8 +80,9 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s is installed. The controller runs as its ServiceAccount, with the arguments of its Deployment:\n  %s\n", filepath.Base(filepath.Dir(manifests))+"/"+filepath.Base(manifests), strings.Join(installed.Args, " "))
-	s := &story{client: client, seen: seen, controller: controller, out: out}
+	fmt.Fprintf(out, "%s is installed: the controller, as its ServiceAccount with %s, and the policies.\n",
+		filepath.Base(filepath.Dir(manifests))+"/"+filepath.Base(manifests), strings.Join(installed.Args, " "))
+	s := &story{client: client, tenant: tenant, seen: seen, controller: controller, out: out}
 	if s.prefix, err = prefixOf(installed.Args); err != nil {
 		return err
 	}

@@ -10,7 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
@@ -25,11 +29,16 @@ const (
 	teams = 36
 	home  = "platform"
 	name  = "settings"
+	// tenantName is the user who may write ConfigMaps in two targets, and publish nothing.
+	tenantName = "tenant"
+	// tier and stage are the label of the canary.
+	tier, stage = "tier", "canary"
 )
 
 // story is the demo: its steps, their effects and their times.
 type story struct {
 	client     kubernetes.Interface
+	tenant     kubernetes.Interface
 	seen       *outside.Observer
 	controller *shipped.Process
 	out        io.Writer
@@ -55,7 +64,7 @@ func (s *story) play(ctx context.Context) error {
 		return err
 	}
 	for _, act := range []func(context.Context) error{
-		s.create, s.edit, s.restoreEdited, s.restoreDeleted, s.newNamespace, s.foreign, s.deleteSource,
+		s.refuse, s.create, s.restore, s.canary, s.goOn, s.newNamespace, s.foreign, s.deleteSource,
 	} {
 		if err := act(ctx); err != nil {
 			return fmt.Errorf("step %d did not happen: %w", s.step, err)
@@ -75,12 +84,60 @@ func (s *story) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	canary := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tier, stage)
+	if _, err := s.client.CoreV1().Namespaces().Patch(ctx, s.targets[0], types.MergePatchType, []byte(canary), metav1.PatchOptions{}); err != nil {
+		return err
+	}
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "mine, hands off"}}
 	var err error
-	s.mine, err = s.client.CoreV1().ConfigMaps(taken).Create(ctx, mine, metav1.CreateOptions{})
+	if s.mine, err = s.client.CoreV1().ConfigMaps(taken).Create(ctx, mine, metav1.CreateOptions{}); err != nil {
+		return err
+	}
 	fmt.Fprintf(s.out, "Namespaces: %s, other, %s to %s, and %s, which already has a ConfigMap %s.\n",
 		home, s.targets[0], s.targets[teams-1], taken, name)
+	return s.admitTenant(ctx)
+}
+
+// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this, and the policies.
+func (s *story) admitTenant(ctx context.Context) error {
+	for _, ns := range s.targets[:2] {
+		_, err := s.client.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
+			// The role edit gets its rules from this one by a controller that does not run here.
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-edit"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenantName}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return isRefusal(s.publishAsTenant(ctx, metav1.DryRunAll)), nil
+	})
+}
+
+// publishAsTenant tries to create a source in a namespace of the tenant.
+func (s *story) publishAsTenant(ctx context.Context, dryRun ...string) error {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ours", Labels: map[string]string{"mirror": "true"}}}
+	_, err := s.tenant.CoreV1().ConfigMaps(s.targets[0]).Create(ctx, source, metav1.CreateOptions{DryRun: dryRun})
 	return err
+}
+
+// isRefusal reports whether an error is that of the policy for publishers.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `needs the verb "mirror"`)
+}
+
+func (s *story) refuse(ctx context.Context) error {
+	return s.act(ctx, "A tenant of "+s.targets[0]+" creates a ConfigMap with the label mirror=true",
+		`it is refused: publishing needs the verb "mirror"`,
+		func() error {
+			if err := s.publishAsTenant(ctx); !isRefusal(err) {
+				return fmt.Errorf("the answer is %w", err)
+			}
+			return nil
+		},
+		func() error { return nil })
 }
 
 func (s *story) create(ctx context.Context) error {
@@ -92,35 +149,53 @@ func (s *story) create(ctx context.Context) error {
 	return s.act(ctx, fmt.Sprintf("kubectl -n %s label configmap %s mirror=true", home, name),
 		fmt.Sprintf("%d namespaces have a copy", teams),
 		func() error {
-			return s.change(ctx, home, func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "true"} })
+			return s.change(ctx, s.client, home, func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "true"} })
 		},
 		func() error { return s.everywhere("blue") })
 }
 
-func (s *story) edit(ctx context.Context) error {
-	return s.act(ctx, "The source changes: colour is green now", fmt.Sprintf("all %d copies are green", teams),
-		func() error { return s.paint(ctx, home, "green") },
-		func() error { return s.everywhere("green") })
-}
-
-func (s *story) restoreEdited(ctx context.Context) error {
-	return s.act(ctx, "A tenant changes the copy in "+s.targets[0]+" to red", "it is green again",
-		func() error { return s.paint(ctx, s.targets[0], "red") },
-		func() error { return s.everywhere("green") })
-}
-
-func (s *story) restoreDeleted(ctx context.Context) error {
-	before := s.seen.ConfigMap(s.targets[1], name).UID
-	return s.act(ctx, "A tenant deletes the copy in "+s.targets[1], "it is back",
+func (s *story) restore(ctx context.Context) error {
+	edited, deleted := s.targets[0], s.targets[1]
+	before := s.seen.ConfigMap(deleted, name).UID
+	return s.act(ctx, fmt.Sprintf("The tenant changes the copy in %s to red, and deletes that in %s", edited, deleted), "both are restored",
 		func() error {
-			return s.client.CoreV1().ConfigMaps(s.targets[1]).Delete(ctx, name, metav1.DeleteOptions{})
+			if err := s.change(ctx, s.tenant, edited, paint("red")); err != nil {
+				return err
+			}
+			return s.tenant.CoreV1().ConfigMaps(deleted).Delete(ctx, name, metav1.DeleteOptions{})
 		},
 		func() error {
-			if cm := s.seen.ConfigMap(s.targets[1], name); cm != nil && cm.UID == before {
+			if cm := s.seen.ConfigMap(deleted, name); cm != nil && cm.UID == before {
 				return errors.New("it is not deleted yet")
 			}
-			return s.everywhere("green")
+			return s.everywhere("blue")
 		})
+}
+
+// canary changes the source in a stage: the annotation comes with the change, as one commit in Git would bring both.
+func (s *story) canary(ctx context.Context) error {
+	return s.act(ctx, fmt.Sprintf("The source changes to green, with the annotation rollout=%s=%s", tier, stage),
+		fmt.Sprintf("only the canary %s is green; an event says that the others are held", s.targets[0]),
+		func() error {
+			return s.change(ctx, s.client, home, func(cm *corev1.ConfigMap) {
+				cm.Annotations = map[string]string{"mirror-controller.github.io/rollout": tier + "=" + stage}
+				paint("green")(cm)
+			})
+		},
+		func() error {
+			if s.event("Held", tier+"="+stage) == nil {
+				return errors.New("no event on the source")
+			}
+			return errors.Join(s.colour("green", s.targets[:1]...), s.colour("blue", s.targets[1:]...))
+		})
+}
+
+func (s *story) goOn(ctx context.Context) error {
+	return s.act(ctx, "The annotation is removed", fmt.Sprintf("all %d copies are green", teams),
+		func() error {
+			return s.change(ctx, s.client, home, func(cm *corev1.ConfigMap) { cm.Annotations = nil })
+		},
+		func() error { return s.everywhere("green") })
 }
 
 func (s *story) newNamespace(ctx context.Context) error {
@@ -148,12 +223,10 @@ func (s *story) foreign(ctx context.Context) error {
 			if s.seen.ConfigMap("other", name) != nil {
 				return errors.New("there is a copy in the namespace other")
 			}
-			for _, e := range s.seen.EventsOn(home, name) {
-				if e.Reason == "Foreign" && strings.Contains(e.Message, at) {
-					return nil
-				}
+			if s.event("Foreign", at) == nil {
+				return errors.New("no event on the source")
 			}
-			return errors.New("no event on the source")
+			return nil
 		})
 }
 
@@ -195,9 +268,22 @@ func (s *story) act(ctx context.Context, done, happened string, do, check func()
 	return nil
 }
 
+// event returns an event on the source with a text in it; nil if there is none.
+func (s *story) event(reason, text string) *corev1.Event {
+	for _, e := range s.seen.EventsOn(home, name) {
+		if e.Reason == reason && strings.Contains(e.Message, text) {
+			return e
+		}
+	}
+	return nil
+}
+
 // everywhere returns nil if every target has a copy of that colour.
-func (s *story) everywhere(colour string) error {
-	for _, ns := range s.targets {
+func (s *story) everywhere(colour string) error { return s.colour(colour, s.targets...) }
+
+// colour returns nil if each of these namespaces has a copy of that colour.
+func (s *story) colour(colour string, namespaces ...string) error {
+	for _, ns := range namespaces {
 		cm := s.seen.ConfigMap(ns, name)
 		if cm == nil {
 			return fmt.Errorf("no copy in %s", ns)
@@ -209,11 +295,12 @@ func (s *story) everywhere(colour string) error {
 	return nil
 }
 
-func (s *story) paint(ctx context.Context, ns, colour string) error {
-	return s.change(ctx, ns, func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"colour": colour} })
+// paint returns a change of the data to that colour.
+func paint(colour string) func(*corev1.ConfigMap) {
+	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"colour": colour} }
 }
 
-func (s *story) change(ctx context.Context, ns string, edit func(*corev1.ConfigMap)) error {
+func (s *story) change(ctx context.Context, as kubernetes.Interface, ns string, edit func(*corev1.ConfigMap)) error {
 	var changed *corev1.ConfigMap
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cm, err := s.client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
@@ -221,7 +308,7 @@ func (s *story) change(ctx context.Context, ns string, edit func(*corev1.ConfigM
 			return err
 		}
 		edit(cm)
-		changed, err = s.client.CoreV1().ConfigMaps(ns).Update(ctx, cm, metav1.UpdateOptions{})
+		changed, err = as.CoreV1().ConfigMaps(ns).Update(ctx, cm, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {

@@ -31,6 +31,35 @@ func TestDocsRelease(t *testing.T) {
 	w.AllUntouched(released)
 }
 
+// TestDocsKeep releases a copy by the commands of the manual, changes it, and sees that it stays.
+func TestDocsKeep(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a", "b")
+	source := w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.WaitInSync(source, w.NS("a"), w.NS("b"))
+	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", w.NS("a"))))
+	w.Eventually("it is foreign", w.Noted("settings", "Foreign", w.NS("a")))
+	released := []*corev1.ConfigMap{w.Edit(w.NS("a"), "settings", suite.WithData(map[string]string{"key": "mine"}))}
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("b"))
+	w.Settle(w.NS("a"))
+	w.AllUntouched(released)
+}
+
+// TestDocsEvents asks for the events on a source, by the command of the manual.
+func TestDocsEvents(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	source := w.CreateSource(w.Home, "settings")
+	w.Start()
+	w.WaitInSync(source, w.NS("a"))
+	w.WaitEvent(w.Home, "settings", "Mirrored")
+	ask := ofManual(w, manual.Commands(t, "deploy/docs/publish.md", "kubectl events"))
+	if out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput(); err != nil || !strings.Contains(string(out), "Mirrored") {
+		t.Errorf("%s: %v, %s", ask, err, out)
+	}
+}
+
 // TestDocsOwner asks who wrote a copy, by the command of the manual.
 func TestDocsOwner(t *testing.T) {
 	t.Parallel()
@@ -38,7 +67,7 @@ func TestDocsOwner(t *testing.T) {
 	source := w.CreateSource(w.Home, "settings")
 	w.Start()
 	w.WaitInSync(source, w.NS("a"))
-	ask := manual.Commands(t, "deploy/docs/troubleshooting.md", "--show-managed-fields", "team-a", w.NS("a"))
+	ask := manual.Commands(t, "deploy/docs/receive.md", "--show-managed-fields", "team-a", w.NS("a"))
 	out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput()
 	for _, want := range []string{plan.SourceAnnotation + ": " + w.Home + "/settings\n", "manager: mirror-controller\n"} {
 		if err != nil || !strings.Contains(string(out), want) {

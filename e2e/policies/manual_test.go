@@ -39,7 +39,7 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 		t.Fatalf("the manual does not ask: %s", ofGitOps)
 	}
 	for bind, who := range map[string]string{
-		manual.Commands(t, "README.md", "--group=platform-team"): "anybody --as-group=platform-team",
+		manual.Commands(t, "deploy/docs/publish.md", "--group=platform-team"): "anybody --as-group=platform-team",
 		ofGitOps: question,
 	} {
 		if out, err := w.Cluster.Shell(w.Context(), bind).CombinedOutput(); err != nil {
