@@ -1,5 +1,6 @@
 // Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by step. It
-// exits with 0 if every step happened. With -keep it says how to reach them, and runs until Ctrl-C. It leaves nothing behind.
+// exits with 0 if every step happened. With -keep it runs until Ctrl-C, and prints what to try; arguments
+// behind it are for the controller. It leaves nothing behind.
 package main
 
 import (
@@ -25,18 +26,18 @@ import (
 var (
 	binary    = flag.String("controller", "bin/mirror-controller", "the controller's binary")
 	manifests = flag.String("deploy", "deploy/default", "the kustomization that installs the controller")
-	keep      = flag.Bool("keep", false, "run until Ctrl-C, and show nothing")
+	keep      = flag.Bool("keep", false, "run until Ctrl-C, and print what to try")
 )
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	start := run
+	start := func() error { return run(ctx, *binary, *manifests, os.Stdout) }
 	if *keep {
-		start = playground
+		start = func() error { return playground(ctx, *binary, *manifests, flag.Args(), os.Stdout) }
 	}
-	if err := start(ctx, *binary, *manifests, os.Stdout); err != nil {
+	if err := start(); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

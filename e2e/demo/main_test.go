@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,5 +25,48 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 	got := durations.ReplaceAllString(steps, "TIME")
 	if want := durations.ReplaceAllString(manual.Find(t, "README.md", "1. A tenant").Text, "TIME"); got != want {
 		t.Errorf("got\n%swant what the README shows\n%s", out.String(), want)
+	}
+}
+
+// TestPlaygroundInvites runs what `make run` prints. One command is refused, and no other is.
+func TestPlaygroundInvites(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := playground(ctx, *binary, *manifests, []string{"--deletion-grace=1h"}, write)
+		_ = write.CloseWithError(io.EOF) // never fails
+		ended <- err
+	}()
+	var script, printed strings.Builder
+	buffer := make([]byte, 1<<16)
+	for !strings.Contains(printed.String(), "The log of the controller follows") {
+		n, err := read.Read(buffer)
+		if err != nil {
+			t.Fatalf("%v: %v, after %s", err, <-ended, printed.String())
+		}
+		printed.Write(buffer[:n])
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }() // it ends with the playground
+	for line := range strings.Lines(printed.String()) {
+		if strings.HasPrefix(line, "  ") {
+			script.WriteString(line)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "sh", "-xc", script.String()).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	for _, want := range []string{"refused", "--deletion-grace=1h", "2 held", "Expiring"} {
+		if !strings.Contains(printed.String()+string(out), want) {
+			t.Errorf("there is no %q in\n%s", want, out)
+		}
+	}
+	if refused := strings.Count(strings.ToLower(string(out)), "\nerror"); refused != 1 {
+		t.Errorf("%d commands have an error, want 1:\n%s", refused, out)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -22,8 +24,9 @@ const stopPatience = 40 * time.Second
 // restartDelay is the time between the end of a controller that has ended by itself and the start of the next.
 const restartDelay = time.Second
 
-// playground starts a control plane and the controller, says how to reach them, and runs until ctx ends.
-func playground(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
+// playground starts a control plane and the controller, with arguments besides those of its Deployment, says how to reach them,
+// and runs until ctx ends.
+func playground(ctx context.Context, binary, manifests string, more []string, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return err
@@ -37,17 +40,29 @@ func playground(ctx context.Context, binary, manifests string, out io.Writer) (e
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"platform", "team-a", "team-b", "other"} {
+	if err := addArguments(ctx, client, installed, more); err != nil {
+		return err
+	}
+	for _, name := range []string{home, "team-a", "team-b", "team-c", "other"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
+	publisher, err := admit(ctx, c, client, "publisher", home, "edit", "mirror-controller-publisher")
+	if err != nil {
+		return err
+	}
+	tenant, err := admit(ctx, c, client, tenantName, "team-a", "edit")
+	if err != nil {
+		return err
+	}
 	controller, err := installed.Start(shipped.RunOptions{Log: out})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, invitation, c.AdminKubeconfig(), filepath.Dir(c.Kubectl()), installed.Args)
+	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(binary), filepath.Dir(c.Kubectl()), c.AdminKubeconfig(),
+		publisher, tenant)
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,24 +84,67 @@ func playground(ctx context.Context, binary, manifests string, out io.Writer) (e
 	}
 }
 
+// addArguments adds arguments to the Deployment, where the plug-in reads them.
+func addArguments(ctx context.Context, client kubernetes.Interface, installed *shipped.Installation, more []string) error {
+	deployments := client.AppsV1().Deployments(installed.Namespace)
+	list, err := deployments.List(ctx, metav1.ListOptions{})
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	deployment := &list.Items[0]
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	container.Args = append(container.Args, more...)
+	installed.Args = container.Args
+	_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
+	return err
+}
+
+// admit gives a new user some roles in a namespace, and returns the user's kubeconfig.
+func admit(ctx context.Context, c *cluster.Cluster, client kubernetes.Interface, user, ns string, roles ...string) (string, error) {
+	for _, role := range roles {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}
+		if _, err := client.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			return "", err
+		}
+	}
+	return c.Kubeconfig(cluster.User{Name: user})
+}
+
+// invitation is what playground prints. A test runs its lines with two spaces before them.
 const invitation = `
-A control plane and the controller are running. In another terminal:
+A control plane, the policies and the controller are running, with %s
+You are its admin. A publisher may publish from platform, and a tenant may edit in team-a. In another terminal:
 
-  export KUBECONFIG=%s
-  export PATH=%s:$PATH      # a kubectl of the right version, if you have none
+  export PATH=%s:%s:$PATH KUBECONFIG=%s
+  export PUBLISHER=%s TENANT=%s
 
-The controller has the arguments of its Deployment, %v. The namespaces are
-platform, team-a, team-b and other. Try this:
+Publish, as the publisher. team-a, team-b and team-c get a copy, and other gets none:
+  kubectl -n platform create configmap settings --from-literal=colour=blue --kubeconfig=$PUBLISHER
+  kubectl -n platform label configmap settings mirror=true --kubeconfig=$PUBLISHER
+  kubectl mirror wait platform/settings && kubectl get configmaps -A -l mirror
 
-  kubectl -n platform create configmap settings --from-literal=colour=blue
-  kubectl -n platform label configmap settings mirror=true
-  kubectl get configmaps -A -l mirror
-  kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}'    # restored at once
-  kubectl -n team-a get configmap settings -o yaml
-  kubectl create namespace team-c                                             # gets its copy
-  kubectl label namespace team-b mirror=false                                 # loses its copy
-  kubectl -n platform events --for configmap/settings
-  kubectl -n platform delete configmap settings                               # deletes the copies
+As the tenant, edit the copy, and see it restored; then try to publish, and be refused:
+  kubectl -n team-a patch configmap settings -p '{"data":{"colour":"red"}}' --kubeconfig=$TENANT
+  kubectl -n team-a get configmap settings -o yaml --kubeconfig=$TENANT
+  kubectl -n team-a create configmap ours --kubeconfig=$TENANT
+  kubectl -n team-a label configmap ours mirror=true --kubeconfig=$TENANT || echo refused
+
+Change in stages. First only team-b turns green, then all:
+  kubectl label namespace team-b tier=canary
+  kubectl -n platform annotate configmap settings mirror-controller.github.io/rollout=tier=canary
+  kubectl -n platform patch configmap settings -p '{"data":{"colour":"green"}}'
+  kubectl mirror wait platform/settings; kubectl mirror status platform/settings --all
+  kubectl -n platform annotate configmap settings mirror-controller.github.io/rollout-
+
+Delete by mistake, see what is announced, and undo it:
+  kubectl -n platform delete configmap settings
+  kubectl -n platform events --for configmap/settings; kubectl mirror status -A
+  kubectl -n platform create configmap settings --from-literal=colour=green
+  kubectl -n platform label configmap settings mirror=true && kubectl mirror wait platform/settings
 
 The log of the controller follows. Ctrl-C stops everything and removes all files.
 
