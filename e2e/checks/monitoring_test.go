@@ -69,8 +69,9 @@ func chart(t *testing.T) shipped.Manifests {
 // dashboard is that of Grafana, as far as the tests look at it.
 type dashboard struct {
 	Panels []struct {
-		ID      int
-		Targets []struct{ RefID, Expr string }
+		ID          int
+		Description string
+		Targets     []struct{ RefID, Expr string }
 	}
 	Templating struct {
 		List []struct{ Name string }
@@ -78,7 +79,7 @@ type dashboard struct {
 }
 
 // TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions, and with
-// values in place of the dashboard's variables.
+// values in place of the dashboard's variables. Each panel has a description.
 func TestDashboardIsPromQL(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(deploy, "components", "monitoring", "dashboard.json"))
 	if err != nil {
@@ -97,7 +98,12 @@ func TestDashboardIsPromQL(t *testing.T) {
 		Expr   string `json:"expr"`
 	}
 	var rules []recording
+	ids := map[int]bool{}
 	for _, panel := range d.Panels {
+		if panel.Description == "" || ids[panel.ID] {
+			t.Errorf("panel %d has no description, or the id of another one", panel.ID)
+		}
+		ids[panel.ID] = true
 		for _, target := range panel.Targets {
 			r := recording{fmt.Sprintf("panel_%d_%s", panel.ID, target.RefID), strings.NewReplacer(values...).Replace(target.Expr)}
 			if strings.Contains(r.Expr, "$") {
