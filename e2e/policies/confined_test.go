@@ -20,7 +20,7 @@ const (
 	noPrefix     = "namespace-prefix, which is missing, that are not excluded"
 	notCopy      = "is not a copy of instance \"default\", and it was not handed over"
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
-	needsVerb    = "needs the verb \"mirror\" on configmaps there, which the ClusterRole with \"publisher\" in its name grants"
+	needsVerb    = "needs the verb \"mirror\" on configmaps there. An admin grants it: kubectl create rolebinding publishers -n "
 	ofOthers     = "another controller writes"
 	notItsSource = "may only write and delete copies of sources in the namespaces \"platform-too\" or \"platform\""
 	notItsKey    = "may only add its own labels and annotations"

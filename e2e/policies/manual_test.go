@@ -53,3 +53,31 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 		})
 	}
 }
+
+// testRefusalGrants runs the command that a refusal of the publishers' policy has: then the same request is accepted.
+func (w *Policed) testRefusalGrants(t *testing.T) {
+	const ns = "newcomers"
+	publish := manual.Commands(t, "deploy/docs/policies.md", "--as=USER", "NAMESPACE", ns, "USER", "newcomer")
+	edit := "kubectl create rolebinding edit -n " + ns + " --clusterrole=edit --user=newcomer"
+	if out, err := w.Cluster.Shell(w.Context(), "kubectl create namespace "+ns+" && "+edit).CombinedOutput(); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	var grant string
+	w.Until("it is refused with a command", func() error {
+		out, err := w.Cluster.Shell(w.Context(), publish).CombinedOutput()
+		if _, text, found := strings.Cut(string(out), "An admin grants it: "); err != nil && found {
+			grant = text
+			return nil
+		}
+		return fmt.Errorf("it is %v, %s", err, out)
+	})
+	if out, err := w.Cluster.Shell(w.Context(), grant).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", grant, err, out)
+	}
+	w.Until("it is accepted", func() error {
+		if out, err := w.Cluster.Shell(w.Context(), publish).CombinedOutput(); err != nil {
+			return fmt.Errorf("it is %w, %s", err, out)
+		}
+		return nil
+	})
+}

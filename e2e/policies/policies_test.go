@@ -76,6 +76,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("namespace", w.testNamespaceDeletion)
 	t.Run("self-tests", w.testSelfTests)
 	t.Run("publishers of the manual", w.testManualPublishers)
+	t.Run("command of the refusal", w.testRefusalGrants)
 	w.expectNoWarnings(suite.ConfinedPolicy, suite.ConfinedPolicy+"-others", publishersPolicy, protectedPolicy)
 }
 
