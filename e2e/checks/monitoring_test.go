@@ -45,6 +45,9 @@ func TestOperatorKnowsTheFields(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, o.GetKind(), err)
 			}
 		}
+		if name == "chart" && !found[monitoringv1.PodMonitorsKind] {
+			t.Error("chart: there is no PodMonitor")
+		}
 		if !found[monitoringv1.ServiceMonitorsKind] || !found[monitoringv1.PrometheusRuleKind] {
 			t.Errorf("%s: a ServiceMonitor and a PrometheusRule should be there, and are: %v", name, found)
 		}

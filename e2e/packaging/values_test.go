@@ -235,10 +235,10 @@ func sameDefault(a, b string) bool {
 // TestPodValues shows that what people set for their Pods gets there, and that what the controller rests on stays.
 func TestPodValues(t *testing.T) {
 	m := charted(t, "mirror-controller", "mirror-system", set(teams,
-		`image={"tag":"v1","pullPolicy":"Always"}`,
+		`image={"registry":"registry.example","tag":"v1","pullPolicy":"Always"}`,
 		`imagePullSecrets=[{"name":"pull"}]`,
 		`resources={"limits":{"memory":"2Gi","cpu":"1"}}`,
-		`nodeSelector={"disk":"fast"}`,
+		`nodeSelector={"disk":"fast"}`, `livenessProbe={"timeoutSeconds":10}`, `readinessProbe={"failureThreshold":5}`,
 		`tolerations=[{"key":"spot","operator":"Exists"}]`,
 		`affinity={"nodeAffinity":{}}`,
 		`priorityClassName="high"`,
@@ -262,10 +262,12 @@ func TestPodValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		`"image":"mirror-controller:v1"`, `"imagePullPolicy":"Always"`, `"imagePullSecrets":[{"name":"pull"}]`, `"cpu":"1","memory":"2Gi"`,
+		`"image":"registry.example/mirror-controller:v1"`, `"imagePullPolicy":"Always"`, `"imagePullSecrets":[{"name":"pull"}]`, `"cpu":"1","memory":"2Gi"`,
 		`{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}`, `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`, `"volumes":[{"name":"ca","emptyDir":{}}]`,
 		`"volumeMounts":[{"name":"ca","mountPath":"/ca"}]`, `"annotations":{"reloader":"on"}`,
 		`"tolerations":[{"key":"spot","operator":"Exists"}]`, `"affinity":{"nodeAffinity":{}}`, `"priorityClassName":"high"`,
+		`"livenessProbe":{"httpGet":{"path":"/livez","port":"health"},"timeoutSeconds":10,"periodSeconds":10,"terminationGracePeriodSeconds":5}`,
+		`"timeoutSeconds":5,"periodSeconds":2,"failureThreshold":5`,
 		`"team":"platform"`, `"annotations":{"note":"x"}`, `"runAsUser":1000`, `"runAsNonRoot":true`, `"privileged":false`,
 		`"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`, `"revisionHistoryLimit":0`,
 		`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`,
@@ -343,13 +345,15 @@ func TestWithoutLease(t *testing.T) {
 	}
 }
 
-// TestMonitoringValues shows the Service without the Prometheus operator, and what people set for scrapes and links.
+// TestMonitoringValues shows the Service without the Prometheus operator, what people set for scrapes and links, and other objects.
 func TestMonitoringValues(t *testing.T) {
 	plain := charted(t, "mirror-controller", "mirror-system", set(teams, "metricsService.enabled=true",
 		`metricsService.annotations={"prometheus.io/scrape":"true"}`)...)
 	full := charted(t, "mirror-controller", "mirror-system", set(teams, "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
 		`serviceMonitor.scrapeTimeout="5s"`, `serviceMonitor.relabelings=[{"targetLabel":"a"}]`, `serviceMonitor.metricRelabelings=[{"targetLabel":"b"}]`,
 		`prometheusRule.runbookBaseURL="https://docs.example.com/mirror/"`)...)
+	pods := charted(t, "mirror-controller", "mirror-system", set(teams, "podMonitor.enabled=true", `podMonitor.interval="1m"`,
+		`extraObjects=[{"kind":"Secret","apiVersion":"v1","metadata":{"name":"{{ .Release.Name }}-x"}},"kind: Role\napiVersion: v1\nmetadata: {name: of-text}"]`)...)
 	for name, c := range map[string]struct {
 		manifests shipped.Manifests
 		kind      string
@@ -357,6 +361,11 @@ func TestMonitoringValues(t *testing.T) {
 	}{
 		"Service alone": {plain, "Service", []string{`"prometheus.io/scrape":"true"`}},
 		"none":          {plain, "ServiceMonitor", nil},
+		"no PodMonitor": {full, "PodMonitor", nil},
+		"of Pods":       {pods, "PodMonitor", []string{`"podMetricsEndpoints":[{"interval":"1m","port":"metrics"}]`}},
+		"no Service":    {pods, "Service", nil},
+		"an object":     {pods, "Secret", []string{`"name":"mirror-controller-x"`}},
+		"a text":        {pods, "Role", []string{`"name":"of-text"`}},
 		"scrapes": {full, "ServiceMonitor", []string{`"scrapeTimeout":"5s"`, `"relabelings":[{"targetLabel":"a"}]`,
 			`"metricRelabelings":[{"targetLabel":"b"}]`}},
 		"links": {full, "PrometheusRule", []string{`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`,
