@@ -31,7 +31,14 @@ func (w *world) install() {
 	}
 	w.remove()
 	w.installed = oneReplica
-	w.sh(manual.Commands(w, "deploy/docs/install.md", "deploy/install.yaml | kubectl apply", "PREFIX", "team-", "IMAGE", image))
+	file, err := filepath.Abs(filepath.Join(repository, "deploy", "install.yaml"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]", "PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
+	if _, err := w.try(w.ctx, w.TempDir(), "cp "+file+" .\n"+apply); err != nil {
+		w.Fatal(err)
+	}
 	w.waitRolledOut()
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -60,14 +59,22 @@ func TestGeneratedInstall(t *testing.T) {
 	expectGenerated(t, "install.yaml", slices.Concat([]byte(header), rendered(t, filepath.Join(deploy, "default"))))
 }
 
-// header stands above the objects in install.yaml. A test runs its command.
+// header stands above the objects in install.yaml. A test renders its kustomization.
 const header = `# mirror-controller and its admission policies. It needs Kubernetes 1.30 or newer.
 # Generated from deploy/default by ` + "`make generate`" + `: do not edit.
 #
-# Set two things: the prefix of your namespaces, which is in the Deployment and in the ClusterRoleBinding, and the image
-# that you have built. This command sets both, in all places. Separate several prefixes by commas, such as team-,dev-:
+# Set two things: the image that you have built, and the prefix of your namespaces, for the controller and for the policies. This
+# kustomization.yaml beside this file does it. Separate several prefixes by commas, such as team-,dev-:
 #
-#   sed -e 's|team-|PREFIX|' -e 's|mirror-controller:dev|IMAGE|' deploy/install.yaml | kubectl apply -f -
+#   resources: [install.yaml]
+#   images: [{name: mirror-controller, newName: REGISTRY/mirror-controller, newTag: TAG}]
+#   patches:
+#   - target: {kind: Deployment, name: mirror-controller}
+#     patch: |
+#       - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=PREFIX"}
+#   - target: {kind: ClusterRoleBinding, name: mirror-controller}
+#     patch: |
+#       - {op: replace, path: /metadata/annotations/mirror-controller.github.io~1namespace-prefix, value: "PREFIX"}
 #
 `
 
@@ -101,24 +108,29 @@ func expectGenerated(t *testing.T, file string, want []byte) {
 	}
 }
 
-// TestInstallSettings runs the command in the header of install.yaml, and compares what comes of it with what kustomize
-// renders from these settings.
+// TestInstallSettings renders the kustomization in the header of install.yaml, which the docs have too, and compares it with
+// the components with these settings.
 func TestInstallSettings(t *testing.T) {
-	command := regexp.MustCompile(`(?m)^# +(sed .*) deploy/install\.yaml`).FindStringSubmatch(header)
-	if command == nil {
-		t.Fatal("the header of install.yaml has no command")
+	var shown strings.Builder
+	for _, line := range regexp.MustCompile(`(?m)^#   (.+)$`).FindAllStringSubmatch(header, -1) {
+		shown.WriteString(line[1] + "\n")
 	}
-	documented := manual.Commands(t, "deploy/docs/install.md", "deploy/install.yaml | kubectl apply")
-	if !strings.HasPrefix(documented, command[0][len("#   "):]) {
-		t.Errorf("the docs have another command than install.yaml (%s): %s", command[0], documented)
+	if documented := manual.Commands(t, "deploy/docs/install.md", "resources: [install.yaml]"); !strings.Contains(documented, "\n"+shown.String()+"END\n") {
+		t.Errorf("the docs have another kustomization than install.yaml:\n%s", documented)
+	}
+	content, err := os.ReadFile(filepath.Join(deploy, "install.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, prefix := range []string{"app-", "team-,dev-"} {
-		script := strings.NewReplacer("PREFIX", prefix, "IMAGE", "registry.example/some/mirror-controller:v1.2.3").Replace(command[1])
-		out, err := exec.Command("sh", "-c", script+" "+filepath.Join(deploy, "install.yaml")).Output()
-		if err != nil {
-			t.Fatalf("%s: %v", script, err)
+		dir := t.TempDir()
+		overlay := strings.NewReplacer("PREFIX", prefix, "REGISTRY", "registry.example/some", "TAG", "v1.2.3").Replace(shown.String())
+		for name, content := range map[string][]byte{"install.yaml": content, "kustomization.yaml": []byte(overlay)} {
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		have, err := shipped.Parse(bytes.NewReader(out))
+		have, err := shipped.Render(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +147,7 @@ patches:
 `,
 			components: []string{"admission"},
 		})
-		expectSame(t, "kustomize", want, "sed", have)
+		expectSame(t, "components", want, "install.yaml", have)
 	}
 }
 
