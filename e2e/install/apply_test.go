@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
@@ -33,14 +32,12 @@ func TestDocsApplyTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The API server does not know the kinds of the Prometheus operator.
-	without := strings.NewReplacer("- ../components/monitoring\n", "", "- ../components/admission-alerts\n", "",
-		", deploy/components/monitoring", "").Replace
+	without := strings.NewReplacer("- ../components/monitoring\n", "", "- ../components/admission-alerts\n", "").Replace
 	everything := strings.NewReplacer("# - ../", "- ../", "namespace: mirror-system", "namespace: my-system").Replace(string(example))
 	for name, content := range map[string]string{
 		"default":    "resources: [deploy/default]\n",
 		"example":    fromRoot(string(example)),
 		"everything": fromRoot(without(everything)),
-		"manual":     without(manual.Find(t, "deploy/docs/install.md", "# kustomization.yaml").Text),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
