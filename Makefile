@@ -183,7 +183,7 @@ demo: ## Show what the controller does, on a control plane that is started for i
 .PHONY: run
 run: build kubectl ## Start a control plane, the policies and the controller, with ARGS, and keep them until Ctrl-C
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	@$(ALONE) bin/demo $(USUAL) -keep $(ARGS)
+	@$(ALONE) bin/demo $(USUAL) -keep -- $(ARGS)
 
 .PHONY: bench
 ifeq ($(BENCH),node)

@@ -117,7 +117,8 @@ func admit(ctx context.Context, c *cluster.Cluster, client kubernetes.Interface,
 // invitation is what playground prints. A test runs its lines with two spaces before them.
 const invitation = `
 A control plane, the policies and the controller are running, with %s
-You are its admin. A publisher may publish from platform, and a tenant may edit in team-a. In another terminal:
+The controller is a process here: its Deployment has no Pods. You are the admin, a publisher may publish from platform, and a
+tenant may edit in team-a. In another terminal:
 
   export PATH=%s:%s:$PATH KUBECONFIG=%s
   export PUBLISHER=%s TENANT=%s

@@ -22,7 +22,7 @@ func TestChartIsAccepted(t *testing.T) {
 		operators int
 	}{
 		"default":    {[]string{"--set=namespacePrefixes={team-}"}, 0},
-		"everything": {[]string{"--values=../packaging/testdata/everything.yaml"}, 3},
+		"everything": {[]string{"--values=../packaging/testdata/everything.yaml"}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := suite.Shared(t).Installed.Namespace
