@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Decisions in words. Values of labels and annotations are in them as they stand: a tenant may have written these.
@@ -105,16 +106,24 @@ func clip(value string) string {
 	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
 }
 
-// exclusions say, of each rule that keeps a source from a namespace, why there is no copy, and what its owner can do about that.
-var exclusions = map[Exclusion]struct{ why, remedy string }{
-	SourceGone:                  {"the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
-	ExcludedSource:              {"--source-namespace does not allow the source", "start the controller with other flags"},
-	ExcludedName:                {"--namespace-prefix does not allow the namespace", "start the controller with other flags"},
-	ExcludedExplicitly:          {"--exclude-namespace names the namespace", "start the controller with other flags"},
-	ExcludedByPrefix:            {"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
-	ExcludedByOptOut:            {"the namespace has the label {label}=false", "remove that label"},
-	ExcludedBySelector:          {"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
-	ExcludedByNamespaceSelector: {"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
+// exclusions say, of each rule by which a source has a copy in a namespace, what it asks for, why there is no copy where it does
+// not hold, and what its owner can do about that.
+var exclusions = map[Exclusion]struct{ rule, why, remedy string }{
+	SourceGone: {"there is a source", "the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
+	ExcludedSource: {"the source is allowed by --source-namespace, has no reserved name, and is not frozen",
+		"--source-namespace does not allow the source", "start the controller with other flags"},
+	ExcludedName: {"--namespace-prefix allows the namespace, which is not that of the source",
+		"--namespace-prefix does not allow the namespace", "start the controller with other flags"},
+	ExcludedExplicitly: {"--exclude-namespace does not name the namespace",
+		"--exclude-namespace names the namespace", "start the controller with other flags"},
+	ExcludedByPrefix: {"the source's annotation namespace-prefix allows the namespace",
+		"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
+	ExcludedTerminating: {"the namespace is not being deleted", "the namespace is being deleted", "create it again when it is gone"},
+	ExcludedByOptOut:    {"the namespace has no label {label}=false", "the namespace has the label {label}=false", "remove that label"},
+	ExcludedBySelector: {"the source's annotation namespace-selector matches the namespace",
+		"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
+	ExcludedByNamespaceSelector: {"the controller's --namespace-selector matches the namespace",
+		"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
 }
 
 // Explain returns why no source claims a copy, and how its owner can keep it or get it back.
@@ -122,6 +131,43 @@ func (r *Rules) Explain(l Loss) (why, remedy string) {
 	x := exclusions[l.Rule]
 	return strings.NewReplacer("{label}", r.label, "{annotation}", l.Annotation).Replace(x.why), x.remedy
 }
+
+// ExplainExclusion is [Rules.Explain] of what keeps the source from the namespace.
+func (r *Rules) ExplainExclusion(s *Source, ns *corev1.Namespace) (why, remedy string) {
+	return r.Explain(s.lossBy(r.Exclusion(s, ns)))
+}
+
+// Judgement is one rule by which a source has a copy in a namespace, in words, and whether it holds.
+type Judgement struct {
+	Text  string `json:"text"`
+	Holds bool   `json:"holds"`
+}
+
+// Judge returns every rule. The first that does not hold is the one that [Rules.Exclusion] returns.
+func (r *Rules) Judge(s *Source, ns *corev1.Namespace) (all []Judgement) {
+	for _, rule := range []struct {
+		exclusion Exclusion
+		holds     bool
+	}{
+		{ExcludedSource, !s.OutOfScope && !s.Reserved && s.Frozen == nil},
+		{ExcludedName, ns.Name != s.Key.Namespace && r.AllowsTarget(ns.Name)},
+		{ExcludedByPrefix, s.SelectsName(ns)},
+		{ExcludedTerminating, !Terminating(ns)},
+		{ExcludedByOptOut, ns.Labels[r.label] != OptOutValue},
+		{ExcludedBySelector, s.SelectsLabels(ns)},
+		{ExcludedByNamespaceSelector, r.Selects(ns)},
+	} {
+		text, _ := r.Explain(s.lossBy(rule.exclusion))
+		if rule.holds {
+			text = strings.ReplaceAll(exclusions[rule.exclusion].rule, "{label}", r.label)
+		}
+		all = append(all, Judgement{text, rule.holds})
+	}
+	return all
+}
+
+// AnySource returns a source that narrows nothing and is in no namespace: what keeps it from a namespace keeps each source from it.
+func AnySource() *Source { return &Source{selector: labels.Everything()} }
 
 // Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a target. It
 // returns [ExcludedName] alone if the flags allow no namespace.
