@@ -1,16 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -20,6 +18,7 @@ import (
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const (
@@ -32,16 +31,16 @@ var stamp string
 
 const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge changes anything.
 
-The settings are those of the installed controller: the arguments of its Deployment, or else the annotations of its
-ClusterRoleBinding. Flags that are named as the controller's replace them: without --controller the others have their defaults
-then, with it those of that controller. A line on stderr says which settings count.
+The settings are the arguments of the Deployment of the installed controller. Flags that are named as the controller's change
+them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count. A line on stderr says which
+settings count.
 
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
 
 Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked. Ctrl-C ends a
 command at once, by the signal: shells have exit code 130 for that.`
 
-// usage is cobra's template with the global flags folded away, as kubectl has it.
+// usage is cobra's template with the flags of all commands at the root only.
 const usage = `Usage:
   {{if .HasAvailableSubCommands}}kubectl mirror COMMAND{{else}}kubectl mirror {{.Use}}{{end}}{{if .HasExample}}
 
@@ -49,19 +48,18 @@ Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}
 
 Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
-
-"kubectl mirror options" lists the flags that all commands have.
-`
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{if .HasParent}}
+"kubectl mirror --help" lists the flags that all commands have.
+{{end}}`
 
 // cli is what all commands share.
 type cli struct {
 	kube     *genericclioptions.ConfigFlags
 	settings *installation.Flags
-	hidden   bool // the user was told that not all can be seen
 }
 
 func newRoot() *cobra.Command {
@@ -82,22 +80,15 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
-	_ = root.RegisterFlagCompletionFunc("namespace", c.complete(c.namespaces))
-	_ = root.RegisterFlagCompletionFunc("controller", c.complete(installation.Keys))
-	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c), newOptions())
+	_ = root.RegisterFlagCompletionFunc("controller", c.complete(func(ctx context.Context, client kubernetes.Interface) (keys []string) {
+		deployments, _ := installation.NewFlags().Deployments(ctx, client)
+		for i := range deployments {
+			keys = append(keys, installation.Key(&deployments[i]))
+		}
+		return keys
+	}))
+	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
 	return root
-}
-
-func newOptions() *cobra.Command {
-	return &cobra.Command{
-		Use:   "options",
-		Short: "List the flags that all commands have",
-		Args:  arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "All commands have these flags:\n\n%s", cmd.Root().PersistentFlags().FlagUsages())
-			return err
-		},
-	}
 }
 
 // arguments returns a check for so many arguments.
@@ -130,46 +121,29 @@ func (c *cli) client(as string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	if as != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: as}
-	}
+	config.Impersonate.UserName = cmp.Or(as, config.Impersonate.UserName)
 	return kubernetes.NewForConfig(config)
 }
 
-// complete returns a function that completes a first argument with the results of list. Errors show as no completion.
-func (c *cli) complete(list func(context.Context, kubernetes.Interface) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// complete returns a function that completes a first argument, or a flag. Errors show as no completion.
+func (c *cli) complete(list func(context.Context, kubernetes.Interface) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		const userWaits = 3 * time.Second // after a press of Tab
 		ctx, cancel := context.WithTimeout(cmd.Context(), userWaits)
 		defer cancel()
-		client, err := c.client("")
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		if client, err := c.client(""); err == nil && len(args) == 0 {
+			found = slices.DeleteFunc(list(ctx, client), func(f string) bool { return !strings.HasPrefix(f, typed) })
 		}
-		found, _ := list(ctx, client)
-		return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), cobra.ShellCompDirectiveNoFileComp
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (c *cli) sources(ctx context.Context, client kubernetes.Interface) ([]string, error) {
-	found, err := c.settings.Find(ctx, client)
-	if err != nil {
-		return nil, err
+// sources completes SOURCE.
+func (c *cli) sources(ctx context.Context, client kubernetes.Interface) (keys []string) {
+	if all, err := c.settings.Find(ctx, client); err == nil {
+		keys, _ = (&snapshot.Reader{Client: client, Rules: all[0].Rules()}).Sources(ctx)
 	}
-	return (&snapshot.Reader{Client: client, Rules: found.Rules()}).Sources(ctx)
-}
-
-func (c *cli) namespaces(ctx context.Context, client kubernetes.Interface) ([]string, error) {
-	all, err := (&snapshot.Reader{Client: client}).Namespaces(ctx)
-	return slices.Collect(maps.Keys(all)), err
-}
-
-// refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
-func (c *cli) refuseNamespace() error {
-	if *c.kube.Namespace != "" {
-		return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
-	}
-	return nil
+	return keys
 }
 
 // namespace returns the namespace of -n, or of the context.
@@ -178,9 +152,15 @@ func (c *cli) namespace() (string, error) {
 	return namespace, err
 }
 
-// parseKey parses NAMESPACE/NAME, or a name, which is in the namespace of -n or of the context.
+// kinds are the words before a '/' that stand for a ConfigMap, as -o name prints it.
+var kinds = []string{"configmap", "configmaps", "cm"}
+
+// parseKey parses NAMESPACE/NAME, or configmap/NAME or a name, which are in the namespace of -n or of the context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	before, name, found := strings.Cut(arg, "/")
+	if found && slices.Contains(kinds, before) {
+		arg, found = name, strings.Contains(name, "/")
+	}
 	switch {
 	case !found && arg != "":
 		namespace, err := c.namespace()
@@ -197,13 +177,12 @@ func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 type session struct {
 	*snapshot.Reader
 	settings *installation.Settings
-	differ   bool         // flags and annotations of the controller
 	say      func(string) // prints a line on stderr
 	said     map[string]bool
 }
 
-// begin finds the settings, and says on stderr where, and how flags and annotations differ.
-func (c *cli) begin(cmd *cobra.Command) (*session, error) {
+// beginAll finds the settings of each controller, and says on stderr where.
+func (c *cli) beginAll(cmd *cobra.Command) (all []*session, err error) {
 	client, err := c.client("")
 	if err != nil {
 		return nil, err
@@ -212,20 +191,34 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(cmd, client, found)
-	s.say("Settings: " + found.Origin)
-	differences, err := found.Installation.Differences()
-	for _, d := range differences {
-		s.say(d.String())
+	for _, settings := range found {
+		s := newSession(cmd, client, settings)
+		s.sayOnce("Settings: " + settings.Origin)
+		all = append(all, s)
 	}
-	s.differ = len(differences) > 0
-	return s, err
+	return all, nil
 }
 
-func newSession(cmd *cobra.Command, client kubernetes.Interface, found *installation.Settings) *session {
+// begin is beginAll for a command that is about one controller.
+func (c *cli) begin(cmd *cobra.Command) (*session, error) {
+	all, err := c.beginAll(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 1 {
+		var names []string
+		for _, s := range all {
+			names = append(names, installation.Key(s.settings.Deployment))
+		}
+		return nil, fmt.Errorf("found %d controllers: choose one with --controller: %s", len(all), strings.Join(names, ", "))
+	}
+	return all[0], nil
+}
+
+func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *installation.Settings) *session {
 	return &session{
-		Reader:   &snapshot.Reader{Client: client, Options: &found.Options.Options, Rules: found.Rules()},
-		settings: found, said: map[string]bool{},
+		Reader:   &snapshot.Reader{Client: client, Rules: settings.Rules()},
+		settings: settings, said: map[string]bool{},
 		say: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), printable(line)) },
 	}
 }
@@ -238,16 +231,8 @@ func (s *session) sayOnce(line string) {
 	}
 }
 
-// sayAbsence says if no controller runs.
-func (s *session) sayAbsence(ctx context.Context) {
-	s.sayOnce(s.settings.Installation.Absence(ctx, s.Client))
-}
-
-// verdict ends a command: with exit code 1 if the answer is no, or if flags and annotations differ.
-func (s *session) verdict(yes bool) error { return verdict(yes && !s.differ) }
-
-// isHidden reports whether the user may not see what a command needs.
-func isHidden(err error) bool {
-	var hidden installation.Unknown
-	return errors.As(err, &hidden) || apierrors.IsForbidden(err)
+// noSource is the error about a source that is not there.
+func (s *session) noSource(asked types.NamespacedName) error {
+	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
+		"kubectl mirror explain %[1]s says why", asked, s.settings.Label, plan.SourceValue)
 }

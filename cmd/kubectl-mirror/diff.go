@@ -2,29 +2,20 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// addDiffs sets the diff of each change. Source and target are read anew, because a snapshot has no payloads.
-func (s *session) addDiffs(ctx context.Context, p *planned) error {
-	for _, c := range p.Changes {
-		var err error
-		if c.Diff, err = s.diff(ctx, c.decision.Change); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// diff returns what a change does to the content of its target.
+// diff returns what a change does to the content of its target. Source and target are read anew: a snapshot has no payloads.
 func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 	have, err := s.Get(ctx, c.Key)
 	var source *corev1.ConfigMap
@@ -48,34 +39,49 @@ func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, hav
 		}
 		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
 	}
-	before, err := content(have)
-	if err != nil {
-		return "", err
-	}
-	after, err := content(want)
-	if err != nil {
-		return "", err
-	}
 	name := key.String()
 	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: lines(before), B: lines(after), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
+		A: content(have), B: content(want), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
 	})
 }
 
-// lines splits text behind each line break.
-func lines(text string) []string { return slices.Collect(strings.Lines(text)) }
-
-// content returns what of a ConfigMap is shown in a diff, as YAML; empty if cm is nil.
-func content(cm *corev1.ConfigMap) (string, error) {
+// content returns the lines of a ConfigMap that a diff shows, much like YAML; none if cm is nil. Data may hold anything: what a
+// terminal could take for more than text is escaped.
+func content(cm *corev1.ConfigMap) (lines []string) {
 	if cm == nil {
-		return "", nil
+		return nil
 	}
-	out, err := yaml.Marshal(struct {
-		Annotations map[string]string `json:"annotations,omitempty"`
-		BinaryData  map[string][]byte `json:"binaryData,omitempty"`
-		Data        map[string]string `json:"data,omitempty"`
-		Immutable   *bool             `json:"immutable,omitempty"`
-		Labels      map[string]string `json:"labels,omitempty"`
-	}{cm.Annotations, cm.BinaryData, cm.Data, cm.Immutable, cm.Labels})
-	return string(out), err
+	binary := map[string]string{}
+	for k, v := range cm.BinaryData {
+		sum := sha256.Sum256(v)
+		binary[k] = fmt.Sprintf("%d bytes, sha256 %x", len(v), sum[:6])
+	}
+	section := func(title string, entries map[string]string) {
+		if len(entries) > 0 {
+			lines = append(lines, title+":\n")
+		}
+		for _, k := range slices.Sorted(maps.Keys(entries)) {
+			value := entries[k]
+			switch {
+			case !strings.Contains(value, "\n"):
+				lines = append(lines, "  "+escaped(k)+": "+escaped(value)+"\n")
+				continue
+			case strings.HasSuffix(value, "\n"):
+				lines = append(lines, "  "+escaped(k)+": |\n")
+			default:
+				lines = append(lines, "  "+escaped(k)+": |-\n")
+			}
+			for line := range strings.Lines(value) {
+				lines = append(lines, "    "+escaped(strings.TrimSuffix(line, "\n"))+"\n")
+			}
+		}
+	}
+	section("annotations", cm.Annotations)
+	section("binaryData", binary)
+	section("data", cm.Data)
+	if cm.Immutable != nil {
+		lines = append(lines, fmt.Sprintf("immutable: %v\n", *cm.Immutable))
+	}
+	section("labels", cm.Labels)
+	return lines
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const explainHelp = `Explain, rule by rule, why a ConfigMap is, is not, or is no longer a source or a copy, and what would change it. If there is no
-such ConfigMap, the command explains why there is no copy. namespace/NAME explains why a namespace is or is not a target.
+const explainHelp = `Explain why a ConfigMap is, is not, or is no longer a source or a copy, and what would change it. If there is no such ConfigMap,
+the command explains why there is no copy. namespace/NAME explains why a namespace is or is not a target. -o wide shows every
+rule.
 
 Of a foreign ConfigMap, whose name a copy needs, the command shows which content the copy would replace, and how to hand it over.
 
@@ -47,114 +48,60 @@ func newExplain(c *cli) *cobra.Command {
 // explain explains what an argument names: a ConfigMap, or a namespace.
 func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	kind, name, typed := strings.Cut(arg, "/")
-	switch {
-	case !typed: // a ConfigMap may have the name of a kind
-	case slices.Contains([]string{"namespace", "namespaces", "ns"}, kind):
-		if name == "" || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q: must be namespace/NAME", arg)
-		}
-		s, err := c.begin(cmd)
-		if err != nil {
+	ctx, isNamespace := cmd.Context(), typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind)
+	if isNamespace && (name == "" || strings.Contains(name, "/")) {
+		return nil, fmt.Errorf("%q: must be namespace/NAME", arg)
+	}
+	var asked types.NamespacedName
+	if !isNamespace {
+		var err error
+		if asked, err = c.parseKey(arg); err != nil {
 			return nil, err
 		}
-		return s.explainNamespace(cmd.Context(), name)
-	case slices.Contains([]string{"configmap", "configmaps", "cm"}, kind):
-		arg = name
-	}
-	asked, err := c.parseKey(arg)
-	if err != nil {
-		return nil, err
 	}
 	s, err := c.begin(cmd)
+	var snap *snapshot.Snapshot
 	if err == nil {
-		var e *explanation
-		if e, err = s.explain(cmd.Context(), asked); err == nil {
-			return e, nil
-		}
+		snap, err = s.Read(ctx, asked.Name)
 	}
-	return c.seen(cmd, asked, err)
-}
-
-// explainNamespace explains a namespace.
-func (s *session) explainNamespace(ctx context.Context, name string) (*explanation, error) {
-	snap, err := s.Read(ctx, "")
+	switch {
+	case err == nil && isNamespace:
+		s.sayOnce(s.settings.Absence())
+		return explainNamespace(snap, name), nil
+	case err == nil:
+		s.sayOnce(s.settings.Absence())
+		return s.explain(ctx, snap, asked)
+	case isNamespace:
+		return nil, err
+	}
+	o, err := c.owned(cmd, s, err)
 	if err != nil {
 		return nil, err
 	}
-	s.sayAbsence(ctx)
-	x := explainNamespace(s.Options, snap, name)
-	x.Settings = s.settings.Origin
-	return x, nil
+	return o.explain(ctx, asked)
 }
 
-// explainNamespace explains a namespace by a snapshot.
-func explainNamespace(o *plan.Options, snap *snapshot.Snapshot, name string) *explanation {
-	rules, subject := namespaceRules(o, name, snap.Namespace(name)), "namespace/"+name
-	is := map[bool]string{true: "a target", false: "no target"}[rules.holds()]
-	x := &explanation{Subject: subject, name: subject, Verdict: fmt.Sprintf("Namespace %s is %s.", name, is)}
-	x.add(rules)
-	for _, s := range snap.Sources(o, types.NamespacedName{}) {
-		for _, t := range s.Targets {
-			if t.Namespace == name {
-				x.Sources = append(x.Sources, sourceAt{s.Key().String(), t.State, t.Reason})
-			}
-		}
-	}
-	return x
-}
-
-// explain explains a ConfigMap.
-func (s *session) explain(ctx context.Context, asked types.NamespacedName) (*explanation, error) {
-	snap, err := s.Read(ctx, asked.Name)
-	if err != nil {
-		return nil, err
-	}
-	cm, err := s.Get(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	s.sayAbsence(ctx)
-	out := explain(s.Options, snap, asked, cm)
-	out.Settings = s.settings.Origin
-	if out.handedOver != nil {
-		if out.Diff, err = s.diff(ctx, out.handedOver.Change); err != nil {
-			return nil, err
-		}
-	}
-	of := asked // the source that the warning is about
-	if out.decision != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
-		of = out.decision.CountsFor()
-	}
-	if of.Name == "" { // no source claims the namespace
-		return out, nil
-	}
-	sources := snap.Sources(s.Options, of)
-	if err := s.addWarnings(ctx, snap, of.Namespace, sources); err != nil {
-		return nil, err
-	}
-	for _, source := range sources {
-		out.Warning = source.Warning
-	}
-	return out, nil
-}
-
-// explanation is a verdict, and the rules that lead to it.
+// explanation is a verdict with the rule that decides it, and what would change it.
 type explanation struct {
-	Settings string            `json:"settings"`
-	Subject  string            `json:"subject"`
-	Verdict  string            `json:"verdict"`
-	Warning  *snapshot.Warning `json:"warning,omitempty"`
-	Sections []section         `json:"sections"`
+	Subject string            `json:"subject"`
+	Verdict string            `json:"verdict"`
+	Remedy  string            `json:"remedy,omitempty"`
+	Warning *snapshot.Warning `json:"warning,omitempty"`
+	// Rules are all rules by which each source of the name has a copy in the namespace, or any source has.
+	Rules []rule `json:"rules"`
 	// Sources are those that have a copy in the namespace that is explained, or want one.
 	Sources []sourceAt `json:"sources,omitempty"`
 	// Diff is the content that a copy would replace.
 	Diff string `json:"diff,omitempty"`
 
-	name       string // as kubectl prints it
-	options    *plan.Options
-	snap       *snapshot.Snapshot
-	decision   *snapshot.Decision // nil: there is nothing to decide
+	name       string             // as kubectl prints it
 	handedOver *snapshot.Decision // what would come of a foreign ConfigMap that is handed over; nil: nothing
+}
+
+// rule is a rule about a source; an empty one: about any.
+type rule struct {
+	Source string `json:"source,omitempty"`
+	plan.Judgement
 }
 
 // sourceAt is the state of one source at a namespace.
@@ -164,212 +111,234 @@ type sourceAt struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-func (x *explanation) add(sections ...section) { x.Sections = append(x.Sections, sections...) }
-
-// explain explains a ConfigMap by a snapshot; cm is nil if there is none.
-func explain(o *plan.Options, snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	d := snap.Decision(key)
-	x := &explanation{Subject: "configmap/" + key.String(), name: nameOf(key), options: o, snap: snap, decision: d}
-	switch {
-	case cm == nil && d != nil && d.Op == plan.OpCreate:
-		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: a copy of %s is to be created.", key, d.Source.Key)
-		x.wanted(key)
-	case cm == nil && d != nil && d.State == plan.StateHeld:
-		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: %s.", key, snap.Reason(d))
-		x.wanted(key)
-	case cm == nil:
-		x.Verdict = fmt.Sprintf("There is no ConfigMap %s, and no source wants a copy there.", key)
-		x.wanted(key)
-	case snap.Rules.AsksToBeMirrored(cm):
-		x.source(cm)
-	default:
-		return x.copyOrForeign(cm)
-	}
-	x.Verdict += precedence(d)
-	return x
+func newExplanation(subject, name string) *explanation {
+	return &explanation{Subject: subject, name: name, Rules: []rule{}}
 }
 
-// precedenceRule says which of several sources of a name has a target, and how that changes.
-const precedenceRule = " A source in a namespace that cannot be a target comes first, then the older source. " +
-	"To change that, rename one of them, or narrow its targets by an annotation."
-
-// precedence says that a target has several sources; empty if it has not.
-func precedence(d *snapshot.Decision) string {
-	if d == nil || d.Source == nil || len(d.Losers) == 0 {
-		return ""
+func (x *explanation) addRules(of string, all []plan.Judgement) {
+	for _, j := range all {
+		x.Rules = append(x.Rules, rule{of, j})
 	}
-	var others []string
-	for _, s := range d.Losers {
-		others = append(others, s.Key.String())
-	}
-	return fmt.Sprintf(" Of the sources that select the namespace, %s has precedence over %s.", d.Source.Key, strings.Join(others, ", ")) +
-		precedenceRule
 }
 
-// wanted adds the rules by which sources of the name want a copy in the namespace.
-func (x *explanation) wanted(key types.NamespacedName) {
-	ns := x.snap.Namespace(key.Namespace)
-	x.add(namespaceRules(x.options, key.Namespace, ns))
-	sources := x.snap.View(key.Name).All()
-	if len(sources) == 0 {
-		missing := section{Title: "There is a source of the name " + key.Name}
-		label := x.options.Label + "=" + plan.SourceValue
-		missing.add(false, fmt.Sprintf("A ConfigMap %s has the label %s.", key.Name, label), "none has",
-			fmt.Sprintf("kubectl -n NAMESPACE label configmap %s %s", key.Name, label))
-		x.add(missing)
+// explainNamespace explains a namespace.
+func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
+	x, ns := newExplanation("namespace/"+name, "namespace/"+name), snap.Namespace(name)
+	if why, remedy := withheld(snap, plan.AnySource(), name); why == "" {
+		x.Verdict = fmt.Sprintf("Namespace %s is a target.", name)
+	} else {
+		x.Verdict, x.Remedy = fmt.Sprintf("Namespace %s is no target: %s.", name, why), remedy
 	}
-	for _, s := range sources {
-		x.add(sourceRules(x.options, s.ConfigMap))
-		switch {
-		case s.Frozen != nil:
-			x.add(freezeRules(s))
-		case ns != nil:
-			x.add(narrowingRules(s, ns))
-			if s.HeldBy() != "" {
-				x.add(holdRules(s, ns))
+	if ns == nil {
+		return x
+	}
+	x.addRules("", snap.Rules.Judge(plan.AnySource(), ns))
+	if value, ok := ns.Labels[snap.Rules.Label()]; ok && value != plan.OptOutValue {
+		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=%[3]s opts out.", snap.Rules.Label(), value, plan.OptOutValue)
+	}
+	for _, s := range snap.Sources(types.NamespacedName{}) {
+		for _, t := range s.Targets {
+			if t.Namespace == name {
+				x.Sources = append(x.Sources, sourceAt{s.Key().String(), t.State, t.Reason})
 			}
 		}
 	}
-}
-
-// source explains a ConfigMap that asks to be mirrored.
-func (x *explanation) source(cm *corev1.ConfigMap) {
-	key, source := plan.KeyOf(cm), x.snap.Rules.ParseSource(cm)
-	rules := sourceRules(x.options, cm)
-	x.add(rules)
-	is := "is a source"
-	switch {
-	case !rules.holds():
-		is = "asks to be mirrored, and is not mirrored"
-	case source.Frozen != nil:
-		is = "is a source, and frozen"
-		fallthrough
-	default:
-		x.add(freezeRules(source))
-	}
-	x.Verdict = fmt.Sprintf("ConfigMap %s %s", key, is)
-	more := "."
-	for _, s := range x.snap.Sources(x.options, key) { // none, if it is younger than the snapshot
-		_, counts, _ := strings.Cut(s.Summary(), ", ")
-		if s.Status == snapshot.NoTargets {
-			counts = s.Note
-		}
-		x.Verdict += ": " + cmp.Or(counts, "no targets")
-		if s.Counts[plan.StateHeld.Metric()] > 0 {
-			more += " The " + s.Note + "."
-		}
-		if n := s.Counts[plan.StateSuperseded.Metric()]; n > 0 {
-			more += " Another source of this name comes first at " + count(n, "target", "targets") + "." + precedenceRule
-		}
-	}
-	x.Verdict += more
-	if d := x.decision; d != nil && d.Source != nil {
-		x.Verdict += fmt.Sprintf(" While it is here, no copy of %s is created in this namespace.", d.Source.Key)
-	}
-}
-
-// copyOrForeign explains a ConfigMap that does not ask to be mirrored.
-func (x *explanation) copyOrForeign(cm *corev1.ConfigMap) *explanation {
-	key, d := plan.KeyOf(cm), x.decision
-	rules := copyRules(x.options, cm)
-	owner, ours := x.snap.Rules.SourceOf(cm)
-	switch {
-	case ours:
-		x.add(rules)
-		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s%s.", key, owner, x.copyState())
-		x.wanted(key)
-	case d != nil && d.Source != nil && d.Op != plan.OpNone:
-		x.add(rules)
-		x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
-	case d != nil && d.Source != nil: // the command is last, so that a user can copy it
-		x.add(rules)
-		x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there.%s Delete or rename it%s",
-			key, d.Source.Key, precedence(d), x.handOver(cm))
-		return x
-	default:
-		x.add(sourceRules(x.options, cm))
-		if cm.Annotations[plan.CopyAnnotation]+cm.Annotations[plan.SourceAnnotation] != "" { // it looks like one
-			x.add(rules)
-		}
-		x.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", key)
-		for _, s := range x.snap.Sources(x.options, key) {
-			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
-		}
-	}
-	x.Verdict += precedence(d)
 	return x
 }
 
-// handOver says how to hand a foreign ConfigMap over, or why that cannot be.
-func (x *explanation) handOver(cm *corev1.ConfigMap) string {
-	d, more := x.snap.HandedOver(cm), ""
-	if d.State == plan.StateHeld {
-		d.Op, more = d.Withheld, "; not before the hold ends"
+// withheld says why a source has no copy in a namespace, and what would change that; empty if it claims one.
+func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy string) {
+	ns := snap.Namespace(name)
+	if ns == nil {
+		return "there is no namespace " + name, "kubectl create namespace " + name
 	}
-	switch {
-	case d.Op == plan.OpNone && len(cm.Finalizers) > 0:
-		return ". It cannot be handed over: it has the finalizer " + cm.Finalizers[0] + "."
-	case d.Op == plan.OpNone && plan.NamesItself(cm):
-		return ". It cannot be handed over: it is a copy of another instance, " + cm.Annotations[plan.InstanceAnnotation] + "."
-	case d.Op == plan.OpNone:
-		return ". It cannot be handed over: it is being deleted."
-	case d.Op == plan.OpRecreate:
-		more += "; " + d.WhyRecreated() + ", so it is deleted and created again, without the labels and annotations of others"
+	if plan.LabelsTruncated(ns) {
+		return "its labels take more than 8 KiB", "remove labels of the namespace"
 	}
-	x.handedOver = d
-	return fmt.Sprintf(", or hand it over (this REPLACES ITS DATA%s): %s", more, handOver(plan.KeyOf(cm)))
+	if status, note := snapshot.StatusOf(s); status != snapshot.InSync {
+		return note, ""
+	}
+	why, remedy = snap.Rules.ExplainExclusion(s, ns)
+	if snap.Rules.Exclusion(s, ns) == plan.ExcludedByOptOut {
+		remedy = fmt.Sprintf("kubectl label namespace %s %s-", name, snap.Rules.Label())
+	}
+	return why, remedy
 }
 
-// copyState says how a copy of ours is.
-func (x *explanation) copyState() string {
-	switch d := x.decision; {
-	case d == nil || d.Status() == plan.StateNone && d.Have == nil:
-		return ", without its label, and no source wants it: it counts as released, and stays"
-	case d.Status() == plan.StateSynced:
-		return ", and in sync"
-	case d.Status() == plan.StateNone:
-		return ", and stays as it is"
-	default:
-		return fmt.Sprintf(", and %s: %s", strings.ReplaceAll(d.Status().String(), "_", " "), x.snap.Reason(d))
+// explain explains a ConfigMap.
+func (s *session) explain(ctx context.Context, snap *snapshot.Snapshot, asked types.NamespacedName) (*explanation, error) {
+	cm, err := s.Get(ctx, asked)
+	if err != nil {
+		return nil, err
 	}
+	out := explain(snap, asked, cm)
+	if out.handedOver != nil {
+		if out.Diff, err = s.diff(ctx, out.handedOver.Change); err != nil {
+			return nil, err
+		}
+	}
+	of := asked // the source that the warning is about
+	if d := snap.Decision(asked); d != nil && (cm == nil || !s.Rules.AsksToBeMirrored(cm)) {
+		of = d.CountsFor()
+	}
+	if of.Name == "" { // no source claims the namespace
+		return out, nil
+	}
+	sources := snap.Sources(of)
+	if err := s.addWarnings(ctx, snap, of.Namespace, sources); err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		out.Warning = source.Warning
+	}
+	return out, nil
+}
+
+// explain explains a ConfigMap by a snapshot; cm is nil if there is none.
+func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
+	x, d := newExplanation("configmap/"+key.String(), nameOf(key)), snap.Decision(key)
+	if cm != nil && snap.Rules.AsksToBeMirrored(cm) {
+		x.source(snap, key)
+		return x
+	}
+	if ns := snap.Namespace(key.Namespace); ns != nil {
+		for _, s := range snap.View(key.Name).All() {
+			x.addRules(s.Key.String(), snap.Rules.Judge(s, ns))
+		}
+	}
+	var copyOf types.NamespacedName
+	ours := false
+	if cm != nil {
+		copyOf, ours = snap.Rules.SourceOf(cm)
+	}
+	claimed := d != nil && (d.Source != nil || d.State == plan.StateHeld)
+	switch {
+	case cm == nil && claimed && d.Op == plan.OpCreate:
+		x.Verdict = fmt.Sprintf("There is no ConfigMap %s: a copy of %s is to be created.", key, d.Source.Key)
+	case cm == nil && claimed:
+		x.Verdict, x.Remedy = fmt.Sprintf("There is no ConfigMap %s: %s.", key, snap.Reason(d)), holdRemedy(snap, d)
+	case ours:
+		x.copyOf(snap, d, key, copyOf)
+	case cm != nil && claimed:
+		x.foreign(snap, d, cm)
+	default:
+		x.Verdict = fmt.Sprintf("There is no ConfigMap %s, and no copy is wanted there: ", key)
+		if cm != nil {
+			x.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy: ", key)
+		}
+		x.unwanted(snap, key)
+		for _, s := range snap.Sources(key) {
+			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
+		}
+	}
+	if claimed && len(d.Losers) > 0 {
+		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", d.CountsFor(), d.Losers[0].Key)
+	}
+	return x
+}
+
+// source explains a ConfigMap that asks to be mirrored.
+func (x *explanation) source(snap *snapshot.Snapshot, key types.NamespacedName) {
+	x.Verdict = fmt.Sprintf("ConfigMap %s asks to be mirrored.", key) // it is younger than the snapshot
+	for _, s := range snap.Sources(key) {
+		_, state, _ := strings.Cut(s.Summary(), ": ")
+		x.Verdict = fmt.Sprintf("ConfigMap %s is a source: %s.", key, state)
+		if s.Note != "" {
+			x.Verdict = fmt.Sprintf("ConfigMap %s is a source: %s: %s.", key, state, s.Note)
+		}
+		if s.Counts[plan.StateSuperseded.Metric()] > 0 {
+			x.Verdict += " Another source of this name comes first. To change that, rename one of the two, or narrow its targets by an annotation."
+		}
+	}
+}
+
+// copyOf explains a copy of ours.
+func (x *explanation) copyOf(snap *snapshot.Snapshot, d *snapshot.Decision, key, of types.NamespacedName) {
+	x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s", key, of)
+	switch {
+	case d == nil || d.Status() == plan.StateNone:
+		x.Verdict += ", without its label, and no source claims the namespace: it counts as released, and stays: "
+		x.unwanted(snap, key)
+	case d.Status() == plan.StateSynced:
+		x.Verdict += ", and in sync."
+	default:
+		x.Verdict += fmt.Sprintf(", and %s: %s.", strings.ReplaceAll(d.Status().String(), "_", " "), snap.Reason(d))
+		if d.Status() == plan.StateExpiring {
+			_, x.Remedy = withheld(snap, cmp.Or(snap.View(key.Name).FindAny(of), plan.AnySource()), key.Namespace)
+		}
+		x.Remedy = cmp.Or(x.Remedy, holdRemedy(snap, d))
+	}
+}
+
+// holdRemedy says what ends a hold; empty if there is none.
+func holdRemedy(snap *snapshot.Snapshot, d *snapshot.Decision) string {
+	if d.State != plan.StateHeld {
+		return ""
+	}
+	_, remedy := snap.View(d.Key.Name).FindAny(d.CountsFor()).Hold()
+	return remedy + " of " + d.CountsFor().String()
+}
+
+// foreign explains a foreign ConfigMap where a copy is wanted.
+func (x *explanation) foreign(snap *snapshot.Snapshot, d *snapshot.Decision, cm *corev1.ConfigMap) {
+	key := plan.KeyOf(cm)
+	if d.Op != plan.OpNone {
+		x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, and handed over: it becomes a copy of %s.", key, d.Source.Key)
+		return
+	}
+	why, adoptable := snap.Rules.Foreign(cm)
+	if x.Verdict = fmt.Sprintf("ConfigMap %s is foreign, so %s is not copied there: %s.", key, d.CountsFor(), why); !adoptable {
+		return
+	}
+	after := snap.HandedOver(cm)
+	if after.State == plan.StateHeld {
+		x.Verdict += " Handed over, it becomes a copy when the hold ends."
+		after.Op = after.Withheld
+	}
+	if after.Op == plan.OpRecreate {
+		x.Verdict += fmt.Sprintf(" Handed over, it is deleted and created again, without the labels and annotations of others: %s.", after.WhyRecreated())
+	}
+	x.Remedy, x.handedOver = handOver(key), after
+}
+
+// unwanted adds why no source of the name claims the namespace, by the first of them.
+func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName) {
+	sources := snap.View(key.Name).All()
+	if len(sources) == 0 {
+		x.Verdict += fmt.Sprintf("no ConfigMap %s has the label %s=%s.", key.Name, snap.Rules.Label(), plan.SourceValue)
+		return
+	}
+	var why string
+	why, x.Remedy = withheld(snap, sources[0], key.Namespace)
+	x.Verdict += fmt.Sprintf("of source %s: %s.", sources[0].Key, cmp.Or(why, "it claims the namespace"))
 }
 
 func (x *explanation) names() []string { return []string{x.name} }
 
-func (x *explanation) table(w io.Writer, _ bool) error {
-	var b strings.Builder
-	fmt.Fprintln(&b, printable(x.Verdict))
-	if x.Warning != nil {
-		fmt.Fprintln(&b, printable(x.Warning.String()))
+func (x *explanation) table(w io.Writer, wide bool) error {
+	text := printable(x.Verdict) + "\n"
+	if x.Remedy != "" {
+		text += "To change that: " + printable(x.Remedy) + "\n"
 	}
-	for _, s := range x.Sections {
-		fmt.Fprintf(&b, "\n%s: %s\n", s.Title, map[bool]string{true: "yes", false: "no"}[s.holds()])
-		for _, c := range s.Checks {
-			c.print(&b)
-		}
+	if x.Warning != nil {
+		text += printable(x.Warning.String()) + "\n"
 	}
 	if x.Diff != "" {
-		fmt.Fprintf(&b, "\nThe copy would replace:\n%s", printableLines(x.Diff))
+		text += "The copy would replace:\n" + x.Diff
 	}
-	var rows [][]any
-	for i, s := range x.Sources {
-		if rows = append(rows, []any{s.Source, s.State, printable(s.Reason)}); i == 0 {
-			fmt.Fprintln(&b, "\nSources with a copy there, or that want one:")
-		}
+	var rows, rules [][]any
+	for _, s := range x.Sources {
+		rows = append(rows, []any{s.Source, s.State, printable(s.Reason)})
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
+	for _, r := range x.Rules {
+		rules = append(rules, []any{r.Source, map[bool]string{true: "yes", false: "NO"}[r.Holds], printable(r.Text)})
 	}
-	return printTable(w, false, []string{"Source", "State", "Reason"}, rows)
-}
-
-func (c check) print(b *strings.Builder) {
-	mark := "  ok   "
-	if !c.Holds {
-		mark = "  NOT  "
+	_, err := io.WriteString(w, text)
+	if err == nil {
+		err = printTable(w, wide, []string{"Source", "State", "Reason"}, rows)
 	}
-	fmt.Fprintf(b, "%s%s (%s)\n", mark, c.Rule, printable(c.Finding))
-	if c.Remedy != "" {
-		fmt.Fprintf(b, "       To change that: %s\n", c.Remedy)
+	if err == nil && wide {
+		err = printTable(w, wide, []string{"Source", "Holds", "Rule"}, rules)
 	}
+	return err
 }

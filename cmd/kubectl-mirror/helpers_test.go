@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,12 +11,27 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden fails the test if got is not what the file has.
-func golden(t *testing.T, name string, got []byte) {
+// golden collects what is printed, under titles, for one golden file.
+type golden struct{ bytes.Buffer }
+
+// print adds what is printed in each of the formats.
+func (g *golden) print(t *testing.T, title string, p printed, formats ...string) {
+	t.Helper()
+	for _, format := range formats {
+		fmt.Fprintf(g, "=== %s, %s\n", title, format)
+		output := outputFlag(format)
+		if err := output.print(g, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// compare fails the test if the file has something else.
+func (g *golden) compare(t *testing.T, name string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
+		if err := os.WriteFile(file, g.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -23,20 +39,7 @@ func golden(t *testing.T, name string, got []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%swant, by %s,\n%s", got, file, want)
-	}
-}
-
-// expectPrinted compares what is printed in each format with golden files.
-func expectPrinted(t *testing.T, name string, p printed) {
-	t.Helper()
-	for _, format := range outputFormats {
-		output := outputFlag(format)
-		var out bytes.Buffer
-		if err := output.print(&out, p); err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name+"-"+format, out.Bytes())
+	if !bytes.Equal(g.Bytes(), want) {
+		t.Errorf("got\n%swant, by %s,\n%s", g, file, want)
 	}
 }

@@ -1,12 +1,11 @@
 // Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do, and
 // why. It reads the cluster and decides with package plan, as the controller does.
 //
-//	installation/  an installed controller: its settings, its Lease, and all that check asks
+//	installation/  the settings of installed controllers
 //	snapshot/      the sources and copies of a cluster, and the decision about each target
 //	command.go     the root command and what all commands share
 //	status.go, explain.go, plan.go, wait.go, check.go, purge.go: the commands
-//	seen.go        status and explain for users who see one namespace only
-//	rules.go       each rule of the contract, in words
+//	arrival.go   status, wait and explain for whoever sees one namespace only
 //	diff.go        the content that a change replaces
 //	output.go      tables, JSON, YAML, names
 package main

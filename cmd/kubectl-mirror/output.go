@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 )
 
 // outputFormats are the values of -o.
-var outputFormats = []string{"table", "wide", "json", "yaml", "name"}
+var outputFormats = []string{"table", "wide", "json", "name"}
 
 // outputFlag is the flag -o of a command.
 type outputFlag string
@@ -50,17 +51,12 @@ type printed interface {
 // nameOf names a ConfigMap as the arguments of kubectl get do.
 func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n " + k.Namespace }
 
-func (o *outputFlag) print(w io.Writer, p printed) (err error) {
-	var out []byte
+func (o *outputFlag) print(w io.Writer, p printed) error {
 	switch *o {
 	case "json":
-		if out, err = json.MarshalIndent(p, "", "  "); err == nil {
+		out, err := json.MarshalIndent(p, "", "  ")
+		if err == nil {
 			_, err = fmt.Fprintf(w, "%s\n", out)
-		}
-		return err
-	case "yaml":
-		if out, err = yaml.Marshal(p); err == nil {
-			_, err = w.Write(out)
 		}
 		return err
 	case "name":
@@ -72,15 +68,6 @@ func (o *outputFlag) print(w io.Writer, p printed) (err error) {
 		return nil
 	}
 	return p.table(w, *o == "wide")
-}
-
-// separate prints what stands between two outputs.
-func (o *outputFlag) separate(w io.Writer) {
-	if *o == "yaml" {
-		_, _ = fmt.Fprintln(w, "---") // an error shows at the next write
-	} else if *o != "json" {
-		_, _ = fmt.Fprintln(w)
-	}
 }
 
 // printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name begins
@@ -104,19 +91,23 @@ func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w)
 }
 
-// printable replaces what a terminal could take for more than text: a tenant may write an error of a webhook.
-func printable(text string) string {
-	return strings.ReplaceAll(printableLines(text), "\n", " ")
-}
+// printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a webhook.
+func printable(text string) string { return escaped(strings.ReplaceAll(text, "\n", " ")) }
 
-// printableLines is printable for text with line breaks.
-func printableLines(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
+// escaped escapes all but printable characters.
+func escaped(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "\\x%02x", text[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
-		return ' '
-	}, text)
+	}
+	return b.String()
 }
 
 // count returns the number with its noun.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -35,16 +34,26 @@ func newPlan(c *cli) *cobra.Command {
 		Args:              arguments(0, 0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.refuseNamespace(); err != nil {
-				return err
+			if *c.kube.Namespace != "" {
+				return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
 			}
 			s, err := c.begin(cmd)
 			if err != nil {
 				return err
 			}
-			p, err := s.plan(cmd.Context())
-			if err == nil && diff {
-				err = s.addDiffs(cmd.Context(), p)
+			snap, err := s.Read(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			p := newPlanned(snap)
+			p.Settings = s.settings.Origin
+			if s.settings.Deployment != nil {
+				p.grace = fmt.Sprintf(" (--deletion-grace=%v)", s.settings.DeletionGrace)
+			}
+			for _, c := range p.Changes {
+				if diff && err == nil {
+					c.Diff, err = s.diff(cmd.Context(), c.decision.Change)
+				}
 			}
 			if err == nil {
 				err = output.print(cmd.OutOrStdout(), p)
@@ -92,17 +101,6 @@ type change struct {
 	Diff      string `json:"diff,omitempty"`
 
 	decision *snapshot.Decision
-}
-
-// plan returns what a controller would do.
-func (s *session) plan(ctx context.Context) (*planned, error) {
-	snap, err := s.Read(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	p := newPlanned(snap)
-	p.Settings, p.grace = s.settings.Origin, s.grace()
-	return p, nil
 }
 
 // newPlanned lists the changes among the decisions, sorted.
@@ -161,7 +159,7 @@ func (p *planned) table(w io.Writer, wide bool) error {
 	}
 	var b strings.Builder
 	for _, c := range p.Changes {
-		b.WriteString(printableLines(c.Diff))
+		b.WriteString(c.Diff)
 	}
 	_, err := io.WriteString(w, b.String()+p.summary())
 	return err

@@ -13,8 +13,13 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	expectPrinted(t, "plan", newPlanned(snapshottest.EveryState().Snapshot(t)))
-	expectPrinted(t, "plan-nothing", newPlanned(snapshottest.New().Snapshot(t)))
+	var out golden
+	out.print(t, "every state", newPlanned(snapshottest.EveryState().Snapshot(t)), outputFormats...)
+	out.print(t, "nothing", newPlanned(snapshottest.New().Snapshot(t)), outputFormats...)
+	s := flagsScene()
+	s.Options.ExcludeNamespaces = []string{"team-b"}
+	out.print(t, "out of scope", newPlanned(s.Snapshot(t)), "table")
+	out.compare(t, "plan")
 }
 
 // flagsScene has targets team-a to team-c with copies of platform/settings and of dev-a/shared, which is older than
@@ -78,36 +83,37 @@ func TestPlanOfFlags(t *testing.T) {
 			if got := strings.Join(outOfScope, ", "); got != test.outOfScope {
 				t.Errorf("%s, prune %v: got out of scope %s, want %s", name, prune, got, test.outOfScope)
 			}
-			if name == "an excluded namespace" && !prune {
-				expectPrinted(t, "plan-out-of-scope", p)
-			}
 		}
 	}
 }
 
-func TestDiff(t *testing.T) {
+// TestC69Diff has the content of each operation. Whatever the data holds, it is escaped, and breaks nothing.
+func TestC69Diff(t *testing.T) {
 	o := plan.NewOptions()
 	rules := plan.NewRules(&o)
 	source := plantest.Source("platform", "settings", plantest.Data("lines", "one\ntwo\nthree\nfour\nfive\nsix\n"))
 	edited := plantest.Copy(rules, source, "team-a", plantest.Data("lines", "one\nTWO\nthree\nfour\nfive\nsix\n"), plantest.Label("theirs", "kept"))
+	odd := plantest.Source("platform", "settings", plantest.Data("controls", "\x7f\u0080\u009f\ufffe\u001b[2J"), plantest.Data("bom", "\ufefftext\r\nmore\r\n"),
+		plantest.Data("invalid", "\xff\xfe"), plantest.Data("no end", "one\ntwo"), func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"raw": {0, 1, 255}} })
 	large := plantest.Copy(rules, source, "team-a", plantest.Label("theirs", "gone"), plantest.Finalizer,
 		plantest.Annotation("theirs", strings.Repeat("x", 9<<10)))
-	got, err := diffOf(rules, plan.OpUpdate, types.NamespacedName{}, source, large)
+	key := types.NamespacedName{Namespace: "team-a", Name: "settings"}
+	got, err := diffOf(rules, plan.OpUpdate, key, source, large)
 	if err != nil || !strings.Contains(got, "-  theirs: gone\n") {
 		t.Errorf("the update of a copy with large metadata keeps that of others: %v, %s", err, got)
 	}
+	var out golden
 	for _, test := range []struct {
 		op           plan.Op
 		source, have *corev1.ConfigMap
 	}{
-		{plan.OpCreate, source, nil}, {plan.OpUpdate, source, edited}, {plan.OpRecreate, source, edited}, {plan.OpDelete, nil, edited},
+		{plan.OpCreate, source, nil}, {plan.OpUpdate, source, edited}, {plan.OpRecreate, source, edited}, {plan.OpDelete, nil, edited}, {plan.OpUpdate, odd, edited},
 	} {
-		t.Run(test.op.String(), func(t *testing.T) {
-			got, err := diffOf(rules, test.op, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.source, test.have)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, "diff-"+test.op.String(), []byte(printableLines(got)))
-		})
+		got, err := diffOf(rules, test.op, key, test.source, test.have)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("=== " + test.op.String() + "\n" + got)
 	}
+	out.compare(t, "diff")
 }

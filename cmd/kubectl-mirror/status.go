@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -30,142 +31,142 @@ the targets that are not in sync, with the state and the reason.
 
 The newest warning of the controller about a source stands beside it, if it is younger than the last change of the source.
 
-Exit codes: 0 all in sync, 1 not, or flags and annotations of the controller differ, 2 unknown.`
+Who may read only the source and its events is told, with SOURCE, whether its content has arrived, by the newest report of the
+controller. Whoever may write events in that namespace can forge the report.
+
+Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 
 func newStatus(c *cli) *cobra.Command {
 	var output outputFlag
-	var watch, all, everywhere bool
+	var all, everywhere bool
 	cmd := &cobra.Command{
 		Use:               "status [SOURCE]",
 		Short:             "Show which copies are in sync",
 		Long:              statusHelp,
-		Example:           "  kubectl mirror status -A\n  kubectl mirror status settings -n platform --watch",
+		Example:           "  kubectl mirror status -A\n  kubectl mirror status settings -n platform",
 		Args:              arguments(0, 1),
 		ValidArgsFunction: c.complete(c.sources),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ask, err := c.status(cmd, args, everywhere, all)
+			r, err := c.status(cmd, args, everywhere, all)
+			if err == nil {
+				err = output.print(cmd.OutOrStdout(), r)
+			}
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd, ask, &output, watch)
+			return r.verdict()
 		},
 	}
 	output.bind(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Print again what has changed, until interrupted.")
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
 	return cmd
 }
 
-// status returns a function that reads the status.
-func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (func() (reported, error), error) {
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	if everywhere {
-		namespace = ""
-		c.settings.Everywhere()
-	}
-	var asked types.NamespacedName
-	if len(args) == 1 {
-		if everywhere {
-			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
-		}
-		if asked, err = c.parseKey(args[0]); err != nil {
-			return nil, err
-		}
-	}
-	s, err := c.begin(cmd)
-	return func() (reported, error) {
-		if err == nil && asked.Name == "" {
-			return s.statusOfAll(cmd.Context(), namespace)
-		}
-		why := err
-		if why == nil {
-			var r *oneReport
-			if r, why = s.statusOf(cmd.Context(), asked); why == nil {
-				r.all = all
-				return r, nil
-			}
-		}
-		return c.seen(cmd, asked, why)
-	}, nil
-}
-
-// reported is what status prints.
-type reported interface {
+// judged is what status prints.
+type judged interface {
 	printed
 	verdict() error
 }
 
-// showStatus prints the status once, or again whenever it has changed. The exit code is that of the last one.
-func showStatus(cmd *cobra.Command, ask func() (reported, error), output *outputFlag, watch bool) error {
-	out := cmd.OutOrStdout()
-	var verdict error
-	printed, shown := false, []byte(nil)
-	err := follow(cmd.Context(), func() (bool, error) {
-		r, err := ask()
+func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (judged, error) {
+	if len(args) == 1 {
+		if everywhere {
+			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
+		}
+		asked, err := c.parseKey(args[0])
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		var text bytes.Buffer
-		if err := output.print(&text, r); err != nil {
-			return false, err
-		}
-		if verdict = r.verdict(); printed && bytes.Equal(text.Bytes(), shown) {
-			return false, nil
-		}
-		if printed {
-			output.separate(out)
-		}
-		printed, shown = true, text.Bytes()
-		if _, err := out.Write(shown); err != nil {
-			return false, err
-		}
-		return !watch, flush(out)
-	})
-	if err == nil {
-		err = verdict
+		return (&asker{cli: c, cmd: cmd, asked: asked, all: all}).ask()
 	}
-	return err
+	namespace, err := c.namespace()
+	if everywhere {
+		namespace, err = "", nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := c.beginAll(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{InSync: true, Sources: []*listed{}, namespace: namespace}
+	for _, s := range sessions {
+		sources, err := s.sources(cmd.Context(), types.NamespacedName{Namespace: namespace})
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range sources {
+			source.Targets = nil
+			l := &listed{Source: source}
+			if len(sessions) > 1 {
+				l.Controller = installation.Key(s.settings.Deployment)
+			}
+			r.InSync, r.Sources = r.InSync && source.IsInSync(), append(r.Sources, l)
+		}
+	}
+	slices.SortStableFunc(r.Sources, func(a, b *listed) int { return strings.Compare(a.Key().String(), b.Key().String()) })
+	return r, nil
+}
+
+// asker asks about one source: about its targets or, if the user may not see these, by the events of the controller.
+type asker struct {
+	*cli
+	*session
+	cmd   *cobra.Command
+	asked types.NamespacedName
+	all   bool   // show the targets in sync, too
+	owner *owner // nil: the user has not been refused
+}
+
+func (a *asker) ask() (reported, error) {
+	ctx := a.cmd.Context()
+	if a.owner != nil {
+		return a.owner.arrival(ctx, a.asked)
+	}
+	var r *oneReport
+	s, err := a.session, error(nil)
+	if s == nil {
+		s, err = a.begin(a.cmd)
+	}
+	if err == nil {
+		r, err = s.statusOf(ctx, a.asked)
+	}
+	if err == nil {
+		a.session, r.all = s, a.all
+		return r, nil
+	}
+	if a.owner, err = a.owned(a.cmd, s, err); err != nil {
+		return nil, err
+	}
+	a.session = a.owner.session
+	return a.owner.arrival(ctx, a.asked)
 }
 
 // report is the state of the sources of a namespace, or of all.
 type report struct {
-	Settings string             `json:"settings"`
-	InSync   bool               `json:"inSync"`
-	Sources  []*snapshot.Source `json:"sources"`
+	InSync  bool      `json:"inSync"`
+	Sources []*listed `json:"sources"`
 
-	*session  `json:"-"`
 	namespace string // empty: all
 }
 
-// statusOfAll returns the report on all sources of a namespace; empty: of all namespaces.
-func (s *session) statusOfAll(ctx context.Context, namespace string) (*report, error) {
-	sources, err := s.read(ctx, types.NamespacedName{Namespace: namespace})
-	r := &report{Settings: s.settings.Origin, InSync: true, Sources: sources, session: s, namespace: namespace}
-	for _, source := range sources {
-		r.InSync = r.InSync && source.IsInSync()
-		source.Targets = nil
-	}
-	return r, err
+// listed is a source in a list.
+type listed struct {
+	Controller string `json:"controller,omitempty"` // if there are several
+	*snapshot.Source
 }
 
-// read returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs. With a
-// name it reads nothing of other names.
-func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+// sources returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs.
+// With a name it reads nothing of other names.
+func (s *session) sources(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}
-	sources := snap.Sources(s.Options, asked)
-	s.sayAbsence(ctx)
-	for _, source := range sources {
-		if grace := s.grace(); source.Counts[plan.StateExpiring.Metric()] > 0 && grace != "" {
-			s.sayOnce("Copies that expire are deleted at the end of the deletion grace" + grace)
-		}
-	}
+	s.sayOnce(s.settings.Absence())
+	sources := snap.Sources(asked)
 	return sources, s.addWarnings(ctx, snap, asked.Namespace, sources)
 }
 
@@ -179,7 +180,7 @@ func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, name
 	return err
 }
 
-func (r *report) verdict() error { return r.session.verdict(r.InSync) }
+func (r *report) verdict() error { return verdict(r.InSync) }
 
 func (r *report) names() (names []string) {
 	for _, s := range r.Sources {
@@ -189,7 +190,7 @@ func (r *report) names() (names []string) {
 		}
 		names = append(names, name)
 	}
-	return names
+	return slices.Compact(names)
 }
 
 func (r *report) table(w io.Writer, wide bool) error {
@@ -201,13 +202,13 @@ func (r *report) table(w io.Writer, wide bool) error {
 		_, err := fmt.Fprintf(w, "No sources found%s\n", where)
 		return err
 	}
-	columns := []string{"Namespace", "Name", "Status", "Targets"}
+	columns := []string{"Namespace", "Name", "Controller", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
 		columns = append(columns, strings.ReplaceAll(state.Metric(), "_", "-"))
 	}
 	var rows [][]any
 	for _, s := range r.Sources {
-		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
+		row := []any{s.Namespace, s.Name, s.Controller, s.Status, s.Total()}
 		for _, state := range snapshot.Counted {
 			row = append(row, s.Counts[state.Metric()])
 		}
@@ -226,24 +227,22 @@ type oneReport struct {
 	InSync   bool   `json:"inSync"`
 	*snapshot.Source
 
-	*session `json:"-"`
-	all      bool // show the targets in sync, too
+	all bool // show the targets in sync, too
 }
 
 // statusOf returns the report on one source.
 func (s *session) statusOf(ctx context.Context, asked types.NamespacedName) (*oneReport, error) {
-	sources, err := s.read(ctx, asked)
+	sources, err := s.sources(ctx, asked)
 	switch {
 	case err != nil:
-		return &oneReport{}, err
+		return nil, err
 	case len(sources) == 0:
-		return &oneReport{}, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
-			"kubectl mirror explain %[1]s says why", asked, s.settings.Label, plan.SourceValue)
+		return nil, s.noSource(asked)
 	}
-	return &oneReport{Settings: s.settings.Origin, InSync: sources[0].IsInSync(), Source: sources[0], session: s}, nil
+	return &oneReport{Settings: s.settings.Origin, InSync: sources[0].IsInSync(), Source: sources[0]}, nil
 }
 
-func (r *oneReport) verdict() error { return r.session.verdict(r.InSync) }
+func (r *oneReport) verdict() error { return verdict(r.InSync) }
 
 // names returns the copies that are wanted or there.
 func (r *oneReport) names() (names []string) {
@@ -253,30 +252,21 @@ func (r *oneReport) names() (names []string) {
 	return names
 }
 
+// table prints the source itself, and the targets that are not in sync, or all.
 func (r *oneReport) table(w io.Writer, wide bool) error {
-	if _, err := io.WriteString(w, heading(r.Source)); err != nil {
+	text := r.Summary() + "\n"
+	if r.Note != "" {
+		text += printable(r.Note) + "\n"
+	}
+	if r.Warning != nil {
+		text += printable(r.Warning.String()) + "\n"
+	}
+	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}
-	return printTargets(w, wide, r.Source, r.all)
-}
-
-// heading returns the lines about a source itself: its counts, why nothing is mirrored, and the newest warning.
-func heading(s *snapshot.Source) string {
-	text := s.Summary() + "\n"
-	if s.Note != "" {
-		text += printable(s.Note) + "\n"
-	}
-	if s.Warning != nil {
-		text += printable(s.Warning.String()) + "\n"
-	}
-	return text
-}
-
-// printTargets prints the targets that are not in sync, or all.
-func printTargets(w io.Writer, wide bool, s *snapshot.Source, all bool) error {
 	var rows [][]any
-	for _, t := range s.Targets {
-		if all || t.State != plan.StateSynced.Metric() {
+	for _, t := range r.Targets {
+		if r.all || t.State != plan.StateSynced.Metric() {
 			rows = append(rows, []any{t.Namespace, t.State, t.Operation, printable(t.Reason)})
 		}
 	}

@@ -12,21 +12,27 @@ import (
 
 func TestStatus(t *testing.T) {
 	s := snapshottest.EveryState()
-	r := &report{Settings: "flags", Sources: s.Snapshot(t).Sources(&s.Options, types.NamespacedName{})}
-	for _, source := range r.Sources {
-		if source.Name == "mixed" && source.Namespace == "platform" {
+	r := &report{Sources: []*listed{}}
+	var out golden
+	for _, source := range s.Snapshot(t).Sources(types.NamespacedName{}) {
+		switch source.Key().String() {
+		case "platform/mixed":
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
 				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
-			expectPrinted(t, "status-one", &oneReport{Settings: "flags", Source: source})
+			out.print(t, "one", &oneReport{Settings: "flags", Source: source}, outputFormats...)
+		case "platform/synced":
+			out.print(t, "in sync", &oneReport{Settings: "flags", InSync: true, Source: source}, "table")
+			out.print(t, "in sync, all", &oneReport{Settings: "flags", InSync: true, Source: source, all: true}, "table")
 		}
-		if source.Name == "synced" {
-			expectPrinted(t, "status-synced", &oneReport{Settings: "flags", InSync: true, Source: source})
-			expectPrinted(t, "status-synced-all", &oneReport{Settings: "flags", InSync: true, Source: source, all: true})
-		}
-	}
-	for _, source := range r.Sources {
 		source.Targets = nil
+		r.Sources = append(r.Sources, &listed{Source: source})
 	}
-	expectPrinted(t, "status", r)
-	expectPrinted(t, "status-none", &report{Settings: "flags", InSync: true, Sources: []*snapshot.Source{}, namespace: "team-a"})
+	out.print(t, "all", r, outputFormats...)
+	for i, of := range []string{"mirror-a/mirror-controller", "mirror-b/mirror-controller"} {
+		r.Sources[i] = &listed{of, r.Sources[0].Source}
+	}
+	r.Sources = r.Sources[:2]
+	out.print(t, "of two controllers", r, "table")
+	out.print(t, "none", &report{InSync: true, Sources: []*listed{}, namespace: "team-a"}, "table", "json")
+	out.compare(t, "status")
 }

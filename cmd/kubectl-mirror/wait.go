@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -16,12 +14,14 @@ import (
 )
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
-The command ends at once if a foreign ConfigMap or another source blocks a target, if nothing is mirrored from the source, or if flags
-and annotations of the controller differ. It waits for copies that the API server rejects, and not for copies that expire, nor for
-targets that an annotation of the source holds.
+The command ends at once if a foreign ConfigMap or another source blocks a target, or if nothing is mirrored from the source. It
+waits for copies that the API server rejects, and not for copies that expire, nor for targets that an annotation of the source
+holds.
 
-Exit codes: 0 in sync but for held targets, 1 blocked, all held or timed out, or flags and annotations of the controller differ, 2
-unknown.`
+Who may read only the source and its events waits for the report of the controller that this content has arrived. Whoever may
+write events in that namespace can forge the report.
+
+Exit codes: 0 in sync but for held targets, 1 blocked, all held or timed out, 2 unknown, also if there is no report in time.`
 
 func newWait(c *cli) *cobra.Command {
 	var output outputFlag
@@ -42,18 +42,17 @@ func newWait(c *cli) *cobra.Command {
 			case timeout <= 0:
 				return fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
 			}
-			s, err := c.begin(cmd)
-			if err != nil {
-				return err
+			r, p, err := c.wait(cmd, asked, timeout, allow)
+			if err == nil {
+				err = output.print(cmd.OutOrStdout(), r)
 			}
-			r, p, err := s.wait(cmd.Context(), asked, timeout, allow)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case p == waitOn && r.verdict() == errUnknown:
+				return errUnknown
 			}
-			if err := output.print(cmd.OutOrStdout(), r); err != nil {
-				return err
-			}
-			return s.verdict(p == waitDone)
+			return verdict(p == waitDone)
 		},
 	}
 	output.bind(cmd)
@@ -96,52 +95,43 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 	return waitDone
 }
 
-// wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (s *session) wait(ctx context.Context, asked types.NamespacedName, timeout time.Duration, allow allowed) (r *oneReport, p phase, err error) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = follow(limited, func() (bool, error) {
-		now, err := s.statusOf(limited, asked)
-		if err != nil {
-			return false, err
-		}
-		if now.Status == snapshot.Gone {
-			return false, fmt.Errorf("no source %s: %s", now.Key(), now.Note)
-		}
-		r, p = now, phaseOf(now.Source, allow)
-		s.sayOnce(fmt.Sprintf("%s: %d of %d in sync", r.Key(), r.Counts[plan.StateSynced.Metric()], r.Total()))
-		if expiring := r.In(plan.StateExpiring); len(expiring) > 0 {
-			verb := map[bool]string{true: "expires", false: "expire"}[len(expiring) == 1]
-			s.sayOnce(fmt.Sprintf("Not waited for: %s %s: %s", count(len(expiring), "copy", "copies"), verb, strings.Join(expiring, ", ")))
-		}
-		if held := r.In(plan.StateHeld); len(held) > 0 {
-			s.sayOnce(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
-		}
-		if p == waitHeld {
-			s.sayOnce("Every target is held, so the change reaches none. Correct or remove the annotation, or accept this with --allow-held")
-		}
-		if p == waitOn && s.differ {
-			s.sayOnce("Not waited: flags and annotations differ, so the API server may refuse copies for good")
-		}
-		return p != waitOn || s.differ, nil
-	})
-	if limited.Err() != nil && ctx.Err() == nil { // the time is over, perhaps in the middle of a request
-		if r == nil {
-			return nil, p, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
-		}
-		s.say(fmt.Sprintf("Timed out after %v", timeout))
-		return r, p, nil
-	}
-	return r, p, err
+// reported is what is known of a source.
+type reported interface {
+	printed
+	verdict() error
+	phase(allowed) phase
 }
 
-// grace says how long copies expire; empty if that is not known.
-func (s *session) grace() string {
-	in := s.settings.Installation
-	if in == nil || in.Deployment == nil {
-		return ""
+func (r *oneReport) phase(allow allowed) phase { return phaseOf(r.Source, allow) }
+
+// wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
+func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (r reported, p phase, err error) {
+	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	cmd.SetContext(limited)
+	a := &asker{cli: c, cmd: cmd, asked: asked}
+	for p == waitOn && limited.Err() == nil {
+		began := time.Now()
+		now, err := a.ask()
+		switch {
+		case limited.Err() != nil: // perhaps in the middle of a request
+		case err != nil:
+			return nil, p, err
+		default:
+			r, p = now, now.phase(allow)
+			a.progress(r)
+			pause(limited, p, began)
+		}
 	}
-	return fmt.Sprintf(" (--deletion-grace=%v)", s.settings.DeletionGrace)
+	switch {
+	case r == nil:
+		return nil, p, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
+	case p == waitOn:
+		a.say(fmt.Sprintf("Timed out after %v", timeout))
+	case p == waitHeld:
+		a.say("Every target is held, so the change reaches none. Correct or remove the annotation, or accept this with --allow-held")
+	}
+	return r, p, nil
 }
 
 // A cluster is read again after a second, or after five times as long as the last time took: large ones are read seldom.
@@ -150,26 +140,28 @@ const (
 	followShare  = 5
 )
 
-// follow calls step until it is done, fails, or ctx ends.
-func follow(ctx context.Context, step func() (done bool, err error)) error {
-	for {
-		began := time.Now()
-		done, err := step()
-		if done || err != nil || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(max(followPeriod, followShare*time.Since(began))):
-		}
+func pause(ctx context.Context, p phase, began time.Time) {
+	if p != waitOn {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(max(followPeriod, followShare*time.Since(began))):
 	}
 }
 
-// flush has what was printed reach the user now.
-func flush(w io.Writer) error {
-	if b, ok := w.(*bufio.Writer); ok {
-		return b.Flush()
+// progress says how far a source is.
+func (a *asker) progress(r reported) {
+	now, all := r.(*oneReport)
+	if !all {
+		a.sayOnce(r.(*arrival).Source + ": " + r.(*arrival).Answer)
+		return
 	}
-	return nil
+	a.sayOnce(fmt.Sprintf("%s: %d of %d in sync", now.Key(), now.Counts[plan.StateSynced.Metric()], now.Total()))
+	if expiring := now.In(plan.StateExpiring); len(expiring) > 0 {
+		a.sayOnce(fmt.Sprintf("Not waited for: %s to expire: %s", count(len(expiring), "copy", "copies"), strings.Join(expiring, ", ")))
+	}
+	if held := now.In(plan.StateHeld); len(held) > 0 {
+		a.sayOnce(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
+	}
 }

@@ -60,7 +60,7 @@ func TestC62PhaseOfAStage(t *testing.T) {
 				ns.Labels[key] = value
 			}
 		}
-		source := s.Snapshot(t).Sources(&s.Options, asked)[0]
+		source := s.Snapshot(t).Sources(asked)[0]
 		if got := phaseOf(source, allowed{}); got != want {
 			t.Errorf("%s: got %v, want %v: %s", label, got, want, source.Summary())
 		}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
+
+// reporter is the reporting component of the events of a controller.
+const reporter = "mirror-controller"
 
 // Warning is what the controller has last warned of about a source, as it stands in the event.
 type Warning struct {
@@ -22,6 +24,9 @@ type Warning struct {
 	Note   string    `json:"note"`
 	Last   time.Time `json:"last"`
 }
+
+// WarningOf returns the warning that an event is.
+func WarningOf(e *corev1.Event) *Warning { return &Warning{e.Reason, e.Message, e.LastTimestamp.Time} }
 
 // String returns the warning, with its age if it is more than a minute old.
 func (w *Warning) String() string {
@@ -41,7 +46,7 @@ func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string,
 	newest := map[types.UID]*corev1.Event{}
 	err := r.eachEvent(ctx, namespace, fields.Set{"type": corev1.EventTypeWarning}, func(e *corev1.Event) {
 		uid := e.InvolvedObject.UID
-		if known := newest[uid]; known == nil || compareAge(e, known) > 0 {
+		if known := newest[uid]; known == nil || CompareAge(e, known) > 0 {
 			newest[uid] = e
 		}
 	})
@@ -55,35 +60,35 @@ func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string,
 		}
 		uid := found.ConfigMap.UID
 		if e := newest[uid]; e != nil && !e.LastTimestamp.Time.Before(s.names[source.Name].changed[uid]) {
-			source.Warning = &Warning{e.Reason, e.Message, e.LastTimestamp.Time}
+			source.Warning = WarningOf(e)
 		}
 	}
 	return nil
 }
 
-// Reported returns the newest event of each reason about a ConfigMap, the newest one first.
-func (r *Reader) Reported(ctx context.Context, cm *corev1.ConfigMap) (out []*corev1.Event, err error) {
-	newest := map[string]*corev1.Event{}
-	err = r.eachEvent(ctx, cm.Namespace, fields.Set{"involvedObject.uid": string(cm.UID)}, func(e *corev1.Event) {
-		if known := newest[e.Reason]; known == nil || compareAge(e, known) > 0 {
-			newest[e.Reason] = e
-		}
-	})
-	return slices.SortedFunc(maps.Values(newest), func(a, b *corev1.Event) int { return compareAge(b, a) }), err
+// Events returns what controllers have reported about a ConfigMap.
+func (r *Reader) Events(ctx context.Context, cm *corev1.ConfigMap) (out []*corev1.Event, err error) {
+	err = r.eachEvent(ctx, cm.Namespace, fields.Set{"involvedObject.uid": string(cm.UID)}, func(e *corev1.Event) { out = append(out, e) })
+	return out, err
 }
 
-// eachEvent calls each for every event of the controller in a namespace, or in all, that has the fields.
-func (r *Reader) eachEvent(ctx context.Context, namespace string, with fields.Set, each func(*corev1.Event)) error {
-	with["reportingComponent"] = "mirror-controller"
-	err := Each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, each)
+// eachEvent calls f for every event of controllers in a namespace, or in all, that has the fields.
+func (r *Reader) eachEvent(ctx context.Context, namespace string, with fields.Set, f func(*corev1.Event)) error {
+	with["reportingComponent"] = reporter
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, f)
 	if err != nil {
 		return fmt.Errorf("list events: %w", err)
 	}
 	return nil
 }
 
-// compareAge is positive if a is newer than b. Their times are in seconds, so the name decides next: it ends in the
-// nanoseconds of the first event of that text.
-func compareAge(a, b *corev1.Event) int {
-	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), strings.Compare(a.Name, b.Name))
+// Concerns reports whether an event is of a controller, and about this very object.
+func Concerns(e *corev1.Event, uid types.UID) bool {
+	return e.ReportingController == reporter && e.InvolvedObject.UID == uid
+}
+
+// CompareAge is positive if a is newer than b. Their times are in seconds, so the resourceVersion decides next.
+func CompareAge(a, b *corev1.Event) int {
+	later, _ := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion) // 0 for none
+	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
 }

@@ -3,7 +3,7 @@
 //	read.go      what the cluster holds, read page by page and kept without payloads
 //	snapshot.go  the decision about each target
 //	report.go    the state of each source, counted
-//	warnings.go  what the controller has last warned of, by its events
+//	events.go    what the controller has reported, by its events
 package snapshot
 
 import (
@@ -27,9 +27,8 @@ import (
 
 // Reader reads clusters.
 type Reader struct {
-	Client  kubernetes.Interface
-	Options *plan.Options // of the controller
-	Rules   *plan.Rules   // of these options
+	Client kubernetes.Interface
+	Rules  *plan.Rules // of the controller
 }
 
 // object is a ConfigMap without its payload, and what it asks for if it asks to be mirrored.
@@ -40,25 +39,20 @@ type object struct {
 }
 
 // Read returns what the cluster holds, with the decision about each target. With a name it leaves out all that has
-// another.
-func (r *Reader) Read(ctx context.Context, name string) (*Snapshot, error) {
-	return Retry(func() (*Snapshot, error) { return r.read(ctx, name) })
-}
-
-// Retry reads at most three times: a list expires if it takes longer than the API server keeps what it lists.
-func Retry[T any](read func() (T, error)) (out T, err error) {
+// another. It reads at most three times: a list expires if it takes longer than the API server keeps what it lists.
+func (r *Reader) Read(ctx context.Context, name string) (s *Snapshot, err error) {
 	for range 3 {
-		if out, err = read(); !apierrors.IsResourceExpired(err) {
+		if s, err = r.read(ctx, name); !apierrors.IsResourceExpired(err) {
 			break
 		}
 	}
-	return out, err
+	return s, err
 }
 
 func (r *Reader) read(ctx context.Context, name string) (*Snapshot, error) {
 	var found []*object
 	shared := sharing{}
-	err := r.eachConfigMap(ctx, r.Labelled(name), func(cm *corev1.ConfigMap) {
+	err := r.eachConfigMap(ctx, r.labelled(name), func(cm *corev1.ConfigMap) {
 		found = append(found, strip(r.Rules, cm))
 		shared.share(cm)
 	})
@@ -109,8 +103,8 @@ func (r *Reader) Sources(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// Labelled returns the options of a list of the ConfigMaps with a mirror label, or of those that have the name, too.
-func (r *Reader) Labelled(name string) metav1.ListOptions {
+// labelled returns the options of a list of the ConfigMaps with a mirror label, or of those that have the name, too.
+func (r *Reader) labelled(name string) metav1.ListOptions {
 	o := metav1.ListOptions{LabelSelector: fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)}
 	if name != "" {
 		o.FieldSelector = named(name)
@@ -181,8 +175,8 @@ func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func
 	}
 }
 
-// Each calls f for every small object of a list that is read page by page.
-func Each[L, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
+// each calls f for every small object of a list that is read page by page.
+func each[L, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
 	o metav1.ListOptions, f func(T)) error {
 	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 	return pager.New(page).EachListItem(ctx, o, func(object runtime.Object) error {
@@ -194,7 +188,7 @@ func Each[L, T runtime.Object](ctx context.Context, list func(context.Context, m
 // Namespaces lists the namespaces, by name.
 func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
 	out := map[string]*corev1.Namespace{}
-	err := Each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
+	err := each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
 		plan.StripNamespace(ns)
 		out[ns.Name] = ns
 	})

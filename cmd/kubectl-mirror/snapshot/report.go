@@ -57,7 +57,7 @@ func (s *Source) Key() types.NamespacedName {
 }
 
 // Sources returns the state of one source, of those of a namespace, or of all, sorted.
-func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Source {
+func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 	out := []*Source{}
 	keep := func(k types.NamespacedName) bool {
 		return (asked.Name == "" || asked.Name == k.Name) && (asked.Namespace == "" || asked.Namespace == k.Namespace)
@@ -72,7 +72,7 @@ func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Sourc
 		}
 		for _, source := range g.view.All() {
 			r := at(source.Key)
-			r.Status, r.Note = statusOf(source)
+			r.Status, r.Note = StatusOf(source)
 		}
 		for _, d := range g.decisions {
 			if state := d.Status(); state != plan.StateNone && keep(d.CountsFor()) {
@@ -87,7 +87,7 @@ func (s *Snapshot) Sources(o *plan.Options, asked types.NamespacedName) []*Sourc
 		}
 		for k, r := range found {
 			if keep(k) {
-				s.finish(r, g.view.FindAny(k), o)
+				s.finish(r, g.view.FindAny(k))
 				out = append(out, r)
 			}
 		}
@@ -105,9 +105,9 @@ func newSource(k types.NamespacedName) *Source {
 	return s
 }
 
-// statusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored
+// StatusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored
 // from it.
-func statusOf(s *plan.Source) (status, note string) {
+func StatusOf(s *plan.Source) (status, note string) {
 	switch {
 	case s.OutOfScope:
 		return OutOfScope, "--source-namespace does not allow it to be a source"
@@ -136,12 +136,13 @@ func (s *Source) add(state plan.State, d *Decision, reason string) {
 }
 
 // finish sets the status of a source that can be mirrored by its counts. found is nil if the source is gone.
-func (s *Snapshot) finish(r *Source, found *plan.Source, o *plan.Options) {
+func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	slices.SortFunc(r.Targets, func(a, b Target) int { return strings.Compare(a.Namespace, b.Namespace) })
 	switch {
 	case r.Status != InSync:
 	case r.Total() == 0:
-		r.Status, r.Note = NoTargets, "no namespace is a target: "+s.noTargets(found, o)
+		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, s.Namespaces()))
+		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
 	case r.Total() != r.Counts[plan.StateSynced.Metric()]:
 		r.Status = OutOfSync
 	}
@@ -149,25 +150,6 @@ func (s *Snapshot) finish(r *Source, found *plan.Source, o *plan.Options) {
 		by, remedy := found.Hold()
 		r.Note = "held targets stay as they are by the annotation " + by + ": to reach them, " + remedy
 	}
-}
-
-// noTargets says what keeps a source from all namespaces.
-func (s *Snapshot) noTargets(source *plan.Source, o *plan.Options) string {
-	if excluded := s.Rules.Excluded(source, s.Namespaces()); len(excluded) > 0 {
-		why, _ := s.Rules.ExplainExcluded(source, excluded)
-		return why
-	}
-	flags := "--all-namespaces"
-	if !o.AllNamespaces {
-		flags = "--namespace-prefix=" + strings.Join(o.NamespacePrefixes, ",")
-	}
-	if len(o.ExcludeNamespaces) > 0 {
-		flags += " --exclude-namespace=" + strings.Join(o.ExcludeNamespaces, ",")
-	}
-	if o.NamespaceSelector != "" {
-		flags += fmt.Sprintf(" --namespace-selector=%q", o.NamespaceSelector)
-	}
-	return "the flags of the controller allow none but the source's own: " + flags
 }
 
 // Total returns the number of targets, of any state.

@@ -44,7 +44,7 @@ func TestIsInSync(t *testing.T) {
 			}
 			test.change(s)
 			got := true
-			for _, source := range s.Snapshot(t).Sources(&s.Options, types.NamespacedName{}) {
+			for _, source := range s.Snapshot(t).Sources(types.NamespacedName{}) {
 				got = got && source.IsInSync()
 			}
 			if got != test.want {

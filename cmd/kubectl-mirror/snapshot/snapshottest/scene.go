@@ -79,7 +79,7 @@ func (s *Scene) Snapshot(t *testing.T) *snapshot.Snapshot {
 		}
 		return true, list, nil
 	})
-	reader := &snapshot.Reader{Client: client, Options: &s.Options, Rules: plan.NewRules(&s.Options)}
+	reader := &snapshot.Reader{Client: client, Rules: plan.NewRules(&s.Options)}
 	out, err := reader.Read(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
