@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -41,55 +40,24 @@ type arrival struct {
 	Warnings []*snapshot.Warning `json:"warnings"`
 }
 
-// judge compares a source with the newest event Mirrored that a controller of the instance has written about it. byPayload says
-// that the flags which decide about copied metadata are not known.
-func judge(s *plan.Source, byPayload bool, instance string, events []*corev1.Event, now time.Time) *arrival {
-	newest := map[string]*corev1.Event{} // by reason
-	others := map[string]bool{}          // instances that have reported, too
-	for _, e := range events {
-		by := e.Annotations[plan.InstanceAnnotation]
-		switch {
-		case !snapshot.Concerns(e, s.ConfigMap.UID):
-		case e.Reason == plan.ReasonMirrored && by != instance:
-			others[by] = true
-		case newest[e.Reason] == nil || snapshot.CompareAge(e, newest[e.Reason]) > 0:
-			newest[e.Reason] = e
-		}
-	}
-	mirrored := newest[plan.ReasonMirrored]
-	a := &arrival{Source: s.Key.String(), Warnings: []*snapshot.Warning{}}
-	a.decide(s, byPayload, mirrored, now)
-	if a.Answer == notKnown {
-		a.Detail = fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance)
-		for other := range others {
-			a.Detail += fmt.Sprintf(". A controller of another instance has reported: --instance=%s", other)
-		}
-	}
-	for _, e := range newest {
-		isNews := mirrored == nil || snapshot.CompareAge(e, mirrored) > 0 || a.Blocked > 0 && strings.Contains(mirrored.Message, e.Reason)
-		if e.Type == corev1.EventTypeWarning && isNews {
-			a.Warnings = append(a.Warnings, snapshot.WarningOf(e))
-		}
-	}
-	slices.SortFunc(a.Warnings, func(a, b *snapshot.Warning) int { return b.Last.Compare(a.Last) })
-	return a
-}
-
-// decide sets the answer by the newest event Mirrored; nil: there is none.
-func (a *arrival) decide(s *plan.Source, byPayload bool, mirrored *corev1.Event, now time.Time) {
+// judge compares a source with what a controller has reported about it; nil: nothing. byPayload says that the flags which decide
+// about copied metadata are not known.
+func judge(s *plan.Source, byPayload bool, instance string, reports *snapshot.Reports, now time.Time) *arrival {
+	reports = cmp.Or(reports, &snapshot.Reports{})
+	a := &arrival{Source: s.Key.String(), Warnings: reports.Warnings()}
+	mirrored := reports.Newest[plan.ReasonMirrored]
 	if status, note := snapshot.StatusOf(s); status != snapshot.InSync {
 		a.Answer, a.Detail = notMirrored, note
-		return
+		return a
 	}
 	if mirrored == nil {
-		a.Answer = notKnown
-		return
+		a.Answer, a.Detail = notKnown, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance)
+		if len(reports.Others) > 0 {
+			a.Detail += ". A controller of another instance has reported: --instance=" + reports.Others[0]
+		}
+		return a
 	}
-	number := func(key string) int {
-		n, _ := strconv.Atoi(mirrored.Annotations[key]) // 0, if somebody has forged it
-		return n
-	}
-	a.Synced, a.Held, a.Blocked = number(plan.EventSynced), number(plan.EventHeld), number(plan.EventBlocked)
+	a.Synced, a.Held, a.Blocked = reports.Number(plan.EventSynced), reports.Number(plan.EventHeld), reports.Number(plan.EventBlocked)
 	a.Reported = &mirrored.LastTimestamp
 	ago := duration.HumanDuration(max(0, now.Sub(a.Reported.Time))) + " ago"
 	arrived := mirrored.Annotations[plan.ChecksumAnnotation] == s.Checksum
@@ -99,7 +67,6 @@ func (a *arrival) decide(s *plan.Source, byPayload bool, mirrored *corev1.Event,
 	switch {
 	case !arrived:
 		a.Answer, a.Detail = notYet, "the newest report, "+ago+", is of other content"
-		a.Synced = 0
 	case a.Held > 0 && s.HeldBy() == "":
 		a.Answer, a.Detail = notYet, "by the newest report, "+ago+", targets were held, and no annotation holds them any more"
 	default:
@@ -111,6 +78,7 @@ func (a *arrival) decide(s *plan.Source, byPayload bool, mirrored *corev1.Event,
 			a.Detail += fmt.Sprintf("; %s blocked", count(a.Blocked, "is", "are"))
 		}
 	}
+	return a
 }
 
 // phase returns how far the source is.
@@ -136,21 +104,15 @@ func (a *arrival) verdict() error {
 func (a *arrival) names() []string { return nil }
 
 func (a *arrival) table(w io.Writer, _ bool) error {
-	text := printable(a.summary()) + "\n"
-	for _, warning := range a.Warnings {
-		text += printable(warning.String()) + "\n"
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-// summary is a line with the answer.
-func (a *arrival) summary() string {
-	text := a.Source + ": " + a.Answer
+	text := a.Source + ": " + a.Answer + ": " + a.Detail
 	if a.Answer == inSync {
-		return text + " " + a.Detail
+		text = a.Source + ": " + a.Answer + " " + a.Detail
 	}
-	return text + ": " + a.Detail
+	lines := []string{text}
+	for _, warning := range a.Warnings {
+		lines = append(lines, warning.String())
+	}
+	return printLines(w, lines)
 }
 
 // owner is a session of a user who may see no more than one namespace.
@@ -165,15 +127,15 @@ func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*owner, error) {
 	if !apierrors.IsForbidden(why) {
 		return nil, why
 	}
-	byPayload := s == nil && !slices.ContainsFunc(c.settings.Given(), func(flag string) bool { return strings.HasPrefix(flag, "--copy-") })
+	byPayload := s == nil && !slices.ContainsFunc(c.settings.given(), func(flag string) bool { return strings.HasPrefix(flag, "--copy-") })
 	if s == nil {
 		client, err := c.client("")
 		if err != nil {
 			return nil, err
 		}
-		s = newSession(cmd, client, c.settings.Alone())
+		s = newSession(cmd, client, c.settings.alone)
 	}
-	s.sayOnce("Only what is in the namespace counts: " + why.Error())
+	s.say("Only what is in the namespace counts: " + why.Error())
 	return &owner{s, byPayload}, nil
 }
 
@@ -186,12 +148,11 @@ func (o *owner) arrival(ctx context.Context, asked types.NamespacedName) (*arriv
 	if cm == nil || !o.Rules.AsksToBeMirrored(cm) {
 		return nil, o.noSource(asked)
 	}
-	events, err := o.Events(ctx, cm)
-	source := o.Rules.ParseSource(cm)
+	reports, err := o.Reports(ctx, asked.Namespace, cm.UID)
 	if apierrors.IsForbidden(err) {
 		return &arrival{Source: asked.String(), Answer: notKnown, Detail: err.Error(), Warnings: []*snapshot.Warning{}}, nil
 	}
-	return judge(source, o.byPayload, o.settings.Instance, events, time.Now()), err
+	return judge(o.Rules.ParseSource(cm), o.byPayload, o.settings.Instance, reports[cm.UID], time.Now()), err
 }
 
 // explain says what a ConfigMap is, by itself.
@@ -207,8 +168,8 @@ func (o *owner) explain(ctx context.Context, asked types.NamespacedName) (printe
 }
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
-func explainAlone(settings *installation.Settings, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	x := newExplanation("configmap/"+key.String(), nameOf(key))
+func explainAlone(settings *settings, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
+	x := &explanation{Subject: "configmap/" + key.String(), name: nameOf(key)}
 	if cm == nil {
 		x.Verdict = fmt.Sprintf("There is no ConfigMap %s.", key)
 		return x
@@ -226,7 +187,7 @@ func explainAlone(settings *installation.Settings, key types.NamespacedName, cm 
 		return x
 	}
 	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes or deletes it. While it is there, nothing is copied to its name.", key)
-	if why, adoptable := settings.Rules().Foreign(cm); adoptable {
+	if why, adoptable := plan.NewRules(&settings.Options.Options).Foreign(cm); adoptable {
 		x.Remedy = handOver(key)
 	} else {
 		x.Verdict += " But " + why + "."

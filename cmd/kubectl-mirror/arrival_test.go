@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -79,7 +80,8 @@ func TestC70Judge(t *testing.T) {
 		"forged numbers":       {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 2, 0, 0), func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}, "in sync: in 0 namespaces, ", "", waitDone, 0},
 		"the clock is behind":  {s, false, []*corev1.Event{mirroredOf(s, 99, "1", 2, 0, 0)}, "in sync: in 2 namespaces, as the controller reported 0s ago", "", waitDone, 0},
 	} {
-		a := judge(test.source, test.byPayload, "default", test.events, time.Unix(1010, 0))
+		reports := snapshot.ReportsOf("default", test.events)[test.source.ConfigMap.UID]
+		a := judge(test.source, test.byPayload, "default", reports, time.Unix(1010, 0))
 		var warnings []string
 		for _, w := range a.Warnings {
 			warnings = append(warnings, w.Reason)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -46,31 +46,22 @@ const (
 	resultNotProbed = "not probed"
 )
 
-var policies = []string{"confined", "publishers"}
-
 func newCheck(c *cli) *cobra.Command {
 	var output outputFlag
-	expected := slices.Clone(policies)
+	k := &checker{}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the installation of the controller, line by line",
 		Long:  checkHelp,
 		Args:  arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if given := c.settings.Given(); len(given) > 0 {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if given := c.settings.given(); len(given) > 0 {
 				return fmt.Errorf("%s: check is about what is installed, and takes no settings but --controller", strings.Join(given, ", "))
 			}
-			for _, name := range expected {
-				if !slices.Contains(policies, name) {
-					return fmt.Errorf("--policies=%q: must be of: %s", name, strings.Join(policies, ", "))
-				}
-			}
-			client, err := c.client("")
-			if err != nil {
+			if k.client, err = c.client(""); err != nil {
 				return err
 			}
-			found, err := c.settings.Deployments(cmd.Context(), client)
-			k := &checker{client: client, policies: expected}
+			found, err := deploymentsOf(cmd.Context(), k.client, *c.settings.controller)
 			switch {
 			case apierrors.IsNotFound(err), err == nil && len(found) == 0:
 				k.add("deployment", resultTodo, "there is no such Deployment", "install it as deploy/docs/install.md says, or name it by --controller")
@@ -80,19 +71,20 @@ func newCheck(c *cli) *cobra.Command {
 				return fmt.Errorf("found %d controllers: choose one with --controller", len(found))
 			default:
 				k.deployment = &found[0]
-				if k.as, err = c.client(k.account()); err != nil {
-					return err
+				if k.process, err = processOf(k.deployment); err == nil {
+					k.as, err = c.client(k.account())
+				}
+				if err != nil {
+					return fmt.Errorf("arguments of Deployment %s: %w", keyOf(k.deployment), err)
 				}
 				k.check(cmd.Context())
 			}
-			if err := output.print(cmd.OutOrStdout(), k); err != nil {
-				return err
-			}
-			return k.verdict()
+			return cmp.Or(output.print(cmd.OutOrStdout(), k), k.verdict())
 		},
 	}
 	output.bind(cmd)
-	cmd.Flags().StringSliceVar(&expected, "policies", expected, "Admission policies that have to be in force. Empty: none.")
+	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
+	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
 	return cmd
 }
 
@@ -108,10 +100,10 @@ type line struct {
 type checker struct {
 	Checks []line `json:"checks"`
 
-	client, as kubernetes.Interface // of the user, and of the account of the controller
-	policies   []string
-	deployment *appsv1.Deployment
-	process    *installation.Process
+	client, as           kubernetes.Interface // of the user, and of the account of the controller
+	confined, publishers bool                 // expected
+	deployment           *appsv1.Deployment
+	process              *process
 }
 
 func (k *checker) add(check, result, detail, remedy string) {
@@ -120,29 +112,21 @@ func (k *checker) add(check, result, detail, remedy string) {
 
 // account returns the user as which the controller runs.
 func (k *checker) account() string {
-	name := k.deployment.Spec.Template.Spec.ServiceAccountName
-	if name == "" {
-		name = "default"
-	}
+	name := cmp.Or(k.deployment.Spec.Template.Spec.ServiceAccountName, "default")
 	return fmt.Sprintf("system:serviceaccount:%s:%s", k.deployment.Namespace, name)
 }
 
 func (k *checker) check(ctx context.Context) {
 	k.checkDeployment()
-	var err error
-	if k.process, err = installation.ProcessOf(k.deployment); err != nil {
-		k.add("arguments", resultTodo, strings.ReplaceAll(err.Error(), "\n", ", "), "correct the arguments of the Deployment")
-		return
-	}
 	k.checkLeader(ctx)
 	k.probe(ctx)
-	if slices.Contains(k.policies, "publishers") {
+	if k.publishers {
 		k.checkPublishers(ctx)
 	}
 }
 
 func (k *checker) checkDeployment() {
-	d, key, kubectl := k.deployment, installation.Key(k.deployment), "kubectl -n "+k.deployment.Namespace+" "
+	d, key, kubectl := k.deployment, keyOf(k.deployment), "kubectl -n "+k.deployment.Namespace+" "
 	wanted := int32(1)
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
@@ -154,20 +138,20 @@ func (k *checker) checkDeployment() {
 		k.add("deployment", resultTodo, fmt.Sprintf("Deployment %s is not ready: %d of %d replicas are up to date, and %d are ready",
 			key, s.UpdatedReplicas, wanted, s.ReadyReplicas), kubectl+"describe pods, and "+kubectl+"logs deployment/"+d.Name)
 	default:
-		k.add("deployment", resultOK, fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s", key, s.ReadyReplicas, wanted, installation.Container(d).Image), "")
+		k.add("deployment", resultOK, fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s", key, s.ReadyReplicas, wanted, containerOf(d).Image), "")
 	}
 }
 
 // checkLeader looks whether somebody renews the Lease.
 func (k *checker) checkLeader(ctx context.Context) {
-	if !k.process.LeaderElect {
+	if !k.process.leaderElect {
 		if r := k.deployment.Spec.Replicas; r != nil && *r > 1 {
 			k.add("leader", resultTodo, fmt.Sprintf("all of the %d replicas write", *r), "add --leader-elect to the arguments of the Deployment")
 		}
 		return
 	}
-	key, remedy := k.process.LeaseNamespace+"/"+k.process.LeaseName, fmt.Sprintf("kubectl -n %s logs deployment/%s", k.deployment.Namespace, k.deployment.Name)
-	lease, err := k.client.CoordinationV1().Leases(k.process.LeaseNamespace).Get(ctx, k.process.LeaseName, metav1.GetOptions{})
+	key, remedy := k.process.leaseNamespace+"/"+k.process.leaseName, fmt.Sprintf("kubectl -n %s logs deployment/%s", k.deployment.Namespace, k.deployment.Name)
+	lease, err := k.client.CoordinationV1().Leases(k.process.leaseNamespace).Get(ctx, k.process.leaseName, metav1.GetOptions{})
 	s := lease.Spec
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
@@ -216,15 +200,14 @@ func (k *checker) probe(ctx context.Context) {
 			return !strings.HasPrefix(name, prefix) || name == k.home() || reader.Rules.Exclusion(plan.AnySource(), ns) != plan.NotExcluded
 		}))
 	}
-	if !slices.Contains(k.policies, "confined") {
+	if !k.confined {
 		return
 	}
-	elsewhere := slices.IndexFunc(names, func(name string) bool {
-		return name != k.home() && !reader.Rules.AllowsTarget(name) && !plan.Terminating(namespaces[name])
-	})
-	outside := ""
-	if elsewhere >= 0 {
-		outside = names[elsewhere]
+	outside := "" // one of those that are always there
+	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+		if name != k.deployment.Namespace && !reader.Rules.AllowsTarget(name) {
+			outside = name
+		}
 	}
 	for i, cm := range mirror.Probes(reader.Rules, k.deployment.Namespace, outside) {
 		name := [...]string{"probe/unmarked", "probe/elsewhere"}[i]
@@ -325,12 +308,12 @@ func (k *checker) checkPublishers(ctx context.Context) {
 	}
 	for _, b := range bindings.Items {
 		if strings.Contains(b.Spec.PolicyName, "-publishers") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-			k.add("publishers", resultOK, b.Name+": only holders of the verb mirror publish", "")
+			k.add("publishers", resultOK, "only holders of the verb mirror publish", "")
 			return
 		}
 	}
 	k.add("publishers", resultTodo, "no policy is bound by which only holders of the verb mirror publish",
-		"install deploy/components/admission/publishers, or leave publishers out of --policies")
+		"install deploy/components/admission/publishers, or say --publishers=false")
 }
 
 func (k *checker) verdict() (err error) {

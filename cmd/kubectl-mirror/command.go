@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -59,11 +59,11 @@ Flags:
 // cli is what all commands share.
 type cli struct {
 	kube     *genericclioptions.ConfigFlags
-	settings *installation.Flags
+	settings *settingsFlags
 }
 
 func newRoot() *cobra.Command {
-	c := &cli{kube: genericclioptions.NewConfigFlags(true), settings: installation.NewFlags()}
+	c := &cli{kube: genericclioptions.NewConfigFlags(true), settings: newSettingsFlags()}
 	root := &cobra.Command{
 		Use:               program,
 		Short:             "Show what mirror-controller has done and would do",
@@ -80,15 +80,25 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
-	_ = root.RegisterFlagCompletionFunc("controller", c.complete(func(ctx context.Context, client kubernetes.Interface) (keys []string) {
-		deployments, _ := installation.NewFlags().Deployments(ctx, client)
-		for i := range deployments {
-			keys = append(keys, installation.Key(&deployments[i]))
-		}
-		return keys
-	}))
 	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
+	for _, cmd := range root.Commands() {
+		if cmd.ValidArgsFunction = cobra.NoFileCompletions; strings.Contains(cmd.Use, " ") {
+			cmd.ValidArgsFunction = c.complete
+		}
+	}
 	return root
+}
+
+// complete completes SOURCE. Errors show as no completion.
+func (c *cli) complete(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second) // the user waits after a press of Tab
+	defer cancel()
+	if client, err := c.client(""); err == nil && len(args) == 0 {
+		if all, err := c.settings.find(ctx, client); err == nil {
+			found, _ = (&snapshot.Reader{Client: client, Rules: plan.NewRules(&all[0].Options.Options)}).Sources(ctx)
+		}
+	}
+	return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), cobra.ShellCompDirectiveNoFileComp
 }
 
 // arguments returns a check for so many arguments.
@@ -101,8 +111,8 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// config says how to reach the cluster that the flags of kubectl name.
-func (c *cli) config() (*rest.Config, error) {
+// client returns a client for the cluster that the flags of kubectl name, as another user if one is given.
+func (c *cli) client(as string) (kubernetes.Interface, error) {
 	config, err := c.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -112,58 +122,20 @@ func (c *cli) config() (*rest.Config, error) {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.QPS = -1 // no throttle of our own: few requests are in flight at a time
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	return config, nil
-}
-
-// client returns a client, as another user if one is given.
-func (c *cli) client(as string) (kubernetes.Interface, error) {
-	config, err := c.config()
-	if err != nil {
-		return nil, err
-	}
 	config.Impersonate.UserName = cmp.Or(as, config.Impersonate.UserName)
 	return kubernetes.NewForConfig(config)
 }
 
-// complete returns a function that completes a first argument, or a flag. Errors show as no completion.
-func (c *cli) complete(list func(context.Context, kubernetes.Interface) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-		const userWaits = 3 * time.Second // after a press of Tab
-		ctx, cancel := context.WithTimeout(cmd.Context(), userWaits)
-		defer cancel()
-		if client, err := c.client(""); err == nil && len(args) == 0 {
-			found = slices.DeleteFunc(list(ctx, client), func(f string) bool { return !strings.HasPrefix(f, typed) })
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// sources completes SOURCE.
-func (c *cli) sources(ctx context.Context, client kubernetes.Interface) (keys []string) {
-	if all, err := c.settings.Find(ctx, client); err == nil {
-		keys, _ = (&snapshot.Reader{Client: client, Rules: all[0].Rules()}).Sources(ctx)
-	}
-	return keys
-}
-
-// namespace returns the namespace of -n, or of the context.
-func (c *cli) namespace() (string, error) {
-	namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
-	return namespace, err
-}
-
-// kinds are the words before a '/' that stand for a ConfigMap, as -o name prints it.
-var kinds = []string{"configmap", "configmaps", "cm"}
-
-// parseKey parses NAMESPACE/NAME, or configmap/NAME or a name, which are in the namespace of -n or of the context.
+// parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n or of the
+// context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	before, name, found := strings.Cut(arg, "/")
-	if found && slices.Contains(kinds, before) {
+	if found && slices.Contains([]string{"configmap", "configmaps", "cm"}, before) {
 		arg, found = name, strings.Contains(name, "/")
 	}
 	switch {
 	case !found && arg != "":
-		namespace, err := c.namespace()
+		namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
 		return types.NamespacedName{Namespace: namespace, Name: arg}, err
 	case before == "" || name == "" || strings.Contains(name, "/"):
 		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
@@ -176,8 +148,8 @@ func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 // session is one run of a command: a client, and the settings by which it decides.
 type session struct {
 	*snapshot.Reader
-	settings *installation.Settings
-	say      func(string) // prints a line on stderr
+	settings *settings
+	out      io.Writer // stderr
 	said     map[string]bool
 }
 
@@ -187,16 +159,13 @@ func (c *cli) beginAll(cmd *cobra.Command) (all []*session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.settings.Find(cmd.Context(), client)
-	if err != nil {
-		return nil, err
-	}
+	found, err := c.settings.find(cmd.Context(), client)
 	for _, settings := range found {
 		s := newSession(cmd, client, settings)
-		s.sayOnce("Settings: " + settings.Origin)
+		s.say("Settings: " + settings.origin)
 		all = append(all, s)
 	}
-	return all, nil
+	return all, err
 }
 
 // begin is beginAll for a command that is about one controller.
@@ -206,28 +175,21 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	if len(all) > 1 {
-		var names []string
-		for _, s := range all {
-			names = append(names, installation.Key(s.settings.Deployment))
-		}
-		return nil, fmt.Errorf("found %d controllers: choose one with --controller: %s", len(all), strings.Join(names, ", "))
+		return nil, fmt.Errorf("found %d controllers: choose one with --controller", len(all))
 	}
 	return all[0], nil
 }
 
-func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *installation.Settings) *session {
-	return &session{
-		Reader:   &snapshot.Reader{Client: client, Rules: settings.Rules()},
-		settings: settings, said: map[string]bool{},
-		say: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), printable(line)) },
-	}
+func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
+	rules := plan.NewRules(&settings.Options.Options)
+	return &session{&snapshot.Reader{Client: client, Rules: rules}, settings, cmd.ErrOrStderr(), map[string]bool{}}
 }
 
-// sayOnce prints a line on stderr, unless it is empty or was printed before.
-func (s *session) sayOnce(line string) {
+// say prints a line on stderr, unless it is empty or was printed before.
+func (s *session) say(line string) {
 	if line != "" && !s.said[line] {
 		s.said[line] = true
-		s.say(line)
+		fmt.Fprintln(s.out, printable(line))
 	}
 }
 

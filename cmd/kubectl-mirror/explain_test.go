@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -36,16 +35,18 @@ func TestExplain(t *testing.T) {
 		"team-a/neither", "platform/unlabelled", "team-a/unlabelled",
 	} {
 		namespace, name, _ := strings.Cut(arg, "/")
-		out.print(t, arg, explain(snap, types.NamespacedName{Namespace: namespace, Name: name}, s.Get(namespace, name)), "table")
+		x, _, _ := explain(snap, types.NamespacedName{Namespace: namespace, Name: name}, s.Get(namespace, name))
+		out.print(t, arg, x, "table")
 	}
-	out.print(t, "team-no/mixed", explain(snap, types.NamespacedName{Namespace: "team-no", Name: "mixed"}, s.Get("team-no", "mixed")), "wide", "json", "name")
+	x, _, _ := explain(snap, types.NamespacedName{Namespace: "team-no", Name: "mixed"}, s.Get("team-no", "mixed"))
+	out.print(t, "team-no/mixed", x, "wide", "name")
 	out.compare(t, "explain")
 }
 
 // TestC70ExplainAlone has what a tenant is told who sees one namespace only: no command is for another one.
 func TestC70ExplainAlone(t *testing.T) {
-	settings := installation.NewFlags().Alone()
-	rules, source, key := settings.Rules(), plantest.Source("platform", "settings"), types.NamespacedName{Namespace: "team-a", Name: "settings"}
+	settings := newSettingsFlags().alone
+	rules, source, key := plan.NewRules(&settings.Options.Options), plantest.Source("platform", "settings"), types.NamespacedName{Namespace: "team-a", Name: "settings"}
 	var out golden
 	out.print(t, "nothing", explainAlone(settings, key, nil), "table")
 	out.print(t, "a copy", explainAlone(settings, key, plantest.Copy(rules, source, "team-a")), "table")

@@ -91,6 +91,18 @@ func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w)
 }
 
+// printLines prints the lines that are not empty.
+func printLines(w io.Writer, lines []string) error {
+	var b strings.Builder
+	for _, line := range lines {
+		if line != "" {
+			b.WriteString(printable(line) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a webhook.
 func printable(text string) string { return escaped(strings.ReplaceAll(text, "\n", " ")) }
 

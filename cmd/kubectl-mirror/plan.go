@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -31,8 +33,7 @@ func newPlan(c *cli) *cobra.Command {
 		Long:  planHelp,
 		Example: "  kubectl mirror plan --namespace-prefix=team-\n" +
 			"  kubectl mirror plan --controller=mirror-system/mirror-controller --namespace-prefix=dev- --prune --diff",
-		Args:              arguments(0, 0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *c.kube.Namespace != "" {
 				return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
@@ -46,8 +47,8 @@ func newPlan(c *cli) *cobra.Command {
 				return err
 			}
 			p := newPlanned(snap)
-			p.Settings = s.settings.Origin
-			if s.settings.Deployment != nil {
+			p.Settings = s.settings.origin
+			if s.settings.deployment != nil {
 				p.grace = fmt.Sprintf(" (--deletion-grace=%v)", s.settings.DeletionGrace)
 			}
 			for _, c := range p.Changes {
@@ -58,10 +59,7 @@ func newPlan(c *cli) *cobra.Command {
 			if err == nil {
 				err = output.print(cmd.OutOrStdout(), p)
 			}
-			if err != nil {
-				return err
-			}
-			return verdict(len(p.Changes)+len(p.OutOfScope) == 0)
+			return cmp.Or(err, verdict(len(p.Changes)+len(p.OutOfScope) == 0))
 		},
 	}
 	output.bind(cmd)
@@ -79,16 +77,10 @@ type planned struct {
 	Held []*change `json:"held"`
 	// Foreign is the number of targets that have a foreign object of the name.
 	Foreign int `json:"foreign"`
-	// Frozen are the sources for which nothing is changed, with the reason.
-	Frozen []frozenSource `json:"frozen"`
+	// Frozen has the reason for each source for which nothing is changed.
+	Frozen map[string]string `json:"frozen"`
 
 	grace string // how long copies expire; empty: not known
-}
-
-// frozenSource is a source whose annotations are malformed.
-type frozenSource struct {
-	Source string `json:"source"`
-	Reason string `json:"reason"`
 }
 
 // change is one change to a ConfigMap; none to a copy that is out of scope. At a held target it comes once the hold ends.
@@ -105,39 +97,30 @@ type change struct {
 
 // newPlanned lists the changes among the decisions, sorted.
 func newPlanned(s *snapshot.Snapshot) *planned {
-	p := &planned{Changes: []*change{}, OutOfScope: []*change{}, Held: []*change{}, Frozen: []frozenSource{}}
+	p := &planned{Changes: []*change{}, OutOfScope: []*change{}, Held: []*change{}, Frozen: map[string]string{}}
 	for _, d := range s.All() {
+		add := func(to *[]*change) {
+			*to = append(*to, &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: cmp.Or(d.Op, d.Withheld).String(),
+				Source: d.CountsFor().String(), Reason: s.Reason(d), decision: d})
+		}
 		switch {
 		case d.Op != plan.OpNone:
-			p.Changes = append(p.Changes, newChange(s, d))
+			add(&p.Changes)
 		case d.State == plan.StateOutOfScope:
-			p.OutOfScope = append(p.OutOfScope, newChange(s, d))
+			add(&p.OutOfScope)
 		case d.State == plan.StateHeld:
-			p.Held = append(p.Held, newChange(s, d))
+			add(&p.Held)
 		case d.State == plan.StateForeign:
 			p.Foreign++
 		}
 	}
-	for v := range s.Views() {
-		for _, source := range v.Sources {
-			if source.Frozen != nil && !source.Reserved {
-				p.Frozen = append(p.Frozen, frozenSource{source.Key.String(), strings.ReplaceAll(source.Frozen.Error(), "\n", "; ")})
-			}
+	for _, source := range s.Sources(types.NamespacedName{}) {
+		if source.Status == snapshot.Frozen {
+			p.Frozen[source.Key().String()] = source.Note
 		}
-	}
-	slices.SortFunc(p.Frozen, func(a, b frozenSource) int { return strings.Compare(a.Source, b.Source) })
-	for _, list := range [][]*change{p.Changes, p.OutOfScope, p.Held} {
-		slices.SortFunc(list, func(a, b *change) int { return strings.Compare(a.key(), b.key()) })
 	}
 	return p
 }
-
-func newChange(s *snapshot.Snapshot, d *snapshot.Decision) *change {
-	return &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: cmp.Or(d.Op, d.Withheld).String(), Source: d.CountsFor().String(),
-		Reason: s.Reason(d), decision: d}
-}
-
-func (c *change) key() string { return c.Namespace + "/" + c.Name }
 
 func (p *planned) names() (names []string) {
 	for _, c := range p.Changes {
@@ -148,20 +131,19 @@ func (p *planned) names() (names []string) {
 
 func (p *planned) table(w io.Writer, wide bool) error {
 	var rows [][]any
-	for _, c := range slices.Concat(p.Changes, p.OutOfScope) {
-		rows = append(rows, []any{c.Operation, c.key(), c.Source, printable(c.Reason)})
-	}
-	for _, c := range p.Held {
-		rows = append(rows, []any{"held, " + c.Operation, c.key(), c.Source, printable(c.Reason)})
+	diffs := ""
+	for _, c := range slices.Concat(p.Changes, p.OutOfScope, p.Held) {
+		operation := c.Operation
+		if c.decision.State == plan.StateHeld {
+			operation = "held, " + operation
+		}
+		rows = append(rows, []any{operation, c.Namespace + "/" + c.Name, c.Source, printable(c.Reason)})
+		diffs += c.Diff
 	}
 	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
 		return err
 	}
-	var b strings.Builder
-	for _, c := range p.Changes {
-		b.WriteString(c.Diff)
-	}
-	_, err := io.WriteString(w, b.String()+p.summary())
+	_, err := io.WriteString(w, diffs+p.summary())
 	return err
 }
 
@@ -177,25 +159,21 @@ func (p *planned) summary() string {
 			parts = append(parts, fmt.Sprintf("%s %d", op, n))
 		}
 	}
-	text := "Changes: none.\n"
-	if len(parts) > 0 {
-		text = "Changes: " + strings.Join(parts, ", ") + ".\n"
-	}
+	text := "Changes: " + cmp.Or(strings.Join(parts, ", "), "none") + ".\n"
 	if counts[plan.OpDelete.String()] > 0 && p.grace != "" {
 		text += "Deletions wait for the deletion grace" + p.grace + ".\n"
 	}
 	if p.Foreign > 0 {
 		text += fmt.Sprintf("Left alone: %s: kubectl mirror status SOURCE names the namespaces.\n", count(p.Foreign, "foreign ConfigMap", "foreign ConfigMaps"))
 	}
-	for _, f := range p.Frozen {
-		text += fmt.Sprintf("Frozen: the copies of %s stay as they are until its annotation is fixed: %s\n", f.Source, printable(f.Reason))
+	for _, source := range slices.Sorted(maps.Keys(p.Frozen)) {
+		text += fmt.Sprintf("Frozen: of %s: %s\n", source, printable(p.Frozen[source]))
 	}
 	if n := len(p.Held); n > 0 {
 		text += fmt.Sprintf("Held: %s until an annotation of the source is removed.\n", count(n, "target stays as it is", "targets stay as they are"))
 	}
 	if n := len(p.OutOfScope); n > 0 {
-		text += fmt.Sprintf("Out of scope: %s unchanged. Is a flag mistyped? With --prune such copies are deleted.\n",
-			count(n, "copy stays", "copies stay"))
+		text += fmt.Sprintf("Out of scope: %s unchanged. Is a flag mistyped? With --prune such copies are deleted.\n", count(n, "copy stays", "copies stay"))
 	}
 	return text
 }

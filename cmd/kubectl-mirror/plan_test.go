@@ -65,17 +65,17 @@ func TestPlanOfFlags(t *testing.T) {
 			p := newPlanned(s.Snapshot(t))
 			changes, outOfScope := []string{}, []string{}
 			for _, c := range p.Changes {
-				if kept := strings.Contains(test.outOfScope, c.key()); c.Operation != "delete" || !kept {
-					changes = append(changes, c.Operation+" "+c.key())
+				if kept := strings.Contains(test.outOfScope, c.Namespace+"/"+c.Name); c.Operation != "delete" || !kept {
+					changes = append(changes, c.Operation+" "+c.Namespace+"/"+c.Name)
 				} else {
-					outOfScope = append(outOfScope, c.key())
+					outOfScope = append(outOfScope, c.Namespace+"/"+c.Name)
 				}
 			}
 			if len(outOfScope) > 0 != (prune && test.outOfScope != "") || prune && len(p.OutOfScope) > 0 {
 				t.Errorf("%s, prune %v: %q would be deleted, and %d copies stay", name, prune, outOfScope, len(p.OutOfScope))
 			}
 			for _, c := range p.OutOfScope {
-				outOfScope = append(outOfScope, c.key())
+				outOfScope = append(outOfScope, c.Namespace+"/"+c.Name)
 			}
 			if got := strings.Join(changes, ", "); got != test.changes {
 				t.Errorf("%s, prune %v: got changes %s, want %s", name, prune, got, test.changes)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -39,12 +37,11 @@ func newPurge(c *cli) *cobra.Command {
 	var output outputFlag
 	var yes, dryRun, force, outOfScope bool
 	cmd := &cobra.Command{
-		Use:               "purge [SOURCE]",
-		Short:             "Delete the copies of an instance, or of one source",
-		Long:              purgeHelp,
-		Example:           "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.complete(c.sources),
+		Use:     "purge [SOURCE]",
+		Short:   "Delete the copies of an instance, or of one source",
+		Long:    purgeHelp,
+		Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var asked types.NamespacedName // an empty one: all copies of the instance
 			var err error
@@ -74,7 +71,7 @@ func newPurge(c *cli) *cobra.Command {
 					return err
 				}
 			}
-			if err := confirm(cmd, yes, fmt.Sprintf("Delete %s?", found.summary())); err != nil {
+			if err := confirm(cmd, yes, fmt.Sprintf("Delete %s of instance %s?", count(len(found.Copies), "copy", "copies"), found.Instance)); err != nil {
 				return err
 			}
 			return s.delete(cmd.Context(), found.Copies)
@@ -90,11 +87,8 @@ func newPurge(c *cli) *cobra.Command {
 
 // purgeable is what there is to purge.
 type purgeable struct {
-	Settings string     `json:"settings"`
 	Instance string     `json:"instance"`
 	Copies   []*oneCopy `json:"copies"`
-
-	of string // what the copies are of
 }
 
 // oneCopy is a copy as it was listed.
@@ -107,21 +101,16 @@ type oneCopy struct {
 	have *corev1.ConfigMap
 }
 
-func (c *oneCopy) key() string { return c.Namespace + "/" + c.Name }
-
 // purgeable returns the copies of a source, or of all if asked is empty; with outOfScope those that the flags rule out.
 func (s *session) purgeable(ctx context.Context, asked types.NamespacedName, outOfScope bool) (*purgeable, error) {
-	rules := s.settings.Options.Options
-	rules.Prune = false // with --prune no copy counts as out of scope
-	s.Rules = plan.NewRules(&rules)
+	options := s.settings.Options.Options
+	options.Prune = false // with --prune no copy counts as out of scope
+	s.Rules = plan.NewRules(&options)
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}
-	f := &purgeable{Settings: s.settings.Origin, Instance: s.settings.Instance, Copies: []*oneCopy{}, of: "instance " + s.settings.Instance}
-	if asked.Name != "" {
-		f.of = asked.String()
-	}
+	f := &purgeable{Instance: options.Instance, Copies: []*oneCopy{}}
 	for _, d := range snap.All() {
 		if d.Have == nil || !s.Rules.Visible(d.Have) || outOfScope && d.State != plan.StateOutOfScope {
 			continue
@@ -129,32 +118,29 @@ func (s *session) purgeable(ctx context.Context, asked types.NamespacedName, out
 		if source, ours := s.Rules.SourceOf(d.Have); ours && (asked.Name == "" || asked == source) {
 			c := &oneCopy{Namespace: d.Key.Namespace, Name: d.Key.Name, Source: source.String(), have: d.Have}
 			if len(d.Have.Finalizers) > 0 {
-				c.Note = "the finalizer " + printable(d.Have.Finalizers[0]) + " holds it"
+				c.Note = "the finalizer " + d.Have.Finalizers[0] + " holds it"
 			}
 			f.Copies = append(f.Copies, c)
 		}
 	}
-	slices.SortFunc(f.Copies, func(a, b *oneCopy) int { return strings.Compare(a.key(), b.key()) })
 	return f, nil
 }
 
 // refuse returns errNo while a controller of the instance is ready, and says which.
 func (s *session) refuse(ctx context.Context) error {
-	deployments, err := installation.NewFlags().Deployments(ctx, s.Client)
-	if apierrors.IsForbidden(err) {
+	deployments, err := deploymentsOf(ctx, s.Client, "")
+	if err != nil {
 		return fmt.Errorf("cannot check that no controller runs: %w: --force goes on without that", err)
-	} else if err != nil {
-		return err
 	}
-	if s.settings.Deployment != nil { // it may lack the label
-		deployments = append(deployments, *s.settings.Deployment)
+	if s.settings.deployment != nil { // it may lack the label
+		deployments = append(deployments, *s.settings.deployment)
 	}
 	for i := range deployments {
 		d := &deployments[i]
-		p, _ := installation.ProcessOf(d) // with invalid arguments it is never ready
+		p, _ := processOf(d) // with invalid arguments it is never ready
 		if d.Status.ReadyReplicas > 0 && p.Instance == s.settings.Instance && p.Label == s.settings.Label {
 			s.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore the copies that a source asks for. Stop it before: "+
-				"kubectl -n %s scale deployment %s --replicas=0", installation.Key(d), d.Namespace, d.Name))
+				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
 			return errNo
 		}
 	}
@@ -236,28 +222,11 @@ func (f *purgeable) names() (names []string) {
 
 func (f *purgeable) table(w io.Writer, wide bool) error {
 	if len(f.Copies) == 0 {
-		_, err := fmt.Fprintf(w, "Nothing to delete: there is no such copy of %s.\n", f.of)
-		return err
+		return printLines(w, []string{"Nothing to delete: instance " + f.Instance + " has no such copy."})
 	}
 	var rows [][]any
 	for _, c := range f.Copies {
-		rows = append(rows, []any{c.key(), c.Source, c.Note})
+		rows = append(rows, []any{c.Namespace + "/" + c.Name, c.Source, printable(c.Note)})
 	}
-	if err := printTable(w, wide, []string{"Copy", "Source", "Note"}, rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "To be deleted: %s.\n", f.summary())
-	return err
-}
-
-func (f *purgeable) summary() string {
-	sources := map[string]bool{}
-	for _, c := range f.Copies {
-		sources[c.Source] = true
-	}
-	of := fmt.Sprintf("%d sources", len(sources))
-	if len(sources) == 1 {
-		of = f.Copies[0].Source
-	}
-	return fmt.Sprintf("%s of %s, instance %s", count(len(f.Copies), "copy", "copies"), of, f.Instance)
+	return printTable(w, wide, []string{"Copy", "Source", "Note"}, rows)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/installation"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -40,12 +38,11 @@ func newStatus(c *cli) *cobra.Command {
 	var output outputFlag
 	var all, everywhere bool
 	cmd := &cobra.Command{
-		Use:               "status [SOURCE]",
-		Short:             "Show which copies are in sync",
-		Long:              statusHelp,
-		Example:           "  kubectl mirror status -A\n  kubectl mirror status settings -n platform",
-		Args:              arguments(0, 1),
-		ValidArgsFunction: c.complete(c.sources),
+		Use:     "status [SOURCE]",
+		Short:   "Show which copies are in sync",
+		Long:    statusHelp,
+		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform",
+		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := c.status(cmd, args, everywhere, all)
 			if err == nil {
@@ -63,24 +60,18 @@ func newStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-// judged is what status prints.
-type judged interface {
-	printed
-	verdict() error
-}
-
 func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (judged, error) {
 	if len(args) == 1 {
-		if everywhere {
-			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
-		}
 		asked, err := c.parseKey(args[0])
+		if everywhere {
+			err = errors.New("--all-namespaces beside SOURCE: give one of the two")
+		}
 		if err != nil {
 			return nil, err
 		}
 		return (&asker{cli: c, cmd: cmd, asked: asked, all: all}).ask()
 	}
-	namespace, err := c.namespace()
+	namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
 	if everywhere {
 		namespace, err = "", nil
 	}
@@ -101,13 +92,35 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (j
 			source.Targets = nil
 			l := &listed{Source: source}
 			if len(sessions) > 1 {
-				l.Controller = installation.Key(s.settings.Deployment)
+				l.Controller = keyOf(s.settings.deployment)
 			}
 			r.InSync, r.Sources = r.InSync && source.IsInSync(), append(r.Sources, l)
 		}
 	}
 	slices.SortStableFunc(r.Sources, func(a, b *listed) int { return strings.Compare(a.Key().String(), b.Key().String()) })
 	return r, nil
+}
+
+// sources returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs.
+// With a name it reads nothing of other names.
+func (s *session) sources(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+	snap, err := s.Read(ctx, asked.Name)
+	if err != nil {
+		return nil, err
+	}
+	s.say(s.settings.absence())
+	sources := snap.Sources(asked)
+	return sources, s.addWarnings(ctx, asked.Namespace, sources)
+}
+
+// addWarnings adds warnings, if the user may list events.
+func (s *session) addWarnings(ctx context.Context, namespace string, sources []*snapshot.Source) error {
+	err := s.AddWarnings(ctx, namespace, sources)
+	if apierrors.IsForbidden(err) {
+		s.say("Not checked: whether the controller has warned, because you may not list events")
+		return nil
+	}
+	return err
 }
 
 // asker asks about one source: about its targets or, if the user may not see these, by the events of the controller.
@@ -121,28 +134,41 @@ type asker struct {
 }
 
 func (a *asker) ask() (reported, error) {
-	ctx := a.cmd.Context()
-	if a.owner != nil {
-		return a.owner.arrival(ctx, a.asked)
+	if a.owner == nil {
+		s, err := a.session, error(nil)
+		if s == nil {
+			s, err = a.begin(a.cmd)
+		}
+		var sources []*snapshot.Source
+		if err == nil {
+			sources, err = s.sources(a.cmd.Context(), a.asked)
+		}
+		switch {
+		case err == nil && len(sources) == 0:
+			return nil, s.noSource(a.asked)
+		case err == nil:
+			a.session = s
+			return &oneReport{InSync: sources[0].IsInSync(), Source: sources[0], all: a.all}, nil
+		}
+		if a.owner, err = a.owned(a.cmd, s, err); err != nil {
+			return nil, err
+		}
+		a.session = a.owner.session
 	}
-	var r *oneReport
-	s, err := a.session, error(nil)
-	if s == nil {
-		s, err = a.begin(a.cmd)
-	}
-	if err == nil {
-		r, err = s.statusOf(ctx, a.asked)
-	}
-	if err == nil {
-		a.session, r.all = s, a.all
-		return r, nil
-	}
-	if a.owner, err = a.owned(a.cmd, s, err); err != nil {
-		return nil, err
-	}
-	a.session = a.owner.session
-	return a.owner.arrival(ctx, a.asked)
+	return a.owner.arrival(a.cmd.Context(), a.asked)
 }
+
+// judged is what status prints, and reported what it prints of one source.
+type (
+	judged interface {
+		printed
+		verdict() error
+	}
+	reported interface {
+		judged
+		phase(allowed) phase
+	}
+)
 
 // report is the state of the sources of a namespace, or of all.
 type report struct {
@@ -158,49 +184,20 @@ type listed struct {
 	*snapshot.Source
 }
 
-// sources returns the state of one source, of those of a namespace, or of all, with warnings, and says if no controller runs.
-// With a name it reads nothing of other names.
-func (s *session) sources(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
-	snap, err := s.Read(ctx, asked.Name)
-	if err != nil {
-		return nil, err
-	}
-	s.sayOnce(s.settings.Absence())
-	sources := snap.Sources(asked)
-	return sources, s.addWarnings(ctx, snap, asked.Namespace, sources)
-}
-
-// addWarnings adds warnings, if the user may list events.
-func (s *session) addWarnings(ctx context.Context, snap *snapshot.Snapshot, namespace string, sources []*snapshot.Source) error {
-	err := s.AddWarnings(ctx, snap, namespace, sources)
-	if apierrors.IsForbidden(err) {
-		s.sayOnce("Not checked: whether the controller has warned, because you may not list events")
-		return nil
-	}
-	return err
-}
-
 func (r *report) verdict() error { return verdict(r.InSync) }
 
 func (r *report) names() (names []string) {
 	for _, s := range r.Sources {
-		name := nameOf(s.Key())
-		if r.namespace != "" {
-			name = "configmap/" + s.Name
+		if names = append(names, nameOf(s.Key())); r.namespace != "" {
+			names[len(names)-1] = "configmap/" + s.Name
 		}
-		names = append(names, name)
 	}
 	return slices.Compact(names)
 }
 
 func (r *report) table(w io.Writer, wide bool) error {
 	if len(r.Sources) == 0 {
-		where := "."
-		if r.namespace != "" {
-			where = fmt.Sprintf(" in namespace %s. -A shows those of all namespaces.", r.namespace)
-		}
-		_, err := fmt.Fprintf(w, "No sources found%s\n", where)
-		return err
+		return printLines(w, []string{"No sources found. -A shows those of all namespaces."})
 	}
 	columns := []string{"Namespace", "Name", "Controller", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
@@ -210,7 +207,7 @@ func (r *report) table(w io.Writer, wide bool) error {
 	for _, s := range r.Sources {
 		row := []any{s.Namespace, s.Name, s.Controller, s.Status, s.Total()}
 		for _, state := range snapshot.Counted {
-			row = append(row, s.Counts[state.Metric()])
+			row = append(row, s.Count(state))
 		}
 		warning := ""
 		if s.Warning != nil {
@@ -223,23 +220,10 @@ func (r *report) table(w io.Writer, wide bool) error {
 
 // oneReport is the state of one source, with its targets.
 type oneReport struct {
-	Settings string `json:"settings"`
-	InSync   bool   `json:"inSync"`
+	InSync bool `json:"inSync"`
 	*snapshot.Source
 
 	all bool // show the targets in sync, too
-}
-
-// statusOf returns the report on one source.
-func (s *session) statusOf(ctx context.Context, asked types.NamespacedName) (*oneReport, error) {
-	sources, err := s.sources(ctx, asked)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(sources) == 0:
-		return nil, s.noSource(asked)
-	}
-	return &oneReport{Settings: s.settings.Origin, InSync: sources[0].IsInSync(), Source: sources[0]}, nil
 }
 
 func (r *oneReport) verdict() error { return verdict(r.InSync) }
@@ -254,21 +238,18 @@ func (r *oneReport) names() (names []string) {
 
 // table prints the source itself, and the targets that are not in sync, or all.
 func (r *oneReport) table(w io.Writer, wide bool) error {
-	text := r.Summary() + "\n"
-	if r.Note != "" {
-		text += printable(r.Note) + "\n"
-	}
+	lines := []string{r.Key().String() + ": " + r.Summary(), r.Note}
 	if r.Warning != nil {
-		text += printable(r.Warning.String()) + "\n"
-	}
-	if _, err := io.WriteString(w, text); err != nil {
-		return err
+		lines = append(lines, r.Warning.String())
 	}
 	var rows [][]any
 	for _, t := range r.Targets {
 		if r.all || t.State != plan.StateSynced.Metric() {
 			rows = append(rows, []any{t.Namespace, t.State, t.Operation, printable(t.Reason)})
 		}
+	}
+	if err := printLines(w, lines); err != nil {
+		return err
 	}
 	return printTable(w, wide, []string{"Target", "State", "+Operation", "Reason"}, rows)
 }

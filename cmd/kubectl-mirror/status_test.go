@@ -19,10 +19,10 @@ func TestStatus(t *testing.T) {
 		case "platform/mixed":
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
 				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
-			out.print(t, "one", &oneReport{Settings: "flags", Source: source}, outputFormats...)
+			out.print(t, "one", &oneReport{Source: source}, outputFormats...)
 		case "platform/synced":
-			out.print(t, "in sync", &oneReport{Settings: "flags", InSync: true, Source: source}, "table")
-			out.print(t, "in sync, all", &oneReport{Settings: "flags", InSync: true, Source: source, all: true}, "table")
+			out.print(t, "in sync", &oneReport{InSync: true, Source: source}, "table")
+			out.print(t, "in sync, all", &oneReport{InSync: true, Source: source, all: true}, "table")
 		}
 		source.Targets = nil
 		r.Sources = append(r.Sources, &listed{Source: source})

@@ -28,12 +28,11 @@ func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
 	var allow allowed
 	cmd := &cobra.Command{
-		Use:               "wait SOURCE",
-		Short:             "Wait until all copies of a source are in sync",
-		Long:              waitHelp,
-		Example:           "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Args:              arguments(1, 1),
-		ValidArgsFunction: c.complete(c.sources),
+		Use:     "wait SOURCE",
+		Short:   "Wait until all copies of a source are in sync",
+		Long:    waitHelp,
+		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked, err := c.parseKey(args[0])
 			switch {
@@ -80,26 +79,16 @@ const (
 
 // phaseOf returns how far a source is.
 func phaseOf(s *snapshot.Source, allow allowed) phase {
-	blocked := 0
-	for _, state := range []plan.State{plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen} {
-		blocked += s.Counts[state.Metric()]
-	}
+	blocked := s.Count(plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen)
 	switch {
 	case s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync, blocked > 0 && !allow.blocked:
 		return waitBlocked
-	case s.Counts[plan.StatePending.Metric()] > 0:
+	case s.Count(plan.StatePending) > 0:
 		return waitOn
-	case s.Counts[plan.StateHeld.Metric()] > 0 && s.Reached == 0 && !allow.held:
+	case s.Count(plan.StateHeld) > 0 && s.Reached == 0 && !allow.held:
 		return waitHeld // a selector with a typing error matches nothing
 	}
 	return waitDone
-}
-
-// reported is what is known of a source.
-type reported interface {
-	printed
-	verdict() error
-	phase(allowed) phase
 }
 
 func (r *oneReport) phase(allow allowed) phase { return phaseOf(r.Source, allow) }
@@ -119,8 +108,9 @@ func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.
 			return nil, p, err
 		default:
 			r, p = now, now.phase(allow)
-			a.progress(r)
-			pause(limited, p, began)
+			if a.progress(r); p == waitOn {
+				pause(limited, time.Since(began))
+			}
 		}
 	}
 	switch {
@@ -134,19 +124,11 @@ func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.
 	return r, p, nil
 }
 
-// A cluster is read again after a second, or after five times as long as the last time took: large ones are read seldom.
-const (
-	followPeriod = time.Second
-	followShare  = 5
-)
-
-func pause(ctx context.Context, p phase, began time.Time) {
-	if p != waitOn {
-		return
-	}
+// pause waits for a second, or five times as long as the last reading took: large clusters are read seldom.
+func pause(ctx context.Context, took time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(max(followPeriod, followShare*time.Since(began))):
+	case <-time.After(max(time.Second, 5*took)):
 	}
 }
 
@@ -154,14 +136,14 @@ func pause(ctx context.Context, p phase, began time.Time) {
 func (a *asker) progress(r reported) {
 	now, all := r.(*oneReport)
 	if !all {
-		a.sayOnce(r.(*arrival).Source + ": " + r.(*arrival).Answer)
+		a.say(r.(*arrival).Source + ": " + r.(*arrival).Answer)
 		return
 	}
-	a.sayOnce(fmt.Sprintf("%s: %d of %d in sync", now.Key(), now.Counts[plan.StateSynced.Metric()], now.Total()))
+	a.say(fmt.Sprintf("%s: %d of %d in sync", now.Key(), now.Count(plan.StateSynced), now.Total()))
 	if expiring := now.In(plan.StateExpiring); len(expiring) > 0 {
-		a.sayOnce(fmt.Sprintf("Not waited for: %s to expire: %s", count(len(expiring), "copy", "copies"), strings.Join(expiring, ", ")))
+		a.say(fmt.Sprintf("Not waited for: %s to expire: %s", count(len(expiring), "copy", "copies"), strings.Join(expiring, ", ")))
 	}
 	if held := now.In(plan.StateHeld); len(held) > 0 {
-		a.sayOnce(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
+		a.say(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
 	}
 }

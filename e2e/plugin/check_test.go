@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,19 +56,6 @@ func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 	return w, w.StartChecked()
 }
 
-// untilLines waits for an answer that has these lines: other tests install policies and take them out meanwhile, and the API
-// server does not notice at once.
-func (w *Installed) untilLines(want ...string) {
-	w.Helper()
-	w.Until("check has "+want[0], func() error {
-		got := w.Checked(w.Cluster.AdminKubeconfig())
-		if missing := got.lacks(want...); got.code != 1 || len(missing) > 0 {
-			return fmt.Errorf("got exit code %d and\n%s\nwant 1 and\n%s", got.code, got.out, strings.Join(missing, "\n"))
-		}
-		return nil
-	})
-}
-
 // patchBinding changes the ClusterRoleBinding of the controller.
 func (w *Installed) patchBinding(patch string) {
 	w.Helper()
@@ -79,77 +65,73 @@ func (w *Installed) patchBinding(patch string) {
 	}
 }
 
+// untilChecked waits until check has a line for each of these, as soon as the API server has noticed a change of policies or roles.
+func (w *Installed) untilChecked(code int, want ...string) {
+	w.Helper()
+	w.Until("check has "+want[0], func() error {
+		got := w.Checked(w.Cluster.AdminKubeconfig())
+		if missing := got.lacks(want...); got.code != code || len(missing) > 0 {
+			return fmt.Errorf("got exit code %d and\n%s\nwant %d and\n%s", got.code, got.out, code, strings.Join(missing, "\n"))
+		}
+		return nil
+	})
+}
+
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
 func TestKubectlCheck(t *testing.T) {
 	t.Parallel()
 	w, p := installChecked(t)
 	admin := w.Cluster.AdminKubeconfig()
 	expect(w.World, w.Checked(admin), 0, shown(t, "check"))
-	expectError(w.World, mirrorAs(w.World, admin, "check"), "choose one with --controller")
-	expectError(w.World, w.Checked(admin, "--instance=two"), "--instance: check compares what is installed")
+	expectIn(w.World, mirrorAs(w.World, admin, "check"), 2, "choose one with --controller")
 
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	ExpectLines(t, w.Checked(admin), 1, "deployment  to do  0 of 1 replicas of Deployment mirror-system/mirror-controller are ready: kubectl -n mirror-system ")
+	ExpectLines(t, w.Checked(admin), 1, "deployment  to do  Deployment mirror-system/mirror-controller is not ready: 1 of 1 replicas are up to date, and 0 are ready: kubectl -n mirror-system ")
+	expectIn(w.World, w.asked(admin, "status", "-A"), 0, "No controller runs: Deployment mirror-system/mirror-controller has no ready replica.")
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 })
 
-	annotation := `{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": %q}}}`
-	w.patchBinding(fmt.Sprintf(annotation, w.Prefix))
-	ExpectLines(t, w.Checked(admin), 1, shown(t, "check | grep 'to do '"), "11 ok, 1 to do, 0 not checked.")
-	w.patchBinding(fmt.Sprintf(annotation, w.Prefix+",dev-"))
+	// A flag was changed, and its annotation was not: writes are refused. status shows it, check has the command.
+	w.patchBinding(`{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": "dev-"}}}`)
+	w.untilChecked(1, shown(t, "check | grep 'to do '"), "5 ok, 1 to do, 0 not checked.")
+	source := w.CreateSource(w.Home, "settings")
+	w.WaitEvent(w.Home, "settings", "WriteFailed")
+	expectIn(w.World, w.asked(admin, "status", w.Home+"/settings"), 1, "Warning WriteFailed: ", "settings: annotations of ClusterRoleBinding mirror-controller")
+	_, repair, _ := strings.Cut(shown(t, "check | grep 'to do '"), ": kubectl annotate")
+	repair = "kubectl annotate" + strings.NewReplacer("binding mirror-controller ", "binding "+w.FullName+" ", "team-", w.Prefix).Replace(repair)
+	if out, err := w.Cluster.Shell(w.Context(), repair).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", repair, err, out)
+	}
+	w.untilChecked(0, "probe/copy/team-  ok")
+	expectIn(w.World, w.asked(admin, "wait", w.Home+"/settings"), 0, "platform/settings: InSync, 1 synced")
+	w.WaitInSync(source, w.NS("a"))
 
 	verbs := []byte(`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]`)
 	if _, err := w.Admin.RbacV1().ClusterRoles().Patch(w.Context(), w.FullName, types.JSONPatchType, verbs, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ExpectLines(t, w.Checked(admin), 1, "permissions  to do  ServiceAccount mirror-system/mirror-controller may not delete configmaps: grant it")
-
 	w.Stop(p)
-	ExpectLines(t, w.Checked(admin), 1, "leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: kubectl -n mirror-system logs deployment/mirror-controller")
-
-	bindings := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	if err := bindings.Delete(w.Context(), w.FullName+"-publishers", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.untilLines("policy/publishers  to do  no policy is bound to ClusterRoleBinding mirror-controller by which only holders of the verb mirror publish: install ")
-	if got := w.Checked(admin, "--policies=confined"); strings.Contains(got.out, "policy/publishers") {
-		t.Errorf("a policy is missed that is not expected:\n%s", got.out)
-	}
+	w.untilChecked(1, `probe/copy/team-  to do  configmaps "mirror-controller-self-check" is forbidden: User `,
+		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: kubectl -n mirror-system logs deployment/mirror-controller")
 	w.patchBinding(`{"metadata": {"labels": {"` + suite.InstallationLabel + `": null}}}`)
-	w.untilLines("probe/unmarked  to do  the API server would let the controller create any ConfigMap in namespace mirror-system",
-		"binding  to do  no ClusterRoleBinding with the label mirror-controller.github.io/installation names ServiceAccount mirror-system/mirror-controller: ",
-		"policy/confined  not checked  no ClusterRoleBinding with the label ")
+	const unconfined = "  to do  the API server would let the controller create "
+	w.untilChecked(1, "probe/unmarked"+unconfined, "probe/elsewhere"+unconfined, "probe/event"+unconfined)
 }
 
-// TestKubectlCheckOfReader asks as users who may read some of it: each line that they may not know names the permission. From
-// Kubernetes 1.36 on, the narrow verbs of impersonation are enough for all lines.
+// TestKubectlCheckOfReader asks as users who may do some of it. From Kubernetes 1.36 on, the narrow verbs of impersonation are
+// enough for all lines.
 func TestKubectlCheckOfReader(t *testing.T) {
 	t.Parallel()
 	w, _ := installChecked(t)
+	const on = "impersonate-on:serviceaccount:"
 	narrow := append(ViewerRules(w.World), may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
-		may("", "configmaps", "impersonate-on:serviceaccount:create"))
-	bindings := mayList(rbacv1.GroupName, "clusterrolebindings")
-	tests := []struct {
-		name  string
-		rules []rbacv1.PolicyRule
-		code  int
-		want  []string
-	}{
-		{"nobody", []rbacv1.PolicyRule{may("", "pods", "get")}, 2,
-			[]string{`controller  not checked  you may not list resource "clusterrolebindings"`, "0 ok, 0 to do, 1 not checked."}},
-		{"lister", []rbacv1.PolicyRule{bindings}, 2,
-			[]string{`deployment  not checked  you may not get resource "deployments"`, "settings  not checked  ", "1 ok, 0 to do, 10 not checked."}},
-		{"reader", []rbacv1.PolicyRule{bindings, may("apps", "deployments", "get")}, 2,
-			[]string{`leader  not checked  you may not get resource "leases"`,
-				`permissions  not checked  you may not create resource "subjectaccessreviews"`,
-				`policy/confined  not checked  you may not list resource "validatingadmissionpolicies"`, "5 ok, 0 to do, 6 not checked."}},
-		{"viewer", ViewerRules(w.World), 2, []string{"probe/unmarked  not checked  you may not impersonate", "10 ok, 0 to do, 1 not checked."}},
-		{"narrow", narrow, 0, []string{"probe/unmarked  ok  ", "probe/elsewhere  ok  ", "12 ok, 0 to do, 0 not checked."}},
-	}
-	if v, err := w.Admin.Discovery().ServerVersion(); err != nil || v.Minor == "35" {
-		tests = tests[:len(tests)-1]
-	}
-	for _, test := range tests {
-		ExpectLines(t, w.Checked(newPerson(w.World, test.name, test.rules...)), test.code, test.want...)
+		may("", "namespaces", on+"list"), may("", "configmaps", on+"create", on+"update", on+"delete"), may("", "events", on+"create"))
+	nobody := newPerson(w.World, "nobody", may("", "pods", "get"))
+	expectIn(w.World, w.Checked(nobody), 2, `cannot find the controller: deployments.apps "mirror-controller" is forbidden: `)
+	ExpectLines(t, w.Checked(newPerson(w.World, "reader", may("apps", "deployments", "get"))), 2, "leader  not checked  leases", "probes  not checked  you may not impersonate",
+		"publishers  not checked  validatingadmissionpolicybindings", "1 ok, 0 to do, 3 not checked.")
+	ExpectLines(t, w.Checked(newPerson(w.World, "viewer", ViewerRules(w.World)...)), 2, "probes  not checked  you may not impersonate", "3 ok, 0 to do, 1 not checked.")
+	if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor != "35" {
+		ExpectLines(t, w.Checked(newPerson(w.World, "narrow", narrow...)), 0, "probe/unmarked  ok  ", "7 ok, 0 to do, 0 not checked.")
 	}
 }
 
@@ -170,26 +152,12 @@ func TestKubectlCheckOfManifests(t *testing.T) {
 		out, _ := cmd.Output() // the exit code tells
 		return answer{code: cmd.ProcessState.ExitCode(), out: runsOfBlanks.ReplaceAllString(string(out), "  ")}
 	}
-	ExpectLines(t, check(), 1, "controller  to do  there is no controller: no ClusterRoleBinding has the label ")
+	ExpectLines(t, check(), 1, "deployment  to do  there is no such Deployment: install it as deploy/docs/install.md says")
 	if _, err := shipped.Install(t.Context(), c, *suite.Manifests, *suite.Binary); err != nil {
 		t.Fatal(err)
 	}
-	asleep := []string{
-		"deployment  to do  Deployment mirror-system/mirror-controller is not rolled out: 0 of 1 replicas are up to date: kubectl -n mirror-system rollout status",
-		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: ",
-	}
-	for _, test := range []struct {
-		policies string
-		want     []string
-	}{
-		{"confined,publishers", []string{
-			"policy/confined  to do  no policy is bound to ClusterRoleBinding mirror-controller by which the controller writes no ConfigMaps but its copies: install deploy/components/admission, give the label mirror-controller.github.io/installation the value that the policy's binding selects, or leave confined out of --policies\n",
-			"policy/publishers  to do  no policy is bound to ClusterRoleBinding mirror-controller by which only holders of the verb mirror publish: install deploy/components/admission, give the label mirror-controller.github.io/installation the value that the policy's binding selects, or leave publishers out of --policies\n",
-			"probe/unmarked  to do  the API server would let the controller create any ConfigMap in namespace mirror-system: no policy confines it: ",
-			"5 ok, 7 to do, 0 not checked.\n",
-		}},
-		{"", []string{"5 ok, 2 to do, 0 not checked.\n"}},
-	} {
-		ExpectLines(t, check("--policies="+test.policies), 1, append(asleep, test.want...)...)
-	}
+	asleep := []string{"deployment  to do  Deployment mirror-system/mirror-controller is not ready: ", "leader  to do  nobody holds Lease ", `probe/copy/team-  not probed  no target begins with "team-"`}
+	ExpectLines(t, check(), 1, append(asleep, "probe/unmarked  to do  the API server would let the controller create any ConfigMap in namespace mirror-system: no policy confines it: ",
+		"publishers  to do  no policy is bound ", "0 ok, 6 to do, 0 not checked.")...)
+	ExpectLines(t, check("--confined=false", "--publishers=false"), 1, append(asleep, "0 ok, 2 to do, 0 not checked.")...)
 }

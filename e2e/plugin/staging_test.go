@@ -16,7 +16,7 @@ type staged struct{ *suite.World }
 // commands returns the lines of a block of the page, with the names of the world.
 func (w staged) commands(block string) []string {
 	return strings.Split(strings.TrimSpace(strings.NewReplacer("kubectl mirror wait settings",
-		plugin()+" wait settings --controller="+suite.AccountNamespace+"/"+w.Account(), "-n platform", "-n "+w.Home).Replace(block)), "\n")
+		plugin()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home).Replace(block)), "\n")
 }
 
 // run runs a command, and returns what it wrote to stderr.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,20 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// reporter is the reporting component of the events of a controller.
-const reporter = "mirror-controller"
-
-// Warning is what the controller has last warned of about a source, as it stands in the event.
+// Warning is what the controller has warned of about a source, as it stands in the event.
 type Warning struct {
 	Reason string    `json:"reason"`
 	Note   string    `json:"note"`
 	Last   time.Time `json:"last"`
 }
-
-// WarningOf returns the warning that an event is.
-func WarningOf(e *corev1.Event) *Warning { return &Warning{e.Reason, e.Message, e.LastTimestamp.Time} }
 
 // String returns the warning, with its age if it is more than a minute old.
 func (w *Warning) String() string {
@@ -37,58 +34,95 @@ func (w *Warning) String() string {
 	return "Warning " + w.Reason + age + ": " + w.Note
 }
 
-// AddWarnings adds the newest warning to each source that is not in sync, if it is not older than the last change of the
-// source. The sources are in the namespace; empty: in any.
-func (r *Reader) AddWarnings(ctx context.Context, s *Snapshot, namespace string, sources []*Source) error {
+// Reports are the newest events about one object, by reason. Mirrored is of the controller's own instance.
+type Reports struct {
+	Newest map[string]*corev1.Event
+	Others []string // further instances that have reported Mirrored
+}
+
+// ReportsOf sorts events by the object that they are about. Only those of controllers count.
+func ReportsOf(instance string, events []*corev1.Event) map[types.UID]*Reports {
+	all := map[types.UID]*Reports{}
+	for _, e := range events {
+		r := cmp.Or(all[e.InvolvedObject.UID], &Reports{Newest: map[string]*corev1.Event{}})
+		all[e.InvolvedObject.UID] = r
+		by := e.Annotations[plan.InstanceAnnotation]
+		switch known := r.Newest[e.Reason]; {
+		case e.ReportingController != reporter:
+		case e.Reason == plan.ReasonMirrored && by != instance:
+			r.Others = append(r.Others, by)
+		case known == nil || compareAge(e, known) > 0:
+			r.Newest[e.Reason] = e
+		}
+	}
+	return all
+}
+
+const reporter = "mirror-controller"
+
+// Number returns a number of namespaces that Mirrored counts; 0 if there is none, or somebody has forged it.
+func (r *Reports) Number(key string) (n int) {
+	if e := r.Newest[plan.ReasonMirrored]; e != nil {
+		n, _ = strconv.Atoi(e.Annotations[key])
+	}
+	return n
+}
+
+// Warnings returns the warnings that are not over, the newest first: after the last one comes a Mirrored in which nothing is
+// blocked.
+func (r *Reports) Warnings() []*Warning {
+	var found []*corev1.Event
+	for _, e := range r.Newest {
+		mirrored := r.Newest[plan.ReasonMirrored]
+		if e.Type == corev1.EventTypeWarning && (mirrored == nil || compareAge(e, mirrored) > 0 || r.Number(plan.EventBlocked) > 0) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *corev1.Event) int { return compareAge(b, a) })
+	out := []*Warning{}
+	for _, e := range found {
+		out = append(out, &Warning{e.Reason, e.Message, e.LastTimestamp.Time})
+	}
+	return out
+}
+
+// compareAge is positive if a is newer than b. Their times are in seconds, so the resourceVersion decides next.
+func compareAge(a, b *corev1.Event) int {
+	later, _ := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion) // 0 for none
+	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
+}
+
+// Reports returns what controllers have reported about objects of a namespace, or of all; with a UID about this one.
+func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (map[types.UID]*Reports, error) {
+	with := fields.Set{"reportingComponent": reporter}
+	if uid != "" {
+		with["involvedObject.uid"] = string(uid)
+	}
+	var events []*corev1.Event
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, func(e *corev1.Event) {
+		events = append(events, e)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	return ReportsOf(r.Rules.Instance(), events), nil
+}
+
+// AddWarnings adds the newest warning to each source that is not in sync. The sources are in the namespace; empty: in any.
+func (r *Reader) AddWarnings(ctx context.Context, namespace string, sources []*Source) error {
 	if !slices.ContainsFunc(sources, func(s *Source) bool { return !s.IsInSync() }) {
 		return nil
 	}
-	newest := map[types.UID]*corev1.Event{}
-	err := r.eachEvent(ctx, namespace, fields.Set{"type": corev1.EventTypeWarning}, func(e *corev1.Event) {
-		uid := e.InvolvedObject.UID
-		if known := newest[uid]; known == nil || CompareAge(e, known) > 0 {
-			newest[uid] = e
-		}
-	})
+	reports, err := r.Reports(ctx, namespace, "")
 	if err != nil {
 		return err
 	}
 	for _, source := range sources {
-		found := s.View(source.Name).FindAny(source.Key())
-		if found == nil || source.IsInSync() {
-			continue
-		}
-		uid := found.ConfigMap.UID
-		if e := newest[uid]; e != nil && !e.LastTimestamp.Time.Before(s.names[source.Name].changed[uid]) {
-			source.Warning = WarningOf(e)
+		if found := reports[source.uid]; found != nil && source.uid != "" && !source.IsInSync() {
+			for _, w := range found.Warnings()[:min(1, len(found.Warnings()))] {
+				source.Warning = w
+			}
 		}
 	}
 	return nil
-}
-
-// Events returns what controllers have reported about a ConfigMap.
-func (r *Reader) Events(ctx context.Context, cm *corev1.ConfigMap) (out []*corev1.Event, err error) {
-	err = r.eachEvent(ctx, cm.Namespace, fields.Set{"involvedObject.uid": string(cm.UID)}, func(e *corev1.Event) { out = append(out, e) })
-	return out, err
-}
-
-// eachEvent calls f for every event of controllers in a namespace, or in all, that has the fields.
-func (r *Reader) eachEvent(ctx context.Context, namespace string, with fields.Set, f func(*corev1.Event)) error {
-	with["reportingComponent"] = reporter
-	err := each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, f)
-	if err != nil {
-		return fmt.Errorf("list events: %w", err)
-	}
-	return nil
-}
-
-// Concerns reports whether an event is of a controller, and about this very object.
-func Concerns(e *corev1.Event, uid types.UID) bool {
-	return e.ReportingController == reporter && e.InvolvedObject.UID == uid
-}
-
-// CompareAge is positive if a is newer than b. Their times are in seconds, so the resourceVersion decides next.
-func CompareAge(a, b *corev1.Event) int {
-	later, _ := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion) // 0 for none
-	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +41,8 @@ type Source struct {
 	Targets   []Target       `json:"targets,omitempty"`
 	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
 	Reached int `json:"-"`
+
+	uid types.UID
 }
 
 // Target is the state of one source at one target.
@@ -56,44 +59,42 @@ func (s *Source) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
+func compareKeys(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+
 // Sources returns the state of one source, of those of a namespace, or of all, sorted.
 func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
-	out := []*Source{}
-	keep := func(k types.NamespacedName) bool {
-		return (asked.Name == "" || asked.Name == k.Name) && (asked.Namespace == "" || asked.Namespace == k.Namespace)
+	found := map[types.NamespacedName]*Source{}
+	at := func(k types.NamespacedName) *Source {
+		if found[k] == nil {
+			found[k] = newSource(k)
+		}
+		return found[k]
 	}
 	for _, g := range s.names {
-		found := map[types.NamespacedName]*Source{}
-		at := func(k types.NamespacedName) *Source {
-			if found[k] == nil {
-				found[k] = newSource(k)
-			}
-			return found[k]
-		}
 		for _, source := range g.view.All() {
 			r := at(source.Key)
 			r.Status, r.Note = StatusOf(source)
+			r.uid = source.ConfigMap.UID
 		}
 		for _, d := range g.decisions {
-			if state := d.Status(); state != plan.StateNone && keep(d.CountsFor()) {
+			if state := d.Status(); state != plan.StateNone {
 				at(d.CountsFor()).add(state, d, s.Reason(d))
 			}
-			if d.Source != nil && !d.Source.Holds(s.Namespace(d.Key.Namespace)) {
+			if d.Source != nil && !d.Source.Holds(s.Namespaces[d.Key.Namespace]) {
 				at(d.Source.Key).Reached++
 			}
 			for _, loser := range d.Losers {
-				at(loser.Key).add(plan.StateSuperseded, d, supersededReason(d))
-			}
-		}
-		for k, r := range found {
-			if keep(k) {
-				s.finish(r, g.view.FindAny(k))
-				out = append(out, r)
+				at(loser.Key).add(plan.StateSuperseded, d, d.CountsFor().String()+" has precedence")
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *Source) int { return strings.Compare(a.Key().String(), b.Key().String()) })
-	return out
+	maps.DeleteFunc(found, func(k types.NamespacedName, _ *Source) bool {
+		return asked.Name != "" && asked.Name != k.Name || asked.Namespace != "" && asked.Namespace != k.Namespace
+	})
+	for k, r := range found {
+		s.finish(r, s.View(k.Name).FindAny(k))
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
 }
 
 func newSource(k types.NamespacedName) *Source {
@@ -119,13 +120,6 @@ func StatusOf(s *plan.Source) (status, note string) {
 	return InSync, ""
 }
 
-func supersededReason(d *Decision) string {
-	if d.Source == nil {
-		return "a copy of " + d.CopyOf.String() + ", which is " + d.Status().String() + ", is there"
-	}
-	return d.Source.Key.String() + " has precedence"
-}
-
 func (s *Source) add(state plan.State, d *Decision, reason string) {
 	s.Counts[state.Metric()]++
 	t := Target{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
@@ -141,24 +135,27 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	switch {
 	case r.Status != InSync:
 	case r.Total() == 0:
-		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, s.Namespaces()))
+		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, maps.Values(s.Namespaces)))
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
-	case r.Total() != r.Counts[plan.StateSynced.Metric()]:
+	case r.Total() != r.Count(plan.StateSynced):
 		r.Status = OutOfSync
 	}
-	if r.Counts[plan.StateHeld.Metric()] > 0 && found != nil && found.HeldBy() != "" {
+	if r.Count(plan.StateHeld) > 0 && found != nil && found.HeldBy() != "" {
 		by, remedy := found.Hold()
 		r.Note = "held targets stay as they are by the annotation " + by + ": to reach them, " + remedy
 	}
 }
 
-// Total returns the number of targets, of any state.
-func (s *Source) Total() (n int) {
-	for _, count := range s.Counts {
-		n += count
+// Count returns the number of targets in one of the states.
+func (s *Source) Count(states ...plan.State) (n int) {
+	for _, state := range states {
+		n += s.Counts[state.Metric()]
 	}
 	return n
 }
+
+// Total returns the number of targets, of any state.
+func (s *Source) Total() int { return s.Count(Counted...) }
 
 // IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not allow is
 // nobody's concern unless it has left copies.
@@ -176,11 +173,11 @@ func (s *Source) In(state plan.State) (namespaces []string) {
 	return namespaces
 }
 
-// Summary is a line about the counts.
+// Summary is the status with the counts.
 func (s *Source) Summary() string {
-	text := fmt.Sprintf("%s: %s", s.Key(), s.Status)
+	text := s.Status
 	for _, state := range Counted {
-		if n := s.Counts[state.Metric()]; n > 0 {
+		if n := s.Count(state); n > 0 {
 			text += fmt.Sprintf(", %d %s", n, state.Metric())
 		}
 	}

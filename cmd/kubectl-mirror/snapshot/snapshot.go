@@ -1,10 +1,8 @@
 package snapshot
 
 import (
-	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,18 +12,19 @@ import (
 
 // Snapshot is what a cluster holds, and the decision about each target.
 type Snapshot struct {
-	Rules *plan.Rules
+	Rules      *plan.Rules
+	Namespaces map[string]*corev1.Namespace
 
-	namespaces map[string]*corev1.Namespace
-	names      map[string]*group
+	names  map[string]*group
+	shared map[string]*corev1.ConfigMap // whose labels and annotations others share
 }
 
-// group is all that has one name: the sources, and the ConfigMaps with a mirror label, by namespace.
+// group is all that has one name: the sources, and the ConfigMaps, by namespace.
 type group struct {
 	name      string
+	sources   []*plan.Source
 	view      *plan.View
 	objects   map[string]*corev1.ConfigMap
-	changed   map[types.UID]time.Time // when the sources were changed
 	decisions []*Decision
 }
 
@@ -36,29 +35,28 @@ type Decision struct {
 	Losers []*plan.Source    // those that claim the target and do not have it
 }
 
-func newSnapshot(rules *plan.Rules, namespaces map[string]*corev1.Namespace, found []*object) *Snapshot {
-	s := &Snapshot{Rules: rules, namespaces: namespaces, names: map[string]*group{}}
-	sources := map[string][]*plan.Source{}
-	for _, o := range found {
-		g := s.names[o.Name]
-		if g == nil {
-			g = &group{name: o.Name, objects: map[string]*corev1.ConfigMap{}, changed: map[types.UID]time.Time{}}
-			s.names[o.Name] = g
-		}
-		g.objects[o.Namespace] = o.ConfigMap
-		if o.source != nil {
-			sources[o.Name] = append(sources[o.Name], o.source)
-			g.changed[o.UID] = o.changed
-		}
+// add adds a ConfigMap with a mirror label, without its payload.
+func (s *Snapshot) add(cm *corev1.ConfigMap) {
+	g := s.names[cm.Name]
+	if g == nil {
+		g = &group{name: cm.Name, objects: map[string]*corev1.ConfigMap{}}
+		s.names[cm.Name] = g
 	}
-	for name, g := range s.names {
-		g.view = plan.NewView(sources[name])
+	g.objects[cm.Namespace] = cm
+	s.Rules.Strip(cm)
+	if s.Rules.AsksToBeMirrored(cm) {
+		g.sources = append(g.sources, s.Rules.ParseSource(cm))
+		cm.Data, cm.BinaryData = nil, nil
 	}
-	return s
+	// All copies of a source that are in sync have equal labels and annotations.
+	k := cm.Name + cm.Annotations[plan.ChecksumAnnotation]
+	switch same := s.shared[k]; {
+	case same == nil:
+		s.shared[k] = cm
+	case maps.Equal(same.Labels, cm.Labels) && maps.Equal(same.Annotations, cm.Annotations):
+		cm.Labels, cm.Annotations = same.Labels, same.Annotations
+	}
 }
-
-// Namespace returns a namespace; nil if there is none.
-func (s *Snapshot) Namespace(name string) *corev1.Namespace { return s.namespaces[name] }
 
 // View returns the sources of a name.
 func (s *Snapshot) View(name string) *plan.View {
@@ -68,39 +66,20 @@ func (s *Snapshot) View(name string) *plan.View {
 	return plan.NewView(nil)
 }
 
-// Views returns the sources of each name that has any.
-func (s *Snapshot) Views() iter.Seq[*plan.View] {
-	return func(yield func(*plan.View) bool) {
-		for _, g := range s.names {
-			if len(g.view.All()) > 0 && !yield(g.view) {
-				return
-			}
-		}
-	}
-}
-
-// Namespaces returns all namespaces.
-func (s *Snapshot) Namespaces() iter.Seq[*corev1.Namespace] { return maps.Values(s.namespaces) }
-
-func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan.Target {
-	return plan.Target{Key: key, Namespace: s.namespaces[key.Namespace], Have: have}
-}
-
-// All returns the decisions about all targets.
+// All returns the decisions about all targets, sorted.
 func (s *Snapshot) All() (out []*Decision) {
 	for _, g := range s.names {
 		out = append(out, g.decisions...)
 	}
+	slices.SortFunc(out, func(a, b *Decision) int { return compareKeys(a.Key, b.Key) })
 	return out
 }
 
 // Decision returns the decision about one target; nil if there is nothing to decide.
 func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
 	if g := s.names[key.Name]; g != nil {
-		for _, d := range g.decisions {
-			if d.Key == key {
-				return d
-			}
+		if i := slices.IndexFunc(g.decisions, func(d *Decision) bool { return d.Key == key }); i >= 0 {
+			return g.decisions[i]
 		}
 	}
 	return nil
@@ -111,34 +90,30 @@ func (s *Snapshot) Reason(d *Decision) string {
 	return s.Rules.Reason(s.View(d.Key.Name), s.target(d.Key, d.Have), d.Change)
 }
 
-// HandedOver returns the decision about a ConfigMap, as the API server returns it, if its owner hands it over.
-func (s *Snapshot) HandedOver(have *corev1.ConfigMap) *Decision {
+// HandedOver returns the change of a ConfigMap, as the API server returns it, if its owner hands it over.
+func (s *Snapshot) HandedOver(have *corev1.ConfigMap) plan.Change {
 	probe := have.DeepCopy()
 	if probe.Annotations == nil {
 		probe.Annotations = map[string]string{}
 	}
 	probe.Annotations[plan.AdoptAnnotation] = plan.AdoptValue
 	s.Rules.Strip(probe)
-	return s.decide(s.View(have.Name), s.target(plan.KeyOf(have), probe))
+	return s.Rules.Decide(s.View(have.Name), s.target(plan.KeyOf(have), probe))
 }
 
-func (s *Snapshot) decide(v *plan.View, t plan.Target) *Decision {
-	d := &Decision{Change: s.Rules.Decide(v, t), Have: t.Have}
-	if t.Namespace != nil {
-		d.Losers = s.Rules.Superseded(v, t, d.Change)
-	}
-	return d
+func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan.Target {
+	return plan.Target{Key: key, Namespace: s.Namespaces[key.Namespace], Have: have}
 }
 
-// decideGroup decides about every target of a name.
-func (s *Snapshot) decideGroup(g *group, unlabelled map[string]*corev1.ConfigMap) {
-	g.decisions = nil
-	for _, namespace := range slices.Sorted(maps.Keys(s.Rules.Places(g.view, maps.Keys(s.namespaces), maps.Keys(g.objects)))) {
-		have := g.objects[namespace]
-		if have == nil {
-			have = unlabelled[namespace]
+// decide decides about every target of a name.
+func (s *Snapshot) decide(g *group) {
+	g.view, g.decisions = plan.NewView(g.sources), nil
+	for namespace := range s.Rules.Places(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
+		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, g.objects[namespace])
+		d := &Decision{Change: s.Rules.Decide(g.view, t), Have: t.Have}
+		if t.Namespace != nil {
+			d.Losers = s.Rules.Superseded(g.view, t, d.Change)
 		}
-		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, have)
-		g.decisions = append(g.decisions, s.decide(g.view, t))
+		g.decisions = append(g.decisions, d)
 	}
 }

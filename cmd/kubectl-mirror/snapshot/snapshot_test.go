@@ -4,10 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -62,12 +60,12 @@ func TestLargeMetadata(t *testing.T) {
 	s.Copy(s.Add(plantest.Source("platform", "settings")), "team-a", large, plantest.Data("key", "edited"))
 	foreign := s.Add(plantest.ConfigMap("team-b", "settings", large, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
-	for namespace, d := range map[string]*snapshot.Decision{
-		"team-a": snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"}),
-		"team-b": snap.HandedOver(foreign),
+	for namespace, op := range map[string]plan.Op{
+		"team-a": snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"}).Op,
+		"team-b": snap.HandedOver(foreign).Op,
 	} {
-		if d.Op != plan.OpRecreate {
-			t.Errorf("%s: got %v, want %v", namespace, d.Op, plan.OpRecreate)
+		if op != plan.OpRecreate {
+			t.Errorf("%s: got %v, want %v", namespace, op, plan.OpRecreate)
 		}
 	}
 	if len(foreign.Data) != 1 || len(foreign.Annotations) != 1 {
@@ -82,37 +80,5 @@ func TestExpiredList(t *testing.T) {
 	s.Expired = 2
 	if got := len(s.Snapshot(t).All()); got != 4 {
 		t.Errorf("got %d decisions, want those of the source and its 3 targets", got)
-	}
-}
-
-// TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
-func TestReasonOfEachRepair(t *testing.T) {
-	editedAndLarge := func(cm *corev1.ConfigMap) {
-		plantest.Data("key", "edited")(cm)
-		plantest.Annotation("theirs", strings.Repeat("x", 9<<10))(cm)
-	}
-	for want, change := range map[string]plantest.Option{
-		"":                            func(*corev1.ConfigMap) {},
-		"the copy was edited":         plantest.Data("key", "edited"),
-		"the copy has lost its label": plantest.Without("mirror"),
-		"labels or annotations of the copy were edited": plantest.Without(plan.ManagedByLabel),
-		"the source has changed":                        plantest.Annotation(plan.ChecksumAnnotation, "sha256:before"),
-		"its owner has handed it over: its data is replaced; it is immutable, so it is deleted and created again": func(cm *corev1.ConfigMap) {
-			cm.Labels, cm.Annotations = nil, map[string]string{plan.AdoptAnnotation: "true"}
-			plantest.Immutable(cm)
-		},
-		"the copy was edited; its metadata takes more than 8 KiB, so it is deleted and created again": editedAndLarge,
-		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
-			plantest.Finalizer(cm)
-			plantest.Deleting(cm)
-		},
-	} {
-		s := snapshottest.New()
-		src := s.Add(plantest.Source("platform", "settings"))
-		s.Copy(src, "team-a", change)
-		snap := s.Snapshot(t)
-		if got := snap.Reason(snap.Decision(types.NamespacedName{Namespace: "team-a", Name: "settings"})); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package installation
+package main
 
 import (
 	"reflect"
@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 		"flags":     {nil, []string{"--namespace-prefix=x-"}, []plan.Options{{NamespacePrefixes: []string{"x-"}, Instance: "default"}}, "flags", ""},
 		"others": {[]*appsv1.Deployment{blue}, []string{"--instance=three", "--prune", "--copy-label=b"},
 			[]plan.Options{with(func(o *plan.Options) { o.Instance, o.Prune, o.CopyLabels = "three", true, []string{"b"} })},
-			"arguments of Deployment mirror-system/blue, changed by --copy-label, --instance, --prune", ""},
+			"arguments of Deployment mirror-system/blue, changed by --instance, --copy-label, --prune", ""},
 		"another prefix": {[]*appsv1.Deployment{blue}, []string{"--controller=mirror-system/blue", "--namespace-prefix=x-"},
 			[]plan.Options{with(func(o *plan.Options) { o.NamespacePrefixes = []string{"x-"} })}, "arguments of Deployment mirror-system/blue, changed by --namespace-prefix", ""},
 		"all namespaces": {[]*appsv1.Deployment{blue}, []string{"--controller=mirror-system/blue", "--all-namespaces"},
@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 		"none":    {[]*appsv1.Deployment{hidden}, nil, nil, "", "no Deployment has the label app.kubernetes.io/name=mirror-controller: give its flags, at least --namespace-prefix"},
 		"invalid": {[]*appsv1.Deployment{deploymentOf("blue", "--instance=-")}, nil, nil, "", "arguments of Deployment mirror-system/blue: --namespace-prefix: required"},
 	} {
-		flags, client := NewFlags(), fake.NewClientset()
+		flags, client := newSettingsFlags(), fake.NewClientset()
 		if err := flags.Parse(test.args); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestFind(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		found, err := flags.Find(t.Context(), client)
+		found, err := flags.find(t.Context(), client)
 		if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) || len(found) != len(test.want) {
 			t.Errorf("%s: got %d settings and error %v, want %d and %q", name, len(found), err, len(test.want), test.err)
 			continue
@@ -69,8 +69,8 @@ func TestFind(t *testing.T) {
 		for i, s := range found {
 			want := test.want[i]
 			want.ExcludeNamespaces, want.Label = []string{"kube-*"}, plan.DefaultLabel
-			if got := s.Options.Options; !reflect.DeepEqual(got, want) || i == 0 && s.Origin != test.origin {
-				t.Errorf("%s: got %+v by %q, want %+v by %q", name, got, s.Origin, want, test.origin)
+			if got := s.Options.Options; !reflect.DeepEqual(got, want) || i == 0 && s.origin != test.origin {
+				t.Errorf("%s: got %+v by %q, want %+v by %q", name, got, s.origin, want, test.origin)
 			}
 		}
 	}

@@ -1,0 +1,45 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
+)
+
+// TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
+func TestReasonOfEachRepair(t *testing.T) {
+	large := plantest.Annotation("theirs", strings.Repeat("x", 9<<10))
+	for want, change := range map[string]plantest.Option{
+		"":                            func(*corev1.ConfigMap) {},
+		"the copy was edited":         plantest.Data("key", "edited"),
+		"the copy has lost its label": plantest.Without("mirror"),
+		"labels or annotations of the copy were edited": plantest.Without(ManagedByLabel),
+		"the source has changed":                        plantest.Annotation(ChecksumAnnotation, "sha256:before"),
+		"its owner has handed it over: its data is replaced; it is immutable, so it is deleted and created again": func(cm *corev1.ConfigMap) {
+			cm.Labels, cm.Annotations, cm.Data = nil, map[string]string{AdoptAnnotation: "true"}, map[string]string{"key": "theirs"}
+			plantest.Immutable(cm)
+		},
+		"the copy was edited; its metadata takes more than 8 KiB, so it is deleted and created again": func(cm *corev1.ConfigMap) {
+			plantest.Data("key", "edited")(cm)
+			large(cm)
+		},
+		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
+			plantest.Finalizer(cm)
+			plantest.Deleting(cm)
+		},
+	} {
+		r := testRules()
+		source := plantest.Source("platform", "settings")
+		cm := plantest.Copy(r, source, "team-a", change)
+		r.Strip(cm)
+		v := NewView([]*Source{r.ParseSource(source)})
+		target := Target{types.NamespacedName{Namespace: "team-a", Name: "settings"}, plantest.Namespace("team-a"), cm}
+		if got := r.Reason(v, target, r.Decide(v, target)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
