@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,7 +76,12 @@ func newCheck(c *cli) *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("arguments of Deployment %s: %w", keyOf(k.deployment), err)
 				}
-				k.check(cmd.Context())
+				k.checkDeployment()
+				k.checkLeader(cmd.Context())
+				k.probe(cmd.Context())
+			}
+			if k.publishers {
+				k.checkPublishers(cmd.Context())
 			}
 			return cmp.Or(output.print(cmd.OutOrStdout(), k), k.verdict())
 		},
@@ -107,7 +111,7 @@ type checker struct {
 }
 
 func (k *checker) add(check, result, detail, remedy string) {
-	k.Checks = append(k.Checks, line{check, result, detail, remedy})
+	k.Checks = append(k.Checks, line{check, result, strings.ReplaceAll(detail, "\n", ", "), remedy})
 }
 
 // account returns the user as which the controller runs.
@@ -116,63 +120,45 @@ func (k *checker) account() string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s", k.deployment.Namespace, name)
 }
 
-func (k *checker) check(ctx context.Context) {
-	k.checkDeployment()
-	k.checkLeader(ctx)
-	k.probe(ctx)
-	if k.publishers {
-		k.checkPublishers(ctx)
-	}
-}
-
+// checkDeployment looks whether all replicas are ready, and no more than one writes.
 func (k *checker) checkDeployment() {
-	d, key, kubectl := k.deployment, keyOf(k.deployment), "kubectl -n "+k.deployment.Namespace+" "
-	wanted := int32(1)
+	d, s, wanted := k.deployment, k.deployment.Status, int32(1)
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
-	switch s := d.Status; {
-	case wanted == 0:
-		k.add("deployment", resultTodo, fmt.Sprintf("Deployment %s has no replicas: nothing is mirrored", key), kubectl+"scale deployment "+d.Name+" --replicas=1")
-	case s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
-		k.add("deployment", resultTodo, fmt.Sprintf("Deployment %s is not ready: %d of %d replicas are up to date, and %d are ready",
-			key, s.UpdatedReplicas, wanted, s.ReadyReplicas), kubectl+"describe pods, and "+kubectl+"logs deployment/"+d.Name)
+	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s", keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
+	switch {
+	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
+		k.add("deployment", resultTodo, text, fmt.Sprintf("kubectl -n %s describe deployment %s, and its Pods", d.Namespace, d.Name))
+	case wanted > 1 && !k.process.leaderElect:
+		k.add("deployment", resultTodo, text+": all of them write", "add --leader-elect to the arguments")
 	default:
-		k.add("deployment", resultOK, fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s", key, s.ReadyReplicas, wanted, containerOf(d).Image), "")
+		k.add("deployment", resultOK, text, "")
 	}
 }
 
-// checkLeader looks whether somebody renews the Lease.
+// checkLeader looks whether somebody renews the Lease. The time is that of the API server, which everybody may ask for: the
+// machine of the user may have another.
 func (k *checker) checkLeader(ctx context.Context) {
 	if !k.process.leaderElect {
-		if r := k.deployment.Spec.Replicas; r != nil && *r > 1 {
-			k.add("leader", resultTodo, fmt.Sprintf("all of the %d replicas write", *r), "add --leader-elect to the arguments of the Deployment")
-		}
 		return
 	}
-	key, remedy := k.process.leaseNamespace+"/"+k.process.leaseName, fmt.Sprintf("kubectl -n %s logs deployment/%s", k.deployment.Namespace, k.deployment.Name)
+	key, holder := k.process.leaseNamespace+"/"+k.process.leaseName, ""
 	lease, err := k.client.CoordinationV1().Leases(k.process.leaseNamespace).Get(ctx, k.process.leaseName, metav1.GetOptions{})
-	s := lease.Spec
+	if s := lease.Spec; err == nil && s.HolderIdentity != nil && s.RenewTime != nil && s.LeaseDurationSeconds != nil {
+		review, _ := k.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if review.CreationTimestamp.Time.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
+			holder, _, _ = strings.Cut(*s.HolderIdentity, "_") // the name of the Pod and a number
+		}
+	}
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		k.add("leader", resultUnknown, err.Error(), "")
-	case err != nil || s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil:
-		k.add("leader", resultTodo, "nobody holds Lease "+key+": nothing is mirrored", remedy)
-	case k.now(ctx).After(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)):
-		k.add("leader", resultTodo, fmt.Sprintf("nobody has renewed Lease %s since %s: nothing is mirrored", key, s.RenewTime.UTC().Format(time.RFC3339)), remedy)
+	case holder == "":
+		k.add("leader", resultTodo, "nobody holds Lease "+key+": nothing is mirrored", fmt.Sprintf("kubectl -n %s logs deployment/%s", k.deployment.Namespace, k.deployment.Name))
 	default:
-		holder, _, _ := strings.Cut(*s.HolderIdentity, "_") // the name of the Pod and a number
 		k.add("leader", resultOK, holder+" holds Lease "+key, "")
 	}
-}
-
-// now returns the time of the API server, which everybody may ask for: the machine of the user may have another.
-func (k *checker) now(ctx context.Context) time.Time {
-	review, err := k.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || review.CreationTimestamp.IsZero() {
-		return time.Now()
-	}
-	return review.CreationTimestamp.Time
 }
 
 var dryRun = []string{metav1.DryRunAll}
@@ -203,68 +189,54 @@ func (k *checker) probe(ctx context.Context) {
 	if !k.confined {
 		return
 	}
-	outside := "" // one of those that are always there
-	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
-		if name != k.deployment.Namespace && !reader.Rules.AllowsTarget(name) {
+	outside, home := "", k.deployment.Namespace
+	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} { // which are always there
+		if name != home && !reader.Rules.AllowsTarget(name) {
 			outside = name
 		}
 	}
-	for i, cm := range mirror.Probes(reader.Rules, k.deployment.Namespace, outside) {
-		name := [...]string{"probe/unmarked", "probe/elsewhere"}[i]
-		text := [...]string{"any ConfigMap in namespace ", "a copy in a namespace that is no target, "}[i] + cm.Namespace
-		k.mustRefuse(name, text, k.createAs(ctx, cm))
+	for i, cm := range mirror.Probes(reader.Rules, home, outside) {
+		_, err = k.as.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
+		k.mustRefuse([]string{"probe/unmarked", "probe/elsewhere"}[i],
+			[]string{"any ConfigMap in namespace ", "a copy in a namespace that is no target, "}[i]+cm.Namespace, err)
 	}
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: k.deployment.Namespace, Name: "mirror-controller-check"},
-		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: k.deployment.Namespace, Name: "any"},
-		ReportingController: "another"}
-	_, err = k.as.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{DryRun: dryRun})
+	_, err = k.as.CoreV1().Events(home).Create(ctx, &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
+		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: home, Name: "any"},
+		ReportingController: "another",
+	}, metav1.CreateOptions{DryRun: dryRun})
 	k.mustRefuse("probe/event", "an Event of another reporter", err)
 }
 
 // home is the namespace of the source of a probe.
 func (k *checker) home() string {
-	if all := k.process.SourceNamespaces; len(all) > 0 {
-		return all[0]
-	}
-	return k.deployment.Namespace
-}
-
-func (k *checker) createAs(ctx context.Context, cm *corev1.ConfigMap) error {
-	_, err := k.as.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
-	return err
+	return append(slices.Clone(k.process.SourceNamespaces), k.deployment.Namespace)[0]
 }
 
 // probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace may refuse
-// for reasons of its own, such as a quota.
+// for reasons of its own, such as a quota. The last two answers are about an object that is not there.
 func (k *checker) probeCopies(ctx context.Context, rules *plan.Rules, prefix string, targets []string) {
 	const tries = 3
-	name := "probe/copy/" + prefix
-	if len(targets) == 0 {
-		k.add(name, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
-		return
-	}
-	var err error
+	name, refused := "probe/copy/"+prefix, error(nil)
 	for _, target := range targets[:min(tries, len(targets))] {
-		cm := mirror.Probes(rules, k.home(), target)[1]
-		if err = k.createAs(ctx, cm); err != nil {
-			continue
+		cm, configMaps := mirror.Probes(rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
+		_, refused = configMaps.Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
+		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
+			refused = cmp.Or(refused, err)
 		}
-		_, updated := k.as.CoreV1().ConfigMaps(target).Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun})
-		deleted := k.as.CoreV1().ConfigMaps(target).Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun})
-		if err = errors.Join(ignoreNotFound(updated), ignoreNotFound(deleted)); err == nil {
+		if err := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
+			refused = cmp.Or(refused, err)
+		}
+		if refused == nil {
 			k.add(name, resultOK, "the controller may write copies in namespace "+target, "")
 			return
 		}
 	}
-	k.add(name, resultTodo, strings.ReplaceAll(err.Error(), "\n", ", "), k.remedy(err))
-}
-
-// ignoreNotFound drops the answer to a request that RBAC allows, about an object that is not there.
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
+	if refused == nil {
+		k.add(name, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
+		return
 	}
-	return err
+	k.add(name, resultTodo, refused.Error(), k.remedy(refused))
 }
 
 const grantRemedy = "grant it as deploy/base/rbac.yaml does"
@@ -274,13 +246,16 @@ var boundBy = regexp.MustCompile(`ClusterRoleBinding ([-.a-zA-Z0-9]+)`)
 
 // remedy returns the likely remedy if the API server refuses a copy.
 func (k *checker) remedy(refused error) string {
-	text := refused.Error()
-	switch m := boundBy.FindStringSubmatch(text); {
-	case mirror.RefusedAsConfined(refused) && m != nil && !k.process.AllNamespaces:
-		return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/namespace-prefix=%s", m[1], plan.Domain, strings.Join(k.process.NamespacePrefixes, ","))
+	flag, values := "namespace-prefix", k.process.NamespacePrefixes
+	if strings.Contains(refused.Error(), "copies of sources in") {
+		flag, values = "source-namespace", k.process.SourceNamespaces
+	}
+	switch m := boundBy.FindStringSubmatch(refused.Error()); {
+	case mirror.RefusedAsConfined(refused) && m != nil && len(values) > 0:
+		return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s", m[1], plan.Domain, flag, strings.Join(values, ","))
 	case mirror.RefusedAsConfined(refused):
 		return "give the ClusterRoleBinding of the controller annotations as the arguments of its Deployment are: see deploy/docs/policies.md"
-	case strings.Contains(text, " cannot "):
+	case strings.Contains(refused.Error(), " cannot "):
 		return grantRemedy
 	}
 	return ""
@@ -301,19 +276,19 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 
 // checkPublishers looks for the policy that says who may publish.
 func (k *checker) checkPublishers(ctx context.Context) {
-	bindings, err := k.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	list, err := k.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return strings.Contains(b.Spec.PolicyName, "-publishers") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+	})
+	switch {
+	case err != nil:
 		k.add("publishers", resultUnknown, err.Error(), "")
-		return
+	case isBound:
+		k.add("publishers", resultOK, "only holders of the verb mirror publish", "")
+	default:
+		k.add("publishers", resultTodo, "no policy is bound by which only holders of the verb mirror publish",
+			"install deploy/components/admission/publishers, or say --publishers=false")
 	}
-	for _, b := range bindings.Items {
-		if strings.Contains(b.Spec.PolicyName, "-publishers") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
-			k.add("publishers", resultOK, "only holders of the verb mirror publish", "")
-			return
-		}
-	}
-	k.add("publishers", resultTodo, "no policy is bound by which only holders of the verb mirror publish",
-		"install deploy/components/admission/publishers, or say --publishers=false")
 }
 
 func (k *checker) verdict() (err error) {

@@ -126,6 +126,14 @@ func (c *cli) client(as string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
+// refuseNamespace returns an error if -n is given to a command that is about the whole cluster.
+func (c *cli) refuseNamespace() error {
+	if *c.kube.Namespace != "" {
+		return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
+	}
+	return nil
+}
+
 // parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n or of the
 // context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
@@ -151,6 +159,9 @@ type session struct {
 	settings *settings
 	out      io.Writer // stderr
 	said     map[string]bool
+
+	isOwner   bool // the user may see no more than a namespace
+	byPayload bool // the flags which decide about copied metadata are not known
 }
 
 // beginAll finds the settings of each controller, and says on stderr where.
@@ -182,7 +193,7 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 
 func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
 	rules := plan.NewRules(&settings.Options.Options)
-	return &session{&snapshot.Reader{Client: client, Rules: rules}, settings, cmd.ErrOrStderr(), map[string]bool{}}
+	return &session{Reader: &snapshot.Reader{Client: client, Rules: rules}, settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{}}
 }
 
 // say prints a line on stderr, unless it is empty or was printed before.
@@ -191,10 +202,4 @@ func (s *session) say(line string) {
 		s.said[line] = true
 		fmt.Fprintln(s.out, printable(line))
 	}
-}
-
-// noSource is the error about a source that is not there.
-func (s *session) noSource(asked types.NamespacedName) error {
-	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
-		"kubectl mirror explain %[1]s says why", asked, s.settings.Label, plan.SourceValue)
 }

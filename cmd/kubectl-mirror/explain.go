@@ -73,11 +73,10 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	case isNamespace:
 		return nil, err
 	}
-	o, err := c.owned(cmd, s, err)
-	if err != nil {
+	if s, err = c.owned(cmd, s, err); err != nil {
 		return nil, err
 	}
-	return o.explain(cmd.Context(), asked)
+	return s.explainAlone(cmd.Context(), asked)
 }
 
 // explanation is a verdict with the rule that decides it, and what would change it.

@@ -45,15 +45,15 @@ func TestExplain(t *testing.T) {
 
 // TestC70ExplainAlone has what a tenant is told who sees one namespace only: no command is for another one.
 func TestC70ExplainAlone(t *testing.T) {
-	settings := newSettingsFlags().alone
-	rules, source, key := plan.NewRules(&settings.Options.Options), plantest.Source("platform", "settings"), types.NamespacedName{Namespace: "team-a", Name: "settings"}
+	o := plan.NewOptions()
+	rules, source, key := plan.NewRules(&o), plantest.Source("platform", "settings"), types.NamespacedName{Namespace: "team-a", Name: "settings"}
 	var out golden
-	out.print(t, "nothing", explainAlone(settings, key, nil), "table")
-	out.print(t, "a copy", explainAlone(settings, key, plantest.Copy(rules, source, "team-a")), "table")
-	out.print(t, "an edited copy", explainAlone(settings, key, plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited"))), "table")
-	out.print(t, "a foreign one", explainAlone(settings, key, plantest.ConfigMap("team-a", "settings")), "table")
-	out.print(t, "one with a finalizer", explainAlone(settings, key, plantest.ConfigMap("team-a", "settings", plantest.Finalizer)), "table")
-	out.print(t, "a copy of another name", explainAlone(settings, key,
+	out.print(t, "nothing", explainAlone(rules, key, nil), "table")
+	out.print(t, "a copy", explainAlone(rules, key, plantest.Copy(rules, source, "team-a")), "table")
+	out.print(t, "an edited copy", explainAlone(rules, key, plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited"))), "table")
+	out.print(t, "a foreign one", explainAlone(rules, key, plantest.ConfigMap("team-a", "settings")), "table")
+	out.print(t, "one with a finalizer", explainAlone(rules, key, plantest.ConfigMap("team-a", "settings", plantest.Finalizer)), "table")
+	out.print(t, "a copy of another name", explainAlone(rules, key,
 		plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))), "table")
 	out.compare(t, "alone")
 }

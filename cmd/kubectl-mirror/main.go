@@ -43,44 +43,36 @@ func verdict(yes bool) error {
 }
 
 // main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the copies
-// then, and goes on where it is run again.
+// then, and goes on where it is run again. kubectl finds the completion of a plug-in by a name of its own.
 func main() {
 	args := os.Args[1:]
-	if isCompleter(filepath.Base(os.Args[0])) {
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-mirror") {
 		args = append([]string{"__complete"}, args...)
 	}
 	os.Exit(run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// isCompleter reports whether the program was called by the name under which kubectl finds the completion of a plug-in.
-func isCompleter(called string) bool {
-	return strings.TrimSuffix(called, ".exe") == "kubectl_complete-mirror"
-}
-
 // run is the whole program. It returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out := bufio.NewWriter(stdout)
-	root := newRoot()
+	out, root := bufio.NewWriter(stdout), newRoot()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	isSaid := errors.Is(err, errNo) || errors.Is(err, errUnknown)
-	if flushErr := out.Flush(); flushErr != nil && (err == nil || isSaid) {
-		err = flushErr
+	isSaid := err == nil || errors.Is(err, errNo) || errors.Is(err, errUnknown)
+	if flushErr := out.Flush(); flushErr != nil && isSaid {
+		err, isSaid = flushErr, false
 	}
 	switch {
 	case err == nil:
 		return exitYes
 	case errors.Is(err, errNo):
 		return exitNo
-	case errors.Is(err, errUnknown):
-		return exitError
 	}
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(stderr, "%s: %s\n", displayName, line)
+		if line = strings.TrimSpace(line); line != "" && !isSaid {
+			fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
 		}
 	}
 	return exitError

@@ -35,8 +35,8 @@ func newPlan(c *cli) *cobra.Command {
 			"  kubectl mirror plan --controller=mirror-system/mirror-controller --namespace-prefix=dev- --prune --diff",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if *c.kube.Namespace != "" {
-				return fmt.Errorf("--namespace=%q: the command is about the whole cluster: leave it out", *c.kube.Namespace)
+			if err := c.refuseNamespace(); err != nil {
+				return err
 			}
 			s, err := c.begin(cmd)
 			if err != nil {
@@ -47,7 +47,6 @@ func newPlan(c *cli) *cobra.Command {
 				return err
 			}
 			p := newPlanned(snap)
-			p.Settings = s.settings.origin
 			if s.settings.deployment != nil {
 				p.grace = fmt.Sprintf(" (--deletion-grace=%v)", s.settings.DeletionGrace)
 			}
@@ -69,8 +68,7 @@ func newPlan(c *cli) *cobra.Command {
 
 // planned is what a controller would do.
 type planned struct {
-	Settings string    `json:"settings"`
-	Changes  []*change `json:"changes"`
+	Changes []*change `json:"changes"`
 	// OutOfScope are the copies that stay unchanged, because the flags do not allow them.
 	OutOfScope []*change `json:"outOfScope"`
 	// Held are the targets that stay as they are, with what is done once the hold ends.
@@ -89,7 +87,7 @@ type change struct {
 	Name      string `json:"name"`
 	Operation string `json:"operation"`
 	Source    string `json:"source"`
-	Reason    string `json:"reason"`
+	Reason    string `json:"reason,omitempty"`
 	Diff      string `json:"diff,omitempty"`
 
 	decision *snapshot.Decision
@@ -122,8 +120,10 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 	return p
 }
 
-func (p *planned) names() (names []string) {
-	for _, c := range p.Changes {
+func (p *planned) names() []string { return namesOf(p.Changes) }
+
+func namesOf(changes []*change) (names []string) {
+	for _, c := range changes {
 		names = append(names, nameOf(c.decision.Key))
 	}
 	return names

@@ -9,11 +9,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,13 +43,9 @@ func newPurge(c *cli) *cobra.Command {
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var asked types.NamespacedName // an empty one: all copies of the instance
-			var err error
-			switch namespace := *c.kube.Namespace; {
-			case len(args) == 1:
+			err := c.refuseNamespace()     // would it be that of sources, or of copies?
+			if len(args) == 1 {
 				asked, err = c.parseKey(args[0])
-			case namespace != "": // of sources, or of copies
-				err = fmt.Errorf("--namespace=%q: is that of SOURCE, and there is none: name a source, or leave it out to "+
-					"delete the copies of the whole instance", namespace)
 			}
 			if err != nil {
 				return err
@@ -67,14 +62,15 @@ func newPurge(c *cli) *cobra.Command {
 				return err
 			}
 			if !force && !outOfScope {
-				if err := s.refuse(cmd.Context()); err != nil {
-					return err
-				}
+				err = s.refuse(cmd.Context())
 			}
-			if err := confirm(cmd, yes, fmt.Sprintf("Delete %s of instance %s?", count(len(found.Copies), "copy", "copies"), found.Instance)); err != nil {
-				return err
+			if err == nil {
+				err = confirm(cmd, yes, fmt.Sprintf("Delete %s of instance %s?", count(len(found.Copies), "copy", "copies"), found.Instance))
 			}
-			return s.delete(cmd.Context(), found.Copies)
+			if err == nil {
+				err = s.delete(cmd.Context(), found.Copies)
+			}
+			return err
 		},
 	}
 	output.bind(cmd)
@@ -87,18 +83,8 @@ func newPurge(c *cli) *cobra.Command {
 
 // purgeable is what there is to purge.
 type purgeable struct {
-	Instance string     `json:"instance"`
-	Copies   []*oneCopy `json:"copies"`
-}
-
-// oneCopy is a copy as it was listed.
-type oneCopy struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Source    string `json:"source"`
-	Note      string `json:"note,omitempty"`
-
-	have *corev1.ConfigMap
+	Instance string    `json:"instance"`
+	Copies   []*change `json:"copies"`
 }
 
 // purgeable returns the copies of a source, or of all if asked is empty; with outOfScope those that the flags rule out.
@@ -110,15 +96,15 @@ func (s *session) purgeable(ctx context.Context, asked types.NamespacedName, out
 	if err != nil {
 		return nil, err
 	}
-	f := &purgeable{Instance: options.Instance, Copies: []*oneCopy{}}
+	f := &purgeable{Instance: options.Instance, Copies: []*change{}}
 	for _, d := range snap.All() {
 		if d.Have == nil || !s.Rules.Visible(d.Have) || outOfScope && d.State != plan.StateOutOfScope {
 			continue
 		}
 		if source, ours := s.Rules.SourceOf(d.Have); ours && (asked.Name == "" || asked == source) {
-			c := &oneCopy{Namespace: d.Key.Namespace, Name: d.Key.Name, Source: source.String(), have: d.Have}
-			if len(d.Have.Finalizers) > 0 {
-				c.Note = "the finalizer " + d.Have.Finalizers[0] + " holds it"
+			c := &change{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: plan.OpDelete.String(), Source: source.String(), decision: d}
+			for _, finalizer := range d.Have.Finalizers {
+				c.Reason = "the finalizer " + finalizer + " holds it"
 			}
 			f.Copies = append(f.Copies, c)
 		}
@@ -172,24 +158,22 @@ func confirm(cmd *cobra.Command, yes bool, question string) error {
 	return errNo
 }
 
-// parallelDeletions is how many deletions are in flight: enough for a thousand a second, and few for an API server.
-const parallelDeletions = 32
-
 // delete deletes the copies that are still as they were listed, and says what has come of it. It returns errNo if not all are
-// gone.
-func (s *session) delete(ctx context.Context, copies []*oneCopy) error {
-	results, places := make([]error, len(copies)), make(chan struct{}, parallelDeletions)
-	var workers sync.WaitGroup
+// gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
+func (s *session) delete(ctx context.Context, copies []*change) error {
+	var workers errgroup.Group
+	workers.SetLimit(32)
+	results := make([]error, len(copies))
 	for i, c := range copies {
-		places <- struct{}{}
-		workers.Go(func() {
+		workers.Go(func() error {
+			have := c.decision.Have
 			results[i] = s.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &c.have.UID, ResourceVersion: &c.have.ResourceVersion},
+				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
 			})
-			<-places
+			return nil
 		})
 	}
-	workers.Wait()
+	_ = workers.Wait() // the results tell
 	gone, changed := 0, 0
 	var failed error
 	for _, err := range results {
@@ -213,12 +197,7 @@ func (s *session) delete(ctx context.Context, copies []*oneCopy) error {
 	return verdict(gone == len(copies))
 }
 
-func (f *purgeable) names() (names []string) {
-	for _, c := range f.Copies {
-		names = append(names, nameOf(plan.KeyOf(c.have)))
-	}
-	return names
-}
+func (f *purgeable) names() []string { return namesOf(f.Copies) }
 
 func (f *purgeable) table(w io.Writer, wide bool) error {
 	if len(f.Copies) == 0 {
@@ -226,7 +205,7 @@ func (f *purgeable) table(w io.Writer, wide bool) error {
 	}
 	var rows [][]any
 	for _, c := range f.Copies {
-		rows = append(rows, []any{c.Namespace + "/" + c.Name, c.Source, printable(c.Note)})
+		rows = append(rows, []any{c.Namespace + "/" + c.Name, c.Source, printable(c.Reason)})
 	}
 	return printTable(w, wide, []string{"Copy", "Source", "Note"}, rows)
 }

@@ -69,13 +69,3 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		t.Errorf("got exit code %d and %q, want 2 and %q", code, problems.String(), want)
 	}
 }
-
-func TestIsCompleter(t *testing.T) {
-	for called, want := range map[string]bool{
-		"kubectl_complete-mirror": true, "kubectl_complete-mirror.exe": true, "kubectl-mirror": false,
-	} {
-		if got := isCompleter(called); got != want {
-			t.Errorf("%s: got %v, want %v", called, got, want)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -123,52 +124,45 @@ func (s *session) addWarnings(ctx context.Context, namespace string, sources []*
 	return err
 }
 
-// asker asks about one source: about its targets or, if the user may not see these, by the events of the controller.
+// asker asks about one source: about its targets or, if the user may not see these, by the reports of the controller.
 type asker struct {
 	*cli
 	*session
 	cmd   *cobra.Command
 	asked types.NamespacedName
-	all   bool   // show the targets in sync, too
-	owner *owner // nil: the user has not been refused
+	all   bool // show the targets in sync, too
 }
 
-func (a *asker) ask() (reported, error) {
-	if a.owner == nil {
-		s, err := a.session, error(nil)
-		if s == nil {
-			s, err = a.begin(a.cmd)
-		}
-		var sources []*snapshot.Source
-		if err == nil {
-			sources, err = s.sources(a.cmd.Context(), a.asked)
-		}
-		switch {
-		case err == nil && len(sources) == 0:
-			return nil, s.noSource(a.asked)
-		case err == nil:
-			a.session = s
-			return &oneReport{InSync: sources[0].IsInSync(), Source: sources[0], all: a.all}, nil
-		}
-		if a.owner, err = a.owned(a.cmd, s, err); err != nil {
-			return nil, err
-		}
-		a.session = a.owner.session
+func (a *asker) ask() (*oneReport, error) {
+	ctx, s, err := a.cmd.Context(), a.session, error(nil)
+	if s == nil {
+		s, err = a.begin(a.cmd)
 	}
-	return a.owner.arrival(a.cmd.Context(), a.asked)
+	var found []*snapshot.Source
+	if err == nil && !s.isOwner {
+		found, err = s.sources(ctx, a.asked)
+	}
+	if err != nil {
+		s, err = a.owned(a.cmd, s, err)
+	}
+	if err == nil && s.isOwner {
+		found, err = s.reported(ctx, a.asked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a.session = s; len(found) == 0 {
+		return nil, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
+			"kubectl mirror explain %[1]s says why", a.asked, s.Rules.Label(), plan.SourceValue)
+	}
+	return &oneReport{InSync: found[0].IsInSync(), Source: found[0], all: a.all}, nil
 }
 
-// judged is what status prints, and reported what it prints of one source.
-type (
-	judged interface {
-		printed
-		verdict() error
-	}
-	reported interface {
-		judged
-		phase(allowed) phase
-	}
-)
+// judged is what status prints.
+type judged interface {
+	printed
+	verdict() error
+}
 
 // report is the state of the sources of a namespace, or of all.
 type report struct {
@@ -226,7 +220,12 @@ type oneReport struct {
 	all bool // show the targets in sync, too
 }
 
-func (r *oneReport) verdict() error { return verdict(r.InSync) }
+func (r *oneReport) verdict() error {
+	if r.Status == snapshot.NotKnown {
+		return errUnknown
+	}
+	return verdict(r.InSync)
+}
 
 // names returns the copies that are wanted or there.
 func (r *oneReport) names() (names []string) {

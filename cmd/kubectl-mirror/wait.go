@@ -48,7 +48,7 @@ func newWait(c *cli) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case p == waitOn && r.verdict() == errUnknown:
+			case r.Status == snapshot.NotKnown:
 				return errUnknown
 			}
 			return verdict(p == waitDone)
@@ -79,8 +79,10 @@ const (
 
 // phaseOf returns how far a source is.
 func phaseOf(s *snapshot.Source, allow allowed) phase {
-	blocked := s.Count(plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen)
+	blocked := s.Blocked + s.Count(plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen)
 	switch {
+	case s.Status == snapshot.NotYet || s.Status == snapshot.NotKnown:
+		return waitOn
 	case s.Status != snapshot.InSync && s.Status != snapshot.OutOfSync, blocked > 0 && !allow.blocked:
 		return waitBlocked
 	case s.Count(plan.StatePending) > 0:
@@ -91,10 +93,8 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 	return waitDone
 }
 
-func (r *oneReport) phase(allow allowed) phase { return phaseOf(r.Source, allow) }
-
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (r reported, p phase, err error) {
+func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (r *oneReport, p phase, err error) {
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cmd.SetContext(limited)
@@ -107,8 +107,8 @@ func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.
 		case err != nil:
 			return nil, p, err
 		default:
-			r, p = now, now.phase(allow)
-			if a.progress(r); p == waitOn {
+			r, p = now, phaseOf(now.Source, allow)
+			if a.progress(r.Source); p == waitOn {
 				pause(limited, time.Since(began))
 			}
 		}
@@ -133,17 +133,12 @@ func pause(ctx context.Context, took time.Duration) {
 }
 
 // progress says how far a source is.
-func (a *asker) progress(r reported) {
-	now, all := r.(*oneReport)
-	if !all {
-		a.say(r.(*arrival).Source + ": " + r.(*arrival).Answer)
-		return
+func (a *asker) progress(s *snapshot.Source) {
+	a.say(fmt.Sprintf("%s: %s", s.Key(), s.Summary()))
+	if expiring := s.In(plan.StateExpiring); len(expiring) > 0 {
+		a.say("Not waited for: copies expire: " + strings.Join(expiring, ", "))
 	}
-	a.say(fmt.Sprintf("%s: %d of %d in sync", now.Key(), now.Count(plan.StateSynced), now.Total()))
-	if expiring := now.In(plan.StateExpiring); len(expiring) > 0 {
-		a.say(fmt.Sprintf("Not waited for: %s to expire: %s", count(len(expiring), "copy", "copies"), strings.Join(expiring, ", ")))
-	}
-	if held := now.In(plan.StateHeld); len(held) > 0 {
+	if held := s.In(plan.StateHeld); len(held) > 0 {
 		a.say(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
 	}
 }

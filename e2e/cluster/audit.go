@@ -41,6 +41,9 @@ type Event struct {
 		Groups   []string            `json:"groups"`
 		Extra    map[string][]string `json:"extra"` // of a Pod's token: authentication.kubernetes.io/pod-name
 	} `json:"user"`
+	As struct { // whom the user impersonates
+		Username string `json:"username"`
+	} `json:"impersonatedUser"`
 	Object struct {
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`

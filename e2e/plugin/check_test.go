@@ -86,13 +86,13 @@ func TestKubectlCheck(t *testing.T) {
 	expectIn(w.World, mirrorAs(w.World, admin, "check"), 2, "choose one with --controller")
 
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	ExpectLines(t, w.Checked(admin), 1, "deployment  to do  Deployment mirror-system/mirror-controller is not ready: 1 of 1 replicas are up to date, and 0 are ready: kubectl -n mirror-system ")
+	ExpectLines(t, w.Checked(admin), 1, "deployment  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, image mirror-controller:dev: kubectl -n mirror-system ")
 	expectIn(w.World, w.asked(admin, "status", "-A"), 0, "No controller runs: Deployment mirror-system/mirror-controller has no ready replica.")
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 })
 
 	// A flag was changed, and its annotation was not: writes are refused. status shows it, check has the command.
 	w.patchBinding(`{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": "dev-"}}}`)
-	w.untilChecked(1, shown(t, "check | grep 'to do '"), "5 ok, 1 to do, 0 not checked.")
+	w.untilChecked(1, shown(t, "check | grep 'to do '"), "6 ok, 1 to do, 0 not checked.")
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	expectIn(w.World, w.asked(admin, "status", w.Home+"/settings"), 1, "Warning WriteFailed: ", "settings: annotations of ClusterRoleBinding mirror-controller")
@@ -156,7 +156,7 @@ func TestKubectlCheckOfManifests(t *testing.T) {
 	if _, err := shipped.Install(t.Context(), c, *suite.Manifests, *suite.Binary); err != nil {
 		t.Fatal(err)
 	}
-	asleep := []string{"deployment  to do  Deployment mirror-system/mirror-controller is not ready: ", "leader  to do  nobody holds Lease ", `probe/copy/team-  not probed  no target begins with "team-"`}
+	asleep := []string{"deployment  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ", "leader  to do  nobody holds Lease ", `probe/copy/team-  not probed  no target begins with "team-"`}
 	ExpectLines(t, check(), 1, append(asleep, "probe/unmarked  to do  the API server would let the controller create any ConfigMap in namespace mirror-system: no policy confines it: ",
 		"publishers  to do  no policy is bound ", "0 ok, 6 to do, 0 not checked.")...)
 	ExpectLines(t, check("--confined=false", "--publishers=false"), 1, append(asleep, "0 ok, 2 to do, 0 not checked.")...)

@@ -33,7 +33,7 @@ func TestKubectlStatus(t *testing.T) {
 		got = byFlags(w, viewer, "wait", w.Home+"/frozen", "--timeout=3s")
 	}
 	expect(w, got, 1, shown(t, "wait platform/frozen --timeout=3s"))
-	expectIn(w, got, 1, "platform/frozen: 0 of 3 in sync\nTimed out after 3s")
+	expectIn(w, got, 1, "platform/frozen: OutOfSync, 3 pending\nTimed out after 3s")
 
 	w.Start()
 	w.WaitInSync(winner, a)
@@ -79,7 +79,7 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	expectIn(w, byFlags(w, viewer, "status", settings, "-o", "wide"), 1, "platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ",
 		"team-bad  expiring  delete  the namespace has the label mirror=false")
-	expectIn(w, byFlags(w, viewer, "wait", settings), 0, "Not waited for: 1 copy to expire: team-bad")
+	expectIn(w, byFlags(w, viewer, "wait", settings), 0, "Not waited for: copies expire: team-bad")
 }
 
 // TestKubectlOfMany has 207 targets in sync, one of which has a label that means nothing.
@@ -230,7 +230,7 @@ func TestKubectlPurge(t *testing.T) {
 	expectIn(w.World, byFlags(w.World, newPerson(w.World, "blind", may("", "configmaps", "list"), may("", "namespaces", "list")), "purge", "--yes"), 2, "cannot check that no controller runs: ")
 	w.Stop(p)
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	expectIn(w.World, w.asked(purger, "purge", "-n", a, "--yes"), 2, "name a source, or leave it out")
+	expectIn(w.World, w.asked(purger, "purge", "-n", a, "--yes"), 2, "the command is about the whole cluster: leave it out")
 	expect(w.World, w.asked(purger, "purge", "--dry-run"), 0, shown(t, "purge --dry-run"))
 	theirs := w.Create(w.Elsewhere("other"), "settings", w.MarksOfCopy(a, "other-"+w.Home, "settings")...)
 	expectIn(w.World, w.asked(purger, "purge"), 2, "stdin is not a terminal, so nobody can be asked: give --yes")

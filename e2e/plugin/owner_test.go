@@ -28,11 +28,11 @@ func TestC70Owner(t *testing.T) {
 	a, b := w.NS("a"), w.NS("b")
 	owner := newMember(w, "edit", w.Home)
 	w.CreateSource(w.Home, "settings")
-	expectIn(w, owner("status", "settings"), 2, "platform/settings: not known: no report of a controller of instance "+w.Instance)
+	expectIn(w, owner("status", "settings"), 2, "platform/settings: NotKnown\nnot known: no report of a controller of instance "+w.Instance)
 	expectIn(w, owner("wait", "settings", "--timeout=2s"), 2, "Timed out after 2s")
 
 	p := w.Start()
-	const arrived = "platform/settings: in sync in 2 namespaces, as the controller reported "
+	const arrived = "platform/settings: InSync, 2 synced\nin sync in 2 namespaces, as the controller reported "
 	expectIn(w, owner("wait", "settings"), 0, arrived)
 	for _, change := range []string{"one", "two", "three"} { // a pipeline: each edit comes right after a report of another content
 		source := w.Edit(w.Home, "settings", suite.WithKey("key", change))
@@ -49,24 +49,24 @@ func TestC70Owner(t *testing.T) {
 
 	w.Stop(p)
 	w.Edit(w.Home, "settings", suite.WithKey("key", "four"))
-	expectIn(w, owner("status", "settings"), 1, "platform/settings: not yet: the newest report, ", " ago, is of other content")
+	expectIn(w, owner("status", "settings"), 1, "platform/settings: NotYet\nnot yet: the newest report, ", " ago, is of other content")
 	expectIn(w, owner("wait", "settings", "--timeout=2s"), 1, "Timed out after 2s")
 	expire(w, "settings")
-	expectIn(w, owner("status", "settings"), 2, "platform/settings: not known: ")
+	expectIn(w, owner("status", "settings"), 2, "platform/settings: NotKnown\nnot known: ")
 
 	w.Create(b, "blocked")
 	w.CreateSource(w.Home, "blocked")
 	p = w.Start()
 	expectIn(w, owner("wait", "settings"), 0, arrived)
 	got := owner("wait", "blocked")
-	expectIn(w, got, 1, "platform/blocked: in sync in 1 namespace, as the controller reported ", "; 1 is blocked\nWarning Foreign: Not copied to namespace team-b: ")
-	expectIn(w, owner("status", "blocked"), 1, "; 1 is blocked")
-	expectIn(w, owner("wait", "blocked", "--ignore-blocked"), 0, "; 1 is blocked")
+	expectIn(w, got, 1, "platform/blocked: OutOfSync, 1 synced\nin sync in 1 namespace, as the controller reported ", "; 0 held, 1 blocked\nWarning Foreign: Not copied to namespace team-b: ")
+	expectIn(w, owner("status", "blocked"), 1, "; 0 held, 1 blocked")
+	expectIn(w, owner("wait", "blocked", "--ignore-blocked"), 0, "; 0 held, 1 blocked")
 	w.Stop(p)
 
 	blind := newPerson(w, "blind", may("", "configmaps", "get"))
 	got = mirrorAs(w, blind, "status", w.Home+"/settings", "--mirror-label="+w.Label)
-	expectIn(w, got, 2, "platform/settings: not known: list events: events is forbidden: ")
+	expectIn(w, got, 2, "platform/settings: NotKnown\nnot known: list events: events is forbidden: ")
 }
 
 // TestC70Tenant asks as a user with view in a target alone whose copy a ConfigMap is. No command is for another namespace.
@@ -80,9 +80,9 @@ func TestC70Tenant(t *testing.T) {
 	tenant := newMember(w, "view", a)
 	const copied = "ConfigMap team-a/settings is a copy of platform/settings, by its annotations, of instance "
 	const remedy = "\nTo change that: ask the owner of platform/settings to leave your namespace out, or opt out of all copies: kubectl label namespace team-a mirror=false"
-	expect(w, tenant("explain", "settings"), 0, copied+w.Instance+", and its content matches its checksum."+remedy)
+	expect(w, tenant("explain", "settings"), 0, copied+w.Instance+". Its content matches its checksum."+remedy)
 	w.Edit(a, "settings", suite.WithKey("key", "edited"))
-	expectIn(w, tenant("explain", "settings"), 0, copied+w.Instance+". Somebody has edited it", remedy)
+	expectIn(w, tenant("explain", "settings"), 0, copied+w.Instance+". Its content does not match its checksum: somebody has edited it. ", remedy)
 	expectIn(w, tenant("status", "settings"), 2, "no source team-a/settings")
 	w.Create(a, "mine")
 	expectIn(w, tenant("explain", "mine"), 0, "ConfigMap team-a/mine is no copy", "kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true")

@@ -60,8 +60,8 @@ func ReportsOf(instance string, events []*corev1.Event) map[types.UID]*Reports {
 
 const reporter = "mirror-controller"
 
-// Number returns a number of namespaces that Mirrored counts; 0 if there is none, or somebody has forged it.
-func (r *Reports) Number(key string) (n int) {
+// number returns a number of namespaces that Mirrored counts; 0 if there is none, or somebody has forged it.
+func (r *Reports) number(key string) (n int) {
 	if e := r.Newest[plan.ReasonMirrored]; e != nil {
 		n, _ = strconv.Atoi(e.Annotations[key])
 	}
@@ -74,7 +74,7 @@ func (r *Reports) Warnings() []*Warning {
 	var found []*corev1.Event
 	for _, e := range r.Newest {
 		mirrored := r.Newest[plan.ReasonMirrored]
-		if e.Type == corev1.EventTypeWarning && (mirrored == nil || compareAge(e, mirrored) > 0 || r.Number(plan.EventBlocked) > 0) {
+		if e.Type == corev1.EventTypeWarning && (mirrored == nil || compareAge(e, mirrored) > 0 || r.number(plan.EventBlocked) > 0) {
 			found = append(found, e)
 		}
 	}
@@ -83,6 +83,56 @@ func (r *Reports) Warnings() []*Warning {
 	for _, e := range found {
 		out = append(out, &Warning{e.Reason, e.Message, e.LastTimestamp.Time})
 	}
+	return out
+}
+
+// Judge returns the state of a source by the reports, which are nil if there are none. byPayload says that the flags which decide
+// about copied metadata are not known.
+func (r *Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
+	r = cmp.Or(r, &Reports{})
+	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
+	if len(r.Others) > 0 {
+		out.Note += ". A controller of another instance has reported: --instance=" + r.Others[0]
+	}
+	for _, w := range r.Warnings() {
+		out.Warning = cmp.Or(out.Warning, w)
+	}
+	if status, note := StatusOf(s); status != InSync {
+		out.Status, out.Note = status, note
+		return out
+	}
+	mirrored := r.Newest[plan.ReasonMirrored]
+	if mirrored == nil {
+		return out
+	}
+	synced, held, blocked := r.number(plan.EventSynced), r.number(plan.EventHeld), r.number(plan.EventBlocked)
+	ago := duration.HumanDuration(max(0, now.Sub(mirrored.LastTimestamp.Time))) + " ago"
+	arrived := mirrored.Annotations[plan.ChecksumAnnotation] == s.Checksum
+	if byPayload {
+		arrived = mirrored.Annotations[plan.EventPayload] == s.Payload()
+	}
+	switch {
+	case !arrived:
+		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of other content"
+		return out
+	case held > 0 && s.HeldBy() == "":
+		out.Status, out.Note = NotYet, "not yet: by the newest report, "+ago+", targets were held, and no annotation holds them any more"
+		return out
+	}
+	noun := map[bool]string{true: "namespace", false: "namespaces"}[synced == 1]
+	out.Status, out.Note = InSync, fmt.Sprintf("in sync in %d %s, as the controller reported %s", synced, noun, ago)
+	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()], out.Blocked, out.Reached = synced, held, blocked, synced
+	if held+blocked > 0 {
+		out.Status = OutOfSync
+		out.Note += fmt.Sprintf("; %d held, %d blocked", held, blocked)
+	}
+	return out
+}
+
+// Unknown returns the state of a source of which nothing is known, and why.
+func Unknown(s *plan.Source, why string) *Source {
+	out := newSource(s.Key)
+	out.Status, out.Note = NotKnown, "not known: "+why
 	return out
 }
 

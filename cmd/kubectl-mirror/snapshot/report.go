@@ -21,6 +21,8 @@ const (
 	OutOfScope   = "OutOfScope"   // the flags do not allow it
 	NoTargets    = "NoTargets"    // no namespace is a target
 	Gone         = "Gone"         // it is gone or unlabelled, and copies are left
+	NotYet       = "NotYet"       // the newest report of the controller is of other content
+	NotKnown     = "NotKnown"     // there is no report
 )
 
 // Counted are the states that have targets, in the order of their interest.
@@ -39,6 +41,8 @@ type Source struct {
 	Warning   *Warning       `json:"warning,omitempty"`
 	Counts    map[string]int `json:"counts"`
 	Targets   []Target       `json:"targets,omitempty"`
+	// Blocked is the number of targets at which something is in the way, if only the controller's report of them is known.
+	Blocked int `json:"blocked,omitempty"`
 	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
 	Reached int `json:"-"`
 

@@ -52,45 +52,45 @@ func TestC70Judge(t *testing.T) {
 		source    *plan.Source
 		byPayload bool
 		events    []*corev1.Event
-		want      string // the answer, and what stands in its detail
-		warnings  string // their reasons
+		want      string // the beginning of the note
+		warning   string // the reason of the newest one
 		phase     phase
 		code      int
 	}{
-		"arrived":              {s, false, []*corev1.Event{mirroredOf(s, 7, "1", 12, 0, 0)}, "in sync: in 12 namespaces, as the controller reported 3s ago", "", waitDone, 0},
+		"arrived":              {s, false, []*corev1.Event{mirroredOf(s, 7, "1", 12, 0, 0)}, "in sync in 12 namespaces, as the controller reported 3s ago", "", waitDone, 0},
 		"no report":            {s, false, nil, "not known: no report of a controller of instance default", "", waitOn, 2},
 		"right after an edit":  {s, false, []*corev1.Event{mirroredOf(before, 7, "1", 12, 0, 0)}, "not yet: the newest report, 3s ago, is of other content", "", waitOn, 1},
 		"an older one fits":    {s, false, []*corev1.Event{mirroredOf(s, 1, "9", 1, 0, 0), mirroredOf(before, 2, "8", 1, 0, 0)}, "not yet: ", "", waitOn, 1},
-		"the newer one fits":   {s, false, []*corev1.Event{mirroredOf(s, 2, "8", 1, 0, 0), mirroredOf(before, 1, "9", 1, 0, 0)}, "in sync: in 1 namespace, ", "", waitDone, 0},
-		"two of one second":    {s, false, []*corev1.Event{mirroredOf(before, 2, "99", 1, 0, 0), mirroredOf(s, 2, "100", 1, 0, 0)}, "in sync: ", "", waitDone, 0},
+		"the newer one fits":   {s, false, []*corev1.Event{mirroredOf(s, 2, "8", 1, 0, 0), mirroredOf(before, 1, "9", 1, 0, 0)}, "in sync in 1 namespace, ", "", waitDone, 0},
+		"two of one second":    {s, false, []*corev1.Event{mirroredOf(before, 2, "99", 1, 0, 0), mirroredOf(s, 2, "100", 1, 0, 0)}, "in sync in ", "", waitDone, 0},
 		"of a former object":   {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 1, 0, 0), func(e *corev1.Event) { e.InvolvedObject.UID = "former" })}, "not known: ", "", waitOn, 2},
 		"of another reporter":  {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 1, 0, 0), func(e *corev1.Event) { e.ReportingController = "kubelet" })}, "not known: ", "", waitOn, 2},
 		"of another instance":  {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 1, 0, 0), func(e *corev1.Event) { e.Annotations[plan.InstanceAnnotation] = "two" })}, "not known: no report of a controller of instance default; events are kept for an hour. A controller of another instance has reported: --instance=two", "", waitOn, 2},
 		"a label was changed":  {labelled, false, []*corev1.Event{mirroredOf(s, 7, "1", 1, 0, 0)}, "not yet: ", "", waitOn, 1},
-		"flags are not known":  {labelled, true, []*corev1.Event{mirroredOf(s, 7, "1", 1, 0, 0)}, "in sync: ", "", waitDone, 0},
+		"flags are not known":  {labelled, true, []*corev1.Event{mirroredOf(s, 7, "1", 1, 0, 0)}, "in sync in ", "", waitDone, 0},
 		"the payload differs":  {s, true, []*corev1.Event{mirroredOf(before, 7, "1", 1, 0, 0)}, "not yet: ", "", waitOn, 1},
-		"blocked":              {s, false, []*corev1.Event{foreign, mirroredOf(s, 7, "1", 1, 0, 2)}, "in sync: in 1 namespace, as the controller reported 3s ago; 2 are blocked", "Foreign", waitBlocked, 1},
-		"not blocked any more": {s, false, []*corev1.Event{foreign, mirroredOf(s, 7, "1", 3, 0, 0)}, "in sync: ", "", waitDone, 0},
+		"blocked":              {s, false, []*corev1.Event{foreign, mirroredOf(s, 7, "1", 1, 0, 2)}, "in sync in 1 namespace, as the controller reported 3s ago; 0 held, 2 blocked", "Foreign", waitBlocked, 1},
+		"not blocked any more": {s, false, []*corev1.Event{foreign, mirroredOf(s, 7, "1", 3, 0, 0)}, "in sync in ", "", waitDone, 0},
 		"a warning is newer":   {s, false, []*corev1.Event{mirroredOf(before, 1, "1", 3, 0, 0), foreign}, "not yet: ", "Foreign", waitOn, 1},
-		"warnings alone":       {s, false, []*corev1.Event{foreign, eventOf(s, 6, "8", plan.ReasonWriteFailed, "no"), eventOf(s, 4, "5", plan.ReasonForeign, "old")}, "not known: ", "WriteFailed Foreign", waitOn, 2},
-		"held":                 {staged, false, []*corev1.Event{mirroredOf(s, 7, "1", 2, 3, 0)}, "in sync: in 2 namespaces, as the controller reported 3s ago; 3 are held by rollout", "", waitDone, 1},
-		"all held":             {staged, false, []*corev1.Event{mirroredOf(s, 7, "1", 0, 5, 0)}, "in sync: ", "", waitHeld, 1},
+		"warnings alone":       {s, false, []*corev1.Event{foreign, eventOf(s, 6, "8", plan.ReasonWriteFailed, "no"), eventOf(s, 4, "5", plan.ReasonForeign, "old")}, "not known: ", "WriteFailed", waitOn, 2},
+		"held":                 {staged, false, []*corev1.Event{mirroredOf(s, 7, "1", 2, 3, 0)}, "in sync in 2 namespaces, as the controller reported 3s ago; 3 held, 0 blocked", "", waitDone, 1},
+		"all held":             {staged, false, []*corev1.Event{mirroredOf(s, 7, "1", 0, 5, 0)}, "in sync in ", "", waitHeld, 1},
 		"the hold was removed": {s, false, []*corev1.Event{mirroredOf(s, 7, "1", 2, 3, 0)}, "not yet: by the newest report, 3s ago, targets were held", "", waitOn, 1},
-		"frozen":               {frozen, false, []*corev1.Event{mirroredOf(s, 7, "1", 2, 0, 0)}, "not mirrored: its copies stay as they are until its annotation is fixed", "", waitBlocked, 1},
-		"forged numbers":       {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 2, 0, 0), func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}, "in sync: in 0 namespaces, ", "", waitDone, 0},
-		"the clock is behind":  {s, false, []*corev1.Event{mirroredOf(s, 99, "1", 2, 0, 0)}, "in sync: in 2 namespaces, as the controller reported 0s ago", "", waitDone, 0},
+		"frozen":               {frozen, false, []*corev1.Event{mirroredOf(s, 7, "1", 2, 0, 0)}, "its copies stay as they are until its annotation is fixed", "", waitBlocked, 1},
+		"forged numbers":       {s, false, []*corev1.Event{with(mirroredOf(s, 7, "1", 2, 0, 0), func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}, "in sync in 0 namespaces, ", "", waitDone, 0},
+		"the clock is behind":  {s, false, []*corev1.Event{mirroredOf(s, 99, "1", 2, 0, 0)}, "in sync in 2 namespaces, as the controller reported 0s ago", "", waitDone, 0},
 	} {
 		reports := snapshot.ReportsOf("default", test.events)[test.source.ConfigMap.UID]
-		a := judge(test.source, test.byPayload, "default", reports, time.Unix(1010, 0))
-		var warnings []string
-		for _, w := range a.Warnings {
-			warnings = append(warnings, w.Reason)
+		got := &oneReport{Source: reports.Judge(test.source, test.byPayload, "default", time.Unix(1010, 0))}
+		got.InSync = got.IsInSync()
+		warning := ""
+		if got.Warning != nil {
+			warning = got.Warning.Reason
 		}
-		code := map[error]int{nil: 0, errNo: 1, errUnknown: 2}[a.verdict()]
-		if got := a.Answer + ": " + a.Detail; !strings.HasPrefix(got, test.want) || strings.Join(warnings, " ") != test.warnings ||
-			a.phase(allowed{}) != test.phase || code != test.code {
-			t.Errorf("%s: got %q, warnings %q, phase %v and exit code %d, want %q, %q, %v and %d",
-				name, got, warnings, a.phase(allowed{}), code, test.want, test.warnings, test.phase, test.code)
+		code := map[error]int{nil: 0, errNo: 1, errUnknown: 2}[got.verdict()]
+		if !strings.HasPrefix(got.Note, test.want) || warning != test.warning || phaseOf(got.Source, allowed{}) != test.phase || code != test.code {
+			t.Errorf("%s: got %q, warning %q, phase %v and exit code %d, want %q, %q, %v and %d",
+				name, got.Note, warning, phaseOf(got.Source, allowed{}), code, test.want, test.warning, test.phase, test.code)
 		}
 	}
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// owned returns a session for a user who may see no more than a namespace, by the error that says so. s is the session until
+// then; nil: the settings are not known. It returns any other error.
+func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error) {
+	if !apierrors.IsForbidden(why) {
+		return nil, why
+	}
+	if s == nil {
+		client, err := c.client("")
+		if err != nil {
+			return nil, err
+		}
+		s = newSession(cmd, client, c.settings.alone)
+		s.byPayload = !slices.ContainsFunc(c.settings.given(), func(flag string) bool { return strings.HasPrefix(flag, "--copy-") })
+	}
+	s.isOwner = true
+	s.say("Only what is in the namespace counts: " + why.Error())
+	return s, nil
+}
+
+// reported returns the state of a source by what the controller has reported about it; none if there is no such source.
+func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+	cm, err := s.Get(ctx, asked)
+	if cm == nil || !s.Rules.AsksToBeMirrored(cm) {
+		return nil, err
+	}
+	reports, err := s.Reports(ctx, asked.Namespace, cm.UID)
+	source := s.Rules.ParseSource(cm)
+	if apierrors.IsForbidden(err) {
+		return []*snapshot.Source{snapshot.Unknown(source, err.Error())}, nil
+	}
+	return []*snapshot.Source{reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now())}, err
+}
+
+// explainAlone explains a ConfigMap by itself.
+func (s *session) explainAlone(ctx context.Context, asked types.NamespacedName) (printed, error) {
+	found, err := s.reported(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > 0 {
+		return &oneReport{Source: found[0]}, nil
+	}
+	cm, err := s.Get(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	return explainAlone(s.Rules, asked, cm), nil
+}
+
+// explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
+func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
+	x := &explanation{Subject: "configmap/" + key.String(), name: nameOf(key), Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
+	if cm == nil {
+		return x
+	}
+	if source, names := plan.NamedSource(cm); names && plan.NamesItself(cm) {
+		content := "matches its checksum."
+		if !plan.MatchesChecksum(cm, rules.Label()) {
+			content = "does not match its checksum: somebody has edited it. The controller restores it while the source wants a copy here."
+		}
+		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s. Its content %s",
+			key, source, cm.Annotations[plan.InstanceAnnotation], content)
+		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: kubectl label namespace %s %s=%s",
+			source, key.Namespace, rules.Label(), plan.OptOutValue)
+		return x
+	}
+	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes or deletes it. While it is there, nothing is copied to its name.", key)
+	if why, adoptable := rules.Foreign(cm); adoptable {
+		x.Remedy = handOver(key)
+	} else {
+		x.Verdict += " But " + why + "."
+	}
+	return x
+}
+
+// handOver is the command that hands a foreign ConfigMap over.
+func handOver(k types.NamespacedName) string {
+	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
+		k.Namespace, k.Name, plan.AdoptAnnotation, plan.AdoptValue)
+}
