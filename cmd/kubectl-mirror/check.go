@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,12 +24,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const checkHelp = `Check the installation of the controller, line by line:
-
-  ok           it is as it should be
-  to do        a fault, with the cause that the API server tells, and what to do about it
-  not checked  you lack a permission, or the API server gave no clear answer
-  not probed   there is no namespace in which to ask
+const checkHelp = `Check the installation of the controller, line by line. "to do" is a fault, with the cause that the API server tells and what to
+do about it; "not checked" names the permission that you lack; "not probed": there is no namespace in which to ask.
 
 The command asks the API server, by dry-run and as the account of the controller, whether it accepts what the controller has to
 write, and refuses what it must not. That takes the permission to impersonate the account.
@@ -46,47 +41,26 @@ const (
 )
 
 func newCheck(c *cli) *cobra.Command {
-	var output outputFlag
 	k := &checker{}
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Check the installation of the controller, line by line",
-		Long:  checkHelp,
-		Args:  arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", 0, 0,
+		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
 			if given := c.settings.given(); len(given) > 0 {
-				return fmt.Errorf("%s: check is about what is installed, and takes no settings but --controller", strings.Join(given, ", "))
+				return nil, fmt.Errorf("%s: check is about what is installed, and takes no settings but --controller", strings.Join(given, ", "))
 			}
-			if k.client, err = c.client(""); err != nil {
-				return err
+			if k.session, err = c.begin(cmd); err != nil {
+				return nil, err
 			}
-			found, err := deploymentsOf(cmd.Context(), k.client, *c.settings.controller)
-			switch {
-			case apierrors.IsNotFound(err), err == nil && len(found) == 0:
-				k.add("deployment", resultTodo, "there is no such Deployment", "install it as deploy/docs/install.md says, or name it by --controller")
-			case err != nil:
-				return fmt.Errorf("cannot find the controller: %w", err)
-			case len(found) > 1:
-				return fmt.Errorf("found %d controllers: choose one with --controller", len(found))
-			default:
-				k.deployment = &found[0]
-				if k.process, err = processOf(k.deployment); err == nil {
-					k.as, err = c.client(k.account())
-				}
-				if err != nil {
-					return fmt.Errorf("arguments of Deployment %s: %w", keyOf(k.deployment), err)
-				}
-				k.checkDeployment()
-				k.checkLeader(cmd.Context())
-				k.probe(cmd.Context())
+			if k.as, err = c.client(k.account()); err != nil {
+				return nil, err
 			}
+			k.checkDeployment()
+			k.checkLeader(cmd.Context())
+			k.probe(cmd.Context())
 			if k.publishers {
 				k.checkPublishers(cmd.Context())
 			}
-			return cmp.Or(output.print(cmd.OutOrStdout(), k), k.verdict())
-		},
-	}
-	output.bind(cmd)
+			return k, nil
+		})
 	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
 	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
 	return cmd
@@ -104,10 +78,9 @@ type line struct {
 type checker struct {
 	Checks []line `json:"checks"`
 
-	client, as           kubernetes.Interface // of the user, and of the account of the controller
+	*session             `json:"-"`
+	as                   kubernetes.Interface // the account of the controller
 	confined, publishers bool                 // expected
-	deployment           *appsv1.Deployment
-	process              *process
 }
 
 func (k *checker) add(check, result, detail, remedy string) {
@@ -116,13 +89,13 @@ func (k *checker) add(check, result, detail, remedy string) {
 
 // account returns the user as which the controller runs.
 func (k *checker) account() string {
-	name := cmp.Or(k.deployment.Spec.Template.Spec.ServiceAccountName, "default")
-	return fmt.Sprintf("system:serviceaccount:%s:%s", k.deployment.Namespace, name)
+	name := cmp.Or(k.settings.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	return fmt.Sprintf("system:serviceaccount:%s:%s", k.settings.deployment.Namespace, name)
 }
 
 // checkDeployment looks whether all replicas are ready, and no more than one writes.
 func (k *checker) checkDeployment() {
-	d, s, wanted := k.deployment, k.deployment.Status, int32(1)
+	d, s, wanted := k.settings.deployment, k.settings.deployment.Status, int32(1)
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
@@ -130,7 +103,7 @@ func (k *checker) checkDeployment() {
 	switch {
 	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
 		k.add("deployment", resultTodo, text, fmt.Sprintf("kubectl -n %s describe deployment %s, and its Pods", d.Namespace, d.Name))
-	case wanted > 1 && !k.process.leaderElect:
+	case wanted > 1 && !k.settings.leaderElect:
 		k.add("deployment", resultTodo, text+": all of them write", "add --leader-elect to the arguments")
 	default:
 		k.add("deployment", resultOK, text, "")
@@ -140,13 +113,13 @@ func (k *checker) checkDeployment() {
 // checkLeader looks whether somebody renews the Lease. The time is that of the API server, which everybody may ask for: the
 // machine of the user may have another.
 func (k *checker) checkLeader(ctx context.Context) {
-	if !k.process.leaderElect {
+	if !k.settings.leaderElect {
 		return
 	}
-	key, holder := k.process.leaseNamespace+"/"+k.process.leaseName, ""
-	lease, err := k.client.CoordinationV1().Leases(k.process.leaseNamespace).Get(ctx, k.process.leaseName, metav1.GetOptions{})
+	key, holder := k.settings.leaseNamespace+"/"+k.settings.leaseName, ""
+	lease, err := k.Client.CoordinationV1().Leases(k.settings.leaseNamespace).Get(ctx, k.settings.leaseName, metav1.GetOptions{})
 	if s := lease.Spec; err == nil && s.HolderIdentity != nil && s.RenewTime != nil && s.LeaseDurationSeconds != nil {
-		review, _ := k.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, _ := k.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if review.CreationTimestamp.Time.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
 			holder, _, _ = strings.Cut(*s.HolderIdentity, "_") // the name of the Pod and a number
 		}
@@ -155,7 +128,7 @@ func (k *checker) checkLeader(ctx context.Context) {
 	case err != nil && !apierrors.IsNotFound(err):
 		k.add("leader", resultUnknown, err.Error(), "")
 	case holder == "":
-		k.add("leader", resultTodo, "nobody holds Lease "+key+": nothing is mirrored", fmt.Sprintf("kubectl -n %s logs deployment/%s", k.deployment.Namespace, k.deployment.Name))
+		k.add("leader", resultTodo, "nobody holds Lease "+key+": nothing is mirrored", fmt.Sprintf("kubectl -n %s logs deployment/%s", k.settings.deployment.Namespace, k.settings.deployment.Name))
 	default:
 		k.add("leader", resultOK, holder+" holds Lease "+key, "")
 	}
@@ -165,37 +138,39 @@ var dryRun = []string{metav1.DryRunAll}
 
 // probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be refused.
 func (k *checker) probe(ctx context.Context) {
-	reader := &snapshot.Reader{Client: k.as, Rules: plan.NewRules(&k.process.Options.Options)}
-	namespaces, err := reader.Namespaces(ctx)
-	if err != nil && strings.Contains(err.Error(), "cannot impersonate") {
+	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "cannot impersonate"):
 		k.add("probes", resultUnknown, "you may not impersonate the account of the controller: "+err.Error(), "")
 		return
-	}
-	if err != nil {
-		k.add("probe/namespaces", resultTodo, err.Error(), grantRemedy)
+	case err != nil:
+		k.add("probes", resultTodo, err.Error(), k.remedy(err))
 		return
 	}
-	names := slices.Sorted(maps.Keys(namespaces))
-	prefixes := k.process.NamespacePrefixes
-	if k.process.AllNamespaces {
+	prefixes := k.settings.NamespacePrefixes
+	if k.settings.AllNamespaces {
 		prefixes = []string{""}
 	}
 	for _, prefix := range prefixes {
-		k.probeCopies(ctx, reader.Rules, prefix, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			ns := namespaces[name]
-			return !strings.HasPrefix(name, prefix) || name == k.home() || reader.Rules.Exclusion(plan.AnySource(), ns) != plan.NotExcluded
-		}))
+		var targets []string
+		for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+			isTarget := k.Rules.Exclusion(plan.AnySource(), namespaces[name]) == plan.NotExcluded && name != k.home()
+			if isTarget && strings.HasPrefix(name, prefix) {
+				targets = append(targets, name)
+			}
+		}
+		k.probeCopies(ctx, prefix, targets)
 	}
 	if !k.confined {
 		return
 	}
-	outside, home := "", k.deployment.Namespace
+	outside, home := "", k.settings.deployment.Namespace
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} { // which are always there
-		if name != home && !reader.Rules.AllowsTarget(name) {
+		if name != home && !k.Rules.AllowsTarget(name) {
 			outside = name
 		}
 	}
-	for i, cm := range mirror.Probes(reader.Rules, home, outside) {
+	for i, cm := range mirror.Probes(k.Rules, home, outside) {
 		_, err = k.as.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
 		k.mustRefuse([]string{"probe/unmarked", "probe/elsewhere"}[i],
 			[]string{"any ConfigMap in namespace ", "a copy in a namespace that is no target, "}[i]+cm.Namespace, err)
@@ -210,16 +185,16 @@ func (k *checker) probe(ctx context.Context) {
 
 // home is the namespace of the source of a probe.
 func (k *checker) home() string {
-	return append(slices.Clone(k.process.SourceNamespaces), k.deployment.Namespace)[0]
+	return append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 }
 
 // probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace may refuse
 // for reasons of its own, such as a quota. The last two answers are about an object that is not there.
-func (k *checker) probeCopies(ctx context.Context, rules *plan.Rules, prefix string, targets []string) {
+func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
 	const tries = 3
 	name, refused := "probe/copy/"+prefix, error(nil)
 	for _, target := range targets[:min(tries, len(targets))] {
-		cm, configMaps := mirror.Probes(rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
+		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
 		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
 			refused = cmp.Or(refused, err)
@@ -239,16 +214,14 @@ func (k *checker) probeCopies(ctx context.Context, rules *plan.Rules, prefix str
 	k.add(name, resultTodo, refused.Error(), k.remedy(refused))
 }
 
-const grantRemedy = "grant it as deploy/base/rbac.yaml does"
-
 // boundBy finds the ClusterRoleBinding whose annotations a refusal of the policy goes by.
 var boundBy = regexp.MustCompile(`ClusterRoleBinding ([-.a-zA-Z0-9]+)`)
 
 // remedy returns the likely remedy if the API server refuses a copy.
 func (k *checker) remedy(refused error) string {
-	flag, values := "namespace-prefix", k.process.NamespacePrefixes
+	flag, values := "namespace-prefix", k.settings.NamespacePrefixes
 	if strings.Contains(refused.Error(), "copies of sources in") {
-		flag, values = "source-namespace", k.process.SourceNamespaces
+		flag, values = "source-namespace", k.settings.SourceNamespaces
 	}
 	switch m := boundBy.FindStringSubmatch(refused.Error()); {
 	case mirror.RefusedAsConfined(refused) && m != nil && len(values) > 0:
@@ -256,7 +229,7 @@ func (k *checker) remedy(refused error) string {
 	case mirror.RefusedAsConfined(refused):
 		return "give the ClusterRoleBinding of the controller annotations as the arguments of its Deployment are: see deploy/docs/policies.md"
 	case strings.Contains(refused.Error(), " cannot "):
-		return grantRemedy
+		return "grant it as deploy/base/rbac.yaml does"
 	}
 	return ""
 }
@@ -276,7 +249,7 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 
 // checkPublishers looks for the policy that says who may publish.
 func (k *checker) checkPublishers(ctx context.Context) {
-	list, err := k.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
 		return strings.Contains(b.Spec.PolicyName, "-publishers") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 	})
@@ -291,7 +264,7 @@ func (k *checker) checkPublishers(ctx context.Context) {
 	}
 }
 
-func (k *checker) verdict() (err error) {
+func (k *checker) end() (err error) {
 	for _, l := range k.Checks {
 		switch l.Result {
 		case resultTodo:

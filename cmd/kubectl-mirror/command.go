@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,13 +30,11 @@ var stamp string
 const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge changes anything.
 
 The settings are the arguments of the Deployment of the installed controller. Flags that are named as the controller's change
-them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count. A line on stderr says which
-settings count.
+them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.
 
-Completion: link kubectl_complete-mirror to this program, in a folder of your PATH. kubectl finds it by that name.
+Completion: link kubectl_complete-mirror to this program, in a folder of your PATH.
 
-Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked. Ctrl-C ends a
-command at once, by the signal: shells have exit code 130 for that.`
+Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked.`
 
 // usage is cobra's template with the flags of all commands at the root only.
 const usage = `Usage:
@@ -81,34 +77,31 @@ func newRoot() *cobra.Command {
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
 	root.AddCommand(newStatus(c), newExplain(c), newPlan(c), newWait(c), newPurge(c), newCheck(c))
-	for _, cmd := range root.Commands() {
-		if cmd.ValidArgsFunction = cobra.NoFileCompletions; strings.Contains(cmd.Use, " ") {
-			cmd.ValidArgsFunction = c.complete
-		}
-	}
 	return root
 }
 
-// complete completes SOURCE. Errors show as no completion.
-func (c *cli) complete(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second) // the user waits after a press of Tab
-	defer cancel()
-	if client, err := c.client(""); err == nil && len(args) == 0 {
-		if all, err := c.settings.find(ctx, client); err == nil {
-			found, _ = (&snapshot.Reader{Client: client, Rules: plan.NewRules(&all[0].Options.Options)}).Sources(ctx)
-		}
-	}
-	return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), cobra.ShellCompDirectiveNoFileComp
-}
-
-// arguments returns a check for so many arguments.
-func arguments(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return fmt.Errorf("%s has %s, must be: %s %s", cmd.Name(), count(len(args), "argument", "arguments"), displayName, cmd.Use)
-		}
-		return nil
-	}
+// command returns a command with so many arguments, whose result is printed as -o says.
+func (c *cli) command(use, short, long, example string, least, most int, run func(*cobra.Command, []string) (printed, error)) *cobra.Command {
+	var out output
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < least || len(args) > most {
+				return fmt.Errorf("%s has %s, must be: %s %s", strings.Fields(use)[0], count(len(args), "argument", "arguments"), displayName, use)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := run(cmd, args)
+			if err == nil {
+				err = out.print(cmd.OutOrStdout(), p)
+			}
+			if err != nil {
+				return err
+			}
+			return p.end()
+		}}
+	out.bind(cmd)
+	return cmd
 }
 
 // client returns a client for the cluster that the flags of kubectl name, as another user if one is given.

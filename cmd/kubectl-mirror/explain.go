@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -24,23 +23,9 @@ Of a foreign ConfigMap, whose name a copy needs, the command shows which content
 Exit codes: 0 explained, 2 unknown.`
 
 func newExplain(c *cli) *cobra.Command {
-	var output outputFlag
-	cmd := &cobra.Command{
-		Use:     "explain [NAMESPACE/]NAME | namespace/NAME",
-		Short:   "Explain why a ConfigMap or a namespace takes part or not",
-		Long:    explainHelp,
-		Example: "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a",
-		Args:    arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := c.explain(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			return output.print(cmd.OutOrStdout(), e)
-		},
-	}
-	output.bind(cmd)
-	return cmd
+	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or a namespace takes part or not", explainHelp,
+		"  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a", 1, 1,
+		func(cmd *cobra.Command, args []string) (printed, error) { return c.explain(cmd, args[0]) })
 }
 
 // explain explains what an argument names: a ConfigMap, or a namespace.
@@ -63,20 +48,33 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	if err == nil {
 		snap, err = s.Read(cmd.Context(), asked.Name)
 	}
-	switch {
-	case err == nil && isNamespace:
-		s.say(s.settings.absence())
+	if err != nil && !isNamespace {
+		s, err = c.owned(cmd, s, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.say(s.settings.absence()); isNamespace {
 		return explainNamespace(snap, name), nil
-	case err == nil:
-		s.say(s.settings.absence())
-		return s.explain(cmd.Context(), snap, asked)
-	case isNamespace:
-		return nil, err
 	}
-	if s, err = c.owned(cmd, s, err); err != nil {
+	cm, err := s.Get(cmd.Context(), asked)
+	switch {
+	case err != nil:
 		return nil, err
+	case cm != nil && s.Rules.AsksToBeMirrored(cm):
+		return (&asker{cli: c, session: s, cmd: cmd, asked: asked}).ask()
+	case s.isOwner:
+		return explainAlone(s.Rules, asked, cm), nil
 	}
-	return s.explainAlone(cmd.Context(), asked)
+	x, of, handedOver := explain(snap, asked, cm)
+	if handedOver != nil {
+		x.Diff, err = s.diff(cmd.Context(), *handedOver)
+	}
+	if sources := snap.Sources(of); of.Name != "" && len(sources) > 0 && err == nil { // a source claims the namespace
+		err = s.warnings(cmd.Context(), of.Namespace, sources)
+		x.Warning = sources[0].Warning
+	}
+	return x, err
 }
 
 // explanation is a verdict with the rule that decides it, and what would change it.
@@ -87,8 +85,6 @@ type explanation struct {
 	Warning *snapshot.Warning `json:"warning,omitempty"`
 	// Rules are all rules by which each source of the name has a copy in the namespace, or any source has.
 	Rules []rule `json:"rules,omitempty"`
-	// Sources are those that have a copy in the namespace that is explained, or want one.
-	Sources []sourceAt `json:"sources,omitempty"`
 	// Diff is the content that a copy would replace.
 	Diff string `json:"diff,omitempty"`
 
@@ -99,13 +95,6 @@ type explanation struct {
 type rule struct {
 	Source string `json:"source,omitempty"`
 	plan.Judgement
-}
-
-// sourceAt is the state of one source at a namespace.
-type sourceAt struct {
-	Source string `json:"source"`
-	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"`
 }
 
 func (x *explanation) addRules(of string, all []plan.Judgement) {
@@ -127,13 +116,6 @@ func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
 	x.addRules("", snap.Rules.Judge(any, ns))
 	if value, ok := ns.Labels[snap.Rules.Label()]; ok && value != plan.OptOutValue {
 		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=%[3]s opts out.", snap.Rules.Label(), value, plan.OptOutValue)
-	}
-	for _, s := range snap.Sources(types.NamespacedName{}) {
-		for _, t := range s.Targets {
-			if t.Namespace == name {
-				x.Sources = append(x.Sources, sourceAt{s.Key().String(), t.State, t.Reason})
-			}
-		}
 	}
 	return x
 }
@@ -160,35 +142,10 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 	return why, remedy
 }
 
-// explain explains a ConfigMap.
-func (s *session) explain(ctx context.Context, snap *snapshot.Snapshot, asked types.NamespacedName) (*explanation, error) {
-	cm, err := s.Get(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	x, of, handedOver := explain(snap, asked, cm)
-	if handedOver != nil {
-		if x.Diff, err = s.diff(ctx, *handedOver); err != nil {
-			return nil, err
-		}
-	}
-	sources := snap.Sources(of)
-	if of.Name == "" || len(sources) == 0 { // no source claims the namespace
-		return x, nil
-	}
-	err = s.addWarnings(ctx, of.Namespace, sources)
-	x.Warning = sources[0].Warning
-	return x, err
-}
-
 // explain explains a ConfigMap by a snapshot; cm is nil if there is none. It returns the source that has to do with it, and the
 // change if a foreign ConfigMap is handed over.
 func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (x *explanation, of types.NamespacedName, handedOver *plan.Change) {
 	x = &explanation{Subject: "configmap/" + key.String(), name: nameOf(key)}
-	if cm != nil && snap.Rules.AsksToBeMirrored(cm) {
-		x.source(snap, key)
-		return x, key, nil
-	}
 	d, view := snap.Decision(key), snap.View(key.Name)
 	if d == nil {
 		d = &snapshot.Decision{Change: plan.Change{Key: key}}
@@ -260,47 +217,24 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, abou
 	return nil
 }
 
-// source explains a ConfigMap that asks to be mirrored.
-func (x *explanation) source(snap *snapshot.Snapshot, key types.NamespacedName) {
-	x.Verdict = fmt.Sprintf("ConfigMap %s asks to be mirrored.", key) // it is younger than the snapshot
-	for _, s := range snap.Sources(key) {
-		x.Verdict = fmt.Sprintf("ConfigMap %s is a source: %s", key, s.Summary())
-		if s.Note != "" {
-			x.Verdict += ": " + s.Note
-		}
-		if s.Count(plan.StateSuperseded) > 0 {
-			x.Verdict += ", because another source of this name comes first"
-			x.Remedy = "rename one of the two, or narrow its targets by an annotation"
-		}
-		x.Verdict += "."
-	}
-}
-
 func (x *explanation) names() []string { return []string{x.name} }
 
+func (x *explanation) end() error { return nil }
+
 func (x *explanation) table(w io.Writer, wide bool) error {
-	lines := []string{x.Verdict}
+	remedy := ""
 	if x.Remedy != "" {
-		lines = append(lines, "To change that: "+x.Remedy)
+		remedy = "To change that: " + x.Remedy
 	}
-	if x.Warning != nil {
-		lines = append(lines, x.Warning.String())
-	}
-	var sources, rules [][]any
-	for _, s := range x.Sources {
-		sources = append(sources, []any{s.Source, s.State, printable(s.Reason)})
-	}
+	var rules [][]any
 	for _, r := range x.Rules {
 		if wide {
 			rules = append(rules, []any{r.Source, map[bool]string{true: "yes", false: "NO"}[r.Holds], printable(r.Text)})
 		}
 	}
-	err := printLines(w, lines)
+	err := printLines(w, x.Verdict, remedy, x.Warning.String())
 	if err == nil && x.Diff != "" {
 		_, err = io.WriteString(w, "The copy would replace:\n"+x.Diff)
-	}
-	if err == nil {
-		err = printTable(w, wide, []string{"Source", "State", "Reason"}, sources)
 	}
 	if err == nil {
 		err = printTable(w, wide, []string{"Source", "Holds", "Rule"}, rules)

@@ -28,7 +28,6 @@ func TestExplain(t *testing.T) {
 		out.print(t, name, explainNamespace(snap, name), "table")
 	}
 	for _, arg := range []string{
-		"platform/mixed", "team-a/mixed", "platform/frozen", "platform/kube-root-ca.crt", "platform/nowhere", "platform/staged",
 		"team-h/mixed", "team-b/mixed", "team-no/mixed", "dev-a/mixed", "team-b/staged", // copies
 		"team-d/mixed", "team-e/mixed", "team-f/mixed", "team-h/synced-late", // foreign
 		"team-g/mixed", "team-c/staged", "team-g/unknown", "team-no/synced", "team-x/synced", "team-g/nowhere", // missing

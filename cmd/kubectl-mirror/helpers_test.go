@@ -19,8 +19,7 @@ func (g *golden) print(t *testing.T, title string, p printed, formats ...string)
 	t.Helper()
 	for _, format := range formats {
 		fmt.Fprintf(g, "=== %s, %s\n", title, format)
-		output := outputFlag(format)
-		if err := output.print(g, p); err != nil {
+		if err := output(format).print(g, p); err != nil {
 			t.Fatal(err)
 		}
 	}

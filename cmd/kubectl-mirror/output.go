@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,40 +20,34 @@ import (
 // outputFormats are the values of -o.
 var outputFormats = []string{"table", "wide", "json", "name"}
 
-// outputFlag is the flag -o of a command.
-type outputFlag string
+// output is the format of -o.
+type output string
 
-func (o *outputFlag) bind(cmd *cobra.Command) {
+// bind adds the flag -o to a command.
+func (o *output) bind(cmd *cobra.Command) {
 	*o = "table"
-	cmd.Flags().VarP(o, "output", "o", "Output format, one of: "+strings.Join(outputFormats, ", ")+".")
+	formats := "Output format, one of: " + strings.Join(outputFormats, ", ") + "."
+	cmd.Flags().FuncP("output", "o", formats, func(value string) error {
+		if *o = output(value); !slices.Contains(outputFormats, value) {
+			return errors.New("must be one of: " + strings.Join(outputFormats, ", "))
+		}
+		return nil
+	})
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (o *outputFlag) String() string { return string(*o) }
-
-// Type names the kind of value in the help.
-func (o *outputFlag) Type() string { return "format" }
-
-// Set takes one of the formats.
-func (o *outputFlag) Set(value string) error {
-	if !slices.Contains(outputFormats, value) {
-		return fmt.Errorf("must be one of: %s", strings.Join(outputFormats, ", "))
-	}
-	*o = outputFlag(value)
-	return nil
 }
 
 // printed is what a command has to print, in every form.
 type printed interface {
 	table(w io.Writer, wide bool) error
 	names() []string
+	end() error // ends the command, after it is printed
 }
 
 // nameOf names a ConfigMap as the arguments of kubectl get do.
 func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n " + k.Namespace }
 
-func (o *outputFlag) print(w io.Writer, p printed) error {
-	switch *o {
+func (o output) print(w io.Writer, p printed) error {
+	switch o {
 	case "json":
 		out, err := json.MarshalIndent(p, "", "  ")
 		if err == nil {
@@ -67,7 +62,7 @@ func (o *outputFlag) print(w io.Writer, p printed) error {
 		}
 		return nil
 	}
-	return p.table(w, *o == "wide")
+	return p.table(w, o == "wide")
 }
 
 // printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name begins
@@ -92,7 +87,7 @@ func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 }
 
 // printLines prints the lines that are not empty.
-func printLines(w io.Writer, lines []string) error {
+func printLines(w io.Writer, lines ...string) error {
 	var b strings.Builder
 	for _, line := range lines {
 		if line != "" {

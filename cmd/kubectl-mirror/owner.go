@@ -35,34 +35,23 @@ func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error)
 	return s, nil
 }
 
-// reported returns the state of a source by what the controller has reported about it; none if there is no such source.
-func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+// reported adds the state of a source by what the controller has reported about it, if there is such a source.
+func (s *session) reported(ctx context.Context, asked types.NamespacedName, r *report) error {
 	cm, err := s.Get(ctx, asked)
 	if cm == nil || !s.Rules.AsksToBeMirrored(cm) {
-		return nil, err
+		return err
 	}
-	reports, err := s.Reports(ctx, asked.Namespace, cm.UID)
 	source := s.Rules.ParseSource(cm)
-	if apierrors.IsForbidden(err) {
-		return []*snapshot.Source{snapshot.Unknown(source, err.Error())}, nil
+	reports, err := s.Reports(ctx, asked.Namespace, cm.UID)
+	switch {
+	case apierrors.IsForbidden(err):
+		r.add(snapshot.Unknown(source, err.Error()), nil)
+	case err != nil:
+		return err
+	default:
+		r.add(reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now()), nil)
 	}
-	return []*snapshot.Source{reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now())}, err
-}
-
-// explainAlone explains a ConfigMap by itself.
-func (s *session) explainAlone(ctx context.Context, asked types.NamespacedName) (printed, error) {
-	found, err := s.reported(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) > 0 {
-		return &oneReport{Source: found[0]}, nil
-	}
-	cm, err := s.Get(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	return explainAlone(s.Rules, asked, cm), nil
+	return nil
 }
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.

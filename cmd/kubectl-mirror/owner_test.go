@@ -81,13 +81,14 @@ func TestC70Judge(t *testing.T) {
 		"the clock is behind":  {s, false, []*corev1.Event{mirroredOf(s, 99, "1", 2, 0, 0)}, "in sync in 2 namespaces, as the controller reported 0s ago", "", waitDone, 0},
 	} {
 		reports := snapshot.ReportsOf("default", test.events)[test.source.ConfigMap.UID]
-		got := &oneReport{Source: reports.Judge(test.source, test.byPayload, "default", time.Unix(1010, 0))}
-		got.InSync = got.IsInSync()
+		r := &report{InSync: true, one: true}
+		r.add(reports.Judge(test.source, test.byPayload, "default", time.Unix(1010, 0)), nil)
+		got := r.Sources[0]
 		warning := ""
 		if got.Warning != nil {
 			warning = got.Warning.Reason
 		}
-		code := map[error]int{nil: 0, errNo: 1, errUnknown: 2}[got.verdict()]
+		code := map[error]int{nil: 0, errNo: 1, errUnknown: 2}[r.end()]
 		if !strings.HasPrefix(got.Note, test.want) || warning != test.warning || phaseOf(got.Source, allowed{}) != test.phase || code != test.code {
 			t.Errorf("%s: got %q, warning %q, phase %v and exit code %d, want %q, %q, %v and %d",
 				name, got.Note, warning, phaseOf(got.Source, allowed{}), code, test.want, test.warning, test.phase, test.code)

@@ -48,7 +48,7 @@ func TestPlanOfFlags(t *testing.T) {
 	}{
 		"nothing": {func(*plan.Options) {}, "", "dev-a/left"},
 		"a prefix more": {func(o *plan.Options) { o.NamespacePrefixes = []string{"team-", "dev-"} },
-			"delete dev-a/left, create dev-a/settings, " + taken, ""},
+			"delete dev-a/left, create dev-a/settings, foreign dev-a/shared, " + taken, ""},
 		"a longer prefix": {func(o *plan.Options) { o.NamespacePrefixes = []string{"team-a"} }, "",
 			"dev-a/left, team-b/settings, team-b/shared, team-c/settings, team-c/shared, team-d/settings, team-d/shared"},
 		"an excluded namespace": {func(o *plan.Options) { o.ExcludeNamespaces = []string{"team-b"} }, "", "dev-a/left, team-b/settings, team-b/shared"},
@@ -64,18 +64,14 @@ func TestPlanOfFlags(t *testing.T) {
 			s.Options.Prune = prune
 			p := newPlanned(s.Snapshot(t))
 			changes, outOfScope := []string{}, []string{}
-			for _, c := range p.Changes {
-				if kept := strings.Contains(test.outOfScope, c.Namespace+"/"+c.Name); c.Operation != "delete" || !kept {
-					changes = append(changes, c.Operation+" "+c.Namespace+"/"+c.Name)
-				} else {
-					outOfScope = append(outOfScope, c.Namespace+"/"+c.Name)
+			for _, c := range p.Targets {
+				key := c.Namespace + "/" + c.Name
+				switch want := map[bool]string{false: "out_of_scope", true: "delete"}[prune]; {
+				case c.Operation == want && strings.Contains(test.outOfScope, key):
+					outOfScope = append(outOfScope, key)
+				default:
+					changes = append(changes, c.Operation+" "+key)
 				}
-			}
-			if len(outOfScope) > 0 != (prune && test.outOfScope != "") || prune && len(p.OutOfScope) > 0 {
-				t.Errorf("%s, prune %v: %q would be deleted, and %d copies stay", name, prune, outOfScope, len(p.OutOfScope))
-			}
-			for _, c := range p.OutOfScope {
-				outOfScope = append(outOfScope, c.Namespace+"/"+c.Name)
 			}
 			if got := strings.Join(changes, ", "); got != test.changes {
 				t.Errorf("%s, prune %v: got changes %s, want %s", name, prune, got, test.changes)

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,6 +24,9 @@ type settings struct {
 	*mirror.Options
 	origin     string
 	deployment *appsv1.Deployment // of the controller; nil: they are the settings of flags alone
+
+	leaderElect               bool
+	leaseName, leaseNamespace string
 }
 
 // absence says that no replica of the controller is ready; empty if one is, or if there is no Deployment.
@@ -95,10 +98,8 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)
 	}
 	for i := range deployments {
-		s := &settings{origin: "arguments of Deployment " + keyOf(&deployments[i]), deployment: &deployments[i]}
-		p, err := processOf(s.deployment)
+		s, err := settingsOf(&deployments[i])
 		if err == nil {
-			s.Options = p.Options
 			f.override(s.Options)
 			err = s.Options.Options.Validate()
 		}
@@ -143,25 +144,15 @@ func deploymentsOf(ctx context.Context, client kubernetes.Interface, key string)
 	return []appsv1.Deployment{*d}, err
 }
 
-// process is how the arguments of its Deployment have a controller run.
-type process struct {
-	*mirror.Options
-	leaderElect               bool
-	leaseName, leaseNamespace string
-}
-
-// processOf returns the arguments of the Deployment. An error says which one is invalid.
-func processOf(d *appsv1.Deployment) (*process, error) {
-	p := &process{Options: mirror.NewOptions()}
-	fs := flagsOf(p.Options, append(slices.Clone(deciding), "deletion-grace"))
+// settingsOf returns the settings by the arguments of a Deployment. An error says which one is invalid.
+func settingsOf(d *appsv1.Deployment) (*settings, error) {
+	s := &settings{Options: mirror.NewOptions(), deployment: d, origin: "arguments of Deployment " + keyOf(d)}
+	fs := flagsOf(s.Options, deciding)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
-	fs.BoolVar(&p.leaderElect, "leader-elect", false, "")
-	fs.StringVar(&p.leaseName, "leader-elect-resource-name", "mirror-controller", "")
-	fs.StringVar(&p.leaseNamespace, "leader-elect-resource-namespace", d.Namespace, "")
-	if err := fs.Parse(containerOf(d).Args); err != nil {
-		return p, err
-	}
-	return p, p.Options.Options.Validate()
+	fs.BoolVar(&s.leaderElect, "leader-elect", false, "")
+	fs.StringVar(&s.leaseName, "leader-elect-resource-name", "mirror-controller", "")
+	fs.StringVar(&s.leaseNamespace, "leader-elect-resource-namespace", d.Namespace, "")
+	return s, cmp.Or(fs.Parse(containerOf(d).Args), s.Options.Options.Validate())
 }
 
 // containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its own

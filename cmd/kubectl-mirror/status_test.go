@@ -12,27 +12,30 @@ import (
 
 func TestStatus(t *testing.T) {
 	s := snapshottest.EveryState()
-	r := &report{Sources: []*listed{}}
+	all := &report{Sources: []*listed{}}
 	var out golden
 	for _, source := range s.Snapshot(t).Sources(types.NamespacedName{}) {
+		one := &report{InSync: true, one: true}
+		one.add(source, nil)
 		switch source.Key().String() {
 		case "platform/mixed":
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
 				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
-			out.print(t, "one", &oneReport{Source: source}, outputFormats...)
+			out.print(t, "one", one, outputFormats...)
 		case "platform/synced":
-			out.print(t, "in sync", &oneReport{InSync: true, Source: source}, "table")
-			out.print(t, "in sync, all", &oneReport{InSync: true, Source: source, all: true}, "table")
+			out.print(t, "in sync", one, "table")
+			one.all = true
+			out.print(t, "in sync, all", one, "table")
 		}
 		source.Targets = nil
-		r.Sources = append(r.Sources, &listed{Source: source})
+		all.Sources = append(all.Sources, &listed{Source: source})
 	}
-	out.print(t, "all", r, outputFormats...)
+	out.print(t, "all", all, outputFormats...)
 	for i, of := range []string{"mirror-a/mirror-controller", "mirror-b/mirror-controller"} {
-		r.Sources[i] = &listed{of, r.Sources[0].Source}
+		all.Sources[i] = &listed{of, all.Sources[0].Source}
 	}
-	r.Sources = r.Sources[:2]
-	out.print(t, "of two controllers", r, "table")
-	out.print(t, "none", &report{InSync: true, Sources: []*listed{}, namespace: "team-a"}, "table", "json")
+	all.Sources = all.Sources[:2]
+	out.print(t, "of two controllers", all, "table")
+	out.print(t, "none", &report{InSync: true, Sources: []*listed{}}, "table", "json")
 	out.compare(t, "status")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,41 +23,37 @@ write events in that namespace can forge the report.
 Exit codes: 0 in sync but for held targets, 1 blocked, all held or timed out, 2 unknown, also if there is no report in time.`
 
 func newWait(c *cli) *cobra.Command {
-	var output outputFlag
 	var timeout time.Duration
 	var allow allowed
-	cmd := &cobra.Command{
-		Use:     "wait SOURCE",
-		Short:   "Wait until all copies of a source are in sync",
-		Long:    waitHelp,
-		Example: "  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		Args:    arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
+		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m", 1, 1,
+		func(cmd *cobra.Command, args []string) (printed, error) {
+			if timeout <= 0 {
+				return nil, fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
+			}
 			asked, err := c.parseKey(args[0])
-			switch {
-			case err != nil:
-				return err
-			case timeout <= 0:
-				return fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
+			if err != nil {
+				return nil, err
 			}
-			r, p, err := c.wait(cmd, asked, timeout, allow)
-			if err == nil {
-				err = output.print(cmd.OutOrStdout(), r)
-			}
-			switch {
-			case err != nil:
-				return err
-			case r.Status == snapshot.NotKnown:
-				return errUnknown
-			}
-			return verdict(p == waitDone)
-		},
-	}
-	output.bind(cmd)
+			return c.wait(cmd, asked, timeout, allow)
+		})
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Wait for the other targets if some are blocked, and do not fail because of them.")
 	cmd.Flags().BoolVar(&allow.held, "allow-held", false, "Do not fail if every target is held.")
 	return cmd
+}
+
+// waited is a source that was waited for.
+type waited struct {
+	*report
+	phase phase
+}
+
+func (w *waited) end() error {
+	if w.Sources[0].Status == snapshot.NotKnown {
+		return errUnknown
+	}
+	return verdict(w.phase == waitDone)
 }
 
 // allowed says which outcomes do not fail the command.
@@ -94,7 +89,9 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (r *oneReport, p phase, err error) {
+func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (printed, error) {
+	var r *report
+	var p phase
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cmd.SetContext(limited)
@@ -105,23 +102,23 @@ func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.
 		switch {
 		case limited.Err() != nil: // perhaps in the middle of a request
 		case err != nil:
-			return nil, p, err
+			return nil, err
 		default:
-			r, p = now, phaseOf(now.Source, allow)
-			if a.progress(r.Source); p == waitOn {
+			r, p = now, phaseOf(now.Sources[0].Source, allow)
+			if a.say(fmt.Sprintf("%s: %s", r.Sources[0].Key(), r.Sources[0].Summary())); p == waitOn {
 				pause(limited, time.Since(began))
 			}
 		}
 	}
 	switch {
 	case r == nil:
-		return nil, p, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
+		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 	case p == waitOn:
 		a.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:
 		a.say("Every target is held, so the change reaches none. Correct or remove the annotation, or accept this with --allow-held")
 	}
-	return r, p, nil
+	return &waited{r, p}, nil
 }
 
 // pause waits for a second, or five times as long as the last reading took: large clusters are read seldom.
@@ -129,16 +126,5 @@ func pause(ctx context.Context, took time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(max(time.Second, 5*took)):
-	}
-}
-
-// progress says how far a source is.
-func (a *asker) progress(s *snapshot.Source) {
-	a.say(fmt.Sprintf("%s: %s", s.Key(), s.Summary()))
-	if expiring := s.In(plan.StateExpiring); len(expiring) > 0 {
-		a.say("Not waited for: copies expire: " + strings.Join(expiring, ", "))
-	}
-	if held := s.In(plan.StateHeld); len(held) > 0 {
-		a.say(fmt.Sprintf("Held: %s: %s", count(len(held), "target", "targets"), strings.Join(held, ", ")))
 	}
 }

@@ -105,7 +105,7 @@ func TestKubectlPlan(t *testing.T) {
 	first := w.Start()
 	w.WaitInSync(source, a, b, c, d)
 	w.WaitInSync(gone, a, b, c, d)
-	expect(w, kubectlMirror(w, "plan"), 0, "Changes: none.")
+	expect(w, kubectlMirror(w, "plan"), 0, "Nothing to do.")
 	w.Stop(first)
 
 	w.Edit(a, "settings", suite.WithKey("key", "secret"))
@@ -133,9 +133,9 @@ func TestKubectlPlan(t *testing.T) {
 	narrow := func(args ...string) answer {
 		return mirrorAs(w, w.Cluster.AdminKubeconfig(), append(args, "--namespace-prefix="+a, "--mirror-label="+w.Label, "--instance="+w.Instance)...)
 	}
-	expectIn(w, narrow("plan"), 1, "Changes: none.\nOut of scope: 2 copies stay unchanged. Is a flag mistyped? With --prune such copies are deleted.")
+	expectIn(w, narrow("plan"), 1, "out_of_scope  team-b/settings  ", "\nout_of_scope 2.")
 	got, mark = narrow("plan", "--prune"), w.AuditMark()
-	expectIn(w, got, 1, "Changes: delete 2.")
+	expectIn(w, got, 1, "\ndelete 2.")
 	expectIn(w, narrow("purge", "--out-of-scope", "--yes"), 0, "team-b/settings", "team-c/settings", "Deleted 2 of 2 copies.")
 	w.Absent("settings", b, c)
 	w.WaitInSync(source, a)
@@ -233,7 +233,7 @@ func TestKubectlPurge(t *testing.T) {
 	expectIn(w.World, w.asked(purger, "purge", "-n", a, "--yes"), 2, "the command is about the whole cluster: leave it out")
 	expect(w.World, w.asked(purger, "purge", "--dry-run"), 0, shown(t, "purge --dry-run"))
 	theirs := w.Create(w.Elsewhere("other"), "settings", w.MarksOfCopy(a, "other-"+w.Home, "settings")...)
-	expectIn(w.World, w.asked(purger, "purge"), 2, "stdin is not a terminal, so nobody can be asked: give --yes")
+	expectIn(w.World, w.asked(purger, "purge"), 1, "Nothing was changed. --yes answers the question.")
 	expectIn(w.World, w.asked(purger, "purge", w.Home+"/settings", "--yes"), 0, "Deleted 1 of 1 copy.")
 	w.Absent("settings", a)
 	w.Untouched(theirs)

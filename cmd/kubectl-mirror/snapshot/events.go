@@ -25,8 +25,11 @@ type Warning struct {
 	Last   time.Time `json:"last"`
 }
 
-// String returns the warning, with its age if it is more than a minute old.
+// String returns the warning, with its age if it is more than a minute old; empty if there is none.
 func (w *Warning) String() string {
+	if w == nil {
+		return ""
+	}
 	age := ""
 	if d := time.Since(w.Last); d > time.Minute {
 		age = " " + duration.HumanDuration(d) + " ago"

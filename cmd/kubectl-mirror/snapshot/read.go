@@ -83,14 +83,6 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, nil
 }
 
-// Sources returns NAMESPACE/NAME of all ConfigMaps that have the label of a source.
-func (r *Reader) Sources(ctx context.Context) (keys []string, err error) {
-	err = r.eachConfigMap(ctx, r.Rules.Label()+"="+plan.SourceValue, "", func(cm *corev1.ConfigMap) {
-		keys = append(keys, plan.KeyOf(cm).String())
-	})
-	return keys, err
-}
-
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many as fit into pageBytes
 // by the size of the last.
 const (

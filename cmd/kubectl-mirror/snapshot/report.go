@@ -167,16 +167,6 @@ func (s *Source) IsInSync() bool {
 	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
 }
 
-// In returns the namespaces of the targets in a state.
-func (s *Source) In(state plan.State) (namespaces []string) {
-	for _, t := range s.Targets {
-		if t.State == state.Metric() {
-			namespaces = append(namespaces, t.Namespace)
-		}
-	}
-	return namespaces
-}
-
 // Summary is the status with the counts.
 func (s *Source) Summary() string {
 	text := s.Status
