@@ -62,7 +62,11 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	case err != nil:
 		return nil, err
 	case cm != nil && s.Rules.AsksToBeMirrored(cm):
-		return (&asker{cli: c, session: s, cmd: cmd, asked: asked}).ask()
+		r, err := (&asker{cli: c, session: s, cmd: cmd, asked: asked}).ask()
+		if r != nil {
+			r.explained = true
+		}
+		return r, err
 	case s.isOwner:
 		return explainAlone(s.Rules, asked, cm), nil
 	}

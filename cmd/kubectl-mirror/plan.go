@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -116,6 +115,9 @@ func (p *planned) table(w io.Writer, wide bool) error {
 	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, diffs+cmp.Or(strings.Join(parts, ", "), "Nothing to do")+".\n")
+	if len(parts) == 0 {
+		parts = []string{"nothing"}
+	}
+	_, err := io.WriteString(w, diffs+"In all: "+strings.Join(parts, ", ")+".\n")
 	return err
 }

@@ -142,7 +142,7 @@ type report struct {
 	Sources []*listed `json:"sources"`
 
 	inNamespace, one bool // the sources are in one namespace; there is one, which was asked for
-	all              bool // show the targets in sync, too
+	all, explained   bool // show the targets in sync, too; the command explains, and ends with 0
 }
 
 // listed is a source in a report.
@@ -160,10 +160,10 @@ func (r *report) add(source *snapshot.Source, d *appsv1.Deployment) {
 }
 
 func (r *report) end() error {
-	if r.one && r.Sources[0].Status == snapshot.NotKnown {
+	if r.one && r.Sources[0].Status == snapshot.NotKnown && !r.explained {
 		return errUnknown
 	}
-	return verdict(r.InSync)
+	return verdict(r.InSync || r.explained)
 }
 
 // names returns the sources; of one source the copies that are wanted or there.

@@ -82,6 +82,7 @@ func TestKubectlCheck(t *testing.T) {
 	t.Parallel()
 	w, p := installChecked(t)
 	admin := w.Cluster.AdminKubeconfig()
+	w.untilChecked(0, "probe/event  ok")
 	expect(w.World, w.Checked(admin), 0, shown(t, "check"))
 	expectIn(w.World, mirrorAs(w.World, admin, "check"), 2, "choose one with --controller")
 
@@ -152,7 +153,9 @@ func TestKubectlCheckOfManifests(t *testing.T) {
 		out, _ := cmd.Output() // the exit code tells
 		return answer{code: cmd.ProcessState.ExitCode(), out: runsOfBlanks.ReplaceAllString(string(out), "  ")}
 	}
-	ExpectLines(t, check(), 1, "deployment  to do  there is no such Deployment: install it as deploy/docs/install.md says")
+	if got := check(); got.code != 2 {
+		t.Errorf("got exit code %d and %s, want 2: there is no controller", got.code, got.out)
+	}
 	if _, err := shipped.Install(t.Context(), c, *suite.Manifests, *suite.Binary); err != nil {
 		t.Fatal(err)
 	}

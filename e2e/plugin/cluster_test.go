@@ -23,7 +23,7 @@ func TestKubectlStatus(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	expect(w, kubectlMirror(w, "status", "-A"), 0, "No sources found.")
+	expect(w, kubectlMirror(w, "status", "-A"), 0, "No sources found. -A shows those of all namespaces.")
 	winner := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	loser := w.CreateSource(b, "settings")
 	frozen := w.CreateSource(w.Home, "frozen")
@@ -79,7 +79,7 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	expectIn(w, byFlags(w, viewer, "status", settings, "-o", "wide"), 1, "platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ",
 		"team-bad  expiring  delete  the namespace has the label mirror=false")
-	expectIn(w, byFlags(w, viewer, "wait", settings), 0, "Not waited for: copies expire: team-bad")
+	expectIn(w, byFlags(w, viewer, "wait", settings), 0, "team-bad  expiring  the namespace has the label mirror=false")
 }
 
 // TestKubectlOfMany has 207 targets in sync, one of which has a label that means nothing.
@@ -105,7 +105,7 @@ func TestKubectlPlan(t *testing.T) {
 	first := w.Start()
 	w.WaitInSync(source, a, b, c, d)
 	w.WaitInSync(gone, a, b, c, d)
-	expect(w, kubectlMirror(w, "plan"), 0, "Nothing to do.")
+	expect(w, kubectlMirror(w, "plan"), 0, "In all: nothing.")
 	w.Stop(first)
 
 	w.Edit(a, "settings", suite.WithKey("key", "secret"))
@@ -133,9 +133,9 @@ func TestKubectlPlan(t *testing.T) {
 	narrow := func(args ...string) answer {
 		return mirrorAs(w, w.Cluster.AdminKubeconfig(), append(args, "--namespace-prefix="+a, "--mirror-label="+w.Label, "--instance="+w.Instance)...)
 	}
-	expectIn(w, narrow("plan"), 1, "out_of_scope  team-b/settings  ", "\nout_of_scope 2.")
+	expectIn(w, narrow("plan"), 1, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
 	got, mark = narrow("plan", "--prune"), w.AuditMark()
-	expectIn(w, got, 1, "\ndelete 2.")
+	expectIn(w, got, 1, "\nIn all: delete 2.")
 	expectIn(w, narrow("purge", "--out-of-scope", "--yes"), 0, "team-b/settings", "team-c/settings", "Deleted 2 of 2 copies.")
 	w.Absent("settings", b, c)
 	w.WaitInSync(source, a)
@@ -183,7 +183,7 @@ func TestKubectlExplain(t *testing.T) {
 	source := w.CreateSource(w.Home, "settings", suite.WithData(map[string]string{"key": "public"}))
 	mine := w.Create(b, "settings", suite.SetImmutable)
 	viewer := newViewer(w)
-	expectIn(w, byFlags(w, viewer, "explain", a+"/settings"), 0, "There is no ConfigMap team-a/settings: a copy of platform/settings is to be created.")
+	expectIn(w, byFlags(w, viewer, "explain", a+"/settings"), 0, "There is no ConfigMap team-a/settings; the copy of platform/settings is pending: there is no copy yet.")
 	w.Start()
 	w.WaitInSync(source, a)
 	expectIn(w, byFlags(w, viewer, "explain", "configmap/settings", "-n", a), 0, "ConfigMap team-a/settings is a copy of platform/settings, and in sync.")

@@ -21,6 +21,9 @@ type answer struct {
 	out, err string
 }
 
+// Code returns the exit code.
+func (a answer) Code() int { return a.code }
+
 // mirrorAs runs kubectl mirror as the user of a kubeconfig.
 func mirrorAs(w *suite.World, kubeconfig string, args ...string) answer {
 	w.Helper()
