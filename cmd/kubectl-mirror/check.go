@@ -24,13 +24,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const checkHelp = `Check the installation of the controller, line by line. "to do" is a fault, with the cause that the API server tells and what to
-do about it; "not checked" names the permission that you lack; "not probed": there is no namespace in which to ask.
+const checkHelp = `Check the installation of the controller, line by line. "to do" is a fault, with the cause that the
+API server tells and what to do about it; "not checked" names the permission that you lack; "not probed": there is no
+namespace in which to ask.
 
-The command asks the API server, by dry-run and as the account of the controller, whether it accepts what the controller has to
-write, and refuses what it must not. That takes the permission to impersonate the account.
+The command asks the API server, by dry-run and as the account of the controller, whether it accepts what the controller
+has to write, and refuses what it must not. That takes the permission to impersonate the account.
 
-Exit codes: 0 all well, 1 something to do, 2 unknown: nothing to do is known, and not all could be checked.`
+Exit codes: 0 all well, 1 something to do, 2 nothing to do is known, and not all could be checked.`
 
 // Results of a check.
 const (
@@ -45,7 +46,7 @@ func newCheck(c *cli) *cobra.Command {
 	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", 0, 0,
 		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
 			if given := c.settings.given(); len(given) > 0 {
-				return nil, fmt.Errorf("%s: check is about what is installed, and takes no settings but --controller", strings.Join(given, ", "))
+				return nil, fmt.Errorf("%s: check takes no settings but --controller", strings.Join(given, ", "))
 			}
 			if k.session, err = c.begin(cmd); err != nil {
 				return nil, err
@@ -99,10 +100,11 @@ func (k *checker) checkDeployment() {
 	if d.Spec.Replicas != nil {
 		wanted = *d.Spec.Replicas
 	}
-	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s", keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
+	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
+		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
 	switch {
 	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
-		k.add("deployment", resultTodo, text, fmt.Sprintf("kubectl -n %s describe deployment %s, and its Pods", d.Namespace, d.Name))
+		k.add("deployment", resultTodo, text, "kubectl -n "+d.Namespace+" describe deployment "+d.Name+", and its Pods")
 	case wanted > 1 && !k.settings.leaderElect:
 		k.add("deployment", resultTodo, text+": all of them write", "add --leader-elect to the arguments")
 	default:
@@ -110,17 +112,18 @@ func (k *checker) checkDeployment() {
 	}
 }
 
-// checkLeader looks whether somebody renews the Lease. The time is that of the API server, which everybody may ask for: the
-// machine of the user may have another.
+// checkLeader looks whether somebody renews the Lease. The time is that of the API server, which everybody may ask for:
+// the machine of the user may have another.
 func (k *checker) checkLeader(ctx context.Context) {
 	if !k.settings.leaderElect {
 		return
 	}
-	key, holder := k.settings.leaseNamespace+"/"+k.settings.leaseName, ""
-	lease, err := k.Client.CoordinationV1().Leases(k.settings.leaseNamespace).Get(ctx, k.settings.leaseName, metav1.GetOptions{})
+	namespace, name, holder := k.settings.leaseNamespace, k.settings.leaseName, ""
+	lease, err := k.Client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if s := lease.Spec; err == nil && s.HolderIdentity != nil && s.RenewTime != nil && s.LeaseDurationSeconds != nil {
-		review, _ := k.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if review.CreationTimestamp.Time.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
+		now := &authenticationv1.SelfSubjectReview{}
+		now, _ = k.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, now, metav1.CreateOptions{})
+		if now.CreationTimestamp.Time.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
 			holder, _, _ = strings.Cut(*s.HolderIdentity, "_") // the name of the Pod and a number
 		}
 	}
@@ -128,15 +131,18 @@ func (k *checker) checkLeader(ctx context.Context) {
 	case err != nil && !apierrors.IsNotFound(err):
 		k.add("leader", resultUnknown, err.Error(), "")
 	case holder == "":
-		k.add("leader", resultTodo, "nobody holds Lease "+key+": nothing is mirrored", fmt.Sprintf("kubectl -n %s logs deployment/%s", k.settings.deployment.Namespace, k.settings.deployment.Name))
+		d := k.settings.deployment
+		k.add("leader", resultTodo, "nobody holds Lease "+namespace+"/"+name+": nothing is mirrored",
+			"kubectl -n "+d.Namespace+" logs deployment/"+d.Name)
 	default:
-		k.add("leader", resultOK, holder+" holds Lease "+key, "")
+		k.add("leader", resultOK, holder+" holds Lease "+namespace+"/"+name, "")
 	}
 }
 
 var dryRun = []string{metav1.DryRunAll}
 
-// probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be refused.
+// probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be
+// refused.
 func (k *checker) probe(ctx context.Context) {
 	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
 	switch {
@@ -188,8 +194,8 @@ func (k *checker) home() string {
 	return append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 }
 
-// probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace may refuse
-// for reasons of its own, such as a quota. The last two answers are about an object that is not there.
+// probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace
+// may refuse for reasons of its own, such as a quota. The last two answers are about an object that is not there.
 func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
 	const tries = 3
 	name, refused := "probe/copy/"+prefix, error(nil)
@@ -225,9 +231,10 @@ func (k *checker) remedy(refused error) string {
 	}
 	switch m := boundBy.FindStringSubmatch(refused.Error()); {
 	case mirror.RefusedAsConfined(refused) && m != nil && len(values) > 0:
-		return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s", m[1], plan.Domain, flag, strings.Join(values, ","))
+		return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s",
+			m[1], plan.Domain, flag, strings.Join(values, ","))
 	case mirror.RefusedAsConfined(refused):
-		return "give the ClusterRoleBinding of the controller annotations as the arguments of its Deployment are: see deploy/docs/policies.md"
+		return "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 	case strings.Contains(refused.Error(), " cannot "):
 		return "grant it as deploy/base/rbac.yaml does"
 	}
@@ -239,7 +246,7 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 	switch {
 	case answer == nil:
 		k.add(check, resultTodo, "the API server would let the controller create "+text+": no policy confines it",
-			"install deploy/components/admission, and see that the ClusterRoleBinding names "+k.account()+" and has the label that the policies select")
+			"install deploy/components/admission, and have its label and "+k.account()+" in the ClusterRoleBinding")
 	case mirror.RefusedAsConfined(answer):
 		k.add(check, resultOK, "a policy refuses the controller to create "+text, "")
 	default:
@@ -251,7 +258,8 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 func (k *checker) checkPublishers(ctx context.Context) {
 	list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-		return strings.Contains(b.Spec.PolicyName, "-publishers") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+		s := b.Spec
+		return strings.Contains(s.PolicyName, "-publishers") && slices.Contains(s.ValidationActions, admissionv1.Deny)
 	})
 	switch {
 	case err != nil:

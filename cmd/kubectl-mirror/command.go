@@ -27,9 +27,10 @@ const (
 // stamp is the version that the Makefile sets (-ldflags "-X main.stamp=v1.2.3").
 var stamp string
 
-const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge changes anything.
+const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge
+changes anything.
 
-The settings are the arguments of the Deployment of the installed controller. Flags that are named as the controller's change
+The settings are the arguments of the Deployment of the installed controller. Flags named as the controller's change
 them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.
 
 Completion: link kubectl_complete-mirror to this program, in a folder of your PATH.
@@ -80,13 +81,16 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// runFunc runs a command, and returns its result.
+type runFunc func(cmd *cobra.Command, args []string) (printed, error)
+
 // command returns a command with so many arguments, whose result is printed as -o says.
-func (c *cli) command(use, short, long, example string, least, most int, run func(*cobra.Command, []string) (printed, error)) *cobra.Command {
+func (c *cli) command(use, short, long, example string, least, most int, run runFunc) *cobra.Command {
 	var out output
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < least || len(args) > most {
-				return fmt.Errorf("%s has %s, must be: %s %s", strings.Fields(use)[0], count(len(args), "argument", "arguments"), displayName, use)
+				return fmt.Errorf("%s, must be: %s %s", count(len(args), "argument", "arguments"), displayName, use)
 			}
 			return nil
 		},
@@ -127,8 +131,8 @@ func (c *cli) refuseNamespace() error {
 	return nil
 }
 
-// parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n or of the
-// context.
+// parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n
+// or of the context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	before, name, found := strings.Cut(arg, "/")
 	if found && slices.Contains([]string{"configmap", "configmaps", "cm"}, before) {
@@ -141,7 +145,7 @@ func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	case before == "" || name == "" || strings.Contains(name, "/"):
 		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
 	case *c.kube.Namespace != "" && *c.kube.Namespace != before:
-		return types.NamespacedName{}, fmt.Errorf("%q: is not in the namespace of --namespace=%q: give one of the two", arg, *c.kube.Namespace)
+		return types.NamespacedName{}, fmt.Errorf("%q: is not in --namespace=%q: give one of the two", arg, *c.kube.Namespace)
 	}
 	return types.NamespacedName{Namespace: before, Name: name}, nil
 }
@@ -186,7 +190,8 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 
 func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
 	rules := plan.NewRules(&settings.Options.Options)
-	return &session{Reader: &snapshot.Reader{Client: client, Rules: rules}, settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{}}
+	reader := &snapshot.Reader{Client: client, Rules: rules}
+	return &session{Reader: reader, settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{}}
 }
 
 // say prints a line on stderr, unless it is empty or was printed before.

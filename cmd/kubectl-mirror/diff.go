@@ -15,7 +15,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// diff returns what a change does to the content of its target. Source and target are read anew: a snapshot has no payloads.
+// diff returns what a change does to the content of its target. Source and target are read anew: a snapshot has no
+// payloads.
 func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 	have, err := s.Get(ctx, c.Key)
 	var source *corev1.ConfigMap
@@ -28,7 +29,8 @@ func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 	return diffOf(s.Rules, c.Op, c.Key, source, have)
 }
 
-// diffOf returns what an operation changes at a target, as a unified diff. source and have are what is there now, or nil.
+// diffOf returns what an operation changes at a target, as a unified diff. source and have are what is there now, or
+// nil.
 func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, have *corev1.ConfigMap) (string, error) {
 	var want *corev1.ConfigMap
 	if op != plan.OpDelete && source != nil {
@@ -45,8 +47,8 @@ func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, hav
 	})
 }
 
-// content returns the lines of a ConfigMap that a diff shows, much like YAML; none if cm is nil. Data may hold anything: what a
-// terminal could take for more than text is escaped.
+// content returns the lines of a ConfigMap that a diff shows, much like YAML; none if cm is nil. Data may hold
+// anything: what a terminal could take for more than text is escaped.
 func content(cm *corev1.ConfigMap) (lines []string) {
 	if cm == nil {
 		return nil

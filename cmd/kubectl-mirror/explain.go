@@ -14,17 +14,15 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const explainHelp = `Explain why a ConfigMap is, is not, or is no longer a source or a copy, and what would change it. If there is no such ConfigMap,
-the command explains why there is no copy. namespace/NAME explains why a namespace is or is not a target. -o wide shows every
-rule.
-
-Of a foreign ConfigMap, whose name a copy needs, the command shows which content the copy would replace, and how to hand it over.
+const explainHelp = `Explain why a ConfigMap is, or is not, a copy, or why there is none, and what would change that.
+namespace/NAME explains why a namespace is or is not a target. -o wide shows every rule. Of a foreign ConfigMap the
+command shows which content the copy would replace, and how to hand it over; a source it shows as status does.
 
 Exit codes: 0 explained, 2 unknown.`
 
 func newExplain(c *cli) *cobra.Command {
-	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or a namespace takes part or not", explainHelp,
-		"  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a", 1, 1,
+	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or namespace takes part or not",
+		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a", 1, 1,
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.explain(cmd, args[0]) })
 }
 
@@ -83,7 +81,6 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 
 // explanation is a verdict with the rule that decides it, and what would change it.
 type explanation struct {
-	Subject string            `json:"subject"`
 	Verdict string            `json:"verdict"`
 	Remedy  string            `json:"remedy,omitempty"`
 	Warning *snapshot.Warning `json:"warning,omitempty"`
@@ -109,7 +106,7 @@ func (x *explanation) addRules(of string, all []plan.Judgement) {
 
 // explainNamespace explains a namespace.
 func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
-	x := &explanation{Subject: "namespace/" + name, name: "namespace/" + name, Verdict: fmt.Sprintf("Namespace %s is a target.", name)}
+	x := &explanation{name: "namespace/" + name, Verdict: fmt.Sprintf("Namespace %s is a target.", name)}
 	ns, any := snap.Namespaces[name], plan.AnySource()
 	if why, remedy := withheld(snap, any, name); why != "" {
 		x.Verdict, x.Remedy = fmt.Sprintf("Namespace %s is no target: %s.", name, why), remedy
@@ -119,13 +116,13 @@ func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
 	}
 	x.addRules("", snap.Rules.Judge(any, ns))
 	if value, ok := ns.Labels[snap.Rules.Label()]; ok && value != plan.OptOutValue {
-		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=%[3]s opts out.", snap.Rules.Label(), value, plan.OptOutValue)
+		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=false opts out.", snap.Rules.Label(), value)
 	}
 	return x
 }
 
-// withheld says why a source, which is nil if there is none, has no copy in a namespace, and what would change that; empty if it
-// claims one.
+// withheld says why a source, which is nil if there is none, has no copy in a namespace, and what would change that;
+// empty if it claims one.
 func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy string) {
 	ns := snap.Namespaces[name]
 	switch {
@@ -146,10 +143,11 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 	return why, remedy
 }
 
-// explain explains a ConfigMap by a snapshot; cm is nil if there is none. It returns the source that has to do with it, and the
-// change if a foreign ConfigMap is handed over.
-func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (x *explanation, of types.NamespacedName, handedOver *plan.Change) {
-	x = &explanation{Subject: "configmap/" + key.String(), name: nameOf(key)}
+// explain explains a ConfigMap by a snapshot; cm is nil if there is none. It returns the source that has to do with it,
+// and the change if a foreign ConfigMap is handed over.
+func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (
+	x *explanation, of types.NamespacedName, handedOver *plan.Change) {
+	x = &explanation{name: nameOf(key)}
 	d, view := snap.Decision(key), snap.View(key.Name)
 	if d == nil {
 		d = &snapshot.Decision{Change: plan.Change{Key: key}}
@@ -200,7 +198,8 @@ func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Confi
 }
 
 // remedy sets what would change the state of a target, and returns the change if a foreign ConfigMap is handed over.
-func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, about *plan.Source, cm *corev1.ConfigMap) *plan.Change {
+func (x *explanation) remedy(
+	snap *snapshot.Snapshot, d *snapshot.Decision, about *plan.Source, cm *corev1.ConfigMap) *plan.Change {
 	switch d.Status() {
 	case plan.StateExpiring:
 		_, x.Remedy = withheld(snap, about, d.Key.Namespace)
@@ -213,7 +212,7 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, abou
 		}
 		after := snap.HandedOver(cm)
 		if after.Op == plan.OpRecreate {
-			x.Verdict += fmt.Sprintf(" Handed over, it is deleted and created again, without the labels and annotations of others: %s.", after.WhyRecreated())
+			x.Verdict += " Handed over, it is deleted and created again, without others' metadata: " + after.WhyRecreated() + "."
 		}
 		x.Remedy = handOver(d.Key)
 		return &after

@@ -11,7 +11,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestExplain explains namespaces, and ConfigMaps in every state. Each answer says in its first line which rule decides.
+// TestExplain explains namespaces, and ConfigMaps in every state. Each answer says in its first line which rule
+// decides.
 func TestExplain(t *testing.T) {
 	s := snapshottest.EveryState()
 	s.Options.NamespaceSelector = "!frozen"

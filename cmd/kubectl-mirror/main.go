@@ -1,5 +1,5 @@
-// Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do, and
-// why. It reads the cluster and decides with package plan, as the controller does.
+// Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do,
+// and why. It reads the cluster and decides with package plan, as the controller does.
 //
 //	installation/  the settings of installed controllers
 //	snapshot/      the sources and copies of a cluster, and the decision about each target
@@ -42,8 +42,8 @@ func verdict(yes bool) error {
 	return errNo
 }
 
-// main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the copies
-// then, and goes on where it is run again. kubectl finds the completion of a plug-in by a name of its own.
+// main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the
+// copies then, and goes on where it is run again. kubectl finds the completion of a plug-in by a name of its own.
 func main() {
 	args := os.Args[1:]
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-mirror") {

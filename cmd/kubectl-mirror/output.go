@@ -65,8 +65,8 @@ func (o output) print(w io.Writer, p printed) error {
 	return p.table(w, o == "wide")
 }
 
-// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name begins
-// with '+' shows with -o wide only.
+// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name
+// begins with '+' shows with -o wide only.
 func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
 	for i, name := range columns {
@@ -98,7 +98,8 @@ func printLines(w io.Writer, lines ...string) error {
 	return err
 }
 
-// printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a webhook.
+// printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a
+// webhook.
 func printable(text string) string { return escaped(strings.ReplaceAll(text, "\n", " ")) }
 
 // escaped escapes all but printable characters.

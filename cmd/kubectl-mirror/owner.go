@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +14,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// owned returns a session for a user who may see no more than a namespace, by the error that says so. s is the session until
-// then; nil: the settings are not known. It returns any other error.
+// owned returns a session for a user who may see no more than a namespace, by the error that says so. s is the session
+// until then; nil: the settings are not known. It returns any other error.
 func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error) {
 	if !apierrors.IsForbidden(why) {
 		return nil, why
@@ -28,7 +26,7 @@ func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error)
 			return nil, err
 		}
 		s = newSession(cmd, client, c.settings.alone)
-		s.byPayload = !slices.ContainsFunc(c.settings.given(), func(flag string) bool { return strings.HasPrefix(flag, "--copy-") })
+		s.byPayload = !c.settings.Changed("copy-label") && !c.settings.Changed("copy-annotation")
 	}
 	s.isOwner = true
 	s.say("Only what is in the namespace counts: " + why.Error())
@@ -56,22 +54,22 @@ func (s *session) reported(ctx context.Context, asked types.NamespacedName, r *r
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
 func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	x := &explanation{Subject: "configmap/" + key.String(), name: nameOf(key), Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
+	x := &explanation{name: nameOf(key), Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
 	if cm == nil {
 		return x
 	}
 	if source, names := plan.NamedSource(cm); names && plan.NamesItself(cm) {
 		content := "matches its checksum."
 		if !plan.MatchesChecksum(cm, rules.Label()) {
-			content = "does not match its checksum: somebody has edited it. The controller restores it while the source wants a copy here."
+			content = "does not match its checksum: somebody has edited it, and the controller restores what a source wants."
 		}
 		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s. Its content %s",
 			key, source, cm.Annotations[plan.InstanceAnnotation], content)
-		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: kubectl label namespace %s %s=%s",
-			source, key.Namespace, rules.Label(), plan.OptOutValue)
+		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: "+
+			"kubectl label namespace %s %s=%s", source, key.Namespace, rules.Label(), plan.OptOutValue)
 		return x
 	}
-	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes or deletes it. While it is there, nothing is copied to its name.", key)
+	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.", key)
 	if why, adoptable := rules.Foreign(cm); adoptable {
 		x.Remedy = handOver(key)
 	} else {
@@ -82,6 +80,6 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 
 // handOver is the command that hands a foreign ConfigMap over.
 func handOver(k types.NamespacedName) string {
-	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: kubectl annotate -n %s configmap %s %s=%s",
-		k.Namespace, k.Name, plan.AdoptAnnotation, plan.AdoptValue)
+	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: "+
+		"kubectl annotate -n %s configmap %s %s=%s", k.Namespace, k.Name, plan.AdoptAnnotation, plan.AdoptValue)
 }

@@ -13,19 +13,17 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first installation, or before
-a change of flags. Flags beside --controller change the settings of that one. The command also shows the targets that stay as
-they are: foreign ConfigMaps in the way, copies of a frozen source, targets that a source holds, and copies out of scope of the
-flags, which --prune would delete.
-
-ConfigMap data is shown with --diff only.
+const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
+installation, or before a change of flags. Flags beside --controller change the settings of that one. The command also shows the
+targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, and copies
+that are out of scope of the flags, which --prune would delete. ConfigMap data is shown with --diff only.
 
 Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
 	var diff bool
-	cmd := c.command("plan", "Show what a controller would change", planHelp, "  kubectl mirror plan --namespace-prefix=team-\n"+
-		"  kubectl mirror plan --controller=mirror-system/mirror-controller --namespace-prefix=dev- --prune --diff", 0, 0,
+	cmd := c.command("plan", "Show what a controller would change", planHelp,
+		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff", 0, 0,
 		func(cmd *cobra.Command, _ []string) (printed, error) {
 			if err := c.refuseNamespace(); err != nil {
 				return nil, err
@@ -46,7 +44,7 @@ func newPlan(c *cli) *cobra.Command {
 			}
 			return p, err
 		})
-	cmd.Flags().BoolVar(&diff, "diff", false, "Show the content of each change. That prints ConfigMap data, and needs permission to get ConfigMaps.")
+	cmd.Flags().BoolVar(&diff, "diff", false, "Show the content of each change. Needs permission to get ConfigMaps.")
 	return cmd
 }
 
@@ -86,7 +84,7 @@ func newPlanned(s *snapshot.Snapshot) *planned {
 }
 
 func (p *planned) add(d *snapshot.Decision, operation, source, reason string) {
-	p.Targets = append(p.Targets, &target{Namespace: d.Key.Namespace, Name: d.Key.Name, Operation: operation, Source: source, Reason: reason, decision: d})
+	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source, reason, "", d})
 }
 
 func (p *planned) end() error { return verdict(!p.changes) }

@@ -16,13 +16,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const purgeHelp = `Delete all copies of an instance, or those of one source. SOURCE is a name or NAMESPACE/NAME, and need not exist any more.
-The command shows the list and asks. It deletes only what is a copy of this instance, as the controller knows it: nothing that
-has changed since it was listed, and no copy that lost its label, which counts as released. It can be interrupted and repeated.
+const purgeHelp = `Delete all copies of an instance, or those of one source, which need not exist.
+The command shows the list and asks. It deletes only what is a copy of this instance: nothing that has changed since it
+was listed, and no copy that lost its label. It can be interrupted and repeated.
 
-It refuses while a controller of the instance is ready, which would restore copies that a source asks for. --force deletes them
-nevertheless. --out-of-scope deletes only the copies that no source claims and that the flags rule out: no controller restores
-these.
+It refuses while a controller of the instance is ready, which would restore copies that a source asks for. --force
+deletes them nevertheless. --out-of-scope deletes only the copies that no source claims and that the flags rule out,
+also beside a running controller.
 
 Permissions: list and delete ConfigMaps, list namespaces and Deployments.
 
@@ -50,7 +50,7 @@ func newPurge(c *cli) *cobra.Command {
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
 	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance is ready.")
-	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only copies that no source claims and that the flags rule out.")
+	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only unclaimed copies that the flags rule out.")
 	return cmd
 }
 
@@ -117,7 +117,7 @@ func (p *purge) refuse(ctx context.Context) error {
 		d := &deployments[i]
 		of, _ := settingsOf(d) // with invalid arguments it is never ready
 		if d.Status.ReadyReplicas > 0 && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
-			p.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore the copies that a source asks for. Stop it before: "+
+			p.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore copies. Stop it before: "+
 				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
 			return errNo
 		}
@@ -125,8 +125,8 @@ func (p *purge) refuse(ctx context.Context) error {
 	return nil
 }
 
-// confirm returns nil if the answer is yes, and errNo if it is no, or if there is none. It flushes the output first: if nobody
-// reads that, the program ends here, before it changes anything.
+// confirm returns nil if the answer is yes, and errNo if it is no, or if there is none. It flushes the output first: if
+// nobody reads that, the program ends here, before it changes anything.
 func (p *purge) confirm() error {
 	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
 		if err := out.Flush(); err != nil || p.yes {
@@ -143,8 +143,8 @@ func (p *purge) confirm() error {
 	return errNo
 }
 
-// delete deletes the copies that are still as they were listed, and says what has come of it. It returns errNo if not all are
-// gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
+// delete deletes the copies that are still as they were listed, and says what has come of it. It returns errNo if not
+// all are gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
 func (p *purge) delete(ctx context.Context) error {
 	copies := p.Targets
 	var workers errgroup.Group

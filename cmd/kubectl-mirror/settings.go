@@ -64,7 +64,7 @@ type settingsFlags struct {
 func newSettingsFlags() *settingsFlags {
 	f := &settingsFlags{alone: &settings{Options: mirror.NewOptions(), origin: "flags"}}
 	f.FlagSet = flagsOf(f.alone.Options, deciding)
-	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the Deployment whose settings count, if there are several.")
+	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the Deployment of the controller.")
 	return f
 }
 
@@ -155,8 +155,8 @@ func settingsOf(d *appsv1.Deployment) (*settings, error) {
 	return s, cmp.Or(fs.Parse(containerOf(d).Args), s.Options.Options.Validate())
 }
 
-// containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its own
-// before it.
+// containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its
+// own before it.
 func containerOf(d *appsv1.Deployment) (c corev1.Container) {
 	for _, c = range d.Spec.Template.Spec.Containers {
 		if c.Name == "mirror-controller" {

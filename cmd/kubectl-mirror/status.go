@@ -17,8 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, which is a name or NAMESPACE/NAME, show
-the targets that are not in sync, with the state and the reason.
+const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, a name or NAMESPACE/NAME,
+show the targets that are not in sync, with the state and the reason.
 
   synced        the copy holds what the source holds
   pending       the controller is about to create or update the copy, or the API server rejects that
@@ -29,10 +29,8 @@ the targets that are not in sync, with the state and the reason.
   out_of_scope  the copy is not allowed by the flags, and stays
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 
-The newest warning of the controller about a source stands beside it.
-
-Who may read only the source and its events is told, with SOURCE, whether its content has arrived, by the newest report of the
-controller. Whoever may write events in that namespace can forge the report.
+Who may read only the source and its events is told, with SOURCE, whether its content has arrived, by the newest report
+of the controller. Whoever may write events in that namespace can forge the report.
 
 Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 
@@ -78,8 +76,8 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (p
 	return r, err
 }
 
-// sources adds the state of one source, of those of a namespace, or of all, with warnings if the user may list events, and says if
-// no controller runs. With a name it reads nothing of other names.
+// sources adds the state of one source, of those of a namespace, or of all, with warnings if the user may list events,
+// and says if no controller runs. With a name it reads nothing of other names.
 func (s *session) sources(ctx context.Context, asked types.NamespacedName, r *report) error {
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {

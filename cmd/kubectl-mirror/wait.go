@@ -12,15 +12,14 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME. Progress goes to stderr.
-The command ends at once if a foreign ConfigMap or another source blocks a target, or if nothing is mirrored from the source. It
-waits for copies that the API server rejects, and not for copies that expire, nor for targets that an annotation of the source
-holds.
+const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME.
+The command ends at once if something blocks a target, or if nothing is mirrored from the source. It waits for copies that the API
+server rejects, and not for copies that expire, nor for targets that an annotation of the source holds.
 
-Who may read only the source and its events waits for the report of the controller that this content has arrived. Whoever may
-write events in that namespace can forge the report.
+Who may read only the source and its events waits for the report of the controller that this content has arrived.
+Whoever may write events in that namespace can forge the report.
 
-Exit codes: 0 in sync but for held targets, 1 blocked, all held or timed out, 2 unknown, also if there is no report in time.`
+Exit codes: 0 in sync but for held targets; 1 blocked, all held or timed out; 2 unknown, also without a report in time.`
 
 func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
@@ -38,7 +37,7 @@ func newWait(c *cli) *cobra.Command {
 			return c.wait(cmd, asked, timeout, allow)
 		})
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
-	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Wait for the other targets if some are blocked, and do not fail because of them.")
+	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")
 	cmd.Flags().BoolVar(&allow.held, "allow-held", false, "Do not fail if every target is held.")
 	return cmd
 }
@@ -89,7 +88,8 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (printed, error) {
+func (c *cli) wait(
+	cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (printed, error) {
 	var r *report
 	var p phase
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -116,7 +116,7 @@ func (c *cli) wait(cmd *cobra.Command, asked types.NamespacedName, timeout time.
 	case p == waitOn:
 		a.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:
-		a.say("Every target is held, so the change reaches none. Correct or remove the annotation, or accept this with --allow-held")
+		a.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
 	}
 	return &waited{r, p}, nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestPhase has how far a source is, without and with both flags that allow more. A stage whose selector matches no target has
-// reached nobody, also if copies of an earlier one are in sync (C62).
+// TestPhase has how far a source is, without and with both flags that allow more. A stage whose selector matches no
+// target has reached nobody, also if copies of an earlier one are in sync (C62).
 func TestPhase(t *testing.T) {
 	const s, p, f, h = plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateHeld
 	for name, test := range map[string]struct {

@@ -71,13 +71,14 @@ func (r *Reports) number(key string) (n int) {
 	return n
 }
 
-// Warnings returns the warnings that are not over, the newest first: after the last one comes a Mirrored in which nothing is
-// blocked.
+// Warnings returns the warnings that are not over, the newest first: after the last one comes a Mirrored in which
+// nothing is blocked.
 func (r *Reports) Warnings() []*Warning {
 	var found []*corev1.Event
 	for _, e := range r.Newest {
 		mirrored := r.Newest[plan.ReasonMirrored]
-		if e.Type == corev1.EventTypeWarning && (mirrored == nil || compareAge(e, mirrored) > 0 || r.number(plan.EventBlocked) > 0) {
+		isOver := mirrored != nil && compareAge(e, mirrored) < 0 && r.number(plan.EventBlocked) == 0
+		if e.Type == corev1.EventTypeWarning && !isOver {
 			found = append(found, e)
 		}
 	}
@@ -89,8 +90,8 @@ func (r *Reports) Warnings() []*Warning {
 	return out
 }
 
-// Judge returns the state of a source by the reports, which are nil if there are none. byPayload says that the flags which decide
-// about copied metadata are not known.
+// Judge returns the state of a source by the reports, which are nil if there are none. byPayload says that the flags
+// which decide about copied metadata are not known.
 func (r *Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
 	r = cmp.Or(r, &Reports{})
 	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
@@ -119,12 +120,13 @@ func (r *Reports) Judge(s *plan.Source, byPayload bool, instance string, now tim
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of other content"
 		return out
 	case held > 0 && s.HeldBy() == "":
-		out.Status, out.Note = NotYet, "not yet: by the newest report, "+ago+", targets were held, and no annotation holds them any more"
+		out.Status, out.Note = NotYet, "not yet: by the newest report, "+ago+", targets were held"
 		return out
 	}
 	noun := map[bool]string{true: "namespace", false: "namespaces"}[synced == 1]
 	out.Status, out.Note = InSync, fmt.Sprintf("in sync in %d %s, as the controller reported %s", synced, noun, ago)
-	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()], out.Blocked, out.Reached = synced, held, blocked, synced
+	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()] = synced, held
+	out.Blocked, out.Reached = blocked, synced
 	if held+blocked > 0 {
 		out.Status = OutOfSync
 		out.Note += fmt.Sprintf("; %d held, %d blocked", held, blocked)
@@ -152,16 +154,16 @@ func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (
 		with["involvedObject.uid"] = string(uid)
 	}
 	var events []*corev1.Event
-	err := each(ctx, r.Client.CoreV1().Events(namespace).List, metav1.ListOptions{FieldSelector: with.String()}, func(e *corev1.Event) {
-		events = append(events, e)
-	})
+	o := metav1.ListOptions{FieldSelector: with.String()}
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) { events = append(events, e) })
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
 	return ReportsOf(r.Rules.Instance(), events), nil
 }
 
-// AddWarnings adds the newest warning to each source that is not in sync. The sources are in the namespace; empty: in any.
+// AddWarnings adds the newest warning to each source that is not in sync. The sources are in the namespace; empty: in
+// any.
 func (r *Reader) AddWarnings(ctx context.Context, namespace string, sources []*Source) error {
 	if !slices.ContainsFunc(sources, func(s *Source) bool { return !s.IsInSync() }) {
 		return nil

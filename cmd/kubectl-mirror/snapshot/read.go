@@ -54,8 +54,8 @@ func (r *Reader) read(ctx context.Context, name string) (s *Snapshot, err error)
 	return s, err
 }
 
-// decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label of ours,
-// which no watch shows.
+// decide decides about every target of a name. Where a copy is to be created, it asks for the objects without a label
+// of ours, which no watch shows.
 func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
 	s.decide(g)
 	if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
@@ -83,8 +83,8 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, nil
 }
 
-// A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many as fit into pageBytes
-// by the size of the last.
+// A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many as fit into
+// pageBytes by the size of the last.
 const (
 	firstPage, largestPage = 25, 500
 	pageBytes              = 16 << 20

@@ -31,8 +31,8 @@ var Counted = []plan.State{
 	plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API server
-// rejects is pending, because no object tells of a rejection.
+// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API
+// server rejects is pending, because no object tells of a rejection.
 type Source struct {
 	Namespace string         `json:"namespace"`
 	Name      string         `json:"name"`
@@ -41,7 +41,8 @@ type Source struct {
 	Warning   *Warning       `json:"warning,omitempty"`
 	Counts    map[string]int `json:"counts"`
 	Targets   []Target       `json:"targets,omitempty"`
-	// Blocked is the number of targets at which something is in the way, if only the controller's report of them is known.
+	// Blocked is the number of targets at which something is in the way, if only the controller's report of them is
+	// known.
 	Blocked int `json:"blocked,omitempty"`
 	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
 	Reached int `json:"-"`
@@ -103,15 +104,15 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 
 func newSource(k types.NamespacedName) *Source {
 	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
-		Note: "it is gone, or asks no longer to be mirrored: its copies in scope are deleted at the end of the deletion grace"}
+		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
 	for _, state := range Counted {
 		s.Counts[state.Metric()] = 0
 	}
 	return s
 }
 
-// StatusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is mirrored
-// from it.
+// StatusOf returns the status of a source that is there, as far as it is known without its targets, and why nothing is
+// mirrored from it.
 func StatusOf(s *plan.Source) (status, note string) {
 	switch {
 	case s.OutOfScope:
@@ -119,7 +120,8 @@ func StatusOf(s *plan.Source) (status, note string) {
 	case s.Reserved:
 		return ReservedName, "another controller writes a ConfigMap of this name into every namespace: give it another name"
 	case s.Frozen != nil:
-		return Frozen, "its copies stay as they are until its annotation is fixed: " + strings.ReplaceAll(s.Frozen.Error(), "\n", "; ")
+		why := strings.ReplaceAll(s.Frozen.Error(), "\n", "; ")
+		return Frozen, "its copies stay as they are until its annotation is fixed: " + why
 	}
 	return InSync, ""
 }
@@ -161,8 +163,8 @@ func (s *Source) Count(states ...plan.State) (n int) {
 // Total returns the number of targets, of any state.
 func (s *Source) Total() int { return s.Count(Counted...) }
 
-// IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not allow is
-// nobody's concern unless it has left copies.
+// IsInSync reports whether nothing is to be done for the source, and nothing is in its way. One that the flags do not
+// allow is nobody's concern unless it has left copies.
 func (s *Source) IsInSync() bool {
 	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
 }
