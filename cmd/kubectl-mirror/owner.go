@@ -26,9 +26,9 @@ func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error)
 			return nil, err
 		}
 		s = newSession(cmd, client, c.settings.alone)
-		s.byPayload = !c.settings.Changed("copy-label") && !c.settings.Changed("copy-annotation")
 	}
 	s.isOwner = true
+	s.byPayload = s.settings.deployment == nil && !c.settings.Changed("copy-label") && !c.settings.Changed("copy-annotation")
 	s.say("Only what is in the namespace counts: " + why.Error())
 	return s, nil
 }

@@ -29,8 +29,8 @@ show the targets that are not in sync, with the state and the reason.
   out_of_scope  the copy is not allowed by the flags, and stays
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 
-Who may read only the source and its events is told, with SOURCE, whether its content has arrived, by the newest report
-of the controller. Whoever may write events in that namespace can forge the report.
+A user who may read no more than the source and its events sees, with SOURCE, whether its content has arrived, by the
+newest report of the controller. A user who may write events in that namespace can forge the report.
 
 Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 

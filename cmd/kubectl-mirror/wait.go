@@ -16,8 +16,8 @@ const waitHelp = `Wait until every copy of a source holds what the source holds 
 The command ends at once if something blocks a target, or if nothing is mirrored from the source. It waits for copies that the API
 server rejects, and not for copies that expire, nor for targets that an annotation of the source holds.
 
-Who may read only the source and its events waits for the report of the controller that this content has arrived.
-Whoever may write events in that namespace can forge the report.
+A user who may read no more than the source and its events waits for the report of the controller that this content has
+arrived. A user who may write events in that namespace can forge the report.
 
 Exit codes: 0 in sync but for held targets; 1 blocked, all held or timed out; 2 unknown, also without a report in time.`
 

@@ -244,38 +244,41 @@ func TestKubectlPurge(t *testing.T) {
 	w.Untouched(settings)
 }
 
-// TestKubectlPurgeAsks asks at a terminal: no answer changes nothing, and after a yes, what has changed meanwhile is left alone.
+// TestKubectlPurgeAsks: no answer changes nothing, and after a yes, what has changed since it was listed is left alone.
 func TestKubectlPurgeAsks(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
 	a, b := w.NS("a"), w.NS("b")
 	there := w.Create(a, "settings", w.MarksOfCopy(w.Home, a, "settings")...)
 	w.Create(b, "settings", w.MarksOfCopy(w.Home, b, "settings")...)
-	for _, line := range []string{"", "y"} {
-		user, program := openTerminal(w)
-		cmd := w.Cluster.Command(w.Context(), plugin(), append(w.Args(), "purge", "--force", "--kubeconfig="+w.Cluster.AdminKubeconfig())...)
-		cmd.Stdin = program
-		problems, err := cmd.StderrPipe()
-		if err == nil {
-			err = cmd.Start()
+	cmd := w.Cluster.Command(w.Context(), plugin(), append(w.Args(), "purge", "--force", "--kubeconfig="+w.Cluster.AdminKubeconfig())...)
+	stdin, err := cmd.StdinPipe()
+	var problems io.ReadCloser
+	if err == nil {
+		problems, err = cmd.StderrPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for char := make([]byte, 1); !strings.HasSuffix(said.String(), " [y/N] "); said.Write(char) {
+		if _, err := problems.Read(char); err != nil {
+			t.Fatalf("the program ended without a question: %s", said.String())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		awaitText(w, problems, " [y/N] ")
-		if line == "y" {
-			w.Untouched(there)
-			there = w.Edit(a, "settings", suite.WithoutAnnotation(plan.CopyAnnotation))
-		}
-		if _, err := io.WriteString(user, line+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		said, _ := io.ReadAll(problems)
-		_ = cmd.Wait() // the exit code tells
-		want := map[string]string{"": "Nothing was changed.", "y": "Deleted 1 of 2 copies; changed since they were listed, and left alone: 1. Run the command again."}[line]
-		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(said), want) {
-			t.Errorf("%q: got exit code %d and %q, want 1 and %q", line, code, said, want)
-		}
+	}
+	w.Untouched(there)
+	there = w.Edit(a, "settings", suite.WithoutAnnotation(plan.CopyAnnotation))
+	if _, err := io.WriteString(stdin, "y\n"); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := io.ReadAll(problems)
+	_ = cmd.Wait() // the exit code tells
+	const want = "Deleted 1 of 2 copies; changed since they were listed, and left alone: 1. Run the command again."
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), want) {
+		t.Errorf("got exit code %d and %q, want 1 and %q", code, out, want)
 	}
 	w.Untouched(there)
 	w.Absent("settings", b)

@@ -73,28 +73,15 @@ team-b  held  platform/settings holds the target, which stays as it is, by the a
 	w.WaitInSync(source, a, b, canary)
 
 	// A second stage with a typing error reaches nobody, although the copies of the first stage are in sync.
-	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canary"), suite.WithData(map[string]string{"colour": "brown"}))
+	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"), suite.WithData(map[string]string{"colour": "brown"}))
 	asked := []string{"wait", w.Home + "/settings"}
-	if got := kubectlMirror(w.World, asked...); got.code != 0 {
-		t.Errorf("wait for the first stage: got exit code %d, %s", got.code, got.err)
-	}
-	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"))
-	if got := kubectlMirror(w.World, asked...); got.code != 1 || !strings.Contains(got.err, "Every target is held") {
-		t.Errorf("wait for a stage that matches nothing: got exit code %d, %s", got.code, got.err)
-	}
+	expectIn(w.World, kubectlMirror(w.World, asked...), 1, "Every target is held")
 	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
-
 	for _, command := range w.commands(manual.Find(t, "deploy/docs/staging.md", "paused=true").Text) {
 		w.run(command)
 	}
 	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
 	w.Eventually("all are held", w.Noted("settings", "Held", "3 of 3 namespaces"))
-	if got := kubectlMirror(w.World, asked...); got.code != 1 || !strings.Contains(got.err, "Every target is held") {
-		t.Errorf("wait while all are held: got exit code %d, %s", got.code, got.err)
-	}
-	if got := kubectlMirror(w.World, append(asked, "--allow-held")...); got.code != 0 {
-		t.Errorf("wait --allow-held: got exit code %d, %s", got.code, got.err)
-	}
-	source = w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation))
-	w.WaitInSync(source, a, b, canary)
+	expectIn(w.World, kubectlMirror(w.World, append(asked, "--allow-held")...), 0, "held")
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation)), a, b, canary)
 }
