@@ -14,8 +14,8 @@ var (
 	edge = regexp.MustCompile(`^  ` + node + ` (-->|-\.-)(?:\|([a-z ]+)\|)? ` + node + `$`)
 )
 
-// TestPicture reads the picture of the README: a source, a controller, copies in namespaces with the prefix, and a namespace
-// without it that gets none.
+// TestPicture reads the picture of the README: a source, a controller, copies in namespaces with the prefix, and a
+// namespace without it that gets none.
 func TestPicture(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(manual.Find(t, "README.md", "flowchart").Text), "\n")
 	if lines[0] != "flowchart LR" {

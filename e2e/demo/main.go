@@ -1,5 +1,5 @@
-// Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by step. It
-// exits with 0 if every step happened. With -keep it runs until Ctrl-C, and prints what to try; arguments
+// Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by
+// step. It exits with 0 if every step happened. With -keep it runs until Ctrl-C, and prints what to try; arguments
 // behind it are for the controller. It leaves nothing behind.
 package main
 

@@ -24,8 +24,8 @@ const stopPatience = 40 * time.Second
 // restartDelay is the time between the end of a controller that has ended by itself and the start of the next.
 const restartDelay = time.Second
 
-// playground starts a control plane and the controller, with arguments besides those of its Deployment, says how to reach them,
-// and runs until ctx ends.
+// playground starts a control plane and the controller, with arguments besides those of its Deployment, says how to
+// reach them, and runs until ctx ends.
 func playground(ctx context.Context, binary, manifests string, more []string, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
@@ -61,8 +61,8 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(binary), filepath.Dir(c.Kubectl()), c.AdminKubeconfig(),
-		publisher, tenant)
+	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(binary), filepath.Dir(c.Kubectl()),
+		c.AdminKubeconfig(), publisher, tenant)
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +85,9 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 }
 
 // addArguments adds arguments to the Deployment, where the plug-in reads them.
-func addArguments(ctx context.Context, client kubernetes.Interface, installed *shipped.Installation, more []string) error {
+func addArguments(
+	ctx context.Context, client kubernetes.Interface, installed *shipped.Installation, more []string,
+) error {
 	deployments := client.AppsV1().Deployments(installed.Namespace)
 	list, err := deployments.List(ctx, metav1.ListOptions{})
 	if err != nil || len(more) == 0 {
@@ -100,7 +102,9 @@ func addArguments(ctx context.Context, client kubernetes.Interface, installed *s
 }
 
 // admit gives a new user some roles in a namespace, and returns the user's kubeconfig.
-func admit(ctx context.Context, c *cluster.Cluster, client kubernetes.Interface, user, ns string, roles ...string) (string, error) {
+func admit(
+	ctx context.Context, c *cluster.Cluster, client kubernetes.Interface, user, ns string, roles ...string,
+) (string, error) {
 	for _, role := range roles {
 		binding := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
@@ -117,8 +121,8 @@ func admit(ctx context.Context, c *cluster.Cluster, client kubernetes.Interface,
 // invitation is what playground prints. A test runs its lines with two spaces before them.
 const invitation = `
 A control plane, the policies and the controller are running, with %s
-The controller is a process here: its Deployment has no Pods. You are the admin, a publisher may publish from platform, and a
-tenant may edit in team-a. In another terminal:
+The controller is a process here: its Deployment has no Pods. You are the admin, a publisher may publish from
+platform, and a tenant may edit in team-a. In another terminal:
 
   export PATH=%s:%s:$PATH KUBECONFIG=%s
   export PUBLISHER=%s TENANT=%s

@@ -85,11 +85,12 @@ func (s *story) prepare(ctx context.Context) error {
 		}
 	}
 	canary := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tier, stage)
-	if _, err := s.client.CoreV1().Namespaces().Patch(ctx, s.targets[0], types.MergePatchType, []byte(canary), metav1.PatchOptions{}); err != nil {
+	_, err := s.client.CoreV1().Namespaces().Patch(ctx, s.targets[0], types.MergePatchType, []byte(canary),
+		metav1.PatchOptions{})
+	if err != nil {
 		return err
 	}
-	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "mine, hands off"}}
-	var err error
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "mine"}}
 	if s.mine, err = s.client.CoreV1().ConfigMaps(taken).Create(ctx, mine, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (s *story) prepare(ctx context.Context) error {
 	return s.admitTenant(ctx)
 }
 
-// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this, and the policies.
+// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this and the policies.
 func (s *story) admitTenant(ctx context.Context) error {
 	for _, ns := range s.targets[:2] {
 		_, err := s.client.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{
@@ -157,7 +158,8 @@ func (s *story) create(ctx context.Context) error {
 func (s *story) restore(ctx context.Context) error {
 	edited, deleted := s.targets[0], s.targets[1]
 	before := s.seen.ConfigMap(deleted, name).UID
-	return s.act(ctx, fmt.Sprintf("The tenant changes the copy in %s to red, and deletes that in %s", edited, deleted), "both are restored",
+	return s.act(ctx, fmt.Sprintf("The tenant changes the copy in %s to red, and deletes that in %s", edited, deleted),
+		"both are restored",
 		func() error {
 			if err := s.change(ctx, s.tenant, edited, paint("red")); err != nil {
 				return err
@@ -300,7 +302,9 @@ func paint(colour string) func(*corev1.ConfigMap) {
 	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"colour": colour} }
 }
 
-func (s *story) change(ctx context.Context, as kubernetes.Interface, ns string, edit func(*corev1.ConfigMap)) error {
+func (s *story) change(
+	ctx context.Context, as kubernetes.Interface, ns string, edit func(*corev1.ConfigMap),
+) error {
 	var changed *corev1.ConfigMap
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cm, err := s.client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})

@@ -55,7 +55,8 @@ func TestDocsEvents(t *testing.T) {
 	w.WaitInSync(source, w.NS("a"))
 	w.WaitEvent(w.Home, "settings", "Mirrored")
 	ask := ofManual(w, manual.Commands(t, "deploy/docs/publish.md", "kubectl events"))
-	if out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput(); err != nil || !strings.Contains(string(out), "Mirrored") {
+	out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Mirrored") {
 		t.Errorf("%s: %v, %s", ask, err, out)
 	}
 }
