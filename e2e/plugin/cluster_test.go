@@ -188,7 +188,7 @@ func TestKubectlExplain(t *testing.T) {
 	w.WaitInSync(source, a)
 	expectIn(w, byFlags(w, viewer, "explain", "configmap/settings", "-n", a), 0, "ConfigMap team-a/settings is a copy of platform/settings, and in sync.")
 	got := byFlags(w, viewer, "explain", b+"/settings")
-	expectIn(w, got, 0, "it is deleted and created again, without the labels and annotations of others: it is immutable.", "+  key: public\n")
+	expectIn(w, got, 0, "it is deleted and created again, without others' metadata: it is immutable.", "+  key: public\n")
 	w.Untouched(mine)
 	follow(w, got)
 	w.WaitInSync(source, b)

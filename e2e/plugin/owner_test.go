@@ -82,7 +82,7 @@ func TestC70Tenant(t *testing.T) {
 	const remedy = "\nTo change that: ask the owner of platform/settings to leave your namespace out, or opt out of all copies: kubectl label namespace team-a mirror=false"
 	expect(w, tenant("explain", "settings"), 0, copied+w.Instance+". Its content matches its checksum."+remedy)
 	w.Edit(a, "settings", suite.WithKey("key", "edited"))
-	expectIn(w, tenant("explain", "settings"), 0, copied+w.Instance+". Its content does not match its checksum: somebody has edited it. ", remedy)
+	expectIn(w, tenant("explain", "settings"), 0, copied+w.Instance+". Its content does not match its checksum: somebody has edited it, ", remedy)
 	expectIn(w, tenant("status", "settings"), 2, "no source team-a/settings")
 	w.Create(a, "mine")
 	expectIn(w, tenant("explain", "mine"), 0, "ConfigMap team-a/mine is no copy", "kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true")
