@@ -64,7 +64,9 @@ func (s *Source) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-func compareKeys(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
 
 // Sources returns the state of one source, of those of a namespace, or of all, sorted.
 func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
