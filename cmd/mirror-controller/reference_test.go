@@ -37,7 +37,7 @@ func TestReferenceRows(t *testing.T) {
 	}
 	for _, reason := range found(t, "../../mirror/plan/events.go", `(?m)^\tReason\w+ += "(\w+)"`) {
 		kind := corev1.EventTypeWarning
-		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld {
+		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld || reason == plan.ReasonRestored {
 			kind = corev1.EventTypeNormal
 		}
 		has("`" + reason + "` \\| " + kind + " \\|")
