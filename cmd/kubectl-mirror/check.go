@@ -139,7 +139,10 @@ func (k *checker) checkLeader(ctx context.Context) {
 	}
 }
 
-var dryRun = []string{metav1.DryRunAll}
+var (
+	dryRun = []string{metav1.DryRunAll}
+	create = metav1.CreateOptions{DryRun: dryRun}
+)
 
 // probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be
 // refused.
@@ -170,23 +173,41 @@ func (k *checker) probe(ctx context.Context) {
 	if !k.confined {
 		return
 	}
-	outside, home := "", k.settings.deployment.Namespace
-	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} { // which are always there
-		if name != home && !k.Rules.AllowsTarget(name) {
-			outside = name
+	home, elsewhere := k.settings.deployment.Namespace, []string{}
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		if name != home && !k.Rules.AllowsTarget(name) && !plan.Terminating(namespaces[name]) {
+			elsewhere = append(elsewhere, name)
 		}
 	}
-	for i, cm := range mirror.Probes(k.Rules, home, outside) {
-		_, err = k.as.CoreV1().ConfigMaps(cm.Namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
-		k.mustRefuse([]string{"probe/unmarked", "probe/elsewhere"}[i],
-			[]string{"any ConfigMap in namespace ", "a copy in a namespace that is no target, "}[i]+cm.Namespace, err)
-	}
+	_, err = k.as.CoreV1().ConfigMaps(home).Create(ctx, mirror.Probes(k.Rules, home, "")[0], create)
+	k.mustRefuse("probe/unmarked", "any ConfigMap in namespace "+home, err)
+	k.probeElsewhere(ctx, home, elsewhere)
 	_, err = k.as.CoreV1().Events(home).Create(ctx, &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
 		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: home, Name: "any"},
 		ReportingController: "another",
-	}, metav1.CreateOptions{DryRun: dryRun})
+	}, create)
 	k.mustRefuse("probe/event", "an Event of another reporter", err)
+}
+
+// probeElsewhere asks for copies in namespaces that are no targets: the policy may go by settings that allow more than the
+// flags. Other answers, such as of a namespace that is being deleted, do not count beside a refusal.
+func (k *checker) probeElsewhere(ctx context.Context, home string, namespaces []string) {
+	const most = 50
+	var answer error
+	for _, name := range namespaces[:min(most, len(namespaces))] {
+		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, mirror.Probes(k.Rules, home, name)[1], create)
+		if err == nil {
+			k.mustRefuse("probe/elsewhere", "a copy in namespace "+name+", which is no target", nil)
+			return
+		}
+		if answer == nil || mirror.RefusedAsConfined(err) {
+			answer = err
+		}
+	}
+	if answer != nil {
+		k.mustRefuse("probe/elsewhere", "a copy in a namespace that is no target", answer)
+	}
 }
 
 // home is the namespace of the source of a probe.
@@ -201,7 +222,7 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 	name, refused := "probe/copy/"+prefix, error(nil)
 	for _, target := range targets[:min(tries, len(targets))] {
 		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
-		_, refused = configMaps.Create(ctx, cm, metav1.CreateOptions{DryRun: dryRun})
+		_, refused = configMaps.Create(ctx, cm, create)
 		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
 			refused = cmp.Or(refused, err)
 		}

@@ -106,6 +106,12 @@ func TestKubectlCheck(t *testing.T) {
 	expectIn(w.World, w.asked(admin, "wait", w.Home+"/settings"), 0, "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
 
+	// An annotation that allows more than the flags does not go unnoticed.
+	w.patchBinding(`{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": "` + w.Prefix + `,dev-,` + w.Home + `"}}}`)
+	w.untilChecked(1, "probe/elsewhere  to do  the API server would let the controller create a copy in namespace platform, which is no target: ")
+	w.patchBinding(`{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": "` + w.Prefix + `,dev-"}}}`)
+	w.untilChecked(0, "probe/elsewhere  ok")
+
 	verbs := []byte(`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]`)
 	if _, err := w.Admin.RbacV1().ClusterRoles().Patch(w.Context(), w.FullName, types.JSONPatchType, verbs, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
