@@ -61,7 +61,7 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (p
 		return nil, err
 	}
 	sessions, err := c.beginAll(cmd)
-	r := &report{InSync: true, Sources: []*listed{}, inNamespace: asked.Namespace != ""}
+	r := &report{InSync: true, Sources: []*listed{}}
 	for _, s := range sessions {
 		if err == nil {
 			err = s.sources(cmd.Context(), asked, r)
@@ -139,8 +139,8 @@ type report struct {
 	InSync  bool      `json:"inSync"`
 	Sources []*listed `json:"sources"`
 
-	inNamespace, one bool // the sources are in one namespace; there is one, which was asked for
-	all, explained   bool // show the targets in sync, too; the command explains, and ends with 0
+	one, all  bool // there is one source, which was asked for; show its targets in sync, too
+	explained bool // the command explains, and ends with 0
 }
 
 // listed is a source in a report.
@@ -167,15 +167,11 @@ func (r *report) end() error {
 // names returns the sources; of one source the copies that are wanted or there.
 func (r *report) names() (names []string) {
 	for _, s := range r.Sources {
-		switch {
-		case r.one:
-			for _, t := range s.Targets {
-				names = append(names, nameOf(types.NamespacedName{Namespace: t.Namespace, Name: s.Name}))
-			}
-		case r.inNamespace:
-			names = append(names, "configmap/"+s.Name)
-		default:
+		if !r.one {
 			names = append(names, nameOf(s.Key()))
+		}
+		for _, t := range s.Targets {
+			names = append(names, nameOf(types.NamespacedName{Namespace: t.Namespace, Name: s.Name}))
 		}
 	}
 	return slices.Compact(names)

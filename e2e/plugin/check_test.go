@@ -65,7 +65,8 @@ func (w *Installed) patchBinding(patch string) {
 	}
 }
 
-// untilChecked waits until check has a line for each of these, as soon as the API server has noticed a change of policies or roles.
+// untilChecked waits until check has a line for each of these, as soon as the API server has noticed a change of
+// policies or roles.
 func (w *Installed) untilChecked(code int, want ...string) {
 	w.Helper()
 	w.Until("check has "+want[0], func() error {
@@ -124,8 +125,8 @@ func TestKubectlCheck(t *testing.T) {
 	w.untilChecked(1, "probe/unmarked"+unconfined, "probe/elsewhere"+unconfined, "probe/event"+unconfined)
 }
 
-// TestKubectlCheckOfReader asks as users who may do some of it. From Kubernetes 1.36 on, the narrow verbs of impersonation are
-// enough for all lines.
+// TestKubectlCheckOfReader asks as users who may do some of it. From Kubernetes 1.36 on, the narrow verbs of
+// impersonation are enough for all lines.
 func TestKubectlCheckOfReader(t *testing.T) {
 	t.Parallel()
 	w, _ := installChecked(t)

@@ -18,7 +18,8 @@ import (
 // newViewer returns the kubeconfig of a user with the shipped ClusterRole for users of kubectl mirror.
 func newViewer(w *suite.World) string { return newPerson(w, "viewer", ViewerRules(w)...) }
 
-// TestKubectlStatus has a target in each state that needs no fault, as the controller left them. Before it runs, wait times out.
+// TestKubectlStatus has a target in each state that needs no fault, as the controller left them. Before it runs, wait
+// times out.
 func TestKubectlStatus(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
@@ -45,13 +46,14 @@ func TestKubectlStatus(t *testing.T) {
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
 	expect(w, byFlags(w, viewer, "status", "settings", "-n", b), 1, shown(t, "status settings -n team-b"))
 	expect(w, byFlags(w, viewer, "status", "-A"), 1, shown(t, "status -A"))
-	expect(w, byFlags(w, viewer, "status", "-n", b, "-o", "name"), 1, "configmap/settings")
+	expect(w, byFlags(w, viewer, "status", "-n", b, "-o", "name"), 1, "configmap/settings -n team-b")
 	expectIn(w, byFlags(w, viewer, "status", "configmap/other", "-n", b), 2, "no source team-b/other")
 	half := newPerson(w, "half", may("", "namespaces", "list"))
 	expectIn(w, byFlags(w, half, "status", "-A"), 2, "list ConfigMaps: configmaps is forbidden")
 }
 
-// TestKubectlOfProblems has a quota that refuses a copy and goes, a source that no namespace matches, and a copy that expires.
+// TestKubectlOfProblems has a quota that refuses a copy and goes, a source that no namespace matches, and a copy that
+// expires.
 func TestKubectlOfProblems(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "bad", "good")
@@ -95,8 +97,8 @@ func TestKubectlOfMany(t *testing.T) {
 	expectIn(w, byFlags(w, viewer, "explain", "namespace/"+all[0]), 0, "Namespace team-n0000 is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
 }
 
-// TestKubectlPlan has everything that a controller changes when it takes over, planned first and then done: the audit log shows
-// the very changes. Then it plans a prefix that narrows, without --prune and with it.
+// TestKubectlPlan has everything that a controller changes when it takes over, planned first and then done: the audit
+// log shows the very changes. Then it plans a prefix that narrows, without --prune and with it.
 func TestKubectlPlan(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c", "d")
@@ -141,8 +143,8 @@ func TestKubectlPlan(t *testing.T) {
 	w.WaitInSync(source, a)
 }
 
-// writesSince returns the changes that the world's controller has made to ConfigMaps, as plan prints them: an operation and an
-// object each.
+// writesSince returns the changes that the world's controller has made to ConfigMaps, as plan prints them: an operation
+// and an object each.
 func writesSince(w *suite.World, mark cluster.Mark) (out []string) {
 	w.Helper()
 	for _, e := range w.RequestsSince(mark) {
@@ -215,8 +217,8 @@ func follow(w *suite.World, got answer) {
 	}
 }
 
-// TestKubectlPurge deletes the copies of a source, and then of the instance: nothing else, nothing that has changed since it was
-// listed, and nothing while a controller of the instance is ready.
+// TestKubectlPurge deletes the copies of a source, and then of the instance: nothing else, nothing that has changed
+// since it was listed, and nothing while a controller of the instance is ready.
 func TestKubectlPurge(t *testing.T) {
 	t.Parallel()
 	w, p := installChecked(t)

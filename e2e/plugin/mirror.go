@@ -14,8 +14,8 @@ import (
 // plugin is the program kubectl-mirror, which is built beside the controller.
 func plugin() string { return filepath.Join(filepath.Dir(*suite.Binary), "kubectl-mirror") }
 
-// answer is what a run of kubectl mirror came to. The names of the world are those of newWorld's documentation: team- for the
-// prefix, platform for the home.
+// answer is what a run of kubectl mirror came to. The names of the world are those of newWorld's documentation: team-
+// for the prefix, platform for the home.
 type answer struct {
 	code     int
 	out, err string
@@ -40,8 +40,8 @@ func mirrorAs(w *suite.World, kubeconfig string, args ...string) answer {
 
 var runsOfBlanks = regexp.MustCompile(` {2,}`)
 
-// anonymous replaces the names of the world by those that a reader expects, and runs of blanks by two: how wide a column is
-// depends on the names.
+// anonymous replaces the names of the world by those that a reader expects, and runs of blanks by two: how wide a
+// column is depends on the names.
 func anonymous(w *suite.World, text string) string {
 	text = strings.NewReplacer(
 		suite.AccountNamespace+"/"+w.Account(), "mirror-system/mirror-controller", w.Account(), "mirror-controller",

@@ -80,7 +80,8 @@ func user(name string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 }
 
-// newMember returns a function that runs kubectl mirror as a user with a ClusterRole in one namespace, and nothing else.
+// newMember returns a function that runs kubectl mirror as a user with a ClusterRole in one namespace, and nothing
+// else.
 func newMember(w *suite.World, role, namespace string) func(args ...string) answer {
 	w.Helper()
 	name := w.Account() + "." + namespace

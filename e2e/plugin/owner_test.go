@@ -20,8 +20,8 @@ func expire(w *suite.World, name string) {
 	}
 }
 
-// TestC70Owner publishes as a user with edit in the source's namespace alone: right after an edit, with an old report there, without
-// a controller, with a foreign ConfigMap in the way, and after the report has expired.
+// TestC70Owner publishes as a user with edit in the source's namespace alone: right after an edit, with an old report
+// there, without a controller, with a foreign ConfigMap in the way, and after the report has expired.
 func TestC70Owner(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
@@ -69,7 +69,8 @@ func TestC70Owner(t *testing.T) {
 	expectIn(w, got, 2, "platform/settings: NotKnown\nnot known: list events: events is forbidden: ")
 }
 
-// TestC70Tenant asks as a user with view in a target alone whose copy a ConfigMap is. No command is for another namespace.
+// TestC70Tenant asks as a user with view in a target alone whose copy a ConfigMap is. No command is for another
+// namespace.
 func TestC70Tenant(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
@@ -88,7 +89,8 @@ func TestC70Tenant(t *testing.T) {
 	expectIn(w, tenant("explain", "mine"), 0, "ConfigMap team-a/mine is no copy", "kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true")
 }
 
-// TestC69OddData has data that no YAML can hold: the copies are identical, and each command works and prints no control character.
+// TestC69OddData has data that no YAML can hold: the copies are identical, and each command works and prints no control
+// character.
 func TestC69OddData(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")

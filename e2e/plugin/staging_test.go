@@ -29,8 +29,8 @@ func (w staged) run(command string) string {
 	return anonymous(w.World, string(out))
 }
 
-// TestC62AChangeInStages runs the commands of the page: a change reaches the canary, with one write and no read; the others keep
-// their copies; and the end of the hold takes it to all.
+// TestC62AChangeInStages runs the commands of the page: a change reaches the canary, with one write and no read; the
+// others keep their copies; and the end of the hold takes it to all.
 func TestC62AChangeInStages(t *testing.T) {
 	t.Parallel()
 	w := staged{suite.New(t, "a", "b", "canary")}
