@@ -150,7 +150,8 @@ func (r *Rules) Judge(s *Source, ns *corev1.Namespace) (all []Judgement) {
 		holds     bool
 	}{
 		{ExcludedSource, !s.OutOfScope && !s.Reserved && s.Frozen == nil},
-		{ExcludedName, ns.Name != s.Key.Namespace && r.AllowsTarget(ns.Name)},
+		{ExcludedName, ns.Name != s.Key.Namespace && hasAnyPrefix(ns.Name, r.prefixes)},
+		{ExcludedExplicitly, !r.excluded.match(ns.Name)},
 		{ExcludedByPrefix, s.SelectsName(ns)},
 		{ExcludedTerminating, !Terminating(ns)},
 		{ExcludedByOptOut, ns.Labels[r.label] != OptOutValue},

@@ -18,7 +18,9 @@ func TestReasonOfEachRepair(t *testing.T) {
 		"the copy was edited":         plantest.Data("key", "edited"),
 		"the copy has lost its label": plantest.Without("mirror"),
 		"labels or annotations of the copy were edited": plantest.Without(ManagedByLabel),
-		"the source has changed":                        plantest.Annotation(ChecksumAnnotation, "sha256:before"),
+		"the source has changed": func(cm *corev1.ConfigMap) {
+			*cm = *plantest.Copy(testRules(), plantest.Source("platform", "settings", plantest.Data("key", "before")), "team-a")
+		},
 		"its owner has handed it over: its data is replaced; it is immutable, so it is deleted and created again": func(cm *corev1.ConfigMap) {
 			cm.Labels, cm.Annotations, cm.Data = nil, map[string]string{AdoptAnnotation: "true"}, map[string]string{"key": "theirs"}
 			plantest.Immutable(cm)
