@@ -249,23 +249,19 @@ func (c *Controller) resync(ctx context.Context) {
 // an hour, by default.
 const repeatPeriod = 30 * time.Minute
 
-// repeatEvents repeats the events that still hold, of all names once in each repeatPeriod. The names come in one
-// order, so that no name waits for longer.
+// repeatEvents repeats the events of each name within every repeatPeriod. It looks six times in a period, takes the names
+// that have not been repeated for four sixths of it, and spreads them over the sixth that follows.
 func (c *Controller) repeatEvents(ctx context.Context) {
-	for c.repeatPeriod > 0 && ctx.Err() == nil {
+	step := c.repeatPeriod / 6
+	for step > 0 && sleep(ctx, step) {
 		names := c.status.sortedNames()
-		pause := c.repeatPeriod / time.Duration(max(1, len(names)))
-		for _, name := range names {
-			if !sleep(ctx, pause) {
-				return
-			}
+		for i, name := range names {
 			n := c.status.lock(name)
-			n.repeat(time.Now())
+			due := n.repeat(4*step, time.Now())
 			n.unlock()
-			c.sources.AddReport(name, 0)
-		}
-		if len(names) == 0 {
-			sleep(ctx, pause)
+			if due {
+				c.sources.AddReport(name, step*time.Duration(i)/time.Duration(len(names)))
+			}
 		}
 	}
 }

@@ -303,12 +303,11 @@ func (r *reconciler) closed(namespace string) bool {
 
 // tell puts an event on a copy that was restored.
 func (r *reconciler) tell(res *result) {
-	k := res.change.Key
-	if res.cause == "" || res.altered || r.closed(k.Namespace) {
+	if res.cause == "" || res.altered {
 		return
 	}
-	r.outbox.Put(outbox.Event{Regarding: k, UID: res.made.UID, Type: corev1.EventTypeNormal, Reason: plan.ReasonRestored,
-		Note: r.rules.Restored(res.change, res.cause)})
+	r.outbox.Put(outbox.Event{Regarding: res.change.Key, UID: res.made.UID, Type: corev1.EventTypeNormal,
+		Reason: plan.ReasonRestored, Note: r.rules.Restored(res.change, res.cause)})
 }
 
 func metricOf(res result) string {

@@ -120,7 +120,7 @@ func TestNothingWasRestored(t *testing.T) {
 				}
 				return nil
 			})
-			s.edit("team-000", many)
+			s.edit("team-000", many, plantest.Data("key", "spoilt"))
 			time.Sleep(20 * time.Second)
 			s.refuse(func(apitest.Call) error { return nil })
 		}},

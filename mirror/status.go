@@ -40,6 +40,7 @@ type nameStatus struct {
 	dirty      bool                      // there may be something to report
 	busySince  time.Time                 // when the first of the queued targets was queued, or the last report
 	reported   time.Time                 // the last report
+	repeated   time.Time                 // the last repetition, or when the status was made
 	fanout     time.Time                 // the begin of the last fan-out
 	view       *plan.View                // of the last fan-out
 }
@@ -59,7 +60,8 @@ func (s *status) lock(name string) *nameStatus {
 		n := s.names[name]
 		if n == nil {
 			n = &nameStatus{status: s, name: name, targets: map[string]*record{}, shared: map[basics]*record{},
-				sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}, unseen: map[string]time.Time{}}
+				sources: map[key]*sourceStatus{}, calls: map[string]*meanwhile{}, unseen: map[string]time.Time{},
+				repeated: time.Now()}
 			s.names[name] = n
 		}
 		s.mu.Unlock()
@@ -299,7 +301,7 @@ func (n *nameStatus) wrote(c plan.Change, now time.Time) {
 	}
 	src := n.source(c.Source.Key)
 	src.wrote = now
-	if c.CopyOf.Name != "" && c.CopyOf != c.Source.Key {
+	if c.CopyOf != c.Source.Key && n.sources[c.CopyOf] != nil { // else nobody, or the name in an annotation was made up
 		src.TookOver(c.CopyOf)
 	}
 }
@@ -314,12 +316,17 @@ func (n *nameStatus) withoutTargets() bool {
 	return false
 }
 
-// repeat has the messages that hold for the sources of the name sent again.
-func (n *nameStatus) repeat(now time.Time) {
+// repeat has the messages that hold for the sources of the name sent again if that was not done for so long. It reports
+// whether there are any.
+func (n *nameStatus) repeat(after time.Duration, now time.Time) (due bool) {
+	if now.Sub(n.repeated) < after || len(n.sources) == 0 {
+		return false
+	}
+	n.repeated, n.dirty = now, true
 	for _, src := range n.sources {
 		src.Repeat(now)
-		n.dirty = true
 	}
+	return true
 }
 
 // supersede records in how many namespaces each source is superseded.

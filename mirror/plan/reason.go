@@ -90,6 +90,8 @@ func (r *Rules) Foreign(have *corev1.ConfigMap) (why string, adoptable bool) {
 	switch {
 	case r.AsksToBeMirrored(have):
 		return "another source of this name is there", false
+	case NamesItself(have) && owner == "":
+		return "a copy of no instance is there", false
 	case NamesItself(have) && owner != r.instance:
 		return "a copy of instance " + clip(owner) + " is there", false
 	case len(have.Finalizers) > 0:

@@ -118,7 +118,8 @@ type Reported struct {
 	at           map[string]time.Time // by reason: the last message
 	announced    int                  // the number of the newest loss that was announced
 	mirrored     mirrored             // of the last Mirrored
-	ended        bool                 // a Mirrored is due when no warning holds, because a condition is over
+	ended        bool                 // a condition is over; a Mirrored is due unless the newest message holds
+	last         string               // the reason of the last message
 	repeat       time.Time            // a condition that holds and was reported before this time is reported again
 	took         map[types.NamespacedName]int
 	deleted      int
@@ -265,7 +266,7 @@ func (r *Reported) inSync(sum *Summary, now time.Time) (*Message, time.Duration)
 		return nil, 0
 	}
 	is := mirrored{sum.Source.Checksum, sum.Counts[plan.StateHeld], sum.blocked()}
-	again := is == r.mirrored && r.took == nil && !(r.ended && !r.warns())
+	again := is == r.mirrored && r.took == nil && !(r.ended && (!r.warns() || r.texts[r.last] == ""))
 	if again && !r.isOld(plan.ReasonMirrored) || sum.Counts[plan.StateSynced]+is.held+is.blocked == 0 {
 		return nil, 0
 	}
@@ -303,7 +304,7 @@ func (r *Reported) isOld(reason string) bool { return r.at[reason].Before(r.repe
 
 // say returns a message, and records it as reported.
 func (r *Reported) say(kind, reason, note string, again bool, now time.Time) *Message {
-	r.at[reason] = now
+	r.at[reason], r.last = now, reason
 	return &Message{Type: kind, Reason: reason, Note: Clip(note), Again: again}
 }
 
