@@ -257,8 +257,8 @@ func (h *history) end() {
 	time.Sleep(time.Hour)
 	h.compare(true)
 	before, version := h.server.Calls(), len(h.server.ConfigMaps.Changes())
-	if awake := h.awake(60); awake > 2*3*len(historyNames) && !slices.ContainsFunc(historyTargets, h.blockedAt) {
-		h.found(notQuiet, "statements in %d of 60 minutes", awake) // each name repeats its events in two of them
+	if awake := h.awake(60); awake > 12+4*len(historyNames) && !slices.ContainsFunc(historyTargets, h.blockedAt) {
+		h.found(notQuiet, "statements in %d of 60 minutes", awake) // it looks twelve times for events to repeat
 	}
 	for c, n := range h.server.Calls() {
 		if n -= before[c]; n > 0 && !h.blockedAt(c.Namespace) {
