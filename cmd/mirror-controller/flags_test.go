@@ -95,3 +95,14 @@ func TestWrongFlags(t *testing.T) {
 		})
 	}
 }
+
+// TestFlagsInTheLog: the first line of the log names each flag that is not default.
+func TestFlagsInTheLog(t *testing.T) {
+	flags := newOptions().bind()
+	if _, err := parse(combine(flags), []string{"--namespace-prefix=team-", "--prune", "-v=2", "--resync-period=10m"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(notDefault(flags), " "), "--namespace-prefix=[team-] --prune=true -v=2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

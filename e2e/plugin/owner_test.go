@@ -34,7 +34,7 @@ func TestC70Owner(t *testing.T) {
 	p := w.Start()
 	const arrived = "platform/settings: InSync, 2 synced\nin sync in 2 namespaces, as the controller reported "
 	expectIn(w, owner("wait", "settings"), 0, arrived)
-	for _, change := range []string{"one", "two", "three"} { // a pipeline: each edit comes right after a report of another content
+	for _, change := range []string{"one", "two", "one"} { // a pipeline: each edit comes right after a report of another content
 		source := w.Edit(w.Home, "settings", suite.WithKey("key", change))
 		expectIn(w, owner("wait", "configmap/settings"), 0, arrived, "Only what is in the namespace counts: cannot find the controller: ")
 		if err := w.InSync(source, a); err != nil {
