@@ -243,6 +243,22 @@ func TestC65RefusedDeletion(t *testing.T) {
 	})
 }
 
+// TestC65LateEventOfOurCopy: a source goes before the watch shows the copies of it, which then expire at once and not a minute later.
+func TestC65LateEventOfOurCopy(t *testing.T) {
+	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
+		s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 2 * time.Second } })
+		s.delay(func(apitest.Call) time.Duration { return 50 * time.Millisecond })
+		s.write(source())
+		time.Sleep(20 * time.Millisecond)
+		s.remove("platform")
+		time.Sleep(8 * time.Second)
+		s.wantNone("team-000")
+		if n := s.reported(plan.ReasonExpiring); n == 0 {
+			t.Errorf("got events %q, want an announcement", s.all())
+		}
+	})
+}
+
 // TestC65AfterARejectedWrite: the loss of a copy whose update was rejected before is announced like any other.
 func TestC65AfterARejectedWrite(t *testing.T) {
 	graced(t, time.Minute, func(t *testing.T, s scene) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -152,7 +153,11 @@ func TestEventsOfOurOwnWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _ := stillController(t, noEdit)
 			c.handlers.active.Store(true)
-			c.records(func(n *nameStatus) { n.set("team-a", "team-a", record{own: tc.own}) })
+			state := plan.StateSynced
+			if name == "deleted" {
+				state = plan.StateNone
+			}
+			c.records(func(n *nameStatus) { n.set("team-a", "team-a", record{basics: basics{state: state}, own: tc.own}) })
 			tc.event(c.handlers)
 			if names, keys := c.added(t); len(names)+len(keys) > 0 {
 				t.Errorf("got %v and %v, want nothing", names, keys)

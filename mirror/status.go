@@ -191,7 +191,7 @@ func (n *nameStatus) observe(namespace string, cm *corev1.ConfigMap, deleted boo
 		return true
 	}
 	n.set(namespace, r.uid, r)
-	return r.state != plan.StateNone && r.state != plan.StateSynced
+	return r.state != plan.StateSynced && (!deleted || r.state != plan.StateNone) // no source may want the copy any more
 }
 
 // appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.

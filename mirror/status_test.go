@@ -246,7 +246,8 @@ func TestObserve(t *testing.T) {
 		"a deletion of theirs":               {&record{own: deleted}, theirs, true, true, deleted},
 		"a deletion of what is not known":    {&record{own: deleted}, nil, true, true, deleted},
 		"the first part of a re-creation":    {&record{own: both}, theirs, true, false, wrote},
-		"the second part of a re-creation":   {&record{own: both}, ours, false, false, ownWrite{}},
+		"the second part of a re-creation":   {&record{basics: synced, own: both}, ours, false, false, ownWrite{}},
+		"our write, wanted by nobody now":    {&record{own: wrote}, ours, false, true, ownWrite{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLock(newStatus(), func(n *nameStatus) {
