@@ -122,11 +122,16 @@ func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) 
 	if h.options.DeletionGrace < minAnnounced+100*h.latestDelay || h.latestWatch > 10*time.Second {
 		return
 	}
+	known := false // sources that no report has met share the spacing of ten seconds
 	for _, line := range h.lines {
+		known = known || line.about == source && line.reason == plan.ReasonMirrored && line.at.Before(c.At)
 		if line.reason == plan.ReasonExpiring && line.about.Name == source.Name && line.names(k.Namespace) &&
 			!line.at.After(c.At) && c.At.Sub(line.at) < h.options.DeletionGrace+2*time.Hour {
 			return
 		}
+	}
+	if !known {
+		return
 	}
 	h.found(unannounced, "%v, copy of %v, at %v", k, source, c.At.Sub(h.began))
 }
