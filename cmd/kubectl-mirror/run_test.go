@@ -37,6 +37,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"wrong source":    {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-", "a/b/c"}, `"a/b/c": must be NAMESPACE/NAME or a name`},
 		"no namespace":    {[]string{"explain", "namespace/"}, `"namespace/": must be namespace/NAME`},
 		"no API server":   {[]string{"status", "--server=http://127.0.0.1:1", "--namespace-prefix=team-"}, "connection refused"},
+		"no settings":     {[]string{"status", "--server=http://127.0.0.1:1"}, "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := runFor(t, test.args...)

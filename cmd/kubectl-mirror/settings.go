@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -93,6 +94,9 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	deployments, err := deploymentsOf(ctx, client, *f.controller)
 	if err == nil && len(deployments) == 0 {
 		err = errors.New("no Deployment has the label " + deployed)
+	}
+	if unreachable := (*url.Error)(nil); errors.As(err, &unreachable) { // no flag would help
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)
