@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -39,11 +38,6 @@ func (w *writing) change(op plan.Op) plan.Change {
 		c.Have = nil
 	}
 	return c
-}
-
-// refuse has the API server answer the next requests of this verb with an error.
-func (w *writing) refuse(verb string, err error) {
-	w.client.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
 // sent returns the verbs of all requests.

@@ -53,11 +53,3 @@ func (c *Controller) showNamespace(t testing.TB, ns *corev1.Namespace) {
 		t.Fatal(err)
 	}
 }
-
-// hide removes a ConfigMap from the cache.
-func (c *Controller) hide(t testing.TB, cm *corev1.ConfigMap) {
-	t.Helper()
-	if err := c.cache.Remove(cm); err != nil {
-		t.Fatal(err)
-	}
-}
