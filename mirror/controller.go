@@ -74,7 +74,7 @@ func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*C
 		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
 		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},
 		fanout: &fanout{decider: d, sources: sources, copies: copies,
-			reporter: &reporter{decider: d, outbox: out, metrics: m}},
+			reporter: &reporter{rules: rules, cache: watched, status: status, grace: d.grace, outbox: out, metrics: m}},
 		reconciler: &reconciler{
 			decider: d, lanes: l, outbox: out, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
 			writer:  &writer{client: client, rules: rules, metrics: m},
@@ -230,18 +230,8 @@ func (c *Controller) planAll() {
 
 // resync plans everything every ResyncPeriod.
 func (c *Controller) resync(ctx context.Context) {
-	if c.opts.ResyncPeriod == 0 {
-		return
-	}
-	ticker := time.NewTicker(c.opts.ResyncPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			c.planAll()
-		}
+	for c.opts.ResyncPeriod > 0 && sleep(ctx, c.opts.ResyncPeriod) {
+		c.planAll()
 	}
 }
 

@@ -325,3 +325,38 @@ func (s scene) takeEvents() (all []string) {
 	s.reasons, s.notes, s.about = nil, nil, nil
 	return all
 }
+
+// TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
+func TestC11TheNewestCauseIsReported(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+		for _, cause := range []string{"exceeded quota", "denied by a webhook"} {
+			s.refuse(func(c apitest.Call) error {
+				if c.Verb == "create" || c.Verb == "update" {
+					return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New(cause))
+				}
+				return nil
+			})
+			s.edit("platform", plantest.Data("key", "new"))
+			s.within(2*time.Minute, "event about "+cause, func() bool {
+				return strings.Contains(s.said(plan.ReasonWriteFailed), cause)
+			})
+		}
+	})
+}
+
+// TestC65SourcesGoneBeforeATakeover: each of two sources of one name was deleted while no controller ran. The deletion of the
+// copies of each is announced, within a grace that is shorter than the spacing of events.
+func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
+	objects := append(teams(2, "team-"), plantest.Namespace("shared"))
+	for i, owner := range []string{"platform", "shared"} {
+		objects = append(objects, plantest.Copy(teamRules(), plantest.Source(owner, "settings"), fmt.Sprintf("team-%03d", i)))
+	}
+	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 3 * time.Second }, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantNone("team-000")
+		s.wantNone("team-001")
+		if got := s.notesOf(plan.ReasonExpiring); len(got) != 2 {
+			t.Errorf("got announcements %q, want one for the copy of each source", got)
+		}
+	})
+}

@@ -398,11 +398,11 @@ func TestC73NothingIsATarget(t *testing.T) {
 			}
 		}()
 		s.noted(s.controller.Run(ctx, Alone(ctx)))
-		const why = "no namespace begins with teem-"
-		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], why) {
+		const why = "namespace begins with teem-"
+		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], "no other "+why) {
 			t.Errorf("got events %q, want one", got)
 		}
-		if !strings.Contains(out.String(), "No namespace is a target: "+why) {
+		if !strings.Contains(out.String(), "No namespace is a target: no "+why) {
 			t.Errorf("got log %s", out.String())
 		}
 	})

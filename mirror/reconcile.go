@@ -270,7 +270,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
 		*res = result{change: plan.Change{Key: k}}
 		rec.rest(plan.StateNone, content{}, now)
 	default:
+		before := rec.retry.note
 		next, wait = stepWait, rec.failed(res, triggerOf(x.target, x.change), now)
+		n.dirty = n.dirty || rec.retry.note != before
 	}
 	if during.queued { // the write may be older than the source
 		next = stepAct

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -16,7 +17,10 @@ import (
 
 // reporter reports about sources.
 type reporter struct {
-	*decider
+	rules   *plan.Rules
+	cache   *cache.Cache
+	status  *status
+	grace   time.Duration // the deletion grace
 	outbox  *outbox.Outbox
 	metrics *controllerMetrics
 }

@@ -364,8 +364,7 @@ func reporterOf(t *testing.T, s *status) *reporter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &decider{rules: teamRules(), cache: watched, status: s}
-	return &reporter{decider: d, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
+	return &reporter{rules: teamRules(), cache: watched, status: s, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

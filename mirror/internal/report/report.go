@@ -188,7 +188,7 @@ func (r *Reported) Announce(sum *Summary, now time.Time) (m *Message, wait time.
 		return nil, 0
 	}
 	spacing := Spacing
-	if r.uid != "" && sum.expires.Before(r.at[plan.ReasonExpiring].Add(Spacing)) {
+	if sum.expires.Before(r.at[plan.ReasonExpiring].Add(Spacing)) {
 		spacing = urgentSpacing
 	}
 	if wait := r.dueIn(plan.ReasonExpiring, spacing, now); wait > 0 {
