@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -241,19 +240,11 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 	k.add(name, resultTodo, refused.Error(), k.remedy(refused))
 }
 
-// boundBy finds the ClusterRoleBinding whose annotations a refusal of the policy goes by.
-var boundBy = regexp.MustCompile(`ClusterRoleBinding ([-.a-zA-Z0-9]+)`)
-
 // remedy returns the likely remedy if the API server refuses a copy.
 func (k *checker) remedy(refused error) string {
-	flag, values := "namespace-prefix", k.settings.NamespacePrefixes
-	if strings.Contains(refused.Error(), "copies of sources in") {
-		flag, values = "source-namespace", k.settings.SourceNamespaces
-	}
-	switch m := boundBy.FindStringSubmatch(refused.Error()); {
-	case mirror.RefusedAsConfined(refused) && m != nil && len(values) > 0:
-		return fmt.Sprintf("kubectl annotate --overwrite clusterrolebinding %s %s/%s=%s",
-			m[1], plan.Domain, flag, strings.Join(values, ","))
+	switch command := k.Rules.PolicyRemedy(refused.Error()); {
+	case command != "":
+		return command
 	case mirror.RefusedAsConfined(refused):
 		return "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 	case strings.Contains(refused.Error(), " cannot "):

@@ -3,6 +3,7 @@ package plan
 import (
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -167,6 +168,36 @@ func (r *Rules) Judge(s *Source, ns *corev1.Namespace) (all []Judgement) {
 		all = append(all, Judgement{text, rule.holds})
 	}
 	return all
+}
+
+// outdated matches a refusal of the policy in deploy/components/admission/confined that goes by a setting of the policy:
+// an annotation of the ClusterRoleBinding.
+var outdated = regexp.MustCompile(`mirror-controller may only write (to namespaces|and delete copies of sources in) ` +
+	`.*settings: annotations of ClusterRoleBinding ([-.a-zA-Z0-9]+)`)
+
+// PolicyRemedy returns the command by which the settings of the policy follow the flags, if the API server refuses a write
+// because they differ. It is empty for another refusal, and where the refusal names what the flags say.
+func (r *Rules) PolicyRemedy(refusal string) string {
+	m := outdated.FindStringSubmatch(refusal)
+	if m == nil {
+		return ""
+	}
+	flag, values := "namespace-prefix", r.prefixes
+	if m[1] != "to namespaces" {
+		flag, values = "source-namespace", r.sourceNamespaces
+	}
+	setting := flag + "=" + strings.Join(values, ",")
+	named := `"` + strings.Join(values, `" or "`) + `"`
+	switch {
+	case len(values) == 0:
+		setting = flag + "-"
+	case values[0] == "": // --all-namespaces
+		setting, named = "all-namespaces=true", "namespaces that are not excluded"
+	}
+	if strings.Contains(refusal, named) {
+		return ""
+	}
+	return "kubectl annotate --overwrite clusterrolebinding " + m[2] + " " + Domain + "/" + setting
 }
 
 // AnySource returns a source that narrows nothing and is in no namespace: what keeps it from a namespace keeps each source from it.

@@ -45,3 +45,32 @@ func TestReasonOfEachRepair(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyRemedy: the command has the setting that differs, and there is none where the refusal tells of another cause.
+func TestPolicyRemedy(t *testing.T) {
+	const annotate = "kubectl annotate --overwrite clusterrolebinding b-1.x mirror-controller.github.io/"
+	const prefixes = annotate + "namespace-prefix=team-,web-"
+	for name, test := range map[string]struct {
+		all           bool
+		sources       []string
+		refusal, want string
+	}{
+		"another prefix":       {false, nil, `to namespaces starting with "dev-" that are not excluded`, prefixes},
+		"no annotation":        {false, nil, "to namespaces by the annotation namespace-prefix, which is missing, that are not excluded", prefixes},
+		"the same prefixes":    {false, nil, `to namespaces starting with "team-" or "web-" that are not excluded`, ""},
+		"all namespaces":       {true, nil, `to namespaces starting with "team-" that are not excluded`, annotate + "all-namespaces=true"},
+		"all but the excluded": {true, nil, "to namespaces that are not excluded", ""},
+		"another source":       {false, []string{"home"}, `and delete copies of sources in the namespaces "other"`, annotate + "source-namespace=home"},
+		"any source":           {false, nil, `and delete copies of sources in the namespaces "other"`, annotate + "source-namespace-"},
+		"the same source":      {false, []string{"home"}, `and delete copies of sources in the namespaces "home"`, ""},
+		"another rule":         {false, nil, "copies: team-a/x would not be a copy", ""},
+	} {
+		o := NewOptions()
+		o.NamespacePrefixes, o.SourceNamespaces, o.AllNamespaces = []string{"team-", "web-"}, test.sources, test.all
+		refusal := "denied request: mirror-controller may only write " + test.refusal +
+			": team-a is not one of them (settings: annotations of ClusterRoleBinding b-1.x; prune=true …)"
+		if got := NewRules(&o).PolicyRemedy(refusal); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}

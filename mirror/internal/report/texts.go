@@ -89,8 +89,12 @@ func supersededText(s *Summary, _ []string) string {
 }
 
 func rejectedText(s *Summary, targets []string) string {
-	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause; the controller retries at least once a "+
-		"minute. Error in %s: %s", namespaces(targets), targets[0], s.notes[targets[0]].Text)
+	refusal, remedy := s.notes[targets[0]].Text, ""
+	if command := s.Rules.PolicyRemedy(refusal); command != "" {
+		remedy = " (" + command + ")"
+	}
+	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause%s; the controller retries at least "+
+		"once a minute. Error in %s: %s", namespaces(targets), remedy, targets[0], refusal)
 }
 
 func fightText(s *Summary, targets []string) string {

@@ -114,7 +114,8 @@ func TestReasonsDoNotChange(t *testing.T) {
 
 // TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
-	sum := &Summary{Source: rules.ParseSource(plantest.Source("platform", "settings")), notes: map[string]Note{
+	source := rules.ParseSource(plantest.Source("platform", "settings"))
+	sum := &Summary{Source: source, Rules: rules, notes: map[string]Note{
 		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false}, "team-c": {"a foreign ConfigMap is there", true},
 	}}
 	want := "Not copied to namespace team-b: another source is there. Rename one of the two, or delete it. " +
@@ -122,5 +123,13 @@ func TestTextsSayWhatToDo(t *testing.T) {
 		"ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
 	if got := foreignText(sum, []string{"team-a", "team-b", "team-c"}); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	const refusal = `mirror-controller may only write to namespaces starting with "dev-" that are not excluded ` +
+		"(settings: annotations of ClusterRoleBinding blue"
+	sum.notes["team-a"] = Note{Text: refusal}
+	const fix = "Fix the cause (kubectl annotate --overwrite clusterrolebinding blue " +
+		"mirror-controller.github.io/namespace-prefix=team-); the controller retries"
+	if got := rejectedText(sum, []string{"team-a"}); !strings.Contains(got, fix) {
+		t.Errorf("got %q, want %q in it", got, fix)
 	}
 }
