@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,13 +43,13 @@ const (
 
 func newCheck(c *cli) *cobra.Command {
 	k := &checker{}
-	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", 0, 0,
+	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
-			if given := c.settings.given(); len(given) > 0 {
-				return nil, fmt.Errorf("%s: check takes no settings but --controller", strings.Join(given, ", "))
-			}
 			if k.session, err = c.begin(cmd); err != nil {
 				return nil, err
+			}
+			if k.settings.deployment == nil {
+				return nil, errors.New("check is about an installed controller: choose it with --controller")
 			}
 			if k.as, err = c.client(k.account()); err != nil {
 				return nil, err
@@ -95,10 +96,8 @@ func (k *checker) account() string {
 
 // checkDeployment looks whether all replicas are ready, and no more than one writes.
 func (k *checker) checkDeployment() {
-	d, s, wanted := k.settings.deployment, k.settings.deployment.Status, int32(1)
-	if d.Spec.Replicas != nil {
-		wanted = *d.Spec.Replicas
-	}
+	d := k.settings.deployment
+	s, wanted := d.Status, *d.Spec.Replicas // the API server sets it
 	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
 		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
 	switch {
@@ -155,58 +154,36 @@ func (k *checker) probe(ctx context.Context) {
 		k.add("probes", resultTodo, err.Error(), k.remedy(err))
 		return
 	}
+	var targets, elsewhere []string
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		switch ns := namespaces[name]; {
+		case name == k.home() || plan.Terminating(ns):
+		case k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded:
+			targets = append(targets, name)
+		case !k.Rules.AllowsTarget(name):
+			elsewhere = append(elsewhere, name)
+		}
+	}
 	prefixes := k.settings.NamespacePrefixes
 	if k.settings.AllNamespaces {
 		prefixes = []string{""}
 	}
 	for _, prefix := range prefixes {
-		var targets []string
-		for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-			isTarget := k.Rules.Exclusion(plan.AnySource(), namespaces[name]) == plan.NotExcluded && name != k.home()
-			if isTarget && strings.HasPrefix(name, prefix) {
-				targets = append(targets, name)
-			}
-		}
 		k.probeCopies(ctx, prefix, targets)
 	}
 	if !k.confined {
 		return
 	}
-	home, elsewhere := k.settings.deployment.Namespace, []string{}
-	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		if name != home && !k.Rules.AllowsTarget(name) && !plan.Terminating(namespaces[name]) {
-			elsewhere = append(elsewhere, name)
-		}
-	}
-	_, err = k.as.CoreV1().ConfigMaps(home).Create(ctx, mirror.Probes(k.Rules, home, "")[0], create)
-	k.mustRefuse("probe/unmarked", "any ConfigMap in namespace "+home, err)
-	k.probeElsewhere(ctx, home, elsewhere)
-	_, err = k.as.CoreV1().Events(home).Create(ctx, &corev1.Event{
+	own := k.settings.deployment.Namespace
+	_, err = k.as.CoreV1().ConfigMaps(own).Create(ctx, mirror.Probes(k.Rules, own, "")[0], create)
+	k.mustRefuse("probe/unmarked", "any ConfigMap in namespace "+own, err)
+	k.probeElsewhere(ctx, elsewhere)
+	_, err = k.as.CoreV1().Events(own).Create(ctx, &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
-		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: home, Name: "any"},
+		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any"},
 		ReportingController: "another",
 	}, create)
 	k.mustRefuse("probe/event", "an Event of another reporter", err)
-}
-
-// probeElsewhere asks for copies in namespaces that are no targets: the policy may go by settings that allow more than the
-// flags. Other answers, such as of a namespace that is being deleted, do not count beside a refusal.
-func (k *checker) probeElsewhere(ctx context.Context, home string, namespaces []string) {
-	const most = 50
-	var answer error
-	for _, name := range namespaces[:min(most, len(namespaces))] {
-		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, mirror.Probes(k.Rules, home, name)[1], create)
-		if err == nil {
-			k.mustRefuse("probe/elsewhere", "a copy in namespace "+name+", which is no target", nil)
-			return
-		}
-		if answer == nil || mirror.RefusedAsConfined(err) {
-			answer = err
-		}
-	}
-	if answer != nil {
-		k.mustRefuse("probe/elsewhere", "a copy in a namespace that is no target", answer)
-	}
 }
 
 // home is the namespace of the source of a probe.
@@ -214,12 +191,36 @@ func (k *checker) home() string {
 	return append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
 }
 
+// probeElsewhere asks for copies in namespaces that are no targets: the policy may go by settings that allow more than
+// the flags. Other answers, such as that of a quota, do not count beside a refusal.
+func (k *checker) probeElsewhere(ctx context.Context, namespaces []string) {
+	const most = 50
+	where, answer := "a namespace that is", error(nil)
+	for i, name := range namespaces[:min(most, len(namespaces))] {
+		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, mirror.Probes(k.Rules, k.home(), name)[1], create)
+		if err == nil {
+			where, answer = "namespace "+name+", which is", nil
+			break
+		}
+		if i == 0 || mirror.RefusedAsConfined(err) {
+			answer = err
+		}
+	}
+	if len(namespaces) > 0 {
+		k.mustRefuse("probe/elsewhere", "a copy in "+where+" no target", answer)
+	}
+}
+
 // probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace
 // may refuse for reasons of its own, such as a quota. The last two answers are about an object that is not there.
 func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
-	const tries = 3
-	name, refused := "probe/copy/"+prefix, error(nil)
-	for _, target := range targets[:min(tries, len(targets))] {
+	const most = 3
+	tries, refused := 0, error(nil)
+	for _, target := range targets {
+		if tries == most || !strings.HasPrefix(target, prefix) {
+			continue
+		}
+		tries++
 		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, create)
 		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
@@ -229,15 +230,15 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 			refused = cmp.Or(refused, err)
 		}
 		if refused == nil {
-			k.add(name, resultOK, "the controller may write copies in namespace "+target, "")
+			k.add("probe/copy/"+prefix, resultOK, "the controller may write copies in namespace "+target, "")
 			return
 		}
 	}
-	if refused == nil {
-		k.add(name, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
+	if tries == 0 {
+		k.add("probe/copy/"+prefix, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
 		return
 	}
-	k.add(name, resultTodo, refused.Error(), k.remedy(refused))
+	k.add("probe/copy/"+prefix, resultTodo, refused.Error(), k.remedy(refused))
 }
 
 // remedy returns the likely remedy if the API server refuses a copy.
@@ -310,8 +311,8 @@ func (k *checker) table(w io.Writer, wide bool) error {
 	if err := printTable(w, wide, []string{"Check", "Result", "Detail"}, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n", counts[resultOK], counts[resultTodo], counts[resultUnknown])
-	return err
+	return printLines(w, fmt.Sprintf("%d ok, %d to do, %d not checked.",
+		counts[resultOK], counts[resultTodo], counts[resultUnknown]))
 }
 
 func (k *checker) names() (names []string) {

@@ -37,22 +37,6 @@ Completion: link kubectl_complete-mirror to this program, in a folder of your PA
 
 Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked.`
 
-// usage is cobra's template with the flags of all commands at the root only.
-const usage = `Usage:
-  {{if .HasAvailableSubCommands}}kubectl mirror COMMAND{{else}}kubectl mirror {{.Use}}{{end}}{{if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
-
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
-
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
-{{if .HasParent}}
-"kubectl mirror --help" lists the flags that all commands have.
-{{end}}`
-
 // cli is what all commands share.
 type cli struct {
 	kube     *genericclioptions.ConfigFlags
@@ -73,7 +57,8 @@ func newRoot() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
-	root.SetUsageTemplate(usage)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), // the flags of all commands, at the root only
+		"{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", `  "kubectl mirror --help" lists them.`))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
@@ -84,16 +69,11 @@ func newRoot() *cobra.Command {
 // runFunc runs a command, and returns its result.
 type runFunc func(cmd *cobra.Command, args []string) (printed, error)
 
-// command returns a command with so many arguments, whose result is printed as -o says.
-func (c *cli) command(use, short, long, example string, least, most int, run runFunc) *cobra.Command {
+// command returns a command whose result is printed as -o says.
+func (c *cli) command(use, short, long, example string, args cobra.PositionalArgs, run runFunc) *cobra.Command {
 	var out output
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, ValidArgsFunction: cobra.NoFileCompletions,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < least || len(args) > most {
-				return fmt.Errorf("%s, must be: %s %s", count(len(args), "argument", "arguments"), displayName, use)
-			}
-			return nil
-		},
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
+		Args: args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := run(cmd, args)
 			if err == nil {
@@ -134,20 +114,20 @@ func (c *cli) refuseNamespace() error {
 // parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n
 // or of the context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
-	before, name, found := strings.Cut(arg, "/")
-	if found && slices.Contains([]string{"configmap", "configmaps", "cm"}, before) {
-		arg, found = name, strings.Contains(name, "/")
+	parts := strings.Split(arg, "/")
+	if len(parts) > 1 && slices.Contains([]string{"configmap", "configmaps", "cm"}, parts[0]) {
+		parts = parts[1:]
 	}
 	switch {
-	case !found && arg != "":
-		namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
-		return types.NamespacedName{Namespace: namespace, Name: arg}, err
-	case before == "" || name == "" || strings.Contains(name, "/"):
+	case slices.Contains(parts, "") || len(parts) > 2:
 		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE/NAME or a name", arg)
-	case *c.kube.Namespace != "" && *c.kube.Namespace != before:
+	case len(parts) == 1:
+		namespace, _, err := c.kube.ToRawKubeConfigLoader().Namespace()
+		return types.NamespacedName{Namespace: namespace, Name: parts[0]}, err
+	case *c.kube.Namespace != "" && *c.kube.Namespace != parts[0]:
 		return types.NamespacedName{}, fmt.Errorf("%q: is not in --namespace=%q: give one of the two", arg, *c.kube.Namespace)
 	}
-	return types.NamespacedName{Namespace: before, Name: name}, nil
+	return types.NamespacedName{Namespace: parts[0], Name: parts[1]}, nil
 }
 
 // session is one run of a command: a client, and the settings by which it decides.
@@ -157,11 +137,11 @@ type session struct {
 	out      io.Writer // stderr
 	said     map[string]bool
 
-	isOwner   bool // the user may see no more than a namespace
-	byPayload bool // the flags which decide about copied metadata are not known
+	limit     error // says that the user may see no more than a namespace
+	byPayload bool  // the flags which decide about copied metadata are not known
 }
 
-// beginAll finds the settings of each controller, and says on stderr where.
+// beginAll returns a session for each controller.
 func (c *cli) beginAll(cmd *cobra.Command) (all []*session, err error) {
 	client, err := c.client("")
 	if err != nil {
@@ -169,9 +149,7 @@ func (c *cli) beginAll(cmd *cobra.Command) (all []*session, err error) {
 	}
 	found, err := c.settings.find(cmd.Context(), client)
 	for _, settings := range found {
-		s := newSession(cmd, client, settings)
-		s.say("Settings: " + settings.origin)
-		all = append(all, s)
+		all = append(all, c.newSession(cmd, client, settings))
 	}
 	return all, err
 }
@@ -188,10 +166,13 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 	return all[0], nil
 }
 
-func newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
-	rules := plan.NewRules(&settings.Options.Options)
-	reader := &snapshot.Reader{Client: client, Rules: rules}
-	return &session{Reader: reader, settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{}}
+func (c *cli) newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
+	copied := c.settings.Changed("copy-label") || c.settings.Changed("copy-annotation")
+	return &session{
+		Reader:   &snapshot.Reader{Client: client, Rules: plan.NewRules(&settings.Options.Options)},
+		settings: settings, byPayload: settings.deployment == nil && !copied,
+		out: cmd.ErrOrStderr(), said: map[string]bool{},
+	}
 }
 
 // say prints a line on stderr, unless it is empty or was printed before.

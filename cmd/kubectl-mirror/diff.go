@@ -47,43 +47,30 @@ func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, hav
 	})
 }
 
-// content returns the lines of a ConfigMap that a diff shows, much like YAML; none if cm is nil. Data may hold
-// anything: what a terminal could take for more than text is escaped.
+// content returns the lines of a ConfigMap that a diff shows, each with its section and key; none if cm is nil. A value
+// that ends with a newline has an empty line behind it. Data may hold anything: what a terminal could take for more
+// than text is escaped.
 func content(cm *corev1.ConfigMap) (lines []string) {
 	if cm == nil {
 		return nil
 	}
+	add := func(section string, entries map[string]string) {
+		for _, k := range slices.Sorted(maps.Keys(entries)) {
+			for line := range strings.SplitSeq(entries[k], "\n") {
+				lines = append(lines, section+" "+escaped(k)+": "+escaped(line)+"\n")
+			}
+		}
+	}
 	binary := map[string]string{}
 	for k, v := range cm.BinaryData {
-		sum := sha256.Sum256(v)
-		binary[k] = fmt.Sprintf("%d bytes, sha256 %x", len(v), sum[:6])
+		binary[k] = fmt.Sprintf("%d bytes, sha256 %.6x", len(v), sha256.Sum256(v))
 	}
-	section := func(title string, entries map[string]string) {
-		if len(entries) > 0 {
-			lines = append(lines, title+":\n")
-		}
-		for _, k := range slices.Sorted(maps.Keys(entries)) {
-			value := entries[k]
-			switch {
-			case !strings.Contains(value, "\n"):
-				lines = append(lines, "  "+escaped(k)+": "+escaped(value)+"\n")
-				continue
-			case strings.HasSuffix(value, "\n"):
-				lines = append(lines, "  "+escaped(k)+": |\n")
-			default:
-				lines = append(lines, "  "+escaped(k)+": |-\n")
-			}
-			for line := range strings.Lines(value) {
-				lines = append(lines, "    "+escaped(strings.TrimSuffix(line, "\n"))+"\n")
-			}
-		}
-	}
-	section("annotations", cm.Annotations)
-	section("binaryData", binary)
-	section("data", cm.Data)
+	add("annotation", cm.Annotations)
+	add("label", cm.Labels)
+	add("binaryData", binary)
+	add("data", cm.Data)
 	if cm.Immutable != nil {
 		lines = append(lines, fmt.Sprintf("immutable: %v\n", *cm.Immutable))
 	}
-	section("labels", cm.Labels)
 	return lines
 }

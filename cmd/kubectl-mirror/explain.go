@@ -22,61 +22,70 @@ Exit codes: 0 explained, 2 unknown.`
 
 func newExplain(c *cli) *cobra.Command {
 	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or namespace takes part or not",
-		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a", 1, 1,
+		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a",
+		cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.explain(cmd, args[0]) })
 }
 
 // explain explains what an argument names: a ConfigMap, or a namespace.
 func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	kind, name, typed := strings.Cut(arg, "/")
-	var asked types.NamespacedName
-	var err error
-	isNamespace := typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind)
-	switch {
-	case !isNamespace:
-		asked, err = c.parseKey(arg)
-	case name == "" || strings.Contains(name, "/"):
-		err = fmt.Errorf("%q: must be namespace/NAME", arg)
+	if typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind) {
+		return c.explainNamespace(cmd, name)
 	}
+	asked, err := c.parseKey(arg)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.begin(cmd)
-	var snap *snapshot.Snapshot
-	if err == nil {
-		snap, err = s.Read(cmd.Context(), asked.Name)
-	}
-	if err != nil && !isNamespace {
-		s, err = c.owned(cmd, s, err)
-	}
+	s, err := c.beginOne(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if s.say(s.settings.absence()); isNamespace {
-		return explainNamespace(snap, name), nil
-	}
+	s.say(s.settings.absence())
 	cm, err := s.Get(cmd.Context(), asked)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case cm != nil && s.Rules.AsksToBeMirrored(cm):
-		r, err := (&asker{cli: c, session: s, cmd: cmd, asked: asked}).ask()
-		if r != nil {
-			r.explained = true
+	}
+	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
+		r, err := s.ask(cmd.Context(), asked)
+		if err == nil {
+			r.answer = nil // explained
 		}
 		return r, err
-	case s.isOwner:
+	}
+	var snap *snapshot.Snapshot
+	if s.limit == nil {
+		snap, err = s.Read(cmd.Context(), asked.Name)
+	}
+	switch {
+	case s.isLimited(err):
 		return explainAlone(s.Rules, asked, cm), nil
+	case err != nil:
+		return nil, err
 	}
-	x, of, handedOver := explain(snap, asked, cm)
-	if handedOver != nil {
-		x.Diff, err = s.diff(cmd.Context(), *handedOver)
+	x := explain(snap, asked, cm)
+	if x.handedOver != nil {
+		x.Diff, err = s.diff(cmd.Context(), *x.handedOver)
 	}
-	if sources := snap.Sources(of); of.Name != "" && len(sources) > 0 && err == nil { // a source claims the namespace
-		err = s.warnings(cmd.Context(), of.Namespace, sources)
+	if sources := snap.Sources(x.of); x.of.Name != "" && len(sources) > 0 && err == nil {
+		err = s.warn(cmd.Context(), x.of.Namespace, sources)
 		x.Warning = sources[0].Warning
 	}
 	return x, err
+}
+
+// explainNamespace explains a namespace, which takes no permission to read ConfigMaps.
+func (c *cli) explainNamespace(cmd *cobra.Command, name string) (printed, error) {
+	if name == "" || strings.Contains(name, "/") {
+		return nil, fmt.Errorf("%q: must be namespace/NAME", "namespace/"+name)
+	}
+	s, err := c.begin(cmd)
+	if err != nil {
+		return nil, err
+	}
+	s.say(s.settings.absence())
+	namespaces, err := s.Namespaces(cmd.Context())
+	return explainNamespace(&snapshot.Snapshot{Rules: s.Rules, Namespaces: namespaces}, name), err
 }
 
 // explanation is a verdict with the rule that decides it, and what would change it.
@@ -89,19 +98,15 @@ type explanation struct {
 	// Diff is the content that a copy would replace.
 	Diff string `json:"diff,omitempty"`
 
-	name string // as kubectl prints it
+	name       string               // as kubectl prints it
+	of         types.NamespacedName // the source that claims the namespace, or whose copy is there
+	handedOver *plan.Change         // of a foreign ConfigMap, if its owner hands it over
 }
 
 // rule is a rule about a source; an empty one: about any.
 type rule struct {
 	Source string `json:"source,omitempty"`
 	plan.Judgement
-}
-
-func (x *explanation) addRules(of string, all []plan.Judgement) {
-	for _, j := range all {
-		x.Rules = append(x.Rules, rule{of, j})
-	}
 }
 
 // explainNamespace explains a namespace.
@@ -114,12 +119,17 @@ func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
 	if ns == nil {
 		return x
 	}
-	x.addRules("", snap.Rules.Judge(any, ns))
+	for _, j := range snap.Rules.Judge(any, ns) {
+		x.Rules = append(x.Rules, rule{"", j})
+	}
 	if value, ok := ns.Labels[snap.Rules.Label()]; ok && value != plan.OptOutValue {
 		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=false opts out.", snap.Rules.Label(), value)
 	}
 	return x
 }
+
+// labelNamespace is the beginning of a command, and the permission that the command takes.
+const labelNamespace = "if you may patch the namespace: kubectl label namespace %s %s"
 
 // withheld says why a source, which is nil if there is none, has no copy in a namespace, and what would change that;
 // empty if it claims one.
@@ -138,86 +148,90 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 	}
 	why, remedy = snap.Rules.ExplainExclusion(s, ns)
 	if snap.Rules.Exclusion(s, ns) == plan.ExcludedByOptOut {
-		remedy = fmt.Sprintf("kubectl label namespace %s %s-", name, snap.Rules.Label())
+		remedy = fmt.Sprintf(labelNamespace+"-", name, snap.Rules.Label())
 	}
 	return why, remedy
 }
 
-// explain explains a ConfigMap by a snapshot; cm is nil if there is none. It returns the source that has to do with it,
-// and the change if a foreign ConfigMap is handed over.
-func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (
-	x *explanation, of types.NamespacedName, handedOver *plan.Change) {
-	x = &explanation{name: nameOf(key)}
+// explain explains a ConfigMap by a snapshot; cm is nil if there is none.
+func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
 	d, view := snap.Decision(key), snap.View(key.Name)
 	if d == nil {
 		d = &snapshot.Decision{Change: plan.Change{Key: key}}
 	}
-	of = d.CountsFor()
+	x := &explanation{name: nameOf(key), of: d.CountsFor()}
 	if ns := snap.Namespaces[key.Namespace]; ns != nil {
 		for _, s := range view.All() {
-			x.addRules(s.Key.String(), snap.Rules.Judge(s, ns))
+			for _, j := range snap.Rules.Judge(s, ns) {
+				x.Rules = append(x.Rules, rule{s.Key.String(), j})
+			}
 		}
 	}
-	ours := false
-	if x.Verdict = fmt.Sprintf("There is no ConfigMap %s", key); cm != nil {
-		var source types.NamespacedName
-		x.Verdict = fmt.Sprintf("ConfigMap %s is neither a source nor a copy", key)
-		if source, ours = snap.Rules.SourceOf(cm); ours {
-			x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s", key, source)
-		}
-	}
-	about := view.FindAny(of)
-	switch state := d.Status(); state {
-	case plan.StateNone:
-		if about == nil && len(view.All()) > 0 {
-			about = view.All()[0]
-		}
-		why, remedy := withheld(snap, about, key.Namespace)
-		x.Verdict += fmt.Sprintf(", and no copy is wanted there: %s.", why)
-		x.Remedy = remedy
-		for _, s := range snap.Sources(key) {
-			x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
-		}
-		return x, of, nil
-	case plan.StateSynced:
-		x.Verdict += ", and in sync."
+	is, ours := whatIs(snap, key, cm)
+	switch state := d.Status(); {
+	case state == plan.StateNone:
+		x.unwanted(snap, key, is)
+		return x
+	case state == plan.StateSynced:
+		x.Verdict = is + ", and in sync."
+	case state == plan.StateForeign:
+		x.Verdict = fmt.Sprintf("%s, so %s is not copied there: %s.", is, x.of, snap.Reason(d))
+	case ours:
+		x.Verdict = fmt.Sprintf("%s, and %s: %s.", is, strings.ReplaceAll(state.String(), "_", " "), snap.Reason(d))
 	default:
-		is := ", and " + strings.ReplaceAll(state.String(), "_", " ")
-		if state == plan.StateForeign {
-			is = fmt.Sprintf(", so %s is not copied there", of)
-		} else if !ours {
-			is = fmt.Sprintf("; the copy of %s is %s", of, state)
-		}
-		x.Verdict += is + ": " + snap.Reason(d) + "."
-		handedOver = x.remedy(snap, d, about, cm)
+		x.Verdict = fmt.Sprintf("%s; the copy of %s is %s: %s.", is, x.of, state, snap.Reason(d))
 	}
+	x.remedy(snap, d, cm)
 	if len(d.Losers) > 0 {
-		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", of, d.Losers[0].Key)
+		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", x.of, d.Losers[0].Key)
 	}
-	return x, of, handedOver
+	return x
 }
 
-// remedy sets what would change the state of a target, and returns the change if a foreign ConfigMap is handed over.
-func (x *explanation) remedy(
-	snap *snapshot.Snapshot, d *snapshot.Decision, about *plan.Source, cm *corev1.ConfigMap) *plan.Change {
+// whatIs says what a ConfigMap is, and whether it is a copy of this controller.
+func whatIs(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (is string, ours bool) {
+	if cm == nil {
+		return fmt.Sprintf("There is no ConfigMap %s", key), false
+	}
+	if source, ours := snap.Rules.SourceOf(cm); ours {
+		return fmt.Sprintf("ConfigMap %s is a copy of %s", key, source), true
+	}
+	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy", key), false
+}
+
+// unwanted says why no copy is wanted at a key.
+func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName, is string) {
+	view := snap.View(key.Name)
+	about := view.FindAny(x.of)
+	if about == nil && len(view.All()) > 0 {
+		about = view.All()[0]
+	}
+	why, remedy := withheld(snap, about, key.Namespace)
+	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
+	for _, s := range snap.Sources(key) {
+		x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
+	}
+}
+
+// remedy says what would change the state of a target.
+func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *corev1.ConfigMap) {
+	about := snap.View(d.Key.Name).FindAny(x.of)
 	switch d.Status() {
 	case plan.StateExpiring:
 		_, x.Remedy = withheld(snap, about, d.Key.Namespace)
 	case plan.StateHeld:
 		_, remedy := about.Hold()
-		x.Remedy = remedy + " of " + about.Key.String()
+		x.Remedy = remedy + " of " + x.of.String()
 	case plan.StateForeign:
 		if _, adoptable := snap.Rules.Foreign(cm); !adoptable {
-			return nil
+			return
 		}
 		after := snap.HandedOver(cm)
 		if after.Op == plan.OpRecreate {
 			x.Verdict += " Handed over, it is deleted and created again, without others' metadata: " + after.WhyRecreated() + "."
 		}
-		x.Remedy = handOver(d.Key)
-		return &after
+		x.Remedy, x.handedOver = handOver(d.Key), &after
 	}
-	return nil
 }
 
 func (x *explanation) names() []string { return []string{x.name} }

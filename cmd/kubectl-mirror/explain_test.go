@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot/snapshottest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -14,46 +14,52 @@ import (
 // TestExplain explains namespaces, and ConfigMaps in every state. Each answer says in its first line which rule
 // decides.
 func TestExplain(t *testing.T) {
-	s := snapshottest.EveryState()
+	s := everyState().with("kube-system")
 	s.Options.NamespaceSelector = "!frozen"
-	s.Options.SourceNamespaces = []string{"platform", "team-a"}
-	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"), plantest.Namespace("kube-system"),
+	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"),
 		plantest.Namespace("team-odd", "mirror", "False"))
-	s.Add(plantest.ConfigMap("team-a", "neither"))
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
-	s.Add(plantest.ConfigMap("platform", "unlabelled"))
-	s.Add(plantest.ConfigMap("team-h", "synced-late", plantest.Immutable, plantest.Data("key", "theirs")), plantest.Source("platform", "synced-late"))
+	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
+		plantest.Source("platform", "theirs"),
+		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
 	var out golden
-	for _, name := range []string{"team-a", "team-no", "team-over", "team-cold", "kube-system", "team-odd", "nowhere"} {
+	for name := range strings.FieldsSeq("team-a team-no team-over team-cold kube-system team-odd nowhere") {
 		out.print(t, name, explainNamespace(snap, name), "table")
 	}
-	for _, arg := range []string{
-		"team-h/mixed", "team-b/mixed", "team-no/mixed", "dev-a/mixed", "team-b/staged", // copies
-		"team-d/mixed", "team-e/mixed", "team-f/mixed", "team-h/synced-late", // foreign
-		"team-g/mixed", "team-c/staged", "team-g/unknown", "team-no/synced", "team-x/synced", "team-g/nowhere", // missing
-		"team-a/neither", "platform/unlabelled", "team-a/unlabelled",
-	} {
+	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
+	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
+	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced team-g/nowhere"
+	const others = "team-a/neither platform/unlabelled team-a/unlabelled"
+	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
 		namespace, name, _ := strings.Cut(arg, "/")
-		x, _, _ := explain(snap, types.NamespacedName{Namespace: namespace, Name: name}, s.Get(namespace, name))
-		out.print(t, arg, x, "table")
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		out.print(t, arg, explain(snap, key, s.Get(key)), "table")
 	}
-	x, _, _ := explain(snap, types.NamespacedName{Namespace: "team-no", Name: "mixed"}, s.Get("team-no", "mixed"))
-	out.print(t, "team-no/mixed", x, "wide", "name")
+	key := types.NamespacedName{Namespace: "team-no", Name: "mixed"}
+	out.print(t, key.String(), explain(snap, key, s.Get(key)), "wide", "name")
 	out.compare(t, "explain")
 }
 
 // TestC70ExplainAlone has what a tenant is told who sees one namespace only: no command is for another one.
 func TestC70ExplainAlone(t *testing.T) {
-	o := plan.NewOptions()
-	rules, source, key := plan.NewRules(&o), plantest.Source("platform", "settings"), types.NamespacedName{Namespace: "team-a", Name: "settings"}
+	o, source := plan.NewOptions(), plantest.Source("platform", "settings")
+	rules := plan.NewRules(&o)
+	other := plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))
 	var out golden
-	out.print(t, "nothing", explainAlone(rules, key, nil), "table")
-	out.print(t, "a copy", explainAlone(rules, key, plantest.Copy(rules, source, "team-a")), "table")
-	out.print(t, "an edited copy", explainAlone(rules, key, plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited"))), "table")
-	out.print(t, "a foreign one", explainAlone(rules, key, plantest.ConfigMap("team-a", "settings")), "table")
-	out.print(t, "one with a finalizer", explainAlone(rules, key, plantest.ConfigMap("team-a", "settings", plantest.Finalizer)), "table")
-	out.print(t, "a copy of another name", explainAlone(rules, key,
-		plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))), "table")
+	for _, test := range []struct {
+		title string
+		cm    *corev1.ConfigMap
+	}{
+		{"nothing", nil},
+		{"a copy", plantest.Copy(rules, source, "team-a")},
+		{"an edited copy", plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited"))},
+		{"a foreign one", plantest.ConfigMap("team-a", "settings")},
+		{"one with a finalizer", plantest.ConfigMap("team-a", "settings", plantest.Finalizer)},
+		{"a copy of another name", other},
+	} {
+		x := explainAlone(rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm)
+		out.print(t, test.title, x, "table")
+	}
 	out.compare(t, "alone")
 }

@@ -14,42 +14,42 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// owned returns a session for a user who may see no more than a namespace, by the error that says so. s is the session
-// until then; nil: the settings are not known. It returns any other error.
-func (c *cli) owned(cmd *cobra.Command, s *session, why error) (*session, error) {
-	if !apierrors.IsForbidden(why) {
-		return nil, why
-	}
-	if s == nil {
-		client, err := c.client("")
-		if err != nil {
-			return nil, err
+// beginOne is begin for a command about one ConfigMap, which also serves a user who may see no more than a namespace.
+func (c *cli) beginOne(cmd *cobra.Command) (*session, error) {
+	s, err := c.begin(cmd)
+	if apierrors.IsForbidden(err) {
+		client, clientErr := c.client("")
+		if clientErr != nil {
+			return nil, clientErr
 		}
-		s = newSession(cmd, client, c.settings.alone)
+		s = c.newSession(cmd, client, c.settings.alone)
+		s.isLimited(err)
+		return s, nil
 	}
-	s.isOwner = true
-	s.byPayload = s.settings.deployment == nil && !c.settings.Changed("copy-label") && !c.settings.Changed("copy-annotation")
-	s.say("Only what is in the namespace counts: " + why.Error())
-	return s, nil
+	return s, err
 }
 
-// reported adds the state of a source by what the controller has reported about it, if there is such a source.
-func (s *session) reported(ctx context.Context, asked types.NamespacedName, r *report) error {
+// isLimited reports whether the error says that the user may see no more than a namespace, and remembers that.
+func (s *session) isLimited(err error) bool {
+	if apierrors.IsForbidden(err) {
+		s.limit = err
+		s.say("Only what is in the namespace counts: " + err.Error())
+	}
+	return s.limit != nil
+}
+
+// reported returns the state of a source by what the controller has reported about it; none if there is no such source.
+func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	cm, err := s.Get(ctx, asked)
 	if cm == nil || !s.Rules.AsksToBeMirrored(cm) {
-		return err
+		return nil, err
 	}
 	source := s.Rules.ParseSource(cm)
 	reports, err := s.Reports(ctx, asked.Namespace, cm.UID)
-	switch {
-	case apierrors.IsForbidden(err):
-		r.add(snapshot.Unknown(source, err.Error()), nil)
-	case err != nil:
-		return err
-	default:
-		r.add(reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now()), nil)
+	if apierrors.IsForbidden(err) {
+		return []*snapshot.Source{snapshot.Unknown(source, err.Error())}, nil
 	}
-	return nil
+	return []*snapshot.Source{reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now())}, err
 }
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
@@ -65,8 +65,8 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 		}
 		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s. Its content %s",
 			key, source, cm.Annotations[plan.InstanceAnnotation], content)
-		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: "+
-			"kubectl label namespace %s %s=%s", source, key.Namespace, rules.Label(), plan.OptOutValue)
+		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies, "+
+			labelNamespace+"=%s", source, key.Namespace, rules.Label(), plan.OptOutValue)
 		return x
 	}
 	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.", key)

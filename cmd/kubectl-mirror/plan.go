@@ -8,22 +8,23 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 const planHelp = `Show what a controller with these settings would create, update and delete, and why: before a first
-installation, or before a change of flags. Flags beside --controller change the settings of that one. The command also shows the
-targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, and copies
-that are out of scope of the flags, which --prune would delete. ConfigMap data is shown with --diff only.
+installation, or before a change of flags. Flags beside --controller change the settings of that one. The command also
+shows the targets that stay as they are: foreign ConfigMaps, copies of a frozen source, targets that a source holds, and
+copies that are out of scope of the flags, which --prune would delete. ConfigMap data is shown with --diff only.
 
 Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unknown.`
 
 func newPlan(c *cli) *cobra.Command {
 	var diff bool
 	cmd := c.command("plan", "Show what a controller would change", planHelp,
-		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff", 0, 0,
+		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff", cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (printed, error) {
 			if err := c.refuseNamespace(); err != nil {
 				return nil, err
@@ -51,8 +52,6 @@ func newPlan(c *cli) *cobra.Command {
 // planned is what a controller would do, and the targets that stay as they are, but for those in sync.
 type planned struct {
 	Targets []*target `json:"targets"`
-
-	changes bool // there are changes, or copies out of scope
 }
 
 // target is one ConfigMap.
@@ -71,23 +70,26 @@ type target struct {
 func newPlanned(s *snapshot.Snapshot) *planned {
 	p := &planned{Targets: []*target{}}
 	for _, d := range s.All() {
-		if state := d.Status(); state != plan.StateNone && state != plan.StateSynced {
-			operation := d.Op.String()
-			if d.Op == plan.OpNone {
-				operation = state.String()
-			}
-			p.add(d, operation, d.CountsFor().String(), s.Reason(d))
-			p.changes = p.changes || d.Op != plan.OpNone || state == plan.StateOutOfScope
+		state, operation := d.Status(), d.Op.String()
+		if d.Op == plan.OpNone {
+			operation = state.String()
+		}
+		if state != plan.StateNone && state != plan.StateSynced {
+			p.add(d, operation, d.CountsFor(), s.Reason(d))
 		}
 	}
 	return p
 }
 
-func (p *planned) add(d *snapshot.Decision, operation, source, reason string) {
-	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source, reason, "", d})
+func (p *planned) add(d *snapshot.Decision, operation string, source types.NamespacedName, reason string) {
+	p.Targets = append(p.Targets, &target{d.Key.Namespace, d.Key.Name, operation, source.String(), reason, "", d})
 }
 
-func (p *planned) end() error { return verdict(!p.changes) }
+func (p *planned) end() error {
+	return verdict(!slices.ContainsFunc(p.Targets, func(t *target) bool {
+		return t.decision.Op != plan.OpNone || t.decision.State == plan.StateOutOfScope
+	}))
+}
 
 func (p *planned) names() (names []string) {
 	for _, t := range p.Targets {
@@ -116,6 +118,6 @@ func (p *planned) table(w io.Writer, wide bool) error {
 	if len(parts) == 0 {
 		parts = []string{"nothing"}
 	}
-	_, err := io.WriteString(w, diffs+"In all: "+strings.Join(parts, ", ")+".\n")
+	_, err := fmt.Fprintf(w, "%sIn all: %s.\n", diffs, strings.Join(parts, ", "))
 	return err
 }

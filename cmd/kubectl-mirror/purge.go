@@ -31,7 +31,7 @@ Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not al
 func newPurge(c *cli) *cobra.Command {
 	p := &purge{planned: &planned{Targets: []*target{}}}
 	cmd := c.command("purge [SOURCE]", "Delete the copies of an instance, or of one source", purgeHelp,
-		"  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes", 0, 1,
+		"  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) {
 			var asked types.NamespacedName // an empty one: all copies of the instance
 			err := c.refuseNamespace()     // would it be that of sources, or of copies?
@@ -98,7 +98,7 @@ func (p *purge) list(ctx context.Context, asked types.NamespacedName) error {
 				reason = "the finalizer " + finalizer + " holds it"
 			}
 			d.Op = plan.OpDelete
-			p.add(d, d.Op.String(), source.String(), reason)
+			p.add(d, d.Op.String(), source, reason)
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (p *purge) refuse(ctx context.Context) error {
 	}
 	for i := range deployments {
 		d := &deployments[i]
-		of, _ := settingsOf(d) // with invalid arguments it is never ready
+		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
 		if d.Status.ReadyReplicas > 0 && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
 			p.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore copies. Stop it before: "+
 				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,11 +21,10 @@ import (
 // deployed is the label by which the Deployments of controllers are found.
 const deployed = "app.kubernetes.io/name=mirror-controller"
 
-// settings are the options that count, and where they are from.
+// settings are the options that count.
 type settings struct {
 	*mirror.Options
-	origin     string
-	deployment *appsv1.Deployment // of the controller; nil: they are the settings of flags alone
+	deployment *appsv1.Deployment // of the controller; nil: they are those of flags alone
 
 	leaderElect               bool
 	leaseName, leaseNamespace string
@@ -38,20 +38,10 @@ func (s *settings) absence() string {
 	return fmt.Sprintf("No controller runs: Deployment %s has no ready replica.", keyOf(s.deployment))
 }
 
-// deciding are the flags of a controller that decide what is mirrored where.
+// deciding are the flags of a controller that decide what is mirrored where. The first two name the targets.
 var deciding = []string{
 	"namespace-prefix", "all-namespaces", "namespace-selector", "exclude-namespace", "source-namespace",
 	"mirror-label", "instance", "copy-label", "copy-annotation", "prune",
-}
-
-// flagsOf returns those flags of a controller that set o and have one of the names.
-func flagsOf(o *mirror.Options, names []string) *pflag.FlagSet {
-	all, fs := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.AddFlags(all)
-	for _, name := range names {
-		fs.AddFlag(all.Lookup(name))
-	}
-	return fs
 }
 
 // settingsFlags are the flags by which a user says which settings count.
@@ -63,21 +53,18 @@ type settingsFlags struct {
 
 // newSettingsFlags returns the flags of a controller that decide, and --controller.
 func newSettingsFlags() *settingsFlags {
-	f := &settingsFlags{alone: &settings{Options: mirror.NewOptions(), origin: "flags"}}
-	f.FlagSet = flagsOf(f.alone.Options, deciding)
+	f, all := &settingsFlags{alone: &settings{Options: mirror.NewOptions()}}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.FlagSet = pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.alone.AddFlags(all)
+	for _, name := range deciding {
+		f.AddFlag(all.Lookup(name))
+	}
 	f.controller = f.String("controller", "", "`NAMESPACE/NAME` of the Deployment of the controller.")
 	return f
 }
 
-// given returns the flags that change settings. They are parsed as a part of a larger set, so Visit does not know them.
-func (f *settingsFlags) given() (names []string) {
-	for _, name := range deciding {
-		if f.Changed(name) {
-			names = append(names, "--"+name)
-		}
-	}
-	return names
-}
+// nameTargets reports whether the flags say which namespaces are targets.
+func (f *settingsFlags) nameTargets() bool { return f.Changed(deciding[0]) || f.Changed(deciding[1]) }
 
 // find returns the settings that count: those of the flags, if they name the targets, or else those of each installed
 // controller, which the flags change.
@@ -88,7 +75,7 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 			return nil, fmt.Errorf("--%s=\"\": must not be empty", name)
 		}
 	}
-	if *f.controller == "" && (f.Changed("namespace-prefix") || f.Changed("all-namespaces")) {
+	if *f.controller == "" && f.nameTargets() {
 		return []*settings{f.alone}, f.alone.Options.Options.Validate()
 	}
 	deployments, err := deploymentsOf(ctx, client, *f.controller)
@@ -102,36 +89,33 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)
 	}
 	for i := range deployments {
-		s, err := settingsOf(&deployments[i])
-		if err == nil {
-			f.override(s.Options)
-			err = s.Options.Options.Validate()
-		}
+		s, err := f.settingsOf(&deployments[i])
 		if err != nil { // say of each line where it is from
-			return nil, errors.New(s.origin + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+s.origin+": "))
-		}
-		if given := f.given(); len(given) > 0 {
-			s.origin += ", changed by " + strings.Join(given, ", ")
+			origin := "arguments of Deployment " + keyOf(s.deployment) + ": "
+			return nil, errors.New(origin + strings.ReplaceAll(err.Error(), "\n", "\n"+origin))
 		}
 		all = append(all, s)
 	}
 	return all, nil
 }
 
-// override sets those options that are given, which are valid. A prefix and --all-namespaces replace each other.
-func (f *settingsFlags) override(o *mirror.Options) {
-	if f.Changed("namespace-prefix") || f.Changed("all-namespaces") {
-		o.NamespacePrefixes, o.AllNamespaces = nil, false
-	}
-	to := flagsOf(o, deciding)
-	for _, name := range deciding {
-		value := f.Lookup(name).Value
-		if list, ok := value.(pflag.SliceValue); ok && f.Changed(name) {
-			_ = to.Lookup(name).Value.(pflag.SliceValue).Replace(list.GetSlice())
-		} else if f.Changed(name) {
-			_ = to.Set(name, value.String())
+// settingsOf returns the settings by the arguments of a Deployment, but for those flags that the user has given. A
+// prefix and --all-namespaces replace each other. An error says which setting is invalid.
+func (f *settingsFlags) settingsOf(d *appsv1.Deployment) (*settings, error) {
+	options := *f.alone.Options
+	s, args := &settings{Options: &options, deployment: d}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	args.ParseErrorsAllowlist.UnknownFlags = true
+	s.AddFlags(args)
+	args.BoolVar(&s.leaderElect, "leader-elect", false, "")
+	args.StringVar(&s.leaseName, "leader-elect-resource-name", "mirror-controller", "")
+	args.StringVar(&s.leaseNamespace, "leader-elect-resource-namespace", d.Namespace, "")
+	err := args.ParseAll(containerOf(d).Args, func(flag *pflag.Flag, value string) error {
+		if f.Changed(flag.Name) || f.nameTargets() && slices.Contains(deciding[:2], flag.Name) {
+			return nil
 		}
-	}
+		return args.Set(flag.Name, value)
+	})
+	return s, cmp.Or(err, s.Options.Options.Validate())
 }
 
 // deploymentsOf returns the Deployment with the key or, if that is empty, all of controllers.
@@ -146,17 +130,6 @@ func deploymentsOf(ctx context.Context, client kubernetes.Interface, key string)
 	}
 	d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	return []appsv1.Deployment{*d}, err
-}
-
-// settingsOf returns the settings by the arguments of a Deployment. An error says which one is invalid.
-func settingsOf(d *appsv1.Deployment) (*settings, error) {
-	s := &settings{Options: mirror.NewOptions(), deployment: d, origin: "arguments of Deployment " + keyOf(d)}
-	fs := flagsOf(s.Options, deciding)
-	fs.ParseErrorsAllowlist.UnknownFlags = true
-	fs.BoolVar(&s.leaderElect, "leader-elect", false, "")
-	fs.StringVar(&s.leaseName, "leader-elect-resource-name", "mirror-controller", "")
-	fs.StringVar(&s.leaseNamespace, "leader-elect-resource-namespace", d.Namespace, "")
-	return s, cmp.Or(fs.Parse(containerOf(d).Args), s.Options.Options.Validate())
 }
 
 // containerOf returns the controller's container, an empty one if there is none. A service mesh may have put one of its

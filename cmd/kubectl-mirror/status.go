@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,8 +16,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, a name or NAMESPACE/NAME,
-show the targets that are not in sync, with the state and the reason.
+const statusHelp = `Show each source of a namespace with the number of its targets by state. With SOURCE, a name or
+NAMESPACE/NAME, show the targets that are not in sync, with the state and the reason.
 
   synced        the copy holds what the source holds
   pending       the controller is about to create or update the copy, or the API server rejects that
@@ -37,7 +36,7 @@ Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 func newStatus(c *cli) *cobra.Command {
 	var all, everywhere bool
 	cmd := c.command("status [SOURCE]", "Show which copies are in sync", statusHelp,
-		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", 0, 1,
+		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.status(cmd, args, everywhere, all) })
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
@@ -45,124 +44,130 @@ func newStatus(c *cli) *cobra.Command {
 }
 
 func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (printed, error) {
-	asked := types.NamespacedName{} // all
-	var err error
 	switch {
 	case len(args) == 1 && everywhere:
-		err = errors.New("--all-namespaces beside SOURCE: give one of the two")
-	case len(args) == 1:
-		if asked, err = c.parseKey(args[0]); err == nil {
-			return (&asker{cli: c, cmd: cmd, asked: asked, all: all}).ask()
-		}
-	case !everywhere:
+		return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
+	case len(args) == 0:
+		return c.statusOfAll(cmd, everywhere)
+	}
+	asked, err := c.parseKey(args[0])
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.beginOne(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.ask(cmd.Context(), asked)
+	if err != nil {
+		return nil, err
+	}
+	r.all = all
+	return r, nil
+}
+
+// statusOfAll reports on the sources of each controller, in the namespace of -n or of the context, or everywhere.
+func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) {
+	asked, err := types.NamespacedName{}, error(nil)
+	if !everywhere {
 		asked.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
 	}
 	if err != nil {
 		return nil, err
 	}
 	sessions, err := c.beginAll(cmd)
-	r := &report{InSync: true, Sources: []*listed{}}
+	if err != nil {
+		return nil, err
+	}
+	var all []*snapshot.Source
 	for _, s := range sessions {
-		if err == nil {
-			err = s.sources(cmd.Context(), asked, r)
+		found, err := s.read(cmd.Context(), asked)
+		if err != nil {
+			return nil, err
 		}
-	}
-	for _, source := range r.Sources {
-		if source.Targets = nil; len(sessions) == 1 {
-			source.Controller = ""
+		for _, source := range found {
+			if source.Targets = nil; len(sessions) > 1 {
+				source.Controller = keyOf(s.settings.deployment)
+			}
 		}
+		all = append(all, found...)
 	}
-	slices.SortStableFunc(r.Sources, func(a, b *listed) int { return strings.Compare(a.Key().String(), b.Key().String()) })
-	return r, err
+	key := func(s *snapshot.Source) string { return s.Key().String() }
+	slices.SortStableFunc(all, func(a, b *snapshot.Source) int { return strings.Compare(key(a), key(b)) })
+	return newReport(all), nil
 }
 
-// sources adds the state of one source, of those of a namespace, or of all, with warnings if the user may list events,
-// and says if no controller runs. With a name it reads nothing of other names.
-func (s *session) sources(ctx context.Context, asked types.NamespacedName, r *report) error {
+// read returns the state of one source, of those of a namespace, or of all, by what the cluster holds. With a name it
+// reads nothing of other names.
+func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.say(s.settings.absence())
 	sources := snap.Sources(asked)
-	for _, source := range sources {
-		r.add(source, s.settings.deployment)
-	}
-	return s.warnings(ctx, asked.Namespace, sources)
+	return sources, s.warn(ctx, asked.Namespace, sources)
 }
 
-// warnings adds warnings, if the user may list events.
-func (s *session) warnings(ctx context.Context, namespace string, sources []*snapshot.Source) error {
-	err := s.AddWarnings(ctx, namespace, sources)
+// warn adds the newest warning to each source that is not in sync, if the user may list events. The sources are in the
+// namespace; empty: in any.
+func (s *session) warn(ctx context.Context, namespace string, sources []*snapshot.Source) error {
+	if newReport(sources).InSync {
+		return nil
+	}
+	reports, err := s.Reports(ctx, namespace, "")
 	if apierrors.IsForbidden(err) {
 		s.say("Not checked: whether the controller has warned, because you may not list events")
 		return nil
 	}
+	for _, source := range sources {
+		if found := reports[source.UID]; found != nil && source.UID != "" && !source.IsInSync() {
+			source.Warning = found.Warning()
+		}
+	}
 	return err
 }
 
-// asker asks about one source: about its targets or, if the user may not see these, by the reports of the controller.
-type asker struct {
-	*cli
-	*session
-	cmd   *cobra.Command
-	asked types.NamespacedName
-	all   bool // show the targets in sync, too
-}
-
-func (a *asker) ask() (*report, error) {
-	r, ctx, s, err := &report{InSync: true, one: true, all: a.all}, a.cmd.Context(), a.session, error(nil)
-	if s == nil {
-		s, err = a.begin(a.cmd)
+// ask reports on one source: by what the cluster holds or, if the user may not see that, by what the controller has
+// reported.
+func (s *session) ask(ctx context.Context, asked types.NamespacedName) (*report, error) {
+	var found []*snapshot.Source
+	err := s.limit
+	if err == nil {
+		found, err = s.read(ctx, asked)
 	}
-	if err == nil && !s.isOwner {
-		err = s.sources(ctx, a.asked, r)
+	if s.isLimited(err) {
+		found, err = s.reported(ctx, asked)
 	}
-	if err != nil {
-		s, err = a.owned(a.cmd, s, err)
-	}
-	if err == nil && s.isOwner {
-		err = s.reported(ctx, a.asked, r)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
+			"kubectl mirror explain %[1]s says why", asked, s.Rules.Label(), plan.SourceValue)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if a.session = s; len(r.Sources) == 0 {
-		return nil, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is left: "+
-			"kubectl mirror explain %[1]s says why", a.asked, s.Rules.Label(), plan.SourceValue)
+	r := newReport(found)
+	if r.one = true; found[0].Status == snapshot.NotKnown {
+		r.answer = errUnknown
 	}
 	return r, nil
 }
 
 // report is the state of one source with its targets, or of many without.
 type report struct {
-	InSync  bool      `json:"inSync"`
-	Sources []*listed `json:"sources"`
+	InSync  bool               `json:"inSync"`
+	Sources []*snapshot.Source `json:"sources"`
 
-	one, all  bool // there is one source, which was asked for; show its targets in sync, too
-	explained bool // the command explains, and ends with 0
+	one, all bool  // there is one source, which was asked for; show its targets in sync, too
+	answer   error // ends the command
 }
 
-// listed is a source in a report.
-type listed struct {
-	Controller string `json:"controller,omitempty"` // if there are several
-	*snapshot.Source
+func newReport(sources []*snapshot.Source) *report {
+	inSync := !slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !s.IsInSync() })
+	return &report{InSync: inSync, Sources: append([]*snapshot.Source{}, sources...), answer: verdict(inSync)}
 }
 
-func (r *report) add(source *snapshot.Source, d *appsv1.Deployment) {
-	l := &listed{Source: source}
-	if d != nil && !r.one {
-		l.Controller = keyOf(d)
-	}
-	r.InSync, r.Sources = r.InSync && source.IsInSync(), append(r.Sources, l)
-}
-
-func (r *report) end() error {
-	if r.one && r.Sources[0].Status == snapshot.NotKnown && !r.explained {
-		return errUnknown
-	}
-	return verdict(r.InSync || r.explained)
-}
+func (r *report) end() error { return r.answer }
 
 // names returns the sources; of one source the copies that are wanted or there.
 func (r *report) names() (names []string) {
@@ -179,7 +184,7 @@ func (r *report) names() (names []string) {
 
 func (r *report) table(w io.Writer, wide bool) error {
 	if r.one {
-		return r.Sources[0].table(w, wide, r.all)
+		return printSource(w, wide, r.Sources[0], r.all)
 	}
 	if len(r.Sources) == 0 {
 		return printLines(w, "No sources found. -A shows those of all namespaces.")
@@ -203,8 +208,8 @@ func (r *report) table(w io.Writer, wide bool) error {
 	return printTable(w, wide, append(columns, "Warning", "+Note"), rows)
 }
 
-// table prints the source itself, and the targets that are not in sync, or all.
-func (s *listed) table(w io.Writer, wide, all bool) error {
+// printSource prints a source itself, and its targets that are not in sync, or all.
+func printSource(w io.Writer, wide bool, s *snapshot.Source, all bool) error {
 	var rows [][]any
 	for _, t := range s.Targets {
 		if all || t.State != plan.StateSynced.Metric() {

@@ -13,11 +13,10 @@ import (
 )
 
 const waitHelp = `Wait until every copy of a source holds what the source holds now. SOURCE is a name or NAMESPACE/NAME.
-The command ends at once if something blocks a target, or if nothing is mirrored from the source. It waits for copies that the API
-server rejects, and not for copies that expire, nor for targets that an annotation of the source holds.
+The command ends at once if something blocks a target, or if nothing is mirrored from the source. It waits for copies
+that the API server rejects, and not for copies that expire, nor for targets that an annotation of the source holds.
 
-A user who may read no more than the source and its events waits for the report of the controller that this content has
-arrived. A user who may write events in that namespace can forge the report.
+A user who may read no more than the source and its events waits for the report of the controller: see status --help.
 
 Exit codes: 0 in sync but for held targets; 1 blocked, all held or timed out; 2 unknown, also without a report in time.`
 
@@ -25,7 +24,7 @@ func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
 	var allow allowed
 	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
-		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m", 1, 1,
+		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) {
 			if timeout <= 0 {
 				return nil, fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
@@ -40,19 +39,6 @@ func newWait(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")
 	cmd.Flags().BoolVar(&allow.held, "allow-held", false, "Do not fail if every target is held.")
 	return cmd
-}
-
-// waited is a source that was waited for.
-type waited struct {
-	*report
-	phase phase
-}
-
-func (w *waited) end() error {
-	if w.Sources[0].Status == snapshot.NotKnown {
-		return errUnknown
-	}
-	return verdict(w.phase == waitDone)
 }
 
 // allowed says which outcomes do not fail the command.
@@ -90,41 +76,45 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
 func (c *cli) wait(
 	cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (printed, error) {
-	var r *report
-	var p phase
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cmd.SetContext(limited)
-	a := &asker{cli: c, cmd: cmd, asked: asked}
-	for p == waitOn && limited.Err() == nil {
+	s, err := c.beginOne(cmd)
+	var r *report
+	p := waitOn
+	for err == nil && p == waitOn {
 		began := time.Now()
-		now, err := a.ask()
-		switch {
-		case limited.Err() != nil: // perhaps in the middle of a request
-		case err != nil:
-			return nil, err
-		default:
-			r, p = now, phaseOf(now.Sources[0].Source, allow)
-			if a.say(fmt.Sprintf("%s: %s", r.Sources[0].Key(), r.Sources[0].Summary())); p == waitOn {
-				pause(limited, time.Since(began))
-			}
+		var now *report
+		if now, err = s.ask(limited, asked); err != nil {
+			break
+		}
+		r, p = now, phaseOf(now.Sources[0], allow)
+		if s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary())); p == waitOn {
+			err = pause(limited, time.Since(began))
 		}
 	}
 	switch {
-	case r == nil:
+	case err != nil && limited.Err() == nil:
+		return nil, err
+	case r == nil: // in the middle of a request
 		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 	case p == waitOn:
-		a.say(fmt.Sprintf("Timed out after %v", timeout))
+		s.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:
-		a.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
+		s.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
 	}
-	return &waited{r, p}, nil
+	if r.answer != errUnknown {
+		r.answer = verdict(p == waitDone)
+	}
+	return r, nil
 }
 
 // pause waits for a second, or five times as long as the last reading took: large clusters are read seldom.
-func pause(ctx context.Context, took time.Duration) {
+func pause(ctx context.Context, took time.Duration) error {
 	select {
 	case <-ctx.Done():
+		return ctx.Err()
 	case <-time.After(max(time.Second, 5*took)):
+		return nil
 	}
 }

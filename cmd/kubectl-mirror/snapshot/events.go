@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -71,23 +70,21 @@ func (r *Reports) number(key string) (n int) {
 	return n
 }
 
-// Warnings returns the warnings that are not over, the newest first: after the last one comes a Mirrored in which
-// nothing is blocked.
-func (r *Reports) Warnings() []*Warning {
-	var found []*corev1.Event
+// Warning returns the newest warning that is not over; nil if there is none. After the last one comes a Mirrored in
+// which nothing is blocked.
+func (r *Reports) Warning() *Warning {
+	var newest *corev1.Event
 	for _, e := range r.Newest {
-		mirrored := r.Newest[plan.ReasonMirrored]
-		isOver := mirrored != nil && compareAge(e, mirrored) < 0 && r.number(plan.EventBlocked) == 0
-		if e.Type == corev1.EventTypeWarning && !isOver {
-			found = append(found, e)
+		if e.Type == corev1.EventTypeWarning && (newest == nil || compareAge(e, newest) > 0) {
+			newest = e
 		}
 	}
-	slices.SortFunc(found, func(a, b *corev1.Event) int { return compareAge(b, a) })
-	out := []*Warning{}
-	for _, e := range found {
-		out = append(out, &Warning{e.Reason, e.Message, e.LastTimestamp.Time})
+	mirrored := r.Newest[plan.ReasonMirrored]
+	isOver := newest != nil && mirrored != nil && compareAge(newest, mirrored) < 0 && r.number(plan.EventBlocked) == 0
+	if newest == nil || isOver {
+		return nil
 	}
-	return out
+	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
 // Judge returns the state of a source by the reports, which are nil if there are none. byPayload says that the flags
@@ -98,9 +95,7 @@ func (r *Reports) Judge(s *plan.Source, byPayload bool, instance string, now tim
 	if len(r.Others) > 0 {
 		out.Note += ". A controller of another instance has reported: --instance=" + r.Others[0]
 	}
-	for _, w := range r.Warnings() {
-		out.Warning = cmp.Or(out.Warning, w)
-	}
+	out.Warning = r.Warning()
 	if status, note := StatusOf(s); status != InSync {
 		out.Status, out.Note = status, note
 		return out
@@ -155,29 +150,7 @@ func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (
 	}
 	var events []*corev1.Event
 	o := metav1.ListOptions{FieldSelector: with.String()}
-	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) { events = append(events, e) })
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	return ReportsOf(r.Rules.Instance(), events), nil
-}
-
-// AddWarnings adds the newest warning to each source that is not in sync. The sources are in the namespace; empty: in
-// any.
-func (r *Reader) AddWarnings(ctx context.Context, namespace string, sources []*Source) error {
-	if !slices.ContainsFunc(sources, func(s *Source) bool { return !s.IsInSync() }) {
-		return nil
-	}
-	reports, err := r.Reports(ctx, namespace, "")
-	if err != nil {
-		return err
-	}
-	for _, source := range sources {
-		if found := reports[source.uid]; found != nil && source.uid != "" && !source.IsInSync() {
-			for _, w := range found.Warnings()[:min(1, len(found.Warnings()))] {
-				source.Warning = w
-			}
-		}
-	}
-	return nil
+	err := each(ctx, "events", r.Client.CoreV1().Events(namespace).List, o,
+		func(e *corev1.Event) { events = append(events, e) })
+	return ReportsOf(r.Rules.Instance(), events), err
 }

@@ -9,15 +9,16 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -29,20 +30,14 @@ type Reader struct {
 }
 
 // Read returns what the cluster holds, with the decision about each target. With a name it leaves out all that has
-// another. It reads at most three times: a list expires if it takes longer than the API server keeps what it lists.
+// another.
 func (r *Reader) Read(ctx context.Context, name string) (s *Snapshot, err error) {
-	for range 3 {
-		if s, err = r.read(ctx, name); !apierrors.IsResourceExpired(err) {
-			break
-		}
-	}
-	return s, err
-}
-
-func (r *Reader) read(ctx context.Context, name string) (s *Snapshot, err error) {
 	s = &Snapshot{Rules: r.Rules, names: map[string]*group{}, shared: map[string]*corev1.ConfigMap{}}
-	labelled := fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)
-	if err = r.eachConfigMap(ctx, labelled, name, s.add); err != nil {
+	o := metav1.ListOptions{LabelSelector: fmt.Sprintf("%s in (%s,%s)", r.Rules.Label(), plan.SourceValue, plan.CopyValue)}
+	if name != "" {
+		o.FieldSelector = "metadata.name=" + name
+	}
+	if err = r.eachConfigMap(ctx, o, s.add); err != nil {
 		return nil, err
 	}
 	s.Namespaces, err = r.Namespaces(ctx) // last, so that the namespace of every ConfigMap is there
@@ -58,10 +53,12 @@ func (r *Reader) read(ctx context.Context, name string) (s *Snapshot, err error)
 // of ours, which no watch shows.
 func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
 	s.decide(g)
-	if !slices.ContainsFunc(g.decisions, func(d *Decision) bool { return d.Op == plan.OpCreate }) {
+	creates := func(d *Decision) bool { return d.Op == plan.OpCreate }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(g.decisions)), creates) {
 		return nil
 	}
-	err := r.eachConfigMap(ctx, "", g.name, func(cm *corev1.ConfigMap) {
+	o := metav1.ListOptions{FieldSelector: "metadata.name=" + g.name}
+	err := r.eachConfigMap(ctx, o, func(cm *corev1.ConfigMap) {
 		if g.objects[cm.Namespace] == nil {
 			r.Rules.Strip(cm)
 			g.objects[cm.Namespace] = cm
@@ -83,56 +80,46 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, nil
 }
 
-// A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many as fit into
-// pageBytes by the size of the last.
+// A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
+// into pageBytes by the size of the last.
 const (
 	firstPage, largestPage = 25, 500
 	pageBytes              = 16 << 20
 )
 
-// eachConfigMap calls f for every ConfigMap with these labels and, if it is not empty, this name.
-func (r *Reader) eachConfigMap(ctx context.Context, labels, name string, f func(*corev1.ConfigMap)) error {
-	o := metav1.ListOptions{LabelSelector: labels, Limit: firstPage}
-	if name != "" {
-		o.FieldSelector = "metadata.name=" + name
-	}
+// each calls f for every object of a list, which it reads page by page and does not keep.
+func each[L runtime.Object, T interface{ Size() int }](ctx context.Context, what string,
+	list func(context.Context, metav1.ListOptions) (L, error), o metav1.ListOptions, f func(T)) error {
+	o.Limit = firstPage
 	for {
-		page, err := r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, o)
+		page, err := list(ctx, o)
 		if err != nil {
-			return fmt.Errorf("list ConfigMaps: %w", err)
+			return fmt.Errorf("list %s: %w", what, err)
 		}
-		bytes := 1
-		for i := range page.Items {
-			cm := page.Items[i] // the page is not kept
-			bytes += cm.Size()
-			f(&cm)
-		}
-		if o.Continue = page.Continue; o.Continue == "" {
+		n, bytes := 0, 1
+		err = meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
+			n, bytes = n+1, bytes+object.(T).Size()
+			f(object.(T))
 			return nil
+		})
+		more, _ := meta.ListAccessor(page)
+		if o.Continue = more.GetContinue(); err != nil || o.Continue == "" {
+			return err
 		}
-		o.Limit = int64(max(firstPage, min(largestPage, len(page.Items)*pageBytes/bytes)))
+		o.Limit = int64(max(firstPage, min(largestPage, n*pageBytes/bytes)))
 	}
 }
 
-// each calls f for every small object of a list that is read page by page.
-func each[L, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error),
-	o metav1.ListOptions, f func(T)) error {
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
-	return pager.New(page).EachListItem(ctx, o, func(object runtime.Object) error {
-		f(object.(T))
-		return nil
-	})
+func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func(*corev1.ConfigMap)) error {
+	return each(ctx, "ConfigMaps", r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List, o, f)
 }
 
 // Namespaces lists the namespaces, by name.
 func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
 	out := map[string]*corev1.Namespace{}
-	err := each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
+	err := each(ctx, "namespaces", r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
 		plan.StripNamespace(ns)
 		out[ns.Name] = ns
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	return out, nil
+	return out, err
 }

@@ -34,20 +34,21 @@ var Counted = []plan.State{
 // Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API
 // server rejects is pending, because no object tells of a rejection.
 type Source struct {
-	Namespace string         `json:"namespace"`
-	Name      string         `json:"name"`
-	Status    string         `json:"status"`
-	Note      string         `json:"note,omitempty"`
-	Warning   *Warning       `json:"warning,omitempty"`
-	Counts    map[string]int `json:"counts"`
-	Targets   []Target       `json:"targets,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Controller is NAMESPACE/NAME of the Deployment, if there are several.
+	Controller string         `json:"controller,omitempty"`
+	Status     string         `json:"status"`
+	Note       string         `json:"note,omitempty"`
+	Warning    *Warning       `json:"warning,omitempty"`
+	Counts     map[string]int `json:"counts"`
+	Targets    []Target       `json:"targets,omitempty"`
 	// Blocked is the number of targets at which something is in the way, if only the controller's report of them is
 	// known.
 	Blocked int `json:"blocked,omitempty"`
 	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
-	Reached int `json:"-"`
-
-	uid types.UID
+	Reached int       `json:"-"`
+	UID     types.UID `json:"-"` // empty: it is gone
 }
 
 // Target is the state of one source at one target.
@@ -81,7 +82,7 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 		for _, source := range g.view.All() {
 			r := at(source.Key)
 			r.Status, r.Note = StatusOf(source)
-			r.uid = source.ConfigMap.UID
+			r.UID = source.ConfigMap.UID
 		}
 		for _, d := range g.decisions {
 			if state := d.Status(); state != plan.StateNone {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -24,8 +25,8 @@ type group struct {
 	name      string
 	sources   []*plan.Source
 	view      *plan.View
-	objects   map[string]*corev1.ConfigMap
-	decisions []*Decision
+	objects   map[string]*corev1.ConfigMap // by namespace
+	decisions map[string]*Decision         // by namespace
 }
 
 // Decision is the decision about one target.
@@ -58,31 +59,26 @@ func (s *Snapshot) add(cm *corev1.ConfigMap) {
 	}
 }
 
+// group returns all of a name; an empty group if there is nothing.
+func (s *Snapshot) group(name string) *group {
+	return cmp.Or(s.names[name], &group{view: plan.NewView(nil)})
+}
+
 // View returns the sources of a name.
-func (s *Snapshot) View(name string) *plan.View {
-	if g := s.names[name]; g != nil {
-		return g.view
-	}
-	return plan.NewView(nil)
+func (s *Snapshot) View(name string) *plan.View { return s.group(name).view }
+
+// Decision returns the decision about one target; nil if there is nothing to decide.
+func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
+	return s.group(key.Name).decisions[key.Namespace]
 }
 
 // All returns the decisions about all targets, sorted.
 func (s *Snapshot) All() (out []*Decision) {
 	for _, g := range s.names {
-		out = append(out, g.decisions...)
+		out = slices.AppendSeq(out, maps.Values(g.decisions))
 	}
 	slices.SortFunc(out, func(a, b *Decision) int { return compareKeys(a.Key, b.Key) })
 	return out
-}
-
-// Decision returns the decision about one target; nil if there is nothing to decide.
-func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
-	if g := s.names[key.Name]; g != nil {
-		if i := slices.IndexFunc(g.decisions, func(d *Decision) bool { return d.Key == key }); i >= 0 {
-			return g.decisions[i]
-		}
-	}
-	return nil
 }
 
 // Reason returns why a target is in its state, in words; empty if it is in sync.
@@ -107,13 +103,13 @@ func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan
 
 // decide decides about every target of a name.
 func (s *Snapshot) decide(g *group) {
-	g.view, g.decisions = plan.NewView(g.sources), nil
+	g.view, g.decisions = plan.NewView(g.sources), map[string]*Decision{}
 	for namespace := range s.Rules.Places(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
 		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, g.objects[namespace])
 		d := &Decision{Change: s.Rules.Decide(g.view, t), Have: t.Have}
 		if t.Namespace != nil {
 			d.Losers = s.Rules.Superseded(g.view, t, d.Change)
 		}
-		g.decisions = append(g.decisions, d)
+		g.decisions[namespace] = d
 	}
 }
