@@ -44,24 +44,21 @@ func (w *Installed) Report(change func(*appsv1.DeploymentStatus)) {
 	}
 }
 
-// asked runs kubectl mirror on the installation.
-func (w *Installed) asked(kubeconfig string, args ...string) answer {
-	w.Helper()
-	got := mirrorAs(w.World, kubeconfig, append(args, "--controller="+w.Namespace+"/"+w.FullName)...)
-	names := strings.NewReplacer(anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system")
-	got.out, got.err = names.Replace(got.out), names.Replace(got.err)
-	return got
+// as returns a user who asks about the installation.
+func (w *Installed) as(kubeconfig string) *user {
+	return &user{w.World, kubeconfig, []string{"--controller=" + w.Namespace + "/" + w.FullName},
+		[]string{anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system"}}
 }
 
 // Checked runs kubectl mirror check on the installation.
 func (w *Installed) Checked(kubeconfig string, args ...string) answer {
 	w.Helper()
-	got := w.asked(kubeconfig, append([]string{"check"}, args...)...)
+	got := w.as(kubeconfig).ask("check " + strings.Join(args, " "))
 	host, err := os.Hostname()
 	if err != nil {
 		w.Fatal(err)
 	}
-	got.out = strings.NewReplacer(host+" ", "mirror-controller-6d4cf56db6-zx8lq ").Replace(got.out)
+	got.out = strings.ReplaceAll(got.out, host+" ", "mirror-controller-6d4cf56db6-zx8lq ")
 	return got
 }
 
@@ -80,7 +77,8 @@ func (a answer) lacks(want ...string) (missing []string) {
 func ExpectLines(t *testing.T, got answer, code int, want ...string) {
 	t.Helper()
 	if missing := got.lacks(want...); got.code != code || len(missing) > 0 {
-		t.Errorf("got exit code %d and\n%s\nwant %d and\n%s\nstderr: %s", got.code, got.out, code, strings.Join(missing, "\n"), got.err)
+		t.Errorf("got exit code %d and\n%s\nwant %d and\n%s\nstderr: %s",
+			got.code, got.out, code, strings.Join(missing, "\n"), got.err)
 	}
 }
 

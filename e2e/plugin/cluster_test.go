@@ -9,14 +9,15 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// newViewer returns the kubeconfig of a user with the shipped ClusterRole for users of kubectl mirror.
-func newViewer(w *suite.World) string { return newPerson(w, "viewer", ViewerRules(w)...) }
+// newViewer returns a user with the shipped ClusterRole for users of kubectl mirror.
+func newViewer(w *suite.World) *user { return newPerson(w, "viewer", ViewerRules(w)...) }
 
 // TestKubectlStatus has a target in each state that needs no fault, as the controller left them. Before it runs, wait
 // times out.
@@ -24,14 +25,15 @@ func TestKubectlStatus(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
-	expect(w, kubectlMirror(w, "status", "-A"), 0, "No sources found. -A shows those of all namespaces.")
+	admin(w).prints(0, "status -A", "No sources found. -A shows those of all namespaces.")
 	winner := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	loser := w.CreateSource(b, "settings")
 	frozen := w.CreateSource(w.Home, "frozen")
 	viewer := newViewer(w)
-	got := byFlags(w, viewer, "wait", w.Home+"/frozen", "--timeout=3s")
+	const late = "wait platform/frozen --timeout=3s"
+	got := viewer.ask(late)
 	for strings.Contains(got.err, "over before the cluster was read") { // on a slow machine
-		got = byFlags(w, viewer, "wait", w.Home+"/frozen", "--timeout=3s")
+		got = viewer.ask(late)
 	}
 	expect(w, got, 1, shown(t, "wait platform/frozen --timeout=3s"))
 	expectIn(w, got, 1, "platform/frozen: OutOfSync, 3 pending\nTimed out after 3s")
@@ -41,15 +43,15 @@ func TestKubectlStatus(t *testing.T) {
 	w.WaitInSync(loser, c)
 	w.WaitInSync(frozen, a, b, c)
 	w.WaitEvent(b, "settings", "Superseded")
-	expect(w, byFlags(w, viewer, "wait", "frozen", "-n", w.Home), 0, "platform/frozen: InSync, 3 synced")
+	viewer.prints(0, "wait frozen -n platform", "platform/frozen: InSync, 3 synced")
 	w.Edit(w.Home, "frozen", suite.WithAnnotation(plan.SelectorAnnotation, "a==b==c"))
 	w.WaitEvent(w.Home, "frozen", "InvalidAnnotation")
-	expect(w, byFlags(w, viewer, "status", "settings", "-n", b), 1, shown(t, "status settings -n team-b"))
-	expect(w, byFlags(w, viewer, "status", "-A"), 1, shown(t, "status -A"))
-	expect(w, byFlags(w, viewer, "status", "-n", b, "-o", "name"), 1, "configmap/settings -n team-b")
-	expectIn(w, byFlags(w, viewer, "status", "configmap/other", "-n", b), 2, "no source team-b/other")
+	viewer.prints(1, "status settings -n team-b", shown(t, "status settings -n team-b"))
+	viewer.prints(1, "status -A", shown(t, "status -A"))
+	viewer.prints(1, "status -n team-b -o name", "configmap/settings -n team-b")
+	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
 	half := newPerson(w, "half", may("", "namespaces", "list"))
-	expectIn(w, byFlags(w, half, "status", "-A"), 2, "list ConfigMaps: configmaps is forbidden")
+	half.says(2, "status -A", "list ConfigMaps: configmaps is forbidden")
 }
 
 // TestKubectlOfProblems has a quota that refuses a copy and goes, a source that no namespace matches, and a copy that
@@ -57,7 +59,7 @@ func TestKubectlStatus(t *testing.T) {
 func TestKubectlOfProblems(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "bad", "good")
-	bad, good, settings := w.NS("bad"), w.NS("good"), w.Home+"/settings"
+	bad, good := w.NS("bad"), w.NS("good")
 	run, lift := suite.RefuseByQuota(w, bad)
 	run.Args = append(run.Args, suite.Graced(time.Hour)...)
 	w.StartWith(run)
@@ -65,23 +67,25 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitInSync(source, good)
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	viewer := newViewer(w)
-	for _, args := range [][]string{{"status", settings}, {"wait", settings, "--timeout=5s"}} {
-		expectIn(w, byFlags(w, viewer, args...), 1, "platform/settings: OutOfSync, 1 synced, 1 pending\nWarning WriteFailed: ", "exceeded quota: no-more", "team-bad  pending  there is no copy yet")
+	for _, command := range []string{"status platform/settings", "wait platform/settings --timeout=5s"} {
+		viewer.says(1, command, "platform/settings: OutOfSync, 1 synced, 1 pending\nWarning WriteFailed: ",
+			"exceeded quota: no-more", "team-bad  pending  there is no copy yet")
 	}
 	lift()
-	expect(w, byFlags(w, viewer, "wait", settings), 0, "platform/settings: InSync, 2 synced")
+	viewer.prints(0, "wait platform/settings", "platform/settings: InSync, 2 synced")
 	w.WaitInSync(source, bad)
 
 	w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "nowhere-"))
 	for _, command := range []string{"status", "wait"} {
-		expectIn(w, byFlags(w, viewer, command, w.Home+"/nowhere"), 1, "platform/nowhere: NoTargets\nno namespace is a target: "+
-			`the source's annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`)
+		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
+			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`)
 	}
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
-	expectIn(w, byFlags(w, viewer, "status", settings, "-o", "wide"), 1, "platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ",
-		"team-bad  expiring  delete  the namespace has the label mirror=false")
-	expectIn(w, byFlags(w, viewer, "wait", settings), 0, "team-bad  expiring  the namespace has the label mirror=false")
+	const expires = "the namespace has the label mirror=false"
+	viewer.says(1, "status platform/settings -o wide",
+		"platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  delete  "+expires)
+	viewer.says(0, "wait platform/settings", "team-bad  expiring  "+expires)
 }
 
 // TestKubectlOfMany has 207 targets in sync, one of which has a label that means nothing.
@@ -93,12 +97,13 @@ func TestKubectlOfMany(t *testing.T) {
 	w.Start()
 	w.WaitInSync(w.CreateSource(w.Home, "settings"), all...)
 	viewer := newViewer(w)
-	expect(w, byFlags(w, viewer, "status", w.Home+"/settings"), 0, "platform/settings: InSync, 207 synced")
-	expectIn(w, byFlags(w, viewer, "explain", "namespace/"+all[0]), 0, "Namespace team-n0000 is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
+	viewer.prints(0, "status platform/settings", "platform/settings: InSync, 207 synced")
+	viewer.says(0, "explain namespace/team-n0000",
+		"Namespace team-n0000 is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
 }
 
 // TestKubectlPlan has everything that a controller changes when it takes over, planned first and then done: the audit
-// log shows the very changes. Then it plans a prefix that narrows, without --prune and with it.
+// log shows the very changes. Then it plans a prefix that narrows, without --prune and with it, and does that, too.
 func TestKubectlPlan(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c", "d")
@@ -107,7 +112,7 @@ func TestKubectlPlan(t *testing.T) {
 	first := w.Start()
 	w.WaitInSync(source, a, b, c, d)
 	w.WaitInSync(gone, a, b, c, d)
-	expect(w, kubectlMirror(w, "plan"), 0, "In all: nothing.")
+	admin(w).prints(0, "plan", "In all: nothing.")
 	w.Stop(first)
 
 	w.Edit(a, "settings", suite.WithKey("key", "secret"))
@@ -117,12 +122,9 @@ func TestKubectlPlan(t *testing.T) {
 	w.Edit(w.Home, "gone", suite.WithoutLabel(w.Label))
 	mine := w.Create(w.CreateNamespace(w.NS("e"), nil).Name, "settings")
 	lists := newPerson(w, "reader", may("", "configmaps", "list"), may("", "namespaces", "list"))
-	got := byFlags(w, lists, "plan")
-	expect(w, got, 1, shown(t, "plan"))
-	expectIn(w, byFlags(w, lists, "plan", "--diff"), 2, "get ConfigMap ")
-	if strings.Contains(got.out, "secret") || !strings.Contains(kubectlMirror(w, "plan", "--diff").out, "-  key: secret\n") {
-		t.Error("data shows without --diff, or not with it")
-	}
+	planned := lists.prints(1, "plan", shown(t, "plan"))
+	lists.says(2, "plan --diff", "get ConfigMap ")
+	admin(w).says(1, "plan --diff", "-data key: secret\n") // which the docs do not show
 	mark := w.AuditMark()
 	p := w.Start()
 	w.WaitInSync(source, a, b, c)
@@ -130,17 +132,19 @@ func TestKubectlPlan(t *testing.T) {
 	w.WaitGone("settings", d)
 	w.Untouched(mine)
 	w.Stop(p)
-	expectPlanned(w, got, writesSince(w, mark))
+	expectPlanned(w, planned, writesSince(w, mark))
 
-	narrow := func(args ...string) answer {
-		return mirrorAs(w, w.Cluster.AdminKubeconfig(), append(args, "--namespace-prefix="+a, "--mirror-label="+w.Label, "--instance="+w.Instance)...)
-	}
-	expectIn(w, narrow("plan"), 1, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
-	got = narrow("plan", "--prune")
-	expectIn(w, got, 1, "\nIn all: delete 2.")
-	expectIn(w, narrow("purge", "--out-of-scope", "--yes"), 0, "team-b/settings", "team-c/settings", "Deleted 2 of 2 copies.")
-	w.Absent("settings", b, c)
+	narrow := admin(w)
+	narrow.flags = []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}
+	const only = " --namespace-prefix=team-a"
+	narrow.says(1, "plan"+only, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
+	narrow.says(0, "purge --out-of-scope --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copy.")
+	w.Absent("settings", c)
+	planned, mark = narrow.says(1, "plan --prune"+only, "\nIn all: delete 1."), w.AuditMark()
+	w.StartExactly("--namespace-prefix="+a, "--prune")
+	w.WaitGone("settings", b)
 	w.WaitInSync(source, a)
+	expectPlanned(w, planned, writesSince(w, mark))
 }
 
 // writesSince returns the changes that the world's controller has made to ConfigMaps, as plan prints them: an operation
@@ -185,23 +189,24 @@ func TestKubectlExplain(t *testing.T) {
 	source := w.CreateSource(w.Home, "settings", suite.WithData(map[string]string{"key": "public"}))
 	mine := w.Create(b, "settings", suite.SetImmutable)
 	viewer := newViewer(w)
-	expectIn(w, byFlags(w, viewer, "explain", a+"/settings"), 0, "There is no ConfigMap team-a/settings; the copy of platform/settings is pending: there is no copy yet.")
+	viewer.says(0, "explain team-a/settings",
+		"There is no ConfigMap team-a/settings; the copy of platform/settings is pending: there is no copy yet.")
 	w.Start()
 	w.WaitInSync(source, a)
-	expectIn(w, byFlags(w, viewer, "explain", "configmap/settings", "-n", a), 0, "ConfigMap team-a/settings is a copy of platform/settings, and in sync.")
-	got := byFlags(w, viewer, "explain", b+"/settings")
-	expectIn(w, got, 0, "it is deleted and created again, without others' metadata: it is immutable.", "+  key: public\n")
+	viewer.says(0, "explain configmap/settings -n team-a",
+		"ConfigMap team-a/settings is a copy of platform/settings, and in sync.")
+	got := viewer.says(0, "explain team-b/settings",
+		"it is deleted and created again, without others' metadata: it is immutable.", "+data key: public\n")
 	w.Untouched(mine)
 	follow(w, got)
 	w.WaitInSync(source, b)
 
 	w.LabelNamespace(a, w.Label, plan.OptOutValue)
 	w.WaitGone("settings", a)
-	got = byFlags(w, viewer, "explain", a+"/settings")
-	expect(w, got, 0, shown(t, "explain team-a/settings"))
-	follow(w, got)
+	follow(w, viewer.prints(0, "explain team-a/settings", shown(t, "explain team-a/settings")))
 	w.WaitInSync(source, a)
-	expectIn(w, byFlags(w, viewer, "explain", "ns/"+a, "-o", "wide"), 0, "Namespace team-a is a target.\n", "yes  the namespace has no label mirror=false")
+	viewer.says(0, "explain ns/team-a -o wide",
+		"Namespace team-a is a target.\n", "yes  the namespace has no label mirror=false")
 }
 
 // follow runs the command that an explanation ends its remedy with.
@@ -210,8 +215,8 @@ func follow(w *suite.World, got answer) {
 	_, command, _ := strings.Cut(got.out, "To change that: ")
 	command, _, _ = strings.Cut(command, "\n")
 	command = command[max(0, strings.Index(command, "kubectl ")):]
-	command = strings.NewReplacer("team-", w.Prefix, " mirror-", " "+w.Label+"-").Replace(strings.ReplaceAll(command, " mirror-controller", " \x00"))
-	command = strings.ReplaceAll(command, "\x00", "mirror-controller")
+	const domain = " mirror-controller."
+	command = strings.NewReplacer("team-", w.Prefix, domain, domain, " mirror-", " "+w.Label+"-").Replace(command)
 	if out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput(); err != nil {
 		w.Fatalf("%s: %v, %s", command, err, out)
 	}
@@ -227,20 +232,21 @@ func TestKubectlPurge(t *testing.T) {
 	w.WaitInSync(settings, a)
 	w.WaitInSync(other, a)
 	foreign := w.Create(a, "foreign", suite.WithLabel(w.Label, plan.CopyValue))
-	purger := newPerson(w.World, "purger", may("", "configmaps", "list", "delete"), may("", "namespaces", "list"), may("apps", "deployments", "get", "list"))
-	expectIn(w.World, w.asked(purger, "purge", "--yes"), 1, "Refused: Deployment mirror-system/mirror-controller has ready replicas")
-	expectIn(w.World, byFlags(w.World, newPerson(w.World, "blind", may("", "configmaps", "list"), may("", "namespaces", "list")), "purge", "--yes"), 2, "cannot check that no controller runs: ")
+	lists := []rbacv1.PolicyRule{may("", "configmaps", "list", "delete"), may("", "namespaces", "list")}
+	purger := w.as(newPerson(w.World, "purger", append(lists, may("apps", "deployments", "get", "list"))...).kubeconfig)
+	purger.says(1, "purge --yes", "Refused: Deployment mirror-system/mirror-controller has ready replicas")
+	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
 	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
-	expectIn(w.World, w.asked(purger, "purge", "-n", a, "--yes"), 2, "the command is about the whole cluster: leave it out")
-	expect(w.World, w.asked(purger, "purge", "--dry-run"), 0, shown(t, "purge --dry-run"))
+	purger.says(2, "purge -n team-a --yes", "the command is about the whole cluster: leave it out")
+	purger.prints(0, "purge --dry-run", shown(t, "purge --dry-run"))
 	theirs := w.Create(w.Elsewhere("other"), "settings", w.MarksOfCopy(a, "other-"+w.Home, "settings")...)
-	expectIn(w.World, w.asked(purger, "purge"), 1, "Nothing was changed. --yes answers the question.")
-	expectIn(w.World, w.asked(purger, "purge", w.Home+"/settings", "--yes"), 0, "Deleted 1 of 1 copy.")
+	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")
+	purger.says(0, "purge platform/settings --yes", "Deleted 1 of 1 copy.")
 	w.Absent("settings", a)
 	w.Untouched(theirs)
 	w.WaitInSync(other, a)
-	expectIn(w.World, w.asked(purger, "purge", "--yes"), 0, "Deleted 2 of 2 copies.")
+	purger.says(0, "purge --yes", "Deleted 2 of 2 copies.")
 	w.Absent("other", a)
 	w.Untouched(foreign)
 	w.Untouched(settings)
@@ -253,7 +259,8 @@ func TestKubectlPurgeAsks(t *testing.T) {
 	a, b := w.NS("a"), w.NS("b")
 	there := w.Create(a, "settings", w.MarksOfCopy(w.Home, a, "settings")...)
 	w.Create(b, "settings", w.MarksOfCopy(w.Home, b, "settings")...)
-	cmd := w.Cluster.Command(w.Context(), plugin(), append(w.Args(), "purge", "--force", "--kubeconfig="+w.Cluster.AdminKubeconfig())...)
+	args := append(w.Args(), "purge", "--force", "--kubeconfig="+w.Cluster.AdminKubeconfig())
+	cmd := w.Cluster.Command(w.Context(), plugin(), args...)
 	stdin, err := cmd.StdinPipe()
 	var problems io.ReadCloser
 	if err == nil {

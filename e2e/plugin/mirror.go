@@ -38,6 +38,55 @@ func mirrorAs(w *suite.World, kubeconfig string, args ...string) answer {
 	return answer{cmd.ProcessState.ExitCode(), anonymous(w, out.String()), anonymous(w, problems.String())}
 }
 
+// user runs kubectl mirror as one person.
+type user struct {
+	w          *suite.World
+	kubeconfig string
+	flags      []string // of each command
+	names      []string // further names to replace, in pairs
+}
+
+// ask runs a command that has the names of an answer.
+func (u *user) ask(command string) answer {
+	u.w.Helper()
+	command = strings.NewReplacer("platform", u.w.Home, "team-", u.w.Prefix).Replace(command)
+	got := mirrorAs(u.w, u.kubeconfig, append(strings.Fields(command), u.flags...)...)
+	names := strings.NewReplacer(u.names...)
+	return answer{got.code, names.Replace(got.out), names.Replace(got.err)}
+}
+
+// says fails the test if the answer to a command has another exit code, or lacks one of the texts on stdout or stderr.
+func (u *user) says(code int, command string, texts ...string) answer {
+	u.w.Helper()
+	got := u.ask(command)
+	expectIn(u.w, got, code, texts...)
+	return got
+}
+
+// prints fails the test if a command prints something else.
+func (u *user) prints(code int, command, want string) answer {
+	u.w.Helper()
+	got := u.ask(command)
+	expect(u.w, got, code, want)
+	return got
+}
+
+func expect(w *suite.World, got answer, code int, want string) {
+	w.Helper()
+	if want = strings.TrimSpace(want); got.code != code || got.out != want {
+		w.Errorf("got exit code %d and\n%s\nwant %d and\n%s\nstderr: %s", got.code, got.out, code, want, got.err)
+	}
+}
+
+func expectIn(w *suite.World, got answer, code int, texts ...string) {
+	w.Helper()
+	for _, text := range texts {
+		if got.code != code || !strings.Contains(got.out+"\n"+got.err, text) {
+			w.Errorf("got exit code %d and\n%s\nstderr: %s\nwant %d and %q", got.code, got.out, got.err, code, text)
+		}
+	}
+}
+
 var runsOfBlanks = regexp.MustCompile(` {2,}`)
 
 // anonymous replaces the names of the world by those that a reader expects, and runs of blanks by two: how wide a
