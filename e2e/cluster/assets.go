@@ -13,7 +13,8 @@ import (
 // oldestAssets is the oldest Kubernetes on which the controller is tested.
 const oldestAssets = "1.35.0"
 
-// assets returns the version of the programs in a folder, as envtest has it: etcd, and a kube-apiserver that is new enough.
+// assets returns the version of the programs in a folder, as envtest has it: etcd, and a kube-apiserver that is new
+// enough.
 func assets(ctx context.Context, folder string) (string, error) {
 	if _, err := exec.LookPath(filepath.Join(folder, Etcd)); err != nil {
 		return "", fmt.Errorf("it has no %s", Etcd)

@@ -9,9 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // AuditLog is what the API server notes about requests of ServiceAccounts outside kube-system and of
@@ -21,8 +24,9 @@ import (
 // request finds the line in the log, without waiting. For requests of another process that does not hold: their
 // effect can be seen a moment before their line. WaitFor is for those.
 //
-// A client may cut a write while etcd carries it out. Then the line has code 504, though the write took effect. So the number of
-// accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its line.
+// A client may cut a write while etcd carries it out. Then the line has code 504, though the write took effect. So the
+// number of accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its
+// line.
 type AuditLog struct{ path string }
 
 // OpenAuditLog returns the audit log in a file, which need not be there yet. Its policy is that of WriteAuditPolicy.
@@ -72,8 +76,8 @@ func (e Event) String() string {
 // longestLine is more than a line of the log ever has, in bytes.
 const longestLine = 1 << 20
 
-// Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, because a log of a million
-// requests is larger than a gigabyte.
+// Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, because a log of a
+// million requests is larger than a gigabyte.
 func (l *AuditLog) Mark() (Mark, error) {
 	info, err := os.Stat(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,12 +136,7 @@ func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bo
 			return false, err
 		}
 		mark, all = next, append(all, more...)
-		for _, e := range more {
-			if looked(e) {
-				return true, nil
-			}
-		}
-		return false, nil
+		return slices.ContainsFunc(more, looked), nil
 	})
 	if err != nil {
 		return all, fmt.Errorf("wait for a request in the audit log, with %d others seen: %w", len(all), err)
@@ -145,36 +144,28 @@ func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bo
 	return all, nil
 }
 
-// auditRule is a rule of an audit policy. Rules are read from the top; the first that fits counts.
-type auditRule struct {
-	Level      string   `json:"level"`
-	Users      []string `json:"users,omitempty"`
-	UserGroups []string `json:"userGroups,omitempty"`
-	Verbs      []string `json:"verbs,omitempty"`
-	OmitStages []string `json:"omitStages,omitempty"`
-}
-
 // WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system, and of these
-// users, is logged once, watches at the level Metadata and everything else at this one. A watch is logged when it has begun, as
-// it may not end before the test does, everything else when it is done. Requests that fit no rule are not logged.
-func WriteAuditPolicy(file, level string, users ...string) error {
-	rules := []auditRule{{Level: "None", UserGroups: []string{"system:serviceaccounts:kube-system"}}}
-	who := []auditRule{{UserGroups: []string{"system:serviceaccounts"}}}
+// users, is logged once, watches at the level Metadata and everything else at this one. A watch is logged when it has
+// begun, as it may not end before the test does, everything else when it is done. Requests that fit no rule are not
+// logged.
+func WriteAuditPolicy(file string, level auditv1.Level, users ...string) error {
+	rules := []auditv1.PolicyRule{{Level: auditv1.LevelNone, UserGroups: []string{"system:serviceaccounts:kube-system"}}}
+	logged := []auditv1.PolicyRule{{UserGroups: []string{"system:serviceaccounts"}}}
 	if len(users) > 0 {
-		who = append(who, auditRule{Users: users})
+		logged = append(logged, auditv1.PolicyRule{Users: users})
 	}
-	for _, rule := range who {
-		rule.Level = "Metadata"
+	for _, rule := range logged {
 		watches := rule
-		watches.Verbs, watches.OmitStages = []string{"watch"}, []string{"RequestReceived", "ResponseComplete"}
-		rule.Level, rule.OmitStages = level, []string{"RequestReceived", "ResponseStarted"}
+		watches.Level, watches.Verbs = auditv1.LevelMetadata, []string{"watch"}
+		watches.OmitStages = []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseComplete}
+		rule.Level = level
+		rule.OmitStages = []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted}
 		rules = append(rules, watches, rule)
 	}
-	content, err := json.MarshalIndent(struct {
-		APIVersion string      `json:"apiVersion"`
-		Kind       string      `json:"kind"`
-		Rules      []auditRule `json:"rules"`
-	}{"audit.k8s.io/v1", "Policy", rules}, "", "  ")
+	content, err := json.Marshal(auditv1.Policy{
+		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
+		Rules:    rules,
+	})
 	if err != nil {
 		return err
 	}

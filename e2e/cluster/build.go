@@ -28,21 +28,11 @@ const (
 	Kubelet           = "kubelet"
 )
 
-// program is one of them, with the package it is built from.
-type program struct{ name, pkg string }
-
 // programs are built in this order: by far the longest is the API server, and the others share its packages.
-var programs = []program{
-	{Etcd, "go.etcd.io/etcd/server/v3"},
-	{APIServer, "k8s.io/kubernetes/cmd/kube-apiserver"},
-	{ControllerManager, "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{Kubectl, "k8s.io/kubernetes/cmd/kubectl"},
-	{Scheduler, "k8s.io/kubernetes/cmd/kube-scheduler"},
-	{Kubelet, "k8s.io/kubernetes/cmd/kubelet"},
-}
+var programs = []string{Etcd, APIServer, ControllerManager, Kubectl, Scheduler, Kubelet}
 
-// controlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl, and
-// what a node takes.
+// controlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl,
+// and what a node takes.
 var controlPlane = []string{Etcd, APIServer, ControllerManager}
 
 // Build makes sure that the named programs are built, and without a name those that Start needs: of the minor
@@ -61,7 +51,8 @@ func BuildInlined(ctx context.Context, names ...string) (string, error) {
 type gcflags []string
 
 // Compilers that write no data for debuggers, which the linker would strip, take a twelfth less CPU time, and a sixth
-// less if they inline nothing. Packages that the controller shares are compiled as for the controller, and so only once.
+// less if they inline nothing. Packages that the controller shares are compiled as for the controller, and so only
+// once.
 var (
 	cheap   = gcflags{"all=-dwarf=false", "k8s.io/kubernetes/...=-dwarf=false -l", "go.etcd.io/etcd/...=-dwarf=false -l"}
 	inlined = gcflags{"all=-dwarf=false"}
@@ -72,7 +63,7 @@ func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 		names = controlPlane
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == name }) {
+		if !slices.Contains(programs, name) {
 			return "", fmt.Errorf("a cluster has no program %q", name)
 		}
 	}
@@ -125,59 +116,42 @@ func (m module) key(ctx context.Context, g gcflags) (string, error) {
 
 // missing returns those of the named programs that are not in dir. An empty file is what a machine leaves that has
 // lost its power: it is no program.
-func missing(dir string, names []string) []program {
-	var all []program
-	for _, p := range programs {
-		info, err := os.Stat(filepath.Join(dir, p.name))
-		if (err != nil || info.Size() == 0) && slices.Contains(names, p.name) {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// listed names programs in a sentence: "etcd, kube-apiserver".
-func listed(all []program) string {
-	var names []string
-	for _, p := range all {
-		names = append(names, p.name)
-	}
-	return strings.Join(names, ", ")
+func missing(dir string, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(programs), func(name string) bool {
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err == nil && info.Size() > 0 || !slices.Contains(names, name)
+	})
 }
 
 // build builds programs in a folder beside dir, and moves each into dir when it is complete, so that nobody
 // ever sees half of it. The caller holds the lock: folders of builds that were broken off are nobody's, and
 // are removed.
-func (m module) build(ctx context.Context, dir string, g gcflags, missing []program) error {
+func (m module) build(ctx context.Context, dir string, g gcflags, missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
 	if err := removeAll(dir + ".building-*"); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".building-*.d")
+	// Compilers do not go on when this process is killed, and half a build is removed.
+	tmp, err := NewFolder(filepath.Dir(dir), filepath.Base(dir)+".building")
 	if err != nil {
 		return err
 	}
-	r, err := startReaper(tmp)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
-	}
-	// Compilers do not go on when this process is killed, and half a build is removed.
-	defer func() { _ = r.reap() }()
+	defer func() { _ = tmp.Remove() }()
 	start := time.Now()
 	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
 		"With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle cores, "+
-		"up to 20 on a busy machine.\n", listed(missing), m.kubernetes)
-	for i, p := range missing {
-		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), p.name)
-		if err := m.buildOne(ctx, g, p.pkg, tmp, p.name); err != nil {
-			return fmt.Errorf("build %s: %w", p.name, err)
+		"up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
+	for i, name := range missing {
+		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), name)
+		if err := m.buildOne(ctx, g, name, tmp); err != nil {
+			return fmt.Errorf("build %s: %w", name, err)
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if err := os.Rename(filepath.Join(tmp, p.name), filepath.Join(dir, p.name)); err != nil {
+		if err := os.Rename(tmp.File(name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
@@ -188,14 +162,18 @@ func (m module) build(ctx context.Context, dir string, g gcflags, missing []prog
 // buildOne builds one program into the folder tmp, and puts what the compiler said into the error. The Makefile
 // builds large tools with the same settings: with other settings, as with other versions, the go command compiles anew
 // what the programs share.
-func (m module) buildOne(ctx context.Context, g gcflags, pkg, tmp, name string) error {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", m.ldflags(), "-o", filepath.Join(tmp, name)}
+func (m module) buildOne(ctx context.Context, g gcflags, name string, tmp *Folder) error {
+	pkg := "k8s.io/kubernetes/cmd/" + name
+	if name == Etcd {
+		pkg = "go.etcd.io/etcd/server/v3"
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", m.ldflags(), "-o", tmp.File(name)}
 	for _, flags := range g {
 		args = append(args, "-gcflags="+flags)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), markName+"="+tmp, "GOGC=800", // the compilers take a sixth less CPU time, and more memory
+	cmd.Env = append(os.Environ(), tmp.Mark(), "GOGC=800", // the compilers take a sixth less CPU time, and more memory
 		"CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The compilers are the go command's children: end them with it.
@@ -204,7 +182,7 @@ func (m module) buildOne(ctx context.Context, g gcflags, pkg, tmp, name string) 
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
-		return errors.Join(ctx.Err(), fmt.Errorf("%w\n%s", err, lastLines(said.String(), 20)))
+		return errors.Join(ctx.Err(), fmt.Errorf("%w\n%s", err, LastLines(said.String(), 20)))
 	}
 	return nil
 }
@@ -249,10 +227,4 @@ func removeAll(pattern string) error {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
 	return err
-}
-
-// lastLines returns the last n lines of a text.
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

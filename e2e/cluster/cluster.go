@@ -30,34 +30,25 @@ type Options struct {
 	AuditUsers []string
 	// AuditBodies has the audit log hold what requests and answers carry. Watches have none.
 	AuditBodies bool
-	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas, and
-	// the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
+	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas,
+	// and the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
-	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It takes
-	// etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
+	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It
+	// takes etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
 	Bare bool
 	// Inlined takes programs that are compiled as what is released, for measurements.
 	Inlined bool
 }
 
-// auditLevel returns how much the audit log holds of a request.
-func (o Options) auditLevel() string {
-	if o.AuditBodies {
-		return "RequestResponse"
-	}
-	return "Metadata"
-}
-
-// Cluster is a running control plane. Its methods may be called concurrently, but those that stop and
-// start programs not with each other.
+// Cluster is a running control plane. Its methods may be called concurrently, but those that stop and start programs
+// not with each other.
 type Cluster struct {
-	dir     string // holds everything of this cluster
-	bin     string // holds the programs
+	folder  *Folder // holds everything of this cluster
+	bin     string  // holds the programs
 	options Options
 	kubectl sync.Once // builds it
-	reaper  *reaper
 	plane   *envtest.ControlPlane
-	manager *child
+	manager *manager
 	audit   *AuditLog
 	logs    map[string]*os.File
 
@@ -69,16 +60,31 @@ type Cluster struct {
 	stopErr error
 }
 
-// Start builds the programs where they are not built yet, starts them, and returns when the controllers
-// work: the default namespace has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds.
-// When it fails, or ctx ends while it runs, nothing is left, and the error has the last lines that the
-// programs logged. ctx bounds only the start.
+// Start builds the programs where they are not built yet, starts them, and returns when the controllers work: the
+// default namespace has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds. When it fails, or ctx ends
+// while it runs, nothing is left, and the error has the last lines of the logs. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	bin, err := o.programs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return startFrom(ctx, bin, o)
+	folder, err := NewFolder("", "mirror-cluster")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{folder: folder, bin: bin, options: o, logs: map[string]*os.File{}}
+	// envtest knows no contexts. It fails soon when the programs are killed under it.
+	keep := context.AfterFunc(ctx, func() { _ = folder.Remove() })
+	err = c.start(ctx)
+	if !keep() || err != nil {
+		if ctx.Err() != nil { // what failed then was killed
+			err = ctx.Err()
+		} else {
+			err = errors.Join(err, folder.LogTails())
+		}
+		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, c.Stop()))
+	}
+	return c, nil
 }
 
 // programs returns the folder of the programs.
@@ -100,45 +106,18 @@ func (o Options) programs(ctx context.Context) (string, error) {
 	return Build(ctx, Etcd, APIServer)
 }
 
-// startFrom starts the programs that are in the folder bin.
-func startFrom(ctx context.Context, bin string, o Options) (*Cluster, error) {
-	// The ending makes this name no prefix of another one: see reaperScript.
-	dir, err := os.MkdirTemp("", "mirror-cluster-*.d")
-	if err != nil {
-		return nil, err
-	}
-	r, err := startReaper(dir)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	c := &Cluster{dir: dir, bin: bin, options: o, reaper: r, logs: map[string]*os.File{}}
-	// envtest knows no contexts. It fails soon when the programs are killed under it.
-	keep := context.AfterFunc(ctx, func() { _ = r.reap() })
-	err = c.start(ctx)
-	if !keep() || err != nil {
-		if ctx.Err() != nil { // what failed then was killed
-			err = ctx.Err()
-		} else {
-			err = errors.Join(err, c.logTails())
-		}
-		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, c.Stop()))
-	}
-	return c, nil
-}
-
 // start lays out the folder and starts one program after the other.
 func (c *Cluster) start(ctx context.Context) error {
-	for _, name := range []string{"bin", "logs", "etcd", "apiserver", "kubeconfigs"} {
-		if err := os.Mkdir(filepath.Join(c.dir, name), 0o700); err != nil {
+	for _, name := range []string{"bin", "etcd", "apiserver", "kubeconfigs"} {
+		if err := os.Mkdir(c.folder.File(name), 0o700); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{Etcd, APIServer, ControllerManager} {
-		file, err := os.OpenFile(c.LogFile(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
+	for _, name := range controlPlane {
+		var err error
+		if c.logs[name], err = c.folder.OpenLog(name); err != nil {
 			return err
 		}
-		c.logs[name] = file
 	}
 	if err := c.startPlane(); err != nil {
 		return err
@@ -155,9 +134,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.waitForControllers(ctx)
 }
 
-// Stop ends every program in order, kills processes of Command that still run, and removes the folder.
-// What did not end in time is killed: an error says so, but nothing is left. Calls after the first return
-// what the first did.
+// Stop ends every program in order, kills processes of Command that still run, and removes the folder. What does not
+// end in time is killed. Calls after the first return what the first did.
 func (c *Cluster) Stop() error {
 	c.stopped.Do(func() { c.stopErr = c.stop() })
 	return c.stopErr
@@ -167,21 +145,19 @@ func (c *Cluster) stop() error {
 	for name := range c.logs {
 		_ = c.Signal(name, syscall.SIGCONT) // one that a test has stopped could not end; fails for one that is not there
 	}
-	errs := []error{c.manager.stop()}
+	c.manager.stop()
+	var errs []error
 	if c.plane != nil {
 		errs = append(errs, c.plane.Stop())
 	}
 	for _, file := range c.logs {
 		errs = append(errs, file.Close())
 	}
-	errs = append(errs, c.reaper.reap())
-	// The reaper has done it, unless somebody has killed it.
-	errs = append(errs, os.RemoveAll(c.dir))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.folder.Remove())...)
 }
 
 // Dir returns the folder that holds everything of this cluster, and is removed with it. Tests may put files there.
-func (c *Cluster) Dir() string { return c.dir }
+func (c *Cluster) Dir() string { return c.folder.Path }
 
 // Bin returns the path of a program: Etcd, APIServer or ControllerManager.
 func (c *Cluster) Bin(name string) string { return filepath.Join(c.bin, name) }
@@ -199,18 +175,3 @@ func (c *Cluster) Kubectl() string {
 
 // Audit returns the API server's audit log.
 func (c *Cluster) Audit() *AuditLog { return c.audit }
-
-// LogFile returns the path of what Etcd, APIServer or ControllerManager logs.
-func (c *Cluster) LogFile(name string) string { return filepath.Join(c.dir, "logs", name+".log") }
-
-// logTails returns the last lines of each log as an error, or nil when nothing was logged.
-func (c *Cluster) logTails() error {
-	var errs []error
-	for name := range c.logs {
-		content, err := os.ReadFile(c.LogFile(name))
-		if err == nil && len(content) > 0 {
-			errs = append(errs, fmt.Errorf("%s logged last:\n%s", name, lastLines(string(content), 15)))
-		}
-	}
-	return errors.Join(errs...)
-}

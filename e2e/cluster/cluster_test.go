@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -16,7 +15,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -27,32 +25,27 @@ const patience = 5 * time.Minute
 // auditedUser is a user whose requests are logged beside those of ServiceAccounts.
 const auditedUser = "carol"
 
-// shared is the cluster of all tests that do not break it.
+// shared is the cluster of all tests.
 var shared *Cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	ctx := context.Background()
+	code := 1
 	var err error
-	if shared, err = Start(ctx, Options{AuditUsers: []string{auditedUser}}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if shared, err = Start(ctx, Options{AuditUsers: []string{auditedUser}}); err == nil {
+		code = m.Run()
+		err = stopLeavesNothing(ctx, shared)
 	}
-	code := m.Run()
-	if err := stopLeavesNothing(ctx, shared); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL: after Stop:", err)
-		return 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		code = 1
 	}
-	return code
+	os.Exit(code)
 }
 
 // stopLeavesNothing stops a cluster and looks for its processes, its folder and its ports.
 func stopLeavesNothing(ctx context.Context, c *Cluster) error {
 	if err := c.Stop(); err != nil {
-		return err
-	}
-	if err := nothingLeft(ctx, c.Dir()); err != nil {
 		return err
 	}
 	server, err := url.Parse(c.Admin().Host)
@@ -62,30 +55,22 @@ func stopLeavesNothing(ctx context.Context, c *Cluster) error {
 	for _, address := range []string{server.Host, c.plane.Etcd.URL.Host} {
 		if conn, err := net.Dial("tcp", address); err == nil {
 			conn.Close()
-			return fmt.Errorf("somebody still listens on %s", address)
+			return fmt.Errorf("after Stop somebody still listens on %s", address)
 		}
 	}
-	return nil
-}
-
-// nothingLeft waits until no process carries the mark of the cluster in dir, or names dir in its command
-// line, and dir is gone.
-func nothingLeft(ctx context.Context, dir string) error {
-	var left []string
-	err := wait.PollUntilContextTimeout(ctx, pollPeriod, patience, true, func(context.Context) (bool, error) {
-		left = processesOf(dir)
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			left = append(left, "the folder "+dir)
+	return Until(ctx, patience, func() error {
+		left := processesOf(c.Dir())
+		if _, err := os.Stat(c.Dir()); err == nil {
+			left = append(left, "the folder "+c.Dir())
 		}
-		return len(left) == 0, nil
+		if len(left) > 0 {
+			return fmt.Errorf("after Stop there are %s", strings.Join(left, "; "))
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("left behind: %s", strings.Join(left, "; "))
-	}
-	return nil
 }
 
-// processesOf returns the command lines of processes that belong to the cluster in dir.
+// processesOf returns the command lines of processes that carry the mark of a folder, or name it in their command line.
 func processesOf(dir string) []string {
 	var found []string
 	processes, _ := filepath.Glob("/proc/[0-9]*")
@@ -99,44 +84,44 @@ func processesOf(dir string) []string {
 	return found
 }
 
-func TestServiceAccountIsAudited(t *testing.T) {
-	admin := clientOf(t, shared.Admin())
-	ns := namespace(t, admin, "robots")
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
-	if _, err := admin.CoreV1().ServiceAccounts(ns).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := shared.ServiceAccountConfig(t.Context(), ns, "robot")
-	if err != nil {
+// TestAuditHasRequestsOfServiceAccounts has a ServiceAccount and the admin send a request: the log has the first alone,
+// as soon as its answer has been read.
+func TestAuditHasRequestsOfServiceAccounts(t *testing.T) {
+	const namespace, name = metav1.NamespaceDefault, "robot"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := kubernetes.NewForConfigOrDie(shared.Admin()).CoreV1().ServiceAccounts(namespace).
+		Create(t.Context(), account, metav1.CreateOptions{})
+	cfg, err2 := shared.ServiceAccountConfig(t.Context(), namespace, name)
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	mark := auditMark(t)
-	user := ServiceAccountUser(ns, "robot")
-	if got := whoAmI(t, cfg).Username; got != user {
+	user := ServiceAccountUser(namespace, name)
+	if got := whoAmI(t, cfg); got != user {
 		t.Errorf("the server knows us as %s, want %s", got, user)
 	}
 	whoAmI(t, shared.Admin())
-	// No waiting: both answers have been read.
 	events := auditSince(t, mark)
 	if len(events) != 1 {
 		t.Fatalf("the audit log has %v, want the request of the ServiceAccount and not the admin's", events)
 	}
 	e := events[0]
-	if e.User.Username != user || e.Verb != "create" || e.Object.Resource != "selfsubjectreviews" || e.Response.Code != 201 ||
-		e.Done.Before(e.Received) || e.Received.IsZero() {
+	if e.User.Username != user || e.Verb != "create" || e.Object.Resource != "selfsubjectreviews" ||
+		e.Response.Code != 201 || e.Done.Before(e.Received) || e.Received.IsZero() {
 		t.Errorf("the audit log has %+v", e)
 	}
 }
 
-// A watch that lasts is in the log when it has begun, and does not appear again when it ends.
+// TestAuditHasWatchesOnce has a watch that lasts: it is in the log when it has begun, and does not appear again when it
+// ends.
 func TestAuditHasWatchesOnce(t *testing.T) {
 	cfg, err := shared.Config(User{Name: auditedUser, Groups: []string{"system:masters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := clientOf(t, cfg)
 	mark := auditMark(t)
-	w, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
+	w, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(metav1.NamespaceDefault).
+		Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,35 +138,15 @@ func TestAuditHasWatchesOnce(t *testing.T) {
 	}
 }
 
-func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+// whoAmI returns the user that the server takes the owner of a client configuration for.
+func whoAmI(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// whoAmI returns whom the server takes the owner of a client configuration for.
-func whoAmI(t *testing.T, cfg *rest.Config) authenticationv1.UserInfo {
-	t.Helper()
-	review, err := clientOf(t, cfg).AuthenticationV1().SelfSubjectReviews().
+	review, err := kubernetes.NewForConfigOrDie(cfg).AuthenticationV1().SelfSubjectReviews().
 		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return review.Status.UserInfo
-}
-
-// namespace creates a namespace with a new name.
-func namespace(t *testing.T, client kubernetes.Interface, prefix string) string {
-	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
-	created, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return created.Name
+	return review.Status.UserInfo.Username
 }
 
 func auditMark(t *testing.T) Mark {

@@ -43,20 +43,23 @@ func (c *Cluster) Backup(to string) error {
 	return errors.Join(os.CopyFS(to, os.DirFS(c.plane.Etcd.DataDir)), c.Signal(Etcd, syscall.SIGCONT))
 }
 
-// Restore puts a backup in the place of what etcd holds. Meanwhile it stops the API server and the controller manager, and runs
-// what is to be done while they are away. Revisions go back, or go on behind the last one if goOn is set: as `etcdutl snapshot
-// restore --bump-revision --mark-compacted` has it, every watch is then told that its revision has expired.
+// Restore puts a backup in the place of what etcd holds. Meanwhile it stops the API server and the controller manager,
+// and runs what is to be done while they are away. Revisions go back, or go on behind the last one if goOn is set: as
+// `etcdutl snapshot restore --bump-revision --mark-compacted` has it, every watch is then told that its revision has
+// expired.
 func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func()) error {
 	last, err := c.revision(ctx)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.manager.stop(), c.StopAPIServer(), c.plane.Etcd.Stop()); err != nil {
+	c.manager.stop()
+	if err := errors.Join(c.StopAPIServer(), c.plane.Etcd.Stop()); err != nil {
 		return err
 	}
 	away()
 	dir := c.plane.Etcd.DataDir
-	if err := errors.Join(removeAll(filepath.Join(dir, "*")), os.CopyFS(dir, os.DirFS(from)), c.plane.Etcd.Start()); err != nil {
+	err = errors.Join(removeAll(filepath.Join(dir, "*")), os.CopyFS(dir, os.DirFS(from)), c.plane.Etcd.Start())
+	if err != nil {
 		return err
 	}
 	if goOn {
@@ -85,8 +88,8 @@ type Stored struct {
 	Revision int64  // the resourceVersion of the object that begins with it
 }
 
-// Follow calls take with every revision of the keys with that prefix since the first one of the cluster, in order, until ctx
-// ends. It misses none, also while there is no API server. etcd must not have forgotten any before.
+// Follow calls take with every revision of the keys with that prefix since the first one of the cluster, in order,
+// until ctx ends. It misses none, also while there is no API server. etcd must not have forgotten any before.
 func (c *Cluster) Follow(ctx context.Context, prefix string, take func(Stored)) error {
 	end := []byte(prefix)
 	end[len(end)-1]++

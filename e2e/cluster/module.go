@@ -13,8 +13,6 @@ import (
 	"strings"
 )
 
-const modulePath = "github.com/mirror-controller/mirror-controller/e2e"
-
 // module is a pinned set of control plane sources: a folder with a go.mod of its own.
 type module struct {
 	dir        string
@@ -24,63 +22,42 @@ type module struct {
 
 // findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty.
 func findModule(ctx context.Context, minor string) (module, error) {
-	root, err := e2eDir()
+	folders, err := sources()
 	if err != nil {
 		return module{}, err
 	}
-	folder := filepath.Join(root, "kubernetes")
-	have, err := minors(folder)
-	if err != nil {
-		return module{}, err
+	var have []string
+	for _, folder := range folders {
+		have = append(have, filepath.Base(folder))
 	}
 	if minor == "" {
 		minor = have[len(have)-1]
 	}
-	if !slices.Contains(have, minor) {
-		return module{}, fmt.Errorf("there are no sources of Kubernetes %s in e2e/kubernetes, only of %s", minor, strings.Join(have, ", "))
+	i := slices.Index(have, minor)
+	if i < 0 {
+		return module{}, fmt.Errorf("there are no sources of Kubernetes %s in e2e/kubernetes, only of %s",
+			minor, strings.Join(have, ", "))
 	}
-	return readModule(ctx, filepath.Join(folder, minor))
+	return readModule(ctx, folders[i])
 }
 
-// e2eDir finds the folder of the e2e module from the working directory upwards. The sources cannot be
-// found from the position of this file: a binary built with -trimpath does not know it.
-func e2eDir() (string, error) {
+// sources returns the folders in e2e/kubernetes of this project, which is found from the working directory upwards: a
+// program that is built with -trimpath does not know where its own source is.
+func sources() (folders []string, err error) {
 	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		for _, candidate := range []string{dir, filepath.Join(dir, "e2e")} {
-			if declares(filepath.Join(candidate, "go.mod"), modulePath) {
-				return candidate, nil
-			}
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no folder of module %s in or above %s: run this inside a clone of the project", modulePath, wd)
-		}
-	}
-}
-
-// declares reports whether a go.mod file is that of the module named path.
-func declares(file, path string) bool {
-	content, err := os.ReadFile(file)
-	return err == nil && slices.Contains(strings.Split(string(content), "\n"), "module "+path)
-}
-
-// minors returns the versions that have a folder, sorted, and never an empty list without an error.
-func minors(folder string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*", "go.mod"))
 	if err != nil {
 		return nil, err
 	}
-	var found []string
-	for _, file := range files {
-		found = append(found, filepath.Base(filepath.Dir(file)))
+	for dir, last := wd, ""; dir != last; dir, last = filepath.Dir(dir), dir {
+		files, _ := filepath.Glob(filepath.Join(dir, "e2e", "kubernetes", "*", "go.mod"))
+		for _, file := range files {
+			folders = append(folders, filepath.Dir(file))
+		}
+		if len(folders) > 0 {
+			return folders, nil
+		}
 	}
-	if len(found) == 0 {
-		return nil, errors.New("e2e/kubernetes holds no sources of a control plane")
-	}
-	return found, nil
+	return nil, fmt.Errorf("no folder e2e/kubernetes in or above %s: run this inside a clone of the project", wd)
 }
 
 // readModule reads the pinned versions from a folder's go.mod. It needs no network and no module cache.
@@ -95,17 +72,13 @@ func readModule(ctx context.Context, dir string) (module, error) {
 	if err := json.Unmarshal(out, &file); err != nil {
 		return module{}, fmt.Errorf("read the go.mod of the control plane: %w", err)
 	}
-	m := module{dir: dir}
+	versions := map[string]string{}
 	for _, r := range file.Require {
-		switch r.Path {
-		case "k8s.io/kubernetes":
-			m.kubernetes = r.Version
-		case "go.etcd.io/etcd/server/v3":
-			m.etcd = r.Version
-		}
+		versions[r.Path] = r.Version
 	}
+	m := module{dir: dir, kubernetes: versions["k8s.io/kubernetes"], etcd: versions["go.etcd.io/etcd/server/v3"]}
 	if m.kubernetes == "" || m.etcd == "" {
-		return module{}, fmt.Errorf("the go.mod in e2e/kubernetes/%s must require k8s.io/kubernetes and go.etcd.io/etcd/server/v3", filepath.Base(dir))
+		return module{}, fmt.Errorf("the go.mod in %s must require k8s.io/kubernetes and go.etcd.io/etcd/server/v3", dir)
 	}
 	return m, nil
 }
@@ -117,7 +90,7 @@ func goOutput(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(exit.Stderr))
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("go %s: %w", strings.Join(args, " "), err)

@@ -3,18 +3,14 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -36,7 +32,7 @@ func (c *Cluster) startPlane() error {
 		if err == nil || try == tries || !c.portTaken() {
 			return err
 		}
-		if err := removeAll(filepath.Join(c.dir, "etcd", "*")); err != nil {
+		if err := removeAll(c.folder.File("etcd", "*")); err != nil {
 			return err
 		}
 	}
@@ -45,7 +41,7 @@ func (c *Cluster) startPlane() error {
 // portTaken reports whether etcd or the API server has complained that its port is in use.
 func (c *Cluster) portTaken() bool {
 	for _, name := range []string{Etcd, APIServer} {
-		content, _ := os.ReadFile(c.LogFile(name))
+		content, _ := os.ReadFile(c.folder.logFile(name))
 		if bytes.Contains(content, []byte("address already in use")) {
 			return true
 		}
@@ -64,13 +60,18 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := WriteAuditPolicy(c.auditPolicyFile(), c.options.auditLevel(), c.options.AuditUsers...); err != nil {
+	auditPolicy, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
+	level := auditv1.LevelMetadata
+	if c.options.AuditBodies {
+		level = auditv1.LevelRequestResponse
+	}
+	if err := WriteAuditPolicy(auditPolicy, level, c.options.AuditUsers...); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
 		Etcd: &envtest.Etcd{
 			Path:         etcd,
-			DataDir:      filepath.Join(c.dir, "etcd"),
+			DataDir:      c.folder.File("etcd"),
 			Out:          c.logs[Etcd],
 			Err:          c.logs[Etcd],
 			StartTimeout: startTimeout,
@@ -78,7 +79,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		},
 		APIServer: &envtest.APIServer{
 			Path:         apiServer,
-			CertDir:      filepath.Join(c.dir, "apiserver"),
+			CertDir:      c.folder.File("apiserver"),
 			Out:          c.logs[APIServer],
 			Err:          c.logs[APIServer],
 			StartTimeout: startTimeout,
@@ -99,12 +100,12 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		// A server told to stop waits a minute for its watches, unless it may end them itself.
 		Set("shutdown-send-retry-after", "true").
 		Set("shutdown-watch-termination-grace-period", "1s").
-		Set("audit-policy-file", c.auditPolicyFile()).
-		Set("audit-log-path", c.auditLogFile()).
+		Set("audit-policy-file", auditPolicy).
+		Set("audit-log-path", auditLog).
 		Set("audit-log-mode", "blocking").
 		// Megabytes before the log is rotated away under its reader: never.
 		Set("audit-log-maxsize", "1000000")
-	c.audit = OpenAuditLog(c.auditLogFile())
+	c.audit = OpenAuditLog(auditLog)
 	return plane, nil
 }
 
@@ -128,32 +129,16 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
-		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until the API server is ready again: %w", err)
+	return Until(ctx, startTimeout, func() error { return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() })
+}
+
+// controllers returns those that run: which a test of ours can notice.
+func (o Options) controllers() string {
+	names := []string{"clusterrole-aggregation", "namespace", "serviceaccount", "validatingadmissionpolicy-status"}
+	if !o.Lean { // these keep every ConfigMap in memory
+		names = append(names, "garbage-collector", "resourcequota", "root-ca-certificate-publisher")
 	}
-	return nil
-}
-
-// controllers are those which a test of ours can notice.
-var controllers = []string{
-	"clusterrole-aggregation-controller",
-	"garbage-collector-controller",
-	"namespace-controller",
-	"resourcequota-controller",
-	"root-ca-certificate-publisher-controller",
-	"serviceaccount-controller",
-	"validatingadmissionpolicy-status-controller",
-}
-
-// hungry are those that keep every ConfigMap in memory.
-var hungry = []string{"garbage-collector-controller", "resourcequota-controller", "root-ca-certificate-publisher-controller"}
-
-// controllers returns those that run.
-func (o Options) controllers() []string {
-	return slices.DeleteFunc(slices.Clone(controllers), func(name string) bool { return o.Lean && slices.Contains(hungry, name) })
+	return strings.Join(names, "-controller,") + "-controller"
 }
 
 // startManager starts the controller manager. As its user is in system:masters, its requests are exempt
@@ -163,7 +148,7 @@ func (c *Cluster) startManager() error {
 	if err != nil {
 		return err
 	}
-	rootCA := filepath.Join(c.dir, "root-ca.crt")
+	rootCA := c.folder.File("root-ca.crt")
 	if err := os.WriteFile(rootCA, c.admin.CAData, 0o600); err != nil {
 		return err
 	}
@@ -171,10 +156,11 @@ func (c *Cluster) startManager() error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program,
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := c.Command(ctx, program,
 		"--kubeconfig="+kubeconfig,
 		"--root-ca-file="+rootCA,
-		"--controllers="+strings.Join(c.options.controllers(), ","),
+		"--controllers="+c.options.controllers(),
 		"--leader-elect=false",
 		"--secure-port=0", // no port: no metrics
 		"--authentication-skip-lookup",
@@ -188,9 +174,32 @@ func (c *Cluster) startManager() error {
 		"--concurrent-gc-syncs=20",
 	)
 	cmd.Stdout, cmd.Stderr = c.logs[ControllerManager], c.logs[ControllerManager]
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.manager, err = startChild(cmd)
-	return err
+	cmd.WaitDelay = stopTimeout
+	if err := cmd.Start(); err != nil {
+		stop()
+		return err
+	}
+	c.manager = &manager{cancel: stop, done: make(chan struct{})}
+	go func(m *manager) {
+		defer close(m.done)
+		m.err = cmd.Wait()
+	}(c.manager)
+	return nil
+}
+
+// manager is the process of the controller manager: done is closed, and err set, when it has ended.
+type manager struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// stop asks the process to end, and kills it if it does not in time. A nil one is stopped.
+func (m *manager) stop() {
+	if m != nil {
+		m.cancel()
+		<-m.done
+	}
 }
 
 // waitForControllers waits until the default namespace has what the controllers put into it.
@@ -199,24 +208,20 @@ func (c *Cluster) waitForControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, pollPeriod, startTimeout, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
 		select {
 		case <-c.manager.done:
-			return false, fmt.Errorf("the controller manager has ended: %w", c.manager.err)
-		default:
+			cancel(fmt.Errorf("the controller manager has ended: %w", c.manager.err))
+		case <-ctx.Done():
 		}
-		_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		if last == nil && !c.options.Lean {
-			_, last = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+	}()
+	return Until(ctx, startTimeout, func() error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil && !c.options.Lean {
+			_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		}
-		return last == nil, nil
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the controllers: %w", errors.Join(err, last))
-	}
-	return nil
 }
-
-func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.dir, "audit-policy.json") }
-func (c *Cluster) auditLogFile() string    { return filepath.Join(c.dir, "audit.log") }

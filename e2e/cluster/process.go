@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// wrapperScript starts a program of the control plane under the mark that the reaper looks for, and
+// wrapperScript starts a program of the control plane under its mark, and
 // notes its process id, which envtest keeps to itself. exec keeps the id: signals reach the program.
 const wrapperScript = `#!/bin/sh
-export %s=%s
+export %s
 echo $$ >%s
 exec %s "$@"
 `
 
 // wrap writes a wrapper of the named program and returns its path.
 func (c *Cluster) wrap(name string) (string, error) {
-	file := filepath.Join(c.dir, "bin", name)
-	text := fmt.Sprintf(wrapperScript, markName, quote(c.dir), quote(c.pidFile(name)), quote(c.Bin(name)))
+	file := c.folder.File("bin", name)
+	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.Bin(name)))
 	return file, os.WriteFile(file, []byte(text), 0o755)
 }
 
 // quote makes one word of s for the shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func (c *Cluster) pidFile(name string) string { return filepath.Join(c.dir, "bin", name+".pid") }
+func (c *Cluster) pidFile(name string) string { return c.folder.File("bin", name+".pid") }
 
 // Pid returns the process id of Etcd, APIServer or ControllerManager.
 func (c *Cluster) Pid(name string) (int, error) {
@@ -83,18 +83,18 @@ func stands(pid int) bool {
 	return true
 }
 
-// Command is exec.CommandContext for a process that must not outlive the cluster: the reaper kills it, and what
+// Command is exec.CommandContext for a process that must not outlive the cluster: the folder kills it, and what
 // it started. It runs in a process group of its own, so that Ctrl-C is for the caller to pass on, and gets
 // SIGTERM when ctx ends, SIGKILL ten seconds later.
 //
 // Its environment names no kubeconfig that exists: neither the person's who runs this nor the admin's is
-// used by accident. Append to Env; whoever replaces it takes the process out of the reaper's reach.
+// used by accident. Append to Env; whoever replaces it lets the process outlive it.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(),
-		markName+"="+c.dir,
-		"KUBECONFIG="+filepath.Join(c.dir, "no-kubeconfig"),
-		"KUBECACHEDIR="+filepath.Join(c.dir, "kubectl-cache"),
+		c.folder.Mark(),
+		"KUBECONFIG="+c.folder.File("no-kubeconfig"),
+		"KUBECACHEDIR="+c.folder.File("kubectl-cache"),
 		"KUBERC=off",
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -117,47 +117,7 @@ func (c *Cluster) Shell(ctx context.Context, script string, programs ...string) 
 			path += ":" + filepath.Dir(absolute)
 		}
 	}
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.adminKubeconfig, "PATH="+path+":"+os.Getenv("PATH"), "HOME="+c.dir,
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.adminKubeconfig, "PATH="+path+":"+os.Getenv("PATH"), "HOME="+c.Dir(),
 		"HELM_CACHE_HOME=", "HELM_CONFIG_HOME=", "HELM_DATA_HOME=")
 	return cmd
-}
-
-// child is a process that we started, and wait for from the start: done is closed, and err set, when it has ended.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
-}
-
-func startChild(cmd *exec.Cmd) (*child, error) {
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &child{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.err = cmd.Wait()
-	}()
-	return p, nil
-}
-
-// stop asks the process to end and kills it when it does not within the stop timeout. A nil child is stopped.
-func (p *child) stop() error {
-	if p == nil {
-		return nil
-	}
-	select {
-	case <-p.done:
-		return nil // it ended before, for reasons of its own
-	default:
-	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(stopTimeout):
-	}
-	_ = p.cmd.Process.Kill()
-	<-p.done
-	return fmt.Errorf("%s did not stop within %s and was killed", filepath.Base(p.cmd.Path), stopTimeout)
 }

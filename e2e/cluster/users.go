@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"time"
 
@@ -108,27 +108,24 @@ func baseConfig() *rest.Config {
 
 var unfitForFileName = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// writeKubeconfig writes a new file that only this user can read, named after the person, and returns its path.
-func (c *Cluster) writeKubeconfig(person string, cfg *rest.Config) (string, error) {
+// writeKubeconfig writes a new file for a user, and returns its path.
+func (c *Cluster) writeKubeconfig(user string, cfg *rest.Config) (string, error) {
+	file, err := os.CreateTemp(c.folder.File("kubeconfigs"), unfitForFileName.ReplaceAllString(user, "-")+"-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	return file.Name(), errors.Join(file.Close(), WriteKubeconfig(file.Name(), user, cfg))
+}
+
+// WriteKubeconfig writes a file for a user that only this user of the machine can read.
+func WriteKubeconfig(file, user string, cfg *rest.Config) error {
 	const name = "mirror-cluster"
-	content, err := clientcmd.Write(clientcmdapi.Config{
+	return clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{
-			person: {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken},
+			user: {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken},
 		},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: person}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: user}},
 		CurrentContext: name,
-	})
-	if err != nil {
-		return "", fmt.Errorf("write a kubeconfig for %s: %w", person, err)
-	}
-	file, err := os.CreateTemp(filepath.Join(c.dir, "kubeconfigs"), unfitForFileName.ReplaceAllString(person, "-")+"-*.yaml")
-	if err != nil {
-		return "", err
-	}
-	if _, err := file.Write(content); err != nil {
-		file.Close()
-		return "", err
-	}
-	return file.Name(), file.Close()
+	}, file)
 }

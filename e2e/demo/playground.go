@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -40,20 +38,16 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 	if err != nil {
 		return err
 	}
-	if err := addArguments(ctx, client, installed, more); err != nil {
+	publisher, err1 := c.Kubeconfig(cluster.User{Name: "publisher"})
+	tenant, err2 := c.Kubeconfig(cluster.User{Name: tenantName})
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	for _, name := range []string{home, "team-a", "team-b", "team-c", "other"} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	}
-	publisher, err := admit(ctx, c, client, "publisher", home, "edit", "mirror-controller-publisher")
-	if err != nil {
-		return err
-	}
-	tenant, err := admit(ctx, c, client, tenantName, "team-a", "edit")
+	err = errors.Join(
+		addArguments(ctx, client, installed, more),
+		createNamespaces(ctx, client, home, "team-a", "team-b", "team-c", "other"),
+		admit(ctx, client, "publisher", home, "edit", "mirror-controller-publisher"),
+		admit(ctx, client, tenantName, "team-a", "edit"))
 	if err != nil {
 		return err
 	}
@@ -71,7 +65,8 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 			defer cancel()
 			return controller.Stop(stopCtx)
 		case <-controller.Done():
-			fmt.Fprintf(out, "\nThe controller ended with code %d. It is started again, as a kubelet would do.\n\n", controller.ExitCode())
+			fmt.Fprintf(out, "\nThe controller ended with code %d. It is started again, as a kubelet would do.\n\n",
+				controller.ExitCode())
 		}
 		select { // not at once, in case it cannot run
 		case <-ctx.Done():
@@ -85,10 +80,8 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 }
 
 // addArguments adds arguments to the Deployment, where the plug-in reads them.
-func addArguments(
-	ctx context.Context, client kubernetes.Interface, installed *shipped.Installation, more []string,
-) error {
-	deployments := client.AppsV1().Deployments(installed.Namespace)
+func addArguments(ctx context.Context, client kubernetes.Interface, i *shipped.Installation, more []string) error {
+	deployments := client.AppsV1().Deployments(i.Namespace)
 	list, err := deployments.List(ctx, metav1.ListOptions{})
 	if err != nil || len(more) == 0 {
 		return err
@@ -96,26 +89,9 @@ func addArguments(
 	deployment := &list.Items[0]
 	container := &deployment.Spec.Template.Spec.Containers[0]
 	container.Args = append(container.Args, more...)
-	installed.Args = container.Args
+	i.Args = container.Args
 	_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
 	return err
-}
-
-// admit gives a new user some roles in a namespace, and returns the user's kubeconfig.
-func admit(
-	ctx context.Context, c *cluster.Cluster, client kubernetes.Interface, user, ns string, roles ...string,
-) (string, error) {
-	for _, role := range roles {
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		}
-		if _, err := client.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-			return "", err
-		}
-	}
-	return c.Kubeconfig(cluster.User{Name: user})
 }
 
 // invitation is what playground prints. A test runs its lines with two spaces before them.

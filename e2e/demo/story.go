@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -79,10 +79,8 @@ func (s *story) prepare(ctx context.Context) error {
 		s.targets = append(s.targets, fmt.Sprintf("%s%02d", s.prefix, i+1))
 	}
 	taken := s.prefix + "taken"
-	for _, ns := range append([]string{home, taken, "other"}, s.targets...) {
-		if err := s.createNamespace(ctx, ns); err != nil {
-			return err
-		}
+	if err := createNamespaces(ctx, s.client, append([]string{home, taken, "other"}, s.targets...)...); err != nil {
+		return err
 	}
 	canary := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, tier, stage)
 	_, err := s.client.CoreV1().Namespaces().Patch(ctx, s.targets[0], types.MergePatchType, []byte(canary),
@@ -99,52 +97,39 @@ func (s *story) prepare(ctx context.Context) error {
 	return s.admitTenant(ctx)
 }
 
-// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this and the policies.
+// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this and the
+// policies.
 func (s *story) admitTenant(ctx context.Context) error {
 	for _, ns := range s.targets[:2] {
-		_, err := s.client.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
-			// The role edit gets its rules from this one by a controller that does not run here.
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-edit"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenantName}},
-		}, metav1.CreateOptions{})
-		if err != nil {
+		// The role edit gets its rules from this one by a controller that does not run here.
+		if err := admit(ctx, s.client, tenantName, ns, "system:aggregate-to-edit"); err != nil {
 			return err
 		}
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return isRefusal(s.publishAsTenant(ctx, metav1.DryRunAll)), nil
-	})
+	return cluster.Until(ctx, patience, func() error { return s.refused(ctx, metav1.DryRunAll) })
 }
 
-// publishAsTenant tries to create a source in a namespace of the tenant.
-func (s *story) publishAsTenant(ctx context.Context, dryRun ...string) error {
+// refused returns nil if the policy for publishers refuses the tenant a source in the first target.
+func (s *story) refused(ctx context.Context, dryRun ...string) error {
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ours", Labels: map[string]string{"mirror": "true"}}}
 	_, err := s.tenant.CoreV1().ConfigMaps(s.targets[0]).Create(ctx, source, metav1.CreateOptions{DryRun: dryRun})
-	return err
-}
-
-// isRefusal reports whether an error is that of the policy for publishers.
-func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `needs the verb "mirror"`)
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), `needs the verb "mirror"`) {
+		return nil
+	}
+	return fmt.Errorf("the answer is %w", err)
 }
 
 func (s *story) refuse(ctx context.Context) error {
 	return s.act(ctx, "A tenant of "+s.targets[0]+" creates a ConfigMap with the label mirror=true",
 		`it is refused: publishing needs the verb "mirror"`,
-		func() error {
-			if err := s.publishAsTenant(ctx); !isRefusal(err) {
-				return fmt.Errorf("the answer is %w", err)
-			}
-			return nil
-		},
+		func() error { return s.refused(ctx) },
 		func() error { return nil })
 }
 
 func (s *story) create(ctx context.Context) error {
-	_, err := s.client.CoreV1().ConfigMaps(home).Create(ctx,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "blue"}}, metav1.CreateOptions{})
-	if err != nil {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	paint("blue")(source)
+	if _, err := s.client.CoreV1().ConfigMaps(home).Create(ctx, source, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return s.act(ctx, fmt.Sprintf("kubectl -n %s label configmap %s mirror=true", home, name),
@@ -185,10 +170,8 @@ func (s *story) canary(ctx context.Context) error {
 			})
 		},
 		func() error {
-			if s.event("Held", tier+"="+stage) == nil {
-				return errors.New("no event on the source")
-			}
-			return errors.Join(s.colour("green", s.targets[:1]...), s.colour("blue", s.targets[1:]...))
+			return errors.Join(s.event("Held", tier+"="+stage),
+				s.colour("green", s.targets[:1]...), s.colour("blue", s.targets[1:]...))
 		})
 }
 
@@ -204,7 +187,7 @@ func (s *story) newNamespace(ctx context.Context) error {
 	ns := s.prefix + "new"
 	s.targets = append(s.targets, ns)
 	return s.act(ctx, "kubectl create namespace "+ns, "it has its copy",
-		func() error { return s.createNamespace(ctx, ns) },
+		func() error { return createNamespaces(ctx, s.client, ns) },
 		func() error { return s.everywhere("green") })
 }
 
@@ -225,15 +208,13 @@ func (s *story) foreign(ctx context.Context) error {
 			if s.seen.ConfigMap("other", name) != nil {
 				return errors.New("there is a copy in the namespace other")
 			}
-			if s.event("Foreign", at) == nil {
-				return errors.New("no event on the source")
-			}
-			return nil
+			return s.event("Foreign", at)
 		})
 }
 
 func (s *story) deleteSource(ctx context.Context) error {
-	return s.act(ctx, "The source is deleted", fmt.Sprintf("all %d copies are deleted, after a second in which the source could return", len(s.targets)),
+	return s.act(ctx, "The source is deleted",
+		fmt.Sprintf("all %d copies are deleted, after a second in which the source could return", len(s.targets)),
 		func() error { return s.client.CoreV1().ConfigMaps(home).Delete(ctx, name, metav1.DeleteOptions{}) },
 		func() error {
 			for _, ns := range s.targets {
@@ -270,14 +251,14 @@ func (s *story) act(ctx context.Context, done, happened string, do, check func()
 	return nil
 }
 
-// event returns an event on the source with a text in it; nil if there is none.
-func (s *story) event(reason, text string) *corev1.Event {
+// event returns nil if there is an event on the source with a text in it.
+func (s *story) event(reason, text string) error {
 	for _, e := range s.seen.EventsOn(home, name) {
 		if e.Reason == reason && strings.Contains(e.Message, text) {
-			return e
+			return nil
 		}
 	}
-	return nil
+	return fmt.Errorf("no event %s on the source", reason)
 }
 
 // everywhere returns nil if every target has a copy of that colour.
@@ -302,9 +283,9 @@ func paint(colour string) func(*corev1.ConfigMap) {
 	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"colour": colour} }
 }
 
-func (s *story) change(
-	ctx context.Context, as kubernetes.Interface, ns string, edit func(*corev1.ConfigMap),
-) error {
+// change changes the ConfigMap of a namespace, and waits until the watch shows it: else the state before the change
+// would pass for the state after the repair.
+func (s *story) change(ctx context.Context, as kubernetes.Interface, ns string, edit func(*corev1.ConfigMap)) error {
 	var changed *corev1.ConfigMap
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cm, err := s.client.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
@@ -318,7 +299,6 @@ func (s *story) change(
 	if err != nil {
 		return err
 	}
-	// Or the state before the change would pass for the state after the repair.
 	return s.seen.Eventually(ctx, patience, func() error {
 		if !s.seen.HasSeen(changed) {
 			return errors.New("the watch has not shown the change")
@@ -327,7 +307,27 @@ func (s *story) change(
 	})
 }
 
-func (s *story) createNamespace(ctx context.Context, ns string) error {
-	_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
-	return err
+func createNamespaces(ctx context.Context, client kubernetes.Interface, names ...string) error {
+	for _, name := range names {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit gives a user roles in a namespace.
+func admit(ctx context.Context, client kubernetes.Interface, user, ns string, roles ...string) error {
+	for _, role := range roles {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}
+		if _, err := client.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

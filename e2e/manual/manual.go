@@ -1,5 +1,6 @@
-// Package manual reads the blocks of commands in README.md and deploy/docs, so that tests run what users read. TestCommands of
-// package checks fails if no test calls Find or Commands for a block of commands, and the page does not say why.
+// Package manual reads the blocks of commands in README.md and deploy/docs, so that tests run what users read.
+// TestCommands of package checks fails if no test calls Find or Commands for a block of commands, and the page does not
+// say why.
 package manual
 
 import (
@@ -77,8 +78,8 @@ func Blocks(t testing.TB, page string) []Block {
 	return out
 }
 
-// Find returns the one block of a page with a text in it. Page and text are literals where it is called: TestCommands reads
-// the source.
+// Find returns the one block of a page with a text in it. Page and text are literals where it is called: TestCommands
+// reads the source.
 func Find(t testing.TB, page, text string) Block {
 	t.Helper()
 	var found []Block

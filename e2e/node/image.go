@@ -5,54 +5,34 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // images builds the image of the controller under that name, by the last stage of its Dockerfile, and that of the pause
-// container, into a folder. It returns their archives. repository is the folder of the Makefile.
-func images(ctx context.Context, repository, image, dir string) ([]string, error) {
-	b := builder{dir: dir}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
-	conf := fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", dir+"/graph", dir+"/run")
-	if err := os.WriteFile(b.file("storage.conf"), []byte(conf), 0o600); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(b.file("Dockerfile"), []byte("FROM scratch\nCOPY pause /\nENTRYPOINT [\"/pause\"]\n"), 0o600); err != nil {
-		return nil, err
-	}
+// container. It returns their archives. repository is the folder of the Makefile.
+func images(ctx context.Context, repository, image string, folder *cluster.Folder) ([]string, error) {
+	dir := folder.File("images")
+	archives := []string{dir + "/controller.tar", dir + "/pause.tar"}
 	for _, args := range [][]string{
 		{"make", "-C", repository, "image-prebuilt", "BUILDER=buildah", "IMAGE=" + image},
-		{"env", "CGO_ENABLED=0", "go", "build", "-buildvcs=false", "-o", b.file("pause"), "./pause"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-buildvcs=false", "-o", dir + "/pause", "./pause"},
 		{"buildah", "build", "--quiet", "--tag", pauseImage, dir},
+		{"buildah", "push", "--quiet", image, "docker-archive:" + archives[0] + ":" + image},
+		{"buildah", "push", "--quiet", pauseImage, "docker-archive:" + archives[1] + ":" + pauseImage},
 	} {
-		if err := b.run(ctx, args...); err != nil {
-			return nil, err
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		// A store of its own. Chroot and plain folders work where this runs in a container itself.
+		cmd.Env = append(os.Environ(), folder.Mark(),
+			"CONTAINERS_STORAGE_CONF="+folder.File("images", "storage.conf"), "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%v: %w: %s", args, err, out)
 		}
-	}
-	var archives []string
-	for i, name := range []string{image, pauseImage} {
-		archive := b.file(fmt.Sprintf("image%d.tar", i))
-		if err := b.run(ctx, "buildah", "push", "--quiet", name, "docker-archive:"+archive+":"+name); err != nil {
-			return nil, err
-		}
-		archives = append(archives, archive)
 	}
 	return archives, nil
 }
 
-// builder runs buildah with a store of its own.
-type builder struct{ dir string }
+const pauseDockerfile = "FROM scratch\nCOPY pause /\nENTRYPOINT [\"/pause\"]\n"
 
-func (b builder) file(name string) string { return filepath.Join(b.dir, name) }
-
-func (b builder) run(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	// Chroot and plain folders work where this runs in a container itself.
-	cmd.Env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+b.file("storage.conf"), "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %w: %s", args, err, out)
-	}
-	return nil
-}
+// storageConfig has two folders, for images and for what is running.
+const storageConfig = "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n"

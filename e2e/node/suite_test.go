@@ -2,14 +2,15 @@ package node
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/outside"
 )
@@ -19,52 +20,80 @@ const (
 	repository = "../.."
 	// image is the name under which the node has the image of the controller.
 	image = "localhost/mirror-controller:node"
+	// home is the namespace of all sources, and system that of the controller.
+	home, system = "platform", "mirror-system"
 )
 
-// shared is the site of all tests; TestMain sets it. They run one after the other, and each leaves it as it was.
-var shared *site
+// strict is set in `make bench BENCH=node`, which takes a machine that does nothing else.
+var strict = flag.Bool("strict", false, "fail above the limit of a time, and repeat a graceful stop 20 times")
+
+// shared is the site of all tests. They run one after the other, and each leaves it as it was.
+var shared site
 
 // site is a cluster of one node, and a watch on it from outside.
 type site struct {
-	node      *Node
-	admin     kubernetes.Interface
-	seen      *outside.Observer
-	installed string // how the controller is installed; empty if it is not
+	node     *Node
+	seen     *outside.Observer
+	replicas int      // how the controller is installed; 0 if it is not
+	times    []string // what the tests have measured
 }
 
 func TestMain(m *testing.M) {
-	if err := Enter(); err != nil {
+	if err := Enter(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	flag.Parse()
-	os.Exit(run(m))
+	code := 1
+	err := shared.start()
+	if err == nil {
+		code = m.Run()
+		fmt.Printf("\n%s\n\n", strings.Join(shared.times, "\n"))
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := shared.node.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-func run(m *testing.M) int {
+// start starts the node, with a hundred targets. They stay for all tests: to delete them would take longer than all
+// that is tested.
+func (s *site) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	var err error
-	if shared, err = newSite(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, shared.node.Stop()))
-		return 1
+	if s.node, err = Start(ctx, repository, image); err != nil {
+		return err
 	}
-	code := m.Run()
-	figures.print(os.Stdout)
-	if err := shared.node.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for _, name := range append(targets(), home) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := s.node.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return err
+		}
 	}
-	return code
+	s.seen, err = outside.Observe(context.Background(), s.node.client)
+	return err
 }
 
-func newSite(ctx context.Context) (*site, error) {
-	s := &site{}
-	var err error
-	if s.node, err = Start(ctx, repository, image); err != nil {
-		return s, err
+// targets are the namespaces with copies.
+func targets() []string {
+	var out []string
+	for i := range 100 {
+		out = append(out, fmt.Sprintf("team-%03d", i))
 	}
-	s.admin = s.node.client
-	s.seen, err = outside.Observe(context.Background(), s.admin)
-	return s, err
+	return out
+}
+
+// measured notes a time, which -strict has fail the test above the limit.
+func (w *world) measured(what string, took, limit time.Duration) {
+	w.Helper()
+	line := fmt.Sprintf("%s: %s, limit %s", what, took.Round(10*time.Millisecond), limit)
+	w.Log(line)
+	w.times = append(w.times, line)
+	if *strict && took > limit {
+		w.Error("above the limit: ", line)
+	}
 }

@@ -8,96 +8,42 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
-const (
-	// patient is how long a test waits before it fails.
-	patient = 10 * time.Minute
-	// home is the namespace of all sources.
-	home = "platform"
-	// system is that of the controller.
-	system = "mirror-system"
-)
+// patience is how long a test waits before it fails.
+const patience = 10 * time.Minute
 
 // world is the cluster, with the helpers of a test.
 type world struct {
 	*testing.T
 	*site
-	ctx context.Context
 }
 
-// newWorld returns a world with a hundred targets. They stay for the other tests: to delete them would take longer than
-// all that is tested.
+// newWorld returns the cluster without sources and copies, as the test leaves it again.
 func newWorld(t *testing.T) *world {
-	ctx, cancel := context.WithCancel(context.Background()) // that of the test ends before its clean-ups
-	t.Cleanup(cancel)
-	w := &world{T: t, site: shared, ctx: ctx}
-	w.parallel(100, func(i int) error { return w.createNamespace(target(i)) })
-	if err := w.createNamespace(home); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{t, &shared}
+	t.Cleanup(w.cleanUp)
 	return w
 }
 
-// target is the name of a namespace with copies.
-func target(i int) string { return fmt.Sprintf("team-%03d", i) }
+// ctx is a context for the test and its clean-ups.
+func (w *world) ctx() context.Context { return context.WithoutCancel(w.Context()) }
 
-func targets() []string {
-	var out []string
-	for i := range 100 {
-		out = append(out, target(i))
-	}
-	return out
-}
-
-func (w *world) createNamespace(name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := w.admin.CoreV1().Namespaces().Create(w.ctx, namespace, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
-// parallel calls f with 0 to n-1, ten at a time, and fails the test if a call does.
-func (w *world) parallel(n int, f func(i int) error) {
-	w.Helper()
-	errs := make([]error, n)
-	places := make(chan struct{}, 10)
-	var all sync.WaitGroup
-	for i := range n {
-		places <- struct{}{}
-		all.Go(func() {
-			errs[i] = f(i)
-			<-places
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// sh runs a command of the shell in the folder of the repository, as a user would, and returns what it prints. Where kubectl gets
-// no answer in time, as on a slow machine, it runs the command again.
+// sh runs a command of the shell in the folder of the repository, as a user would, and returns what it prints.
 func (w *world) sh(command string) string {
 	w.Helper()
-	var out string
-	var err error
-	w.until("an answer to "+command, func() error {
-		if out, err = w.try(w.ctx, repository, command); strings.Contains(out, "Unable to connect to the server") {
-			return errors.New(out)
-		}
-		return nil
-	})
+	out, err := w.try(repository, command)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -105,16 +51,12 @@ func (w *world) sh(command string) string {
 }
 
 // try is sh in another folder, for a command that may fail.
-func (w *world) try(ctx context.Context, dir, command string) (string, error) {
-	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", command)
+func (w *world) try(dir, command string) (string, error) {
+	cmd := exec.CommandContext(w.ctx(), "sh", "-e", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + w.node.bin + ":" + bin + ":" + os.Getenv("PATH"),
-		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + filepath.Join(w.node.dir, "home"), "KUBERC=off",
+		"PATH=" + w.node.bin + ":" + w.absolute("bin") + ":" + os.Getenv("PATH"),
+		"KUBECONFIG=" + w.node.kubeconfig(admin), "HOME=" + w.node.folder.File("home"), "KUBERC=off",
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -123,10 +65,19 @@ func (w *world) try(ctx context.Context, dir, command string) (string, error) {
 	return string(out), err
 }
 
+// absolute returns the path of a file of the repository.
+func (w *world) absolute(name string) string {
+	path, err := filepath.Abs(filepath.Join(repository, name))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return path
+}
+
 // eventually waits until the condition returns nil. It is asked again at each change of a ConfigMap or a namespace.
 func (w *world) eventually(what string, condition func() error) {
 	w.Helper()
-	if err := w.seen.Eventually(w.ctx, patient, condition); err != nil {
+	if err := w.seen.Eventually(w.ctx(), patience, condition); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
@@ -134,33 +85,39 @@ func (w *world) eventually(what string, condition func() error) {
 // until is eventually for what the watch does not show.
 func (w *world) until(what string, condition func() error) {
 	w.Helper()
-	if err := w.node.until(w.ctx, condition); err != nil {
+	if err := cluster.Until(w.ctx(), patience, condition); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
 
-// source makes a ConfigMap in the home namespace, or replaces its data, and labels it. It is unlabelled at the end of the
-// test, if not before.
-func (w *world) source(name string, data map[string]string) {
+// untilSucceeds waits until a command of the shell does.
+func (w *world) untilSucceeds(command string) {
 	w.Helper()
-	configMaps := w.admin.CoreV1().ConfigMaps(home)
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mirror": "true"}}, Data: data}
-	_, err := configMaps.Create(w.ctx, cm, metav1.CreateOptions{})
+	w.until(command, func() error {
+		_, err := w.try(repository, command)
+		return err
+	})
+}
+
+// publish creates a source in the home namespace, or replaces its data, and waits until all targets have it.
+func (w *world) publish(name, value string) {
+	w.Helper()
+	configMaps := w.node.client.CoreV1().ConfigMaps(home)
+	source := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mirror": "true"}},
+		Data:       map[string]string{"key": value},
+	}
+	_, err := configMaps.Create(w.ctx(), source, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		_, err = configMaps.Update(w.ctx, cm, metav1.UpdateOptions{})
+		_, err = configMaps.Update(w.ctx(), source, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		w.Fatal(err)
 	}
-}
-
-// waitInSync waits until the namespaces have copies with that data.
-func (w *world) waitInSync(name string, data map[string]string, namespaces ...string) {
-	w.Helper()
 	w.eventually("copies of "+name+" in sync", func() error {
-		for _, namespace := range namespaces {
+		for _, namespace := range targets() {
 			cm := w.seen.ConfigMap(namespace, name)
-			if cm == nil || cm.Labels["mirror"] != "copy" || !maps.Equal(cm.Data, data) {
+			if cm == nil || cm.Labels["mirror"] != "copy" || !maps.Equal(cm.Data, source.Data) {
 				return fmt.Errorf("not in %s", namespace)
 			}
 		}
@@ -168,23 +125,137 @@ func (w *world) waitInSync(name string, data map[string]string, namespaces ...st
 	})
 }
 
-// waitGone waits until there is no ConfigMap of the name in the namespaces.
-func (w *world) waitGone(name string, namespaces ...string) {
+// install removes what another test has installed, if it needs something else, and applies for one replica install.yaml
+// as the documentation says, for two the example overlay.
+func (w *world) install(replicas int) {
 	w.Helper()
-	w.eventually("copies of "+name+" gone", func() error {
-		for _, namespace := range namespaces {
-			if w.seen.ConfigMap(namespace, name) != nil {
-				return fmt.Errorf("there is one in %s", namespace)
-			}
+	if w.replicas == replicas {
+		return
+	}
+	w.remove()
+	if w.replicas = replicas; replicas == 2 {
+		w.applyOverlay(twoReplicas)
+		return
+	}
+	dir := w.TempDir()
+	if err := os.Symlink(w.absolute("deploy/install.yaml"), filepath.Join(dir, "install.yaml")); err != nil {
+		w.Fatal(err)
+	}
+	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]",
+		"PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
+	if _, err := w.try(dir, apply); err != nil {
+		w.Fatal(err)
+	}
+	w.waitRolledOut()
+}
+
+// twoReplicas is the edit of the example overlay for two replicas.
+const twoReplicas = `s|^# \(- .*/high-availability\)$|\1|`
+
+// applyOverlay applies the example overlay as the documentation says, with a short grace and these edits by sed.
+func (w *world) applyOverlay(edits ...string) {
+	w.Helper()
+	dir := w.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(w.absolute("deploy"))); err != nil {
+		w.Fatal(err)
+	}
+	edits = append(edits, "s|--deletion-grace=5m|--deletion-grace=1s|",
+		"s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
+	const place = "# Edit the top of kustomization.yaml here."
+	apply := manual.Commands(w, "deploy/docs/install.md", "cp -R deploy/example",
+		place, "sed -i '"+strings.Join(edits, "; ")+"' kustomization.yaml")
+	if !strings.Contains(apply, "sed -i") {
+		w.Fatalf("the documentation has no line %q:\n%s", place, apply)
+	}
+	if _, err := w.try(dir, apply); err != nil {
+		w.Fatal(err)
+	}
+	w.waitRolledOut()
+}
+
+// remove removes the controller with all copies as the documentation says for install.yaml, if it is there.
+func (w *world) remove() {
+	w.Helper()
+	if w.replicas > 0 {
+		w.replicas = 0
+		w.sh(manual.Commands(w, "deploy/docs/operate.md", "until left="))
+		w.sh(manual.Inline(w, "deploy/docs/operate.md", "kubectl delete -f deploy/install.yaml"))
+	}
+}
+
+// cleanUp removes the sources, and waits until their copies are gone. After a failure it removes the controller too.
+func (w *world) cleanUp() {
+	if w.Failed() {
+		out, _ := w.try(repository, "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
+			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40")
+		w.Log(out)
+		w.remove()
+	}
+	w.sh("kubectl delete configmap -n platform --field-selector metadata.name!=kube-root-ca.crt")
+	w.untilSucceeds(`test -z "$(kubectl get configmap -A -l mirror=copy -o name)"`)
+}
+
+// waitRolledOut waits until the Pods of the Deployment are ready, and those before them are gone.
+func (w *world) waitRolledOut() {
+	w.Helper()
+	w.untilSucceeds(manual.Commands(w, "deploy/docs/install.md", "rollout status")) // again, if its own timeout is over
+	w.until("old Pods gone", func() error {
+		deployment, err := w.node.client.AppsV1().Deployments(system).Get(w.ctx(), "mirror-controller", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pods := w.pods(); len(pods) != int(*deployment.Spec.Replicas) {
+			return fmt.Errorf("there are %d Pods, want %d", len(pods), *deployment.Spec.Replicas)
 		}
 		return nil
 	})
 }
 
-// expectMirrors publishes something and waits until it is everywhere.
-func (w *world) expectMirrors(value string) {
+// pods are those of the controller.
+func (w *world) pods() []corev1.Pod {
 	w.Helper()
-	data := map[string]string{"key": value}
-	w.source("settings", data)
-	w.waitInSync("settings", data, targets()...)
+	list, err := w.node.client.CoreV1().Pods(system).List(w.ctx(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=mirror-controller"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return list.Items
+}
+
+// leader is the Pod that holds the Lease, and the identity by which it holds it: each start of a process has its own.
+func (w *world) leader() (leader corev1.Pod, holder string) {
+	w.Helper()
+	w.until("a leader", func() error {
+		lease, err := w.node.client.CoordinationV1().Leases(system).Get(w.ctx(), "mirror-controller", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return errors.Join(err, errors.New("nobody holds the Lease"))
+		}
+		holder = *lease.Spec.HolderIdentity
+		pods := w.pods()
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return strings.HasPrefix(holder, p.Name+"_") })
+		if i < 0 {
+			return fmt.Errorf("no Pod holds the Lease, but %q", holder)
+		}
+		leader = pods[i]
+		return nil
+	})
+	return leader, holder
+}
+
+// process is the id of the controller in a Pod. The name of its cgroup has the UID of the Pod.
+func (w *world) process(pod corev1.Pod) (pid int) {
+	w.Helper()
+	w.until("the process of "+pod.Name, func() error {
+		folders, _ := filepath.Glob("/proc/[0-9]*")
+		for _, folder := range folders {
+			groups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
+			program, _ := os.Readlink(filepath.Join(folder, "exe"))
+			if strings.Contains(string(groups), string(pod.UID)) && filepath.Base(program) == "mirror-controller" {
+				_, err := fmt.Sscanf(folder, "/proc/%d", &pid)
+				return err
+			}
+		}
+		return errors.New("there is none")
+	})
+	return pid
 }

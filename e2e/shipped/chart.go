@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,10 +32,7 @@ func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	var out, problems bytes.Buffer
 	cmd := exec.CommandContext(ctx, h.Program, args...)
-	cmd.Env = []string{
-		"HOME=" + h.Home, "HELM_CACHE_HOME=" + filepath.Join(h.Home, "cache"), "HELM_CONFIG_HOME=" + filepath.Join(h.Home, "config"),
-		"HELM_DATA_HOME=" + filepath.Join(h.Home, "data"), "KUBECONFIG=" + h.Kubeconfig,
-	}
+	cmd.Env = []string{"HOME=" + h.Home, "KUBECONFIG=" + h.Kubeconfig}
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
 		return out.Bytes(), fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(problems.Bytes()))
@@ -44,8 +40,8 @@ func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Template returns what a release of the chart consists of, as `helm template` prints it, without what is made only after its
-// end.
+// Template returns what a release of the chart consists of, as `helm template` prints it, without what is made only
+// after its end.
 func (h Helm) Template(ctx context.Context, release, chart, namespace string, args ...string) (Manifests, error) {
 	out, err := h.Run(ctx, append([]string{"template", release, chart, "--namespace=" + namespace}, args...)...)
 	if err != nil {

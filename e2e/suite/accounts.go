@@ -8,16 +8,16 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// Account is a ServiceAccount of a test, for a controller with other permissions than the shipped one, or one that is to
-// be told from another in the audit log.
+// Account is a ServiceAccount of a test, for a controller with other permissions than the shipped one, or one that is
+// to be told from another in the audit log.
 type Account struct {
 	subject    rbacv1.Subject // a ClusterRole of the same name is its own
 	User       string         // its name, as RBAC and the audit log have it
 	Kubeconfig string
 }
 
-// NewAccount creates a ServiceAccount with rules that hold for the whole cluster. The policies confine it by the settings of
-// the world.
+// NewAccount creates a ServiceAccount with rules that hold for the whole cluster. The policies confine it by the
+// settings of the world.
 func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 	w.Helper()
 	name = w.Account() + "." + name

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -147,7 +148,8 @@ func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	if err := h.verdict(review.Request); err != nil {
 		review.Response.Allowed = false
-		review.Response.Result = &metav1.Status{Message: err.Error(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+		forbidden := metav1.Status{Message: err.Error(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+		review.Response.Result = &forbidden
 		if status, ok := err.(apierrors.APIStatus); ok {
 			review.Response.Result = new(status.Status())
 		}
@@ -176,8 +178,8 @@ func RefuseByQuota(w *World, namespace string) (run shipped.RunOptions, lift fun
 	return run, w.FillQuota(namespace, 1)
 }
 
-// FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns when
-// it is in force.
+// FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns
+// when it is in force.
 func (w *World) FillQuota(namespace string, n int) (lift func()) {
 	w.Helper()
 	w.Eventually("the cluster's certificate is there, so that the count is known", func() error {
@@ -190,7 +192,7 @@ func (w *World) FillQuota(namespace string, n int) (lift func()) {
 	quotas := w.Admin.CoreV1().ResourceQuotas(namespace)
 	_, err := quotas.Create(w.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: *resource.NewQuantity(int64(n), resource.DecimalSI)}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse(strconv.Itoa(n))}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)

@@ -2,10 +2,10 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -23,21 +22,22 @@ import (
 )
 
 // The shipped policies that confine the controller are in force for all tests. They take account and settings from
-// ClusterRoleBindings, and each world has an account, and a binding, of its own. A refusal fails the test, so that no test is
-// green because a policy has prevented the wrong write.
+// ClusterRoleBindings, and each world has an account, and a binding, of its own. A refusal fails the test, so that no
+// test is green because a policy has prevented the wrong write.
 const (
 	ConfinedPolicy   = "mirror-controller-confined"
 	AccountNamespace = "mirror-worlds"
 	// bareNamespace has the accounts that get other permissions than the shipped ones.
 	bareNamespace = AccountNamespace + "-bare"
 
-	// InstallationLabel is the label by which the policies find a ClusterRoleBinding, and installation its value as shipped.
+	// InstallationLabel is the label by which the policies find a ClusterRoleBinding, and installation its value as
+	// shipped.
 	InstallationLabel = plan.Domain + "/installation"
 	installation      = "mirror-controller"
 )
 
-// Account is the name of the account of a world, and of its ClusterRoleBinding. A part of a name cannot end with the dash of
-// a prefix.
+// Account is the name of the account of a world, and of its ClusterRoleBinding. A part of a name cannot end with the
+// dash of a prefix.
 func (w *World) Account() string {
 	return strings.TrimSuffix(w.Prefix, "-") + "." + w.Label + "." + w.Instance
 }
@@ -50,8 +50,8 @@ func (w *World) settings() map[string]string {
 	}
 }
 
-// BoundAccount returns a ClusterRoleBinding as the policies find it: its subject is an account, and the settings stand in
-// its annotations.
+// BoundAccount returns a ClusterRoleBinding as the policies find it: its subject is an account, and the settings stand
+// in its annotations.
 func BoundAccount(name, role string, subject rbacv1.Subject, settings map[string]string) *rbacv1.ClusterRoleBinding {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,15 +114,14 @@ func (s *Site) waitConfined(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+	return cluster.Until(ctx, Patience, func() error {
 		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, ConfigMap(metav1.NamespaceDefault, probeName),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return RefusedBy(err, ConfinedPolicy), nil
+		if !RefusedBy(err, ConfinedPolicy) {
+			return fmt.Errorf("%s is not confined: %w", user, err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait until %s is confined: %w", user, err)
-	}
-	return nil
 }
 
 // RefusedBy reports whether the error is the refusal of a policy whose name begins so.
@@ -151,8 +150,8 @@ func (w *World) TakeAccount() {
 	w.Cleanup(func() { w.ExpectConfined(own.Installed.User) })
 }
 
-// BindAccount creates the binding of an account until the test ends, and waits until the account has its permissions: the
-// policies have read it by then, too. A policy judges each write once for each binding, so none stays behind.
+// BindAccount creates the binding of an account until the test ends, and waits until the account has its permissions:
+// the policies have read it by then, too. A policy judges each write once for each binding, so none stays behind.
 func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 	w.Helper()
 	bindings := w.Admin.RbacV1().ClusterRoleBindings()
@@ -165,20 +164,20 @@ func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 		User:               cluster.ServiceAccountUser(subject.Namespace, subject.Name),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Resource: "configmaps"},
 	}}
-	err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
-		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		return err == nil && answer.Status.Allowed, err
+	w.Until("the permissions of "+binding.Name, func() error {
+		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("not yet")
+		}
+		return err
 	})
-	if err != nil {
-		w.Fatalf("wait for the permissions of %s: %v", binding.Name, err)
-	}
 }
 
 // NotThere is what the policy says of a namespace that is no target.
 const NotThere = "is not one of them"
 
-// ExpectConfined fails the test if the policies had to refuse anything to the user. A self-check asks to be refused, and a
-// controller may not have seen yet that the owner of a namespace with the prefix has opted out.
+// ExpectConfined fails the test if the policies had to refuse anything to the user. A self-check asks to be refused,
+// and a controller may not have seen yet that the owner of a namespace with the prefix has opted out.
 func (w *World) ExpectConfined(user string) {
 	w.Helper()
 	events, _, err := w.Cluster.Audit().Since(w.Mark)

@@ -1,15 +1,18 @@
 package suite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -24,46 +27,31 @@ func (w *World) copyOf(source *corev1.ConfigMap, namespace string, cm *corev1.Co
 	if cm == nil {
 		return fmt.Errorf("no copy in %s", namespace)
 	}
-	if !maps.Equal(cm.Data, source.Data) {
-		return fmt.Errorf("copy in %s: data is %v, want %v", namespace, clipped(cm.Data), clipped(source.Data))
-	}
-	if !maps.EqualFunc(cm.BinaryData, source.BinaryData, func(a, b []byte) bool { return string(a) == string(b) }) {
-		return fmt.Errorf("copy in %s: binaryData has %d keys, or other content, want %d",
-			namespace, len(cm.BinaryData), len(source.BinaryData))
-	}
-	if Immutable(cm) != Immutable(source) {
-		return fmt.Errorf("copy in %s: immutable is %v, want %v", namespace, Immutable(cm), Immutable(source))
-	}
-	for k, want := range map[string]string{w.Label: "copy", "app.kubernetes.io/managed-by": "mirror-controller"} {
-		if got := cm.Labels[k]; got != want {
-			return fmt.Errorf("copy in %s: label %s is %q, want %q", namespace, k, got, want)
-		}
-	}
 	const domain = "mirror-controller.github.io/"
-	for k, want := range map[string]string{
-		domain + "source":   source.Namespace + "/" + source.Name,
-		domain + "copy":     namespace + "/" + source.Name,
-		domain + "instance": w.Instance,
+	for what, wrong := range map[string]bool{
+		"data":                           !maps.Equal(cm.Data, source.Data),
+		"binaryData":                     !maps.EqualFunc(cm.BinaryData, source.BinaryData, bytes.Equal),
+		"immutable":                      Immutable(cm) != Immutable(source),
+		"label " + w.Label:               cm.Labels[w.Label] != "copy",
+		"label managed-by":               cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller",
+		"annotation source":              cm.Annotations[domain+"source"] != source.Namespace+"/"+source.Name,
+		"annotation copy":                cm.Annotations[domain+"copy"] != namespace+"/"+source.Name,
+		"annotation instance":            cm.Annotations[domain+"instance"] != w.Instance,
+		"annotation checksum":            !checksum.MatchString(cm.Annotations[domain+"checksum"]),
+		"owner references or finalizers": len(cm.OwnerReferences)+len(cm.Finalizers) > 0,
 	} {
-		if got := cm.Annotations[k]; got != want {
-			return fmt.Errorf("copy in %s: annotation %s is %q, want %q", namespace, k, got, want)
+		if wrong {
+			is := fmt.Sprint(cm.ObjectMeta, cm.Data)
+			return fmt.Errorf("copy in %s: wrong %s: %s", namespace, what, is[:min(len(is), 1000)])
 		}
-	}
-	if sum := cm.Annotations[domain+"checksum"]; len(sum) != len("sha256:")+64 || !strings.HasPrefix(sum, "sha256:") {
-		return fmt.Errorf("copy in %s: checksum is %q", namespace, sum)
-	}
-	if len(cm.OwnerReferences)+len(cm.Finalizers) > 0 {
-		return fmt.Errorf("copy in %s has owner references or finalizers", namespace)
 	}
 	return nil
 }
 
-func Immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
+var checksum = regexp.MustCompile("^sha256:[0-9a-f]{64}$")
 
-func clipped(data map[string]string) string {
-	s := fmt.Sprint(data)
-	return s[:min(len(s), 200)]
-}
+// Immutable reports whether a ConfigMap is immutable.
+func Immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Immutable }
 
 // WaitInSync waits until the namespaces have copies of source that are in sync.
 func (w *World) WaitInSync(source *corev1.ConfigMap, namespaces ...string) {
@@ -144,6 +132,7 @@ func (w *World) Absent(name string, namespaces ...string) {
 	}
 }
 
+// UID returns the UID of a ConfigMap, and nothing of nil.
 func UID(cm *corev1.ConfigMap) types.UID {
 	if cm == nil {
 		return ""
@@ -151,10 +140,8 @@ func UID(cm *corev1.ConfigMap) types.UID {
 	return cm.UID
 }
 
-func LastLines(s string, n int) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
+// LastLines returns the last n lines of a text.
+func LastLines(text string, n int) string { return cluster.LastLines(text, n) }
 
 // WaitEvent waits for an event with the reason on the ConfigMap and returns it.
 func (w *World) WaitEvent(namespace, name, reason string) string {
@@ -181,8 +168,8 @@ func (w *World) Reasons(namespace, name string) map[string]int {
 	return out
 }
 
-// WaitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes an
-// event of one reason up to ten seconds after the one before.
+// WaitReasons waits until there are exactly these events about the ConfigMap, each so many times. The controller writes
+// an event of one reason up to ten seconds after the one before.
 func (w *World) WaitReasons(namespace, name string, want map[string]int) {
 	w.Helper()
 	w.Eventually("the events on "+namespace+"/"+name, func() error {
@@ -207,9 +194,9 @@ func (w *World) Noted(name, reason string, namespaces ...string) func() error {
 	}
 }
 
-// Settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for the copy
-// in each of them, which the controller reconciles in the order of events, and deletes the source again. No other source of the
-// world may be waiting for its copies.
+// Settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for
+// the copy in each of them, which the controller reconciles in the order of events, and deletes the source again. No
+// other source of the world may be waiting for its copies.
 func (w *World) Settle(namespaces ...string) {
 	w.Helper()
 	name := fmt.Sprintf("settle-%d", worlds.Add(1))
@@ -220,8 +207,8 @@ func (w *World) Settle(namespaces ...string) {
 	w.Delete(w.Home, name)
 }
 
-// Tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than settle,
-// and as good where nothing can be in the way.
+// Tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than
+// settle, and as good where nothing can be in the way.
 func (w *World) Tick(i int, namespaces ...string) {
 	w.Helper()
 	data := WithData(map[string]string{"tick": string(rune('a' + i%26))})
@@ -231,9 +218,9 @@ func (w *World) Tick(i int, namespaces ...string) {
 	w.WaitInSync(w.Edit(w.Home, "tick", data), namespaces...)
 }
 
-// Passes lets a controller with a short --resync-period compare everything n times and more, and events that
-// it writes at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target
-// by a timer of a second at least, in which a shorter period has passed several times.
+// Passes lets a controller with a short --resync-period compare everything n times and more, and events that it writes
+// at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target by a
+// timer of a second at least, in which a shorter period has passed several times.
 func (w *World) Passes(n int, target string) {
 	w.Helper()
 	for range n {

@@ -16,6 +16,7 @@ import (
 
 // Changes of namespaces and ConfigMaps.
 
+// CreateNamespace creates a namespace with labels.
 func (w *World) CreateNamespace(name string, labels map[string]string) *corev1.Namespace {
 	w.Helper()
 	ns, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
@@ -48,60 +49,70 @@ func (w *World) WaitNamespaceGone(name string) {
 // HoldNamespace sets the finalizers of a namespace.
 func (w *World) HoldNamespace(name string, finalizers ...string) {
 	w.Helper()
+	w.editNamespace(name, func(ns *corev1.Namespace) { ns.Finalizers = finalizers })
+}
+
+// LabelNamespace sets a label of a namespace, or removes it if the value is empty.
+func (w *World) LabelNamespace(name, key, value string) {
+	w.Helper()
+	w.editNamespace(name, func(ns *corev1.Namespace) {
+		if Put(&ns.Labels, key, value); value == "" {
+			delete(ns.Labels, key)
+		}
+	})
+}
+
+func (w *World) editNamespace(name string, edit func(*corev1.Namespace)) {
+	w.Helper()
 	retry(w, func() error {
 		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
 		if err == nil {
-			ns.Finalizers = finalizers
+			edit(ns)
 			_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
 		}
 		return err
 	})
 }
 
-func (w *World) LabelNamespace(name, key, value string) {
-	w.Helper()
-	retry(w, func() error {
-		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if ns.Labels == nil {
-			ns.Labels = map[string]string{}
-		}
-		if ns.Labels[key] = value; value == "" {
-			delete(ns.Labels, key)
-		}
-		_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
-		return err
-	})
-}
-
+// Option changes a ConfigMap before it is written.
 type Option func(*corev1.ConfigMap)
 
+// WithData replaces the data.
 func WithData(data map[string]string) Option {
 	return func(cm *corev1.ConfigMap) { cm.Data = maps.Clone(data) }
 }
 
+// WithBinaryData replaces the binary data.
 func WithBinaryData(data map[string][]byte) Option {
 	return func(cm *corev1.ConfigMap) { cm.BinaryData = maps.Clone(data) }
 }
 
-func WithKey(k, v string) Option   { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
-func WithoutKey(k string) Option   { return func(cm *corev1.ConfigMap) { delete(cm.Data, k) } }
+// WithKey sets a key of the data.
+func WithKey(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
+
+// WithoutKey removes a key of the data.
+func WithoutKey(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Data, k) } }
+
+// WithLabel sets a label.
 func WithLabel(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Labels, k, v) } }
 
+// WithoutLabel removes a label.
+func WithoutLabel(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Labels, k) } }
+
+// WithAnnotation sets an annotation.
 func WithAnnotation(k, v string) Option {
 	return func(cm *corev1.ConfigMap) { Put(&cm.Annotations, k, v) }
 }
 
-func WithoutLabel(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Labels, k) } }
-
+// WithoutAnnotation removes an annotation.
 func WithoutAnnotation(k string) Option {
 	return func(cm *corev1.ConfigMap) { delete(cm.Annotations, k) }
 }
 
-func SetImmutable(cm *corev1.ConfigMap) { yes := true; cm.Immutable = &yes }
+// SetImmutable is the Option of an immutable ConfigMap.
+func SetImmutable(cm *corev1.ConfigMap) { cm.Immutable = new(true) }
 
+// Put sets a key of a map, which it makes if there is none.
 func Put(m *map[string]string, k, v string) {
 	if *m == nil {
 		*m = map[string]string{}
@@ -158,6 +169,7 @@ func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMa
 	return out
 }
 
+// Delete deletes a ConfigMap, and waits until the watch shows it.
 func (w *World) Delete(namespace, name string) {
 	w.Helper()
 	old := w.Live(namespace, name)
@@ -172,8 +184,8 @@ func (w *World) Delete(namespace, name string) {
 	})
 }
 
-// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time passes
-// without.
+// ReplaceAtOnce deletes a source and creates it anew while the controller stands still: for the controller no time
+// passes without.
 func (w *World) ReplaceAtOnce(p *shipped.Process, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
 	w.Pause(p)

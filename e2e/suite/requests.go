@@ -113,8 +113,8 @@ func (w *World) ExpectWrites(name string, want ...string) {
 	}
 }
 
-// RequestsFor returns the requests for a ConfigMap. Those count that have no name in the audit log, as they were refused before
-// they were read.
+// RequestsFor returns the requests for a ConfigMap. Those count that have no name in the audit log, as they were
+// refused before they were read.
 func RequestsFor(requests []cluster.Event, namespace, name string) []cluster.Event {
 	var out []cluster.Event
 	for _, e := range requests {
@@ -126,9 +126,9 @@ func RequestsFor(requests []cluster.Event, namespace, name string) []cluster.Eve
 	return out
 }
 
-// ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second later, and
-// the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes none earlier, so no
-// count is compared. began is a time before the first of them.
+// ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second
+// later, and the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes
+// none earlier, so no count is compared. began is a time before the first of them.
 func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []cluster.Event) {
 	w.Helper()
 	slices.SortFunc(requests, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
@@ -145,9 +145,9 @@ func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []clus
 	}
 }
 
-// WroteOnce fails the test if a copy of the name was created, updated or deleted more than once, or if anything was written in
-// the namespace that is taken. A refused write does not count: the controller cuts slow calls and sends them again, and each
-// call is conditional.
+// WroteOnce fails the test if a copy of the name was created, updated or deleted more than once, or if anything was
+// written in the namespace that is taken. A refused write does not count: the controller cuts slow calls and sends them
+// again, and each call is conditional.
 func (w *World) WroteOnce(name, taken string) {
 	w.Helper()
 	accepted, refused := map[string]int{}, 0
@@ -172,8 +172,8 @@ func (w *World) WroteOnce(name, taken string) {
 	w.Logf("%d writes accepted, %d refused", len(accepted), refused)
 }
 
-// ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What the API
-// server received before is not counted, however late it ends.
+// ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What
+// the API server received before is not counted, however late it ends.
 func (w *World) ExpectQuiet(name string, namespaces ...string) {
 	w.Helper()
 	began, mark := time.Now(), w.AuditMark()

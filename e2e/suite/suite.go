@@ -1,9 +1,9 @@
-// Package suite is what the tests of folders beside it share: a cluster with the controller installed, and for each test a
-// World, a part of that cluster of its own.
+// Package suite is what the tests of folders beside it share: a cluster with the controller installed, and for each
+// test a World, a part of that cluster of its own.
 //
-// They show what the controller does, from outside: the binary that is built from this checkout, under the permissions and with
-// the arguments of the shipped manifests, on a real etcd, kube-apiserver and kube-controller-manager. `make e2e` runs the tests
-// of contract, faults, policies and plugin, and `make test-rest` those of install.
+// They show what the controller does, from outside: the binary that is built from this checkout, under the permissions
+// and with the arguments of the shipped manifests, on a real etcd, kube-apiserver and kube-controller-manager. `make
+// e2e` runs the tests of contract, faults, policies and plugin, and `make test-rest` those of install.
 package suite
 
 import (

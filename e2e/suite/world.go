@@ -11,14 +11,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// Patience is how long a test waits before it fails. Most waits take milliseconds, and some a minute, because the controller
-// retries some targets once a minute. The rest is for slow machines: a wait ends with its event.
+// Patience is how long a test waits before it fails. Most waits take milliseconds, and some a minute, because the
+// controller retries some targets once a minute. The rest is for slow machines: a wait ends with its event.
 const Patience = 10 * time.Minute
 
 var worlds atomic.Int32
@@ -105,8 +104,8 @@ func (w *World) Args() []string {
 	return []string{"--namespace-prefix=" + w.Prefix, "--mirror-label=" + w.Label, "--instance=" + w.Instance}
 }
 
-// Alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need them.
-// Those give their own arguments, which come last.
+// Alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need
+// them. Those give their own arguments, which come last.
 var Alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
 
 // Start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
@@ -116,31 +115,30 @@ func (w *World) Start(args ...string) *shipped.Process {
 	return w.StartWith(shipped.RunOptions{Args: args})
 }
 
+// StartWith is Start with more choices.
 func (w *World) StartWith(o shipped.RunOptions) *shipped.Process {
 	w.Helper()
 	// The Deployment's own prefix is left out: a list of prefixes grows, and its namespaces are not the world's.
-	shippedArgs := slices.DeleteFunc(slices.Clone(w.Installed.Args), func(arg string) bool {
+	args := slices.DeleteFunc(slices.Clone(w.Installed.Args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--namespace-prefix=")
 	})
-	o.Replace, o.Args = true, slices.Concat(shippedArgs, Alone, w.Args(), o.Args)
-	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
-	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
-	p, err := w.Installed.Start(o)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.StopAtEnd(p)
-	return p
+	o.Args = slices.Concat(args, Alone, w.Args(), o.Args)
+	return w.start(o)
 }
 
 // StartExactly runs a controller for the world with a prefix of its own choice among the arguments.
 func (w *World) StartExactly(args ...string) *shipped.Process {
 	w.Helper()
-	p, err := w.Installed.Start(shipped.RunOptions{
-		Args:    slices.Concat(Alone, []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}, args),
-		Replace: true,
-		Env:     []string{"KUBE_CACHE_MUTATION_DETECTOR=true"},
-	})
+	own := []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}
+	return w.start(shipped.RunOptions{Args: slices.Concat(Alone, own, args)})
+}
+
+func (w *World) start(o shipped.RunOptions) *shipped.Process {
+	w.Helper()
+	o.Replace = true
+	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
+	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
+	p, err := w.Installed.Start(o)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -187,11 +185,13 @@ func (w *World) Stop(p *shipped.Process) {
 	}
 }
 
-// Pause stops the process of a controller where it stands, resume lets it go on.
+// Pause stops the process of a controller where it stands.
 func (w *World) Pause(p *shipped.Process) { w.Signal(p, syscall.SIGSTOP) }
 
+// Resume is the end of a Pause.
 func (w *World) Resume(p *shipped.Process) { w.Signal(p, syscall.SIGCONT) }
 
+// Signal sends a signal to the process of a controller.
 func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
 	w.Helper()
 	if err := p.Signal(sig); err != nil {
@@ -210,13 +210,8 @@ func (w *World) Eventually(what string, condition func() error) {
 // Until repeats try until it succeeds. It is for conditions that no watch shows.
 func (w *World) Until(what string, try func() error) {
 	w.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 50*time.Millisecond, Patience, true, func(context.Context) (bool, error) {
-		last = try()
-		return last == nil, nil
-	})
-	if err != nil {
-		w.Fatalf("%s: %v: %v", what, err, last)
+	if err := cluster.Until(w.Context(), Patience, try); err != nil {
+		w.Fatalf("%s: %v", what, err)
 	}
 }
 

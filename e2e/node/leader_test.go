@@ -1,0 +1,158 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+)
+
+// TestLeaderGoes edits a source all the time while the leader stops in each way in which it can, and measures the
+// longest time that an edit takes to reach all targets. No process writes after another one has begun to.
+func TestLeaderGoes(t *testing.T) {
+	graceful := 3
+	if *strict {
+		graceful = 20
+	}
+	for _, c := range []struct {
+		how      string
+		replicas int
+		times    int
+		limit    time.Duration
+		stop     func(*world, corev1.Pod)
+	}{
+		{"the only replica stands still, and the kubelet restarts it", 1, 1, 60 * time.Second, (*world).standStill},
+		{"the leader's Pod is deleted", 2, graceful, 5 * time.Second, (*world).deletePod},
+		{"the leader is killed", 2, 2, 25 * time.Second, (*world).kill},
+		{"C61, the leader stands still for longer than its Lease", 2, 2, 25 * time.Second, (*world).pause},
+		{"a rollout", 2, 2, 5 * time.Second, (*world).rollOut},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			w := newWorld(t)
+			w.install(c.replicas)
+			var longest time.Duration
+			for range c.times {
+				leader, _ := w.leader()
+				longest = max(longest, w.longestGap(func() {
+					c.stop(w, leader)
+					w.waitRolledOut()
+				}))
+			}
+			w.measured(fmt.Sprintf("longest gap in mirroring, %d times: %s", c.times, c.how), longest, c.limit)
+		})
+	}
+}
+
+func (w *world) standStill(leader corev1.Pod) {
+	w.untilOtherLeads(func() { w.signal(leader, syscall.SIGSTOP) })
+}
+
+func (w *world) kill(leader corev1.Pod) {
+	w.untilOtherLeads(func() { w.signal(leader, syscall.SIGKILL) })
+}
+
+func (w *world) deletePod(leader corev1.Pod) {
+	w.untilOtherLeads(func() { w.sh("kubectl -n mirror-system delete pod " + leader.Name) })
+}
+
+// pause has a standby take over, and the former leader go on then.
+func (w *world) pause(leader corev1.Pod) {
+	w.standStill(leader)
+	w.signal(leader, syscall.SIGCONT)
+	w.until("the end of "+leader.Name, func() error {
+		now, err := w.node.client.CoreV1().Pods(system).Get(w.ctx(), leader.Name, metav1.GetOptions{})
+		if err == nil && now.Status.ContainerStatuses[0].RestartCount == leader.Status.ContainerStatuses[0].RestartCount {
+			err = errors.New("it has not ended")
+		}
+		return err
+	})
+}
+
+func (w *world) rollOut(corev1.Pod) {
+	w.sh("kubectl -n mirror-system rollout restart deployment/mirror-controller")
+}
+
+// untilOtherLeads does something, and waits until another process leads: that of another Pod, or of the same Pod when
+// it has started again.
+func (w *world) untilOtherLeads(do func()) {
+	w.Helper()
+	_, old := w.leader()
+	do()
+	w.until("another leader than "+old, func() error {
+		if _, holder := w.leader(); holder == old {
+			return errors.New("it is still the leader")
+		}
+		return nil
+	})
+}
+
+// signal sends a signal to the controller in a Pod.
+func (w *world) signal(pod corev1.Pod, sig syscall.Signal) {
+	w.Helper()
+	if err := cluster.Kill(w.process(pod), sig); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// longestGap returns the longest time that an edit takes to reach all targets, from the beginning of f to a moment
+// after its end.
+func (w *world) longestGap(f func()) (longest time.Duration) {
+	w.Helper()
+	audit := cluster.OpenAuditLog(w.node.folder.File("audit.log"))
+	mark, err := audit.Mark()
+	if err != nil {
+		w.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for n, running := 0, true; running; n++ {
+		select {
+		case <-done:
+			running = false // once more
+		default:
+		}
+		began := time.Now()
+		w.publish("settings", fmt.Sprint("edit ", n))
+		longest = max(longest, time.Since(began))
+	}
+	events, _, err := audit.Since(mark)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.expectNoTurns(events)
+	return longest
+}
+
+// expectNoTurns fails the test if a Pod wrote to a copy after another one had begun to.
+func (w *world) expectNoTurns(events []cluster.Event) {
+	w.Helper()
+	events = slices.DeleteFunc(events, func(e cluster.Event) bool {
+		return e.User.Username != cluster.ServiceAccountUser(system, "mirror-controller") || e.Object.Resource != "configmaps" ||
+			!slices.Contains([]string{"create", "update", "delete"}, e.Verb) || e.Response.Code >= 300 ||
+			strings.Contains(e.RequestURI, "dryRun=All") // the self-check changes nothing
+	})
+	slices.SortFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
+	var turns []string
+	writes := map[string]int{}
+	for _, e := range events {
+		pod := strings.Join(e.User.Extra["authentication.kubernetes.io/pod-name"], "")
+		if writes[pod]++; len(turns) == 0 || turns[len(turns)-1] != pod {
+			turns = append(turns, pod)
+		}
+	}
+	if len(turns) == 0 || len(turns) > len(writes) {
+		w.Errorf("these wrote in turns: %v", turns)
+	}
+	w.Logf("writes of each Pod: %v", writes)
+}

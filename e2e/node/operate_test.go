@@ -1,0 +1,105 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+)
+
+// TestUnknownFlag rolls out a flag that the controller does not know: the old replicas stay at work, until the rollout
+// is undone.
+func TestUnknownFlag(t *testing.T) {
+	w := newWorld(t)
+	w.install(2)
+	old := map[string]bool{}
+	for _, pod := range w.pods() {
+		old[pod.Name] = true
+	}
+	w.sh(`kubectl -n mirror-system patch deployment mirror-controller --type=json ` +
+		`-p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--no-such-flag"}]'`)
+	w.until("the new Pod fails", func() error {
+		for _, pod := range w.pods() {
+			for _, c := range pod.Status.ContainerStatuses {
+				if ended := c.LastTerminationState.Terminated; !old[pod.Name] && ended != nil && ended.ExitCode == 2 {
+					return nil
+				}
+			}
+		}
+		return errors.New("none has ended with exit code 2")
+	})
+	for _, pod := range w.pods() {
+		if delete(old, pod.Name); pod.DeletionTimestamp != nil {
+			t.Errorf("%s is being deleted", pod.Name)
+		}
+	}
+	if len(old) > 0 {
+		t.Errorf("gone: %v", old)
+	}
+	w.publish("settings", "during the rollout")
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "rollout undo"))
+	w.waitRolledOut()
+	if args := strings.Join(w.pods()[0].Spec.Containers[0].Args, " "); strings.Contains(args, "no-such") {
+		t.Errorf("the flag is still there: %s", args)
+	}
+}
+
+// TestDrain drains the only node, so that no replacement can be scheduled. Of two replicas the second stays, because
+// the budget waits for a replacement of the first, and the drain says so. A single replica goes.
+func TestDrain(t *testing.T) {
+	w := newWorld(t)
+	drain := manual.Commands(w, "deploy/docs/operate.md", "kubectl drain NODE --ignore-daemonsets --timeout", "NODE", name)
+	uncordon := func() { w.sh("kubectl uncordon " + name) }
+	w.Cleanup(uncordon)
+
+	w.install(2)
+	// It goes on until somebody ends it, or the timeout does.
+	out := w.sh("(" + drain + ") 2>&1 | sed '/disruption budget/q'")
+	if !strings.Contains(out, "disruption budget") {
+		t.Errorf("of two replicas both went:\n%s", out)
+	}
+	w.publish("settings", "drained")
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "--disable-eviction", "NODE", name))
+	uncordon()
+	w.waitRolledOut()
+
+	w.install(1)
+	w.sh(drain)
+	uncordon()
+	w.waitRolledOut()
+	w.publish("settings", "uncordoned")
+}
+
+// TestHandOver changes instance and mirror label by the documented commands. The copies stay the objects that they are,
+// and the controller keeps them in sync.
+func TestHandOver(t *testing.T) {
+	w := newWorld(t)
+	w.install(1)
+	w.publish("settings", "one")
+	before := map[string]types.UID{}
+	for _, namespace := range targets() {
+		before[namespace] = w.seen.ConfigMap(namespace, "settings").UID
+	}
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "kubectl label configmap -A -l mirror=true share=true"))
+	w.applyOverlay("s|instance=default|instance=blue|", "s|mirror-label=mirror|mirror-label=share|")
+	t.Cleanup(func() {
+		w.sh(strings.ReplaceAll(manual.Commands(w, "deploy/docs/operate.md", "until left="), "mirror", "share"))
+		w.remove()
+	})
+	w.sh(`kubectl patch configmap -n platform settings --type=merge -p '{"data":{"key":"two"}}'`)
+	w.eventually("all copies handed over", func() error {
+		for namespace, uid := range before {
+			cm := w.seen.ConfigMap(namespace, "settings")
+			if cm == nil || cm.UID != uid || cm.Labels["share"] != "copy" || cm.Data["key"] != "two" ||
+				cm.Annotations["mirror-controller.github.io/instance"] != "blue" {
+				return fmt.Errorf("not in %s: %v", namespace, cm)
+			}
+		}
+		return nil
+	})
+}
