@@ -159,8 +159,7 @@ func (c *Cluster) stop() error {
 // Dir returns the folder that holds everything of this cluster, and is removed with it. Tests may put files there.
 func (c *Cluster) Dir() string { return c.folder.Path }
 
-// Bin returns the path of a program: Etcd, APIServer or ControllerManager.
-func (c *Cluster) Bin(name string) string { return filepath.Join(c.bin, name) }
+func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
 
 // Kubectl returns the path of a kubectl of the cluster's version. The first call builds it where it is not
 // built yet: most clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
@@ -170,7 +169,7 @@ func (c *Cluster) Kubectl() string {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	})
-	return c.Bin(Kubectl)
+	return c.program(Kubectl)
 }
 
 // Audit returns the API server's audit log.

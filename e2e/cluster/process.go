@@ -23,7 +23,7 @@ exec %s "$@"
 // wrap writes a wrapper of the named program and returns its path.
 func (c *Cluster) wrap(name string) (string, error) {
 	file := c.folder.File("bin", name)
-	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.Bin(name)))
+	text := fmt.Sprintf(wrapperScript, quote(c.folder.Mark()), quote(c.pidFile(name)), quote(c.program(name)))
 	return file, os.WriteFile(file, []byte(text), 0o755)
 }
 
@@ -108,16 +108,10 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return c.Command(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.adminKubeconfig}, args...)...)
 }
 
-// Shell is a Command of sh as the admin, which has kubectl and more programs on its path.
-func (c *Cluster) Shell(ctx context.Context, script string, programs ...string) *exec.Cmd {
+// Shell is a Command of sh as the admin, which has kubectl on its path.
+func (c *Cluster) Shell(ctx context.Context, script string) *exec.Cmd {
 	cmd := c.Command(ctx, "sh", "-ec", script)
-	path := filepath.Dir(c.Kubectl())
-	for _, program := range programs {
-		if absolute, err := filepath.Abs(program); err == nil {
-			path += ":" + filepath.Dir(absolute)
-		}
-	}
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.adminKubeconfig, "PATH="+path+":"+os.Getenv("PATH"), "HOME="+c.Dir(),
-		"HELM_CACHE_HOME=", "HELM_CONFIG_HOME=", "HELM_DATA_HOME=")
+	path := filepath.Dir(c.Kubectl()) + ":" + os.Getenv("PATH")
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.adminKubeconfig, "PATH="+path, "HOME="+c.Dir())
 	return cmd
 }

@@ -183,13 +183,15 @@ func (w *world) remove() {
 	}
 }
 
-// cleanUp removes the sources, and waits until their copies are gone. After a failure it removes the controller too.
+// cleanUp removes the sources, and waits until their copies are gone. After a failure it removes the controller and the
+// copies, which the controller may not do any more.
 func (w *world) cleanUp() {
 	if w.Failed() {
 		out, _ := w.try(repository, "kubectl -n mirror-system get pods,lease -o wide; kubectl get events -A | tail -40;"+
 			"kubectl -n mirror-system logs -l app.kubernetes.io/name=mirror-controller --prefix --tail=40")
 		w.Log(out)
-		w.remove()
+		w.sh("kubectl delete -f deploy/install.yaml --ignore-not-found; kubectl delete configmap -A -l mirror=copy")
+		w.replicas = 0
 	}
 	w.sh("kubectl delete configmap -n platform --field-selector metadata.name!=kube-root-ca.crt")
 	w.untilSucceeds(`test -z "$(kubectl get configmap -A -l mirror=copy -o name)"`)
