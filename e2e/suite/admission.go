@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -119,22 +120,17 @@ func (h *webhook) Allow() {
 // it goes on when proceed is called.
 func (h *webhook) HoldNext(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
 	arrived, released := make(chan struct{}), make(chan struct{})
-	var once sync.Once
+	var held atomic.Bool
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.judge = func(r *admissionv1.AdmissionRequest) error {
-		if r.Operation == operation {
-			first := false
-			once.Do(func() { first = true })
-			if first {
-				close(arrived)
-				<-released
-			}
+		if r.Operation == operation && held.CompareAndSwap(false, true) {
+			close(arrived)
+			<-released
 		}
 		return nil
 	}
-	var proceeded sync.Once
-	proceed = func() { proceeded.Do(func() { close(released) }) }
+	proceed = sync.OnceFunc(func() { close(released) })
 	h.w.Cleanup(proceed)
 	return arrived, proceed
 }
