@@ -137,13 +137,9 @@ func (w *world) install(replicas int) {
 		w.applyOverlay(twoReplicas)
 		return
 	}
-	dir := w.TempDir()
-	if err := os.Symlink(w.absolute("deploy/install.yaml"), filepath.Join(dir, "install.yaml")); err != nil {
-		w.Fatal(err)
-	}
 	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]",
 		"PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
-	if _, err := w.try(dir, apply); err != nil {
+	if _, err := w.try(w.TempDir(), "cp "+w.absolute("deploy/install.yaml")+" .\n"+apply); err != nil {
 		w.Fatal(err)
 	}
 	w.waitRolledOut()
@@ -155,10 +151,6 @@ const twoReplicas = `s|^# \(- .*/high-availability\)$|\1|`
 // applyOverlay applies the example overlay as the documentation says, with a short grace and these edits by sed.
 func (w *world) applyOverlay(edits ...string) {
 	w.Helper()
-	dir := w.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(w.absolute("deploy"))); err != nil {
-		w.Fatal(err)
-	}
 	edits = append(edits, "s|--deletion-grace=5m|--deletion-grace=1s|",
 		"s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
 	const place = "# Edit the top of kustomization.yaml here."
@@ -167,7 +159,7 @@ func (w *world) applyOverlay(edits ...string) {
 	if !strings.Contains(apply, "sed -i") {
 		w.Fatalf("the documentation has no line %q:\n%s", place, apply)
 	}
-	if _, err := w.try(dir, apply); err != nil {
+	if _, err := w.try(w.TempDir(), "cp -R "+w.absolute("deploy")+" .\n"+apply); err != nil {
 		w.Fatal(err)
 	}
 	w.waitRolledOut()
