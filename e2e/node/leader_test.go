@@ -151,7 +151,10 @@ func (w *world) expectNoTurns(events []cluster.Event) {
 			turns = append(turns, pod)
 		}
 	}
-	if len(turns) == 0 || len(turns) > len(writes) {
+	if len(turns) == 0 || writes[""] > 0 {
+		w.Errorf("the audit log has no writes, or some without the name of a Pod: %v", writes)
+	}
+	if len(turns) > len(writes) {
 		w.Errorf("these wrote in turns: %v", turns)
 	}
 	w.Logf("writes of each Pod: %v", writes)
