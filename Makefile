@@ -13,7 +13,7 @@ E2E_ARGS ?=
 ARGS ?= --deletion-grace=1m
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help`.
-# BENCH=node for the times of e2e-node, each held to its limit, with 20 graceful stops.
+# BENCH=node for the times of e2e-node, each held to its bar.
 BENCH ?=
 BENCH_ARGS ?=
 # How long `make storm` goes on, from which seed, and other arguments, see `bin/storm -help`.
