@@ -1,0 +1,261 @@
+package storm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// The places where things happen. There are so few of them that what happens meets what happened before.
+var (
+	homes   = []string{"home", "shared"} // no targets
+	targets = []string{"team-a", "team-b", "team-c", "dev-x", "dev-y"}
+	names   = []string{"settings", "ca", "proxy", "banner"}
+)
+
+// How much happens in a round.
+const (
+	stormActs    = 100
+	calmActs     = 25
+	longestGrace = 3 * time.Second
+)
+
+// round is what happens in a round.
+type round struct {
+	storm, calm   []act
+	begin, resume plan.Options
+	grace         time.Duration
+}
+
+// act is one thing that happens: all that is random about it was drawn before.
+type act struct {
+	after time.Duration // the act before
+	text  string        // for people
+	fault bool
+	do    func(ctx context.Context, s *storm) error
+}
+
+// draw draws a round.
+func draw(seed uint64, number int) round {
+	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
+	selector, wide := one(d, "", "tier!=bronze"), []string{"team-", "dev-"}
+	r := round{
+		begin:  options(selector, one(d, true, false), wide...),
+		resume: options(selector, one(d, true, false), one(d, wide, []string{"team-"}, []string{"dev-x"})...),
+		grace:  one(d, 0, time.Second, longestGrace),
+	}
+	for _, name := range names {
+		r.storm = append(r.storm, put("put source", key{Namespace: homes[0], Name: name}, asSource, d.content()))
+	}
+	for range stormActs {
+		next := d.fault
+		if d.IntN(5) > 0 {
+			next = d.operation
+		}
+		a := next()
+		a.after = one(d, 0, d.between(0, 100*time.Millisecond), d.between(0, time.Second))
+		r.storm = append(r.storm, a)
+	}
+	for range calmActs {
+		r.calm = append(r.calm, d.operation())
+	}
+	return r
+}
+
+// options are the flags of the controllers that decide what is mirrored where.
+func options(selector string, prune bool, prefixes ...string) plan.Options {
+	o := plan.NewOptions()
+	o.NamespacePrefixes, o.NamespaceSelector, o.Prune = prefixes, selector, prune
+	return o
+}
+
+// drawer draws from a seed what is to happen.
+type drawer struct{ *rand.Rand }
+
+func one[T any](d drawer, list ...T) T { return list[d.IntN(len(list))] }
+
+// between draws a time.
+func (d drawer) between(from, to time.Duration) time.Duration {
+	return (from + time.Duration(d.Int64N(int64(to-from)))).Round(time.Millisecond)
+}
+
+func (d drawer) source() key {
+	return key{Namespace: one(d, "home", "home", "home", "shared", "team-a"), Name: one(d, names...)}
+}
+
+func (d drawer) target() key { return key{Namespace: one(d, targets...), Name: one(d, names...)} }
+
+func (d drawer) content() object { return content(d.IntN(1000)) }
+
+// chance is one of several things that are drawn, each as often as it says.
+type chance[T any] struct {
+	times int
+	draw  func(d drawer) T
+}
+
+func pick[T any](d drawer, chances []chance[T]) T {
+	var all []chance[T]
+	for _, c := range chances {
+		all = append(all, slices.Repeat([]chance[T]{c}, c.times)...)
+	}
+	return one(d, all...).draw(d)
+}
+
+// operation draws what a user does.
+func (d drawer) operation() act { return pick(d, operations) }
+
+var operations = []chance[act]{
+	{4, func(d drawer) act { return put("put source", d.source(), asSource, d.content()) }},
+	{1, func(d drawer) act {
+		return put("put immutable source", d.source(), asSource, d.content(), object{"immutable": true})
+	}},
+	{3, func(d drawer) act { return remove(d.source()) }},
+	{1, func(d drawer) act { return patch("unlabel", d.source(), labels(object{"mirror": nil})) }},
+	{1, func(d drawer) act {
+		return patch("narrow", d.source(), prefixes(one(d, "team-", "team-a,dev-", "dev-x")))
+	}},
+	{1, func(d drawer) act { return patch("freeze", d.source(), prefixes("*")) }},
+	{1, func(d drawer) act { return patch("widen", d.source(), prefixes(nil)) }},
+	{1, func(d drawer) act {
+		paused := annotations(object{plan.PausedAnnotation: one(d, "true", "true", "yes")})
+		return patch("hold", d.source(), paused, d.content())
+	}},
+	{1, func(d drawer) act {
+		return patch("roll out", d.source(), annotations(object{plan.RolloutAnnotation: "tier=bronze"}), d.content())
+	}},
+	{1, func(d drawer) act {
+		held := object{plan.PausedAnnotation: nil, plan.RolloutAnnotation: nil}
+		return patch("end the hold of", d.source(), annotations(held))
+	}},
+	{2, func(d drawer) act { return patch("edit", d.target(), d.content()) }},
+	{1, func(d drawer) act { return remove(d.target()) }},
+	{1, func(d drawer) act { return patch("strip label of", d.target(), labels(object{"mirror": nil})) }},
+	{1, func(d drawer) act {
+		return patch("release", d.target(), annotations(object{plan.SourceAnnotation: nil}))
+	}},
+	{1, func(d drawer) act { return put("put foreign", d.target(), d.content()) }},
+	{1, func(d drawer) act {
+		set := one(d, object{"mirror": "false"}, object{"mirror": nil}, object{"tier": "bronze"}, object{"tier": nil})
+		return labelNamespace(one(d, targets...), set)
+	}},
+	{1, func(d drawer) act { return recreateNamespace(one(d, targets...)) }},
+}
+
+// object is a part of an object in JSON; null in a patch removes a field.
+type object map[string]any
+
+var asSource = labels(object{"mirror": "true"})
+
+func labels(set object) object      { return object{"metadata": object{"labels": set}} }
+func annotations(set object) object { return object{"metadata": object{"annotations": set}} }
+
+// prefixes has a source narrow its targets; nil: it does not.
+func prefixes(list any) object { return annotations(object{plan.PrefixAnnotation: list}) }
+
+func content(n int) object {
+	return object{
+		"data":       object{"key": fmt.Sprint(n), fmt.Sprintf("key-%d", n%3): strings.Repeat("x", n%700)},
+		"binaryData": object{"bytes": []byte{byte(n), 0xff}},
+	}
+}
+
+// put creates a ConfigMap of these parts, or changes the one that is there.
+func put(what string, at key, parts ...object) act {
+	force := true
+	parts = append(parts, object{"apiVersion": "v1", "kind": "ConfigMap"})
+	return sendPatch(what, at, types.ApplyPatchType, metav1.PatchOptions{FieldManager: "user", Force: &force}, parts)
+}
+
+// patch changes the ConfigMap that is there.
+func patch(what string, at key, parts ...object) act {
+	return sendPatch(what, at, types.MergePatchType, metav1.PatchOptions{}, parts)
+}
+
+func sendPatch(what string, at key, how types.PatchType, o metav1.PatchOptions, parts []object) act {
+	body := object{}
+	for _, part := range parts {
+		maps.Copy(body, part)
+	}
+	return act{text: fmt.Sprintf("%s %v: %.200v", what, at, body), do: func(ctx context.Context, s *storm) error {
+		_, err := s.users.CoreV1().ConfigMaps(at.Namespace).Patch(ctx, at.Name, how, asJSON(body), o)
+		return err
+	}}
+}
+
+func asJSON(o object) []byte {
+	text, _ := json.Marshal(o) // strings, numbers and bytes can be
+	return text
+}
+
+func remove(at key) act {
+	return act{text: fmt.Sprintf("delete %v", at), do: func(ctx context.Context, s *storm) error {
+		return s.users.CoreV1().ConfigMaps(at.Namespace).Delete(ctx, at.Name, metav1.DeleteOptions{})
+	}}
+}
+
+func labelNamespace(name string, set object) act {
+	return act{text: fmt.Sprintf("label namespace %s: %v", name, set), do: func(ctx context.Context, s *storm) error {
+		body := asJSON(labels(set))
+		_, err := s.users.CoreV1().Namespaces().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+		return err
+	}}
+}
+
+// recreateNamespace deletes a namespace and creates it as soon as it is gone.
+func recreateNamespace(name string) act {
+	return act{text: "recreate namespace " + name, do: func(ctx context.Context, s *storm) error {
+		if err := s.users.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		return s.eventually(func() error {
+			ns, err := s.users.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return s.createNamespace(ctx, name)
+			}
+			if err == nil && plan.Terminating(ns) {
+				return fmt.Errorf("%s is still there", name)
+			}
+			return err
+		})
+	}}
+}
+
+// createNamespace creates a namespace if it is not there.
+func (s *storm) createNamespace(ctx context.Context, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := s.users.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// clear deletes all that the round before left, while no controller runs.
+func (s *storm) clear(ctx context.Context) error {
+	for _, name := range slices.Concat(homes, targets) {
+		if err := s.createNamespace(ctx, name); err != nil {
+			return err
+		}
+		if err := labelNamespace(name, object{"mirror": nil, "tier": nil}).do(ctx, s); err != nil {
+			return err
+		}
+		for _, cm := range names {
+			if err := remove(key{Namespace: name, Name: cm}).do(ctx, s); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}

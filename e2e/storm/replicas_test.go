@@ -1,0 +1,207 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// electing are flags of replicas that elect a leader, with times so short that faults outlast them.
+var electing = []string{
+	"--leader-elect", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
+	"--leader-elect-retry-period=500ms", "--concurrent-writes=8", "-v=3",
+}
+
+// environment has the controller find out within seconds that nothing comes on a connection, and has it panic if it
+// changes an object of its cache.
+var environment = []string{
+	"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1", "KUBE_CACHE_MUTATION_DETECTOR=true",
+}
+
+// stopPatience is how long a controller may take to stop, also if no answers come.
+const stopPatience = 40 * time.Second
+
+// replica is one process of the controller after the other, behind a proxy and with an account of its own.
+type replica struct {
+	installed *shipped.Installation
+	proxy     *faultproxy.Proxy
+	log       *os.File // of all processes
+
+	mu       sync.Mutex // held by whoever signals, stops or starts the process
+	flags    []string
+	process  *shipped.Process // nil: none is to run
+	ends     sync.WaitGroup   // of all processes
+	failures []error
+}
+
+// newReplicas makes two replicas, and starts no controller yet. Each has an account, so that the audit log tells them
+// apart.
+func newReplicas(t *testing.T, c *cluster.Cluster, installed *shipped.Installation) (out []*replica, err error) {
+	ctx, client := t.Context(), kubernetes.NewForConfigOrDie(c.Admin())
+	if err := grantToAll(ctx, c, installed); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"storm-0", "storm-1"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err := client.CoreV1().ServiceAccounts(installed.Namespace).Create(ctx, account, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		r := &replica{}
+		if r.installed, err = installed.As(ctx, installed.Namespace, name); err != nil {
+			return nil, err
+		}
+		if r.log, err = os.Create(filepath.Join(t.ArtifactDir(), name+".log")); err != nil {
+			return nil, err
+		}
+		r.proxy, err = faultproxy.Start(faultproxy.Options{Kubeconfig: r.installed.Kubeconfig, Dir: t.TempDir()})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// grantToAll grants the shipped permissions to all accounts in the namespace of the controller.
+func grantToAll(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation) error {
+	var bindings shipped.Manifests
+	for _, o := range installed.Manifests {
+		if kind := o.GetKind(); kind == "ClusterRoleBinding" || kind == "RoleBinding" {
+			o = o.DeepCopy()
+			o.SetName(o.GetName() + "-for-replicas")
+			o.Object["subjects"] = []any{map[string]any{
+				"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": "system:serviceaccounts:" + installed.Namespace,
+			}}
+			bindings = append(bindings, o)
+		}
+	}
+	return bindings.Apply(ctx, c.Admin())
+}
+
+// flagsOf returns the flags of the controllers of a part.
+func flagsOf(o plan.Options, grace time.Duration) []string {
+	flags := append(slices.Clone(electing), fmt.Sprintf("--deletion-grace=%s", grace), fmt.Sprintf("--prune=%v", o.Prune),
+		"--namespace-selector="+o.NamespaceSelector)
+	for _, prefix := range o.NamespacePrefixes {
+		flags = append(flags, "--namespace-prefix="+prefix)
+	}
+	return flags
+}
+
+// start starts the first process with flags.
+func (r *replica) start(flags []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flags = slices.DeleteFunc(slices.Clone(r.installed.Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--namespace-prefix=") // a list of prefixes grows
+	})
+	r.flags = append(r.flags, flags...)
+	r.run()
+}
+
+// run starts a process. The mutex is held.
+func (r *replica) run() {
+	fmt.Fprintf(r.log, "--- %v %v\n", time.Now(), r.flags)
+	p, err := r.installed.Start(shipped.RunOptions{
+		Replace: true, Args: r.flags, Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: r.log,
+	})
+	if err != nil {
+		r.failures = append(r.failures, err)
+		return
+	}
+	r.process = p
+	r.ends.Go(func() { r.await(p) })
+}
+
+// await waits for the end of the process. If nobody has asked for it, the next one starts, as a kubelet has it.
+func (r *replica) await(p *shipped.Process) {
+	<-p.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	code := p.ExitCode() // -1: by a signal
+	lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
+	last := strings.Join(lines[max(0, len(lines)-40):], "\n")
+	if code > 1 || code == 1 && !strings.Contains(last, "leadership lost") {
+		r.failures = append(r.failures, fmt.Errorf("a controller ended with exit code %d:\n%s", code, last))
+	} else if p == r.process {
+		r.run()
+	}
+}
+
+// end ends the process, and no other one starts.
+func (r *replica) end(how func(*shipped.Process) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.process; p != nil {
+		r.process = nil
+		if err := how(p); err != nil {
+			r.failures = append(r.failures, err)
+		}
+	}
+}
+
+// restart ends the process and starts the next one.
+func (r *replica) restart(how func(*shipped.Process) error) {
+	r.end(how)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil { // two faults may restart it at the same time
+		r.run()
+	}
+}
+
+func kill(p *shipped.Process) error {
+	p.Kill()
+	return nil
+}
+
+func stop(p *shipped.Process) error {
+	patient, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	_ = p.Stop(patient) // await judges its exit code
+	if patient.Err() == nil {
+		return nil
+	}
+	p.Kill()
+	return fmt.Errorf("a controller did not stop within %s", stopPatience)
+}
+
+// pause has the process stand still until it is resumed.
+func (r *replica) pause() (resume func()) {
+	r.mu.Lock()
+	p := r.process
+	if p == nil { // another fault is about to start one
+		return r.mu.Unlock
+	}
+	_ = p.Signal(syscall.SIGSTOP) // fails if it has just ended, and so does the next one
+	return func() {
+		defer r.mu.Unlock()
+		_ = p.Signal(syscall.SIGCONT)
+	}
+}
+
+// failure returns what went wrong with the processes, which have been asked to end.
+func (r *replica) failure() error {
+	r.ends.Wait()
+	defer func() { r.failures = nil }()
+	return errors.Join(r.failures...)
+}
