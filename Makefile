@@ -12,7 +12,7 @@ E2E_ARGS ?=
 # More arguments for the controller of `make run`. A grace of a minute leaves time to undo a deletion, and to wait for one.
 ARGS ?= --deletion-grace=1m
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
-# arguments for the program, see `bin/bench -help`.
+# arguments for the program, see `bin/bench -help`: BENCH_ARGS="-run Hanging -hanging 1000".
 # BENCH=node for the times of e2e-node, each held to its bar.
 BENCH ?=
 BENCH_ARGS ?=
@@ -190,13 +190,20 @@ ifeq ($(BENCH),node)
 bench: E2E_ARGS += -strict
 bench: e2e-node
 else
-BENCH_SIZES = $(if $(filter full,$(BENCH)),-full) $(if $(filter million,$(BENCH)),-million 10000)
-bench: build ## Measure the controller against plain writes
+BENCH_full := -rounds 21 -few 7 -large 5000 -synced 100 -hanging 1000 -plugin-at 10000 -settle 10s -idle 2m
+BENCH_million := -million 10000 -settle 15s -idle 4m # a collection of a large heap comes every two minutes
+BENCH_SIZES = $(if $(filter full,$(BENCH)),$(BENCH_full)) $(if $(filter million,$(BENCH)),$(BENCH_million))
+bench: build bin/benchstat ## Measure the controller against plain writes
 	@test -z '$(filter-out full million,$(BENCH))' || { echo "BENCH is full, million, node or empty, not $(BENCH)" >&2; exit 1; }
 	cd e2e && $(ALONE) go run ./cluster/build -inlined
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/bench ./bench
-	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS)
+	@mkdir -p e2e/bench/out
+	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS) >e2e/bench/out/bench.txt; \
+	  code=$$?; bin/benchstat e2e/bench/out/bench.txt; exit $$code
 endif
+
+bin/benchstat: e2e/tools/benchstat/go.mod e2e/tools/benchstat/go.sum
+	cd e2e/tools/benchstat && $(RELEASED) -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 
 .PHONY: storm
 storm: build cluster ## Random operations and faults with real processes; all becomes as planned, each write is judged

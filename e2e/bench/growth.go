@@ -1,69 +1,214 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"sync"
+	"os"
+	"path/filepath"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// programs are those whose memory is followed, beginning with the controller.
-var programs = []string{"mirror-controller", cluster.APIServer, cluster.Etcd}
+// growthSources is the number of sources, each with a copy in each target.
+const growthSources = 100
 
-// residents returns what the programs have in memory, in bytes.
-func (b *bench) residents(c *controller) (bytes []float64) {
-	for _, pid := range append([]int{c.Pid()}, b.servers...) {
-		bytes = append(bytes, residentOf(pid))
+// ladder is what the rungs of growth share.
+type ladder struct {
+	*bench
+	names    []string // of the targets up to this rung
+	prefixes []string // of the targets up to this rung, and of fresh namespaces
+	version  int      // of the data of the source that changes
+	fresh    int      // namespaces that were made while a controller mirrored
+}
+
+const freshPrefix = "fresh-"
+
+// growth is how things grow up to a million copies, in one run on one cluster. The copies are made by rungs: each has ten
+// times as many as the one before, and processes of its own. What a rung costs is compared with what a plain program needs
+// for the same, and with the first rung.
+func growth(b *bench) {
+	l := &ladder{bench: b, prefixes: []string{freshPrefix}}
+	for _, name := range sourceNames(growthSources) {
+		b.createSource(name, "1", payload)
 	}
-	return bytes
-}
-
-// growth is how things grow while copies are made: a table with a line for each rung, and a picture.
-type growth struct {
-	lines [][]string
-	curve [][]float64 // how many copies there are, and what the programs have in memory then
-}
-
-// follow notes every five seconds how many copies there are, and what the programs have in memory.
-func (b *bench) follow(c *controller, copies func() int) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var following sync.WaitGroup
-	following.Go(func() {
-		wait.UntilWithContext(ctx, func(context.Context) {
-			_ = attempt(func() { // fails if a program ends meanwhile
-				point := append([]float64{float64(copies())}, b.residents(c)...)
-				b.growth.curve = append(b.growth.curve, point)
-			})
-		}, 5*time.Second)
-	})
-	return func() { cancel(); following.Wait() }
-}
-
-// report prints the table, and draws the picture into a file.
-func (g *growth) report(out io.Writer, file string) {
-	fmt.Fprintln(out)
-	printTable(out, []string{"copies", "namespaces", "filling", "start until it mirrors", "change of one source",
-		"controller that made them", "restarted", "live heap", "API server", "etcd", "its file"}, g.lines)
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "thousand copies", "GiB"
-	p.Legend.Top, p.Legend.Left = true, true
-	var lines []any
-	for i, program := range programs {
-		points := make(plotter.XYs, len(g.curve))
-		for at, now := range g.curve {
-			points[at] = plotter.XY{X: now[0] / 1000, Y: now[i+1] / (1 << 30)}
+	for _, part := range []int{1000, 100, 10, 1} {
+		if n := b.million / part; n > 0 {
+			l.climb(n)
 		}
-		lines = append(lines, program, points)
 	}
-	check(plotutil.AddLines(p, lines...))
-	check(p.Save(18*vg.Centimeter, 9*vg.Centimeter, file))
+}
+
+// copies is how many copies there are, besides those in fresh namespaces.
+func (l *ladder) copies() int { return growthSources * len(l.names) }
+
+// report prints a line of the rung.
+func (l *ladder) report(configuration string, metrics ...metric) {
+	l.print(fmt.Sprintf("n=%d/%s", l.copies(), configuration), metrics...)
+}
+
+// climb makes the copies of a rung, so that there are those in n namespaces, and measures.
+func (l *ladder) climb(n int) {
+	prefix, before := fmt.Sprintf("rung-%d-", n), len(l.names)
+	more := numbered(prefix, n-before)
+	l.createNamespaces(more)
+	l.names, l.prefixes = append(l.names, more...), append(l.prefixes, prefix)
+	l.filling(more)
+	l.progress("%d copies: a process that finds them", l.copies())
+	c := l.launch(l.prefixes, "--resync-period="+l.resync().String())
+	c.during(func() {
+		due := c.started.Add(c.waitMirrors() + l.resync())
+		l.report("restarted", metric{l.settled(c), "resident-B"}, metric{c.liveHeap(), "live-B"})
+		l.idling(c, due)
+	})
+	l.with(l.prefixes, func(c *controller) {
+		c.quiet()
+		l.changing(c)
+		l.freshNamespaces()
+		l.repairing()
+	})
+	l.handover("told", func(c *controller) { c.during(func() {}) })
+	l.handover("killed", func(c *controller) { c.Kill() })
+	for round := range l.few { // at last: a bare informer is the largest program of all
+		ours, limit := l.starts(round, l.prefixes)
+		l.compare(fmt.Sprintf("n=%d/start/bar=1.80", l.copies()), ours, limit)
+	}
+}
+
+// filling has a process make the copies in new namespaces. The limit is a create by the plain program.
+func (l *ladder) filling(namespaces []string) {
+	made := growthSources * len(namespaces)
+	l.progress("making %d copies", made)
+	w := l.watch(mirrorSelector)
+	x := w.expect(made, holds("", "1"))
+	c := l.launch(l.prefixes)
+	c.during(func() {
+		took := x.wait().Sub(c.started)
+		w.stop() // what it decodes takes memory
+		resident, database := l.settled(c), filepath.Join(l.cluster.Dir(), "etcd", "member", "snap", "db")
+		l.report("made/bar=2.2GiB", seconds(took, "sec/op"), seconds(took/time.Duration(made), "sec/copy"),
+			metric{resident, "resident-B"}, metric{residentOf(l.servers[0]), "apiserver-B"},
+			metric{residentOf(l.servers[1]), "etcd-B"}, metric{float64(get(os.Stat(database)).Size()), "database-B"})
+	})
+	names := numbered("plain-", max(1, 1000/len(l.names)))
+	o := order{Op: opCreate, Names: names, Namespaces: l.names, Version: "1"}
+	took := l.limit(o).took
+	o.Op = opDelete
+	l.limit(o)
+	l.report("made/limit", seconds(took/time.Duration(o.size()), "sec/copy"))
+}
+
+// resyncSpan is for how long CPU time counts as that of the resync in its midst.
+const resyncSpan = 20 * time.Second
+
+// resync is the period of a process that is watched while it is idle, and then once compares everything.
+func (l *ladder) resync() time.Duration { return l.settle + l.idle + 2*time.Minute }
+
+// idling is a process with nothing to do, and then with a resync: CPU time.
+func (l *ladder) idling(c *controller, due time.Time) {
+	c.quiet()
+	share := c.shareOfCore(l.idle)
+	l.report("idle/bar=0.3%", metric{100 * share, "%-of-a-core"})
+	if time.Until(due) < resyncSpan/2 {
+		check(fmt.Errorf("the resync came before it was watched"))
+	}
+	l.sleep(time.Until(due) - resyncSpan/2)
+	cpu := max(0, c.shareOfCore(resyncSpan)-share) * resyncSpan.Seconds()
+	l.report("resync/bar=5s", metric{cpu, "cpu-sec/op"})
+}
+
+// changing is a change of one source, to its last copy; the limit is as many updates by the plain program.
+func (l *ladder) changing(c *controller) {
+	o := order{Op: opCreate, Names: []string{"changed"}, Namespaces: l.names, Version: "0-"}
+	l.limit(o)
+	o.Op = opUpdate
+	for round := range l.few {
+		o.Version = fmt.Sprintf("%d-", round+1)
+		var ours, limit use
+		alternately(round, func() { ours = l.changeSource(c) }, func() { limit = l.limit(o) })
+		n := fmt.Sprintf("n=%d/change", l.copies())
+		l.compare(n+"/bar=1.15", ours.took, limit.took)
+		l.compareCPU(n+"/bar=1.75", len(l.names), ours, limit)
+	}
+	o.Op = opDelete
+	l.limit(o)
+}
+
+// changeSource changes the first source and returns what it takes until all its copies hold it.
+func (l *ladder) changeSource(c *controller) use {
+	w := l.watch(mirrorSelector)
+	defer w.stop()
+	source, version := sourceNames(1)[0], l.nextVersion()
+	l.sleep(pause)
+	return l.used(c.Pid(), func() time.Duration {
+		return w.timed(len(l.names)+l.fresh, holds(source, version), func() { l.updateSource(source, version, payload) })
+	})
+}
+
+// nextVersion is that of the next change. It begins as the first one did: other benchmarks wait for that.
+func (l *ladder) nextVersion() string {
+	l.version++
+	return fmt.Sprintf("1-%d-", l.version)
+}
+
+// freshNamespaces is a new namespace, to the last of its copies: by itself, against as many creates by the plain
+// program, and while a change of a source runs.
+func (l *ladder) freshNamespaces() {
+	for round := range l.rounds {
+		var ours, limit time.Duration
+		alternately(round, func() { ours = l.freshNamespace() }, func() {
+			name := fmt.Sprintf("plain-%d-%d", len(l.names), round)
+			l.createNamespaces([]string{name})
+			o := order{Op: opCreate, Names: sourceNames(growthSources), Namespaces: []string{name}, Version: "1"}
+			limit = l.limit(o).took
+		})
+		l.compare(fmt.Sprintf("n=%d/namespace/bar=1.25", l.copies()), ours, limit)
+	}
+	w := l.watch(mirrorSelector)
+	defer w.stop()
+	for range l.few {
+		source, version := sourceNames(1)[0], l.nextVersion()
+		part := w.expect(max(1, len(l.names)/4), holds(source, version))
+		all := w.expect(len(l.names)+l.fresh+1, holds(source, version))
+		l.updateSource(source, version, payload)
+		part.wait()
+		l.report("namespace/beside-a-change", seconds(l.freshNamespace(), "sec/op"))
+		all.wait()
+		l.sleep(afterthought)
+	}
+}
+
+// freshNamespace returns how long it takes to create a namespace and all its copies.
+func (l *ladder) freshNamespace() time.Duration {
+	w := l.watch(mirrorSelector)
+	defer w.stop()
+	name := fmt.Sprintf("%s%05d", freshPrefix, l.fresh)
+	l.fresh++
+	l.sleep(pause)
+	return w.timed(growthSources, in(name, holds("", "1")), func() { l.createNamespaces([]string{name}) })
+}
+
+// repairing is the repair of an edited copy.
+func (l *ladder) repairing() {
+	w := l.watch(mirrorSelector)
+	defer w.stop()
+	for i := range samples {
+		l.sleep(breath)
+		source, namespace := sourceNames(growthSources)[1+i%(growthSources-1)], l.names[i*len(l.names)/samples]
+		l.report("repair", seconds(l.repair(w, opUpdate, namespace, source), "sec/op"))
+	}
+}
+
+// handover is a standby with warm caches that takes over: until it mirrors. The lease is asked for every two seconds, and has
+// to run out where the leader is killed.
+func (l *ladder) handover(how string, end func(leader *controller)) {
+	leader := l.launch(l.prefixes)
+	defer leader.Kill() // it has ended by then, if nothing failed
+	leader.waitMirrors()
+	standby := l.launch(l.prefixes)
+	standby.during(func() {
+		standing, leading := l.settled(standby), residentOf(leader.Pid())
+		began := time.Now()
+		end(leader)
+		standby.waitMirrors()
+		l.report("handover/leader="+how, seconds(time.Since(began), "sec/op"),
+			metric{leading, "leader-B"}, metric{standing, "standby-B"})
+	})
 }

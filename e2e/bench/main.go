@@ -1,20 +1,19 @@
 // Command bench measures the controller from outside, against the limit, which is the API server itself: a plain
 // program makes the same writes, 32 in parallel over protobuf, on the same API server in the same run.
 //
-//	time      a watch of its own, with the controller's selector and a connection of its own (watch.go)
-//	requests  the API server's audit log (requests.go)
-//	CPU       utime and stime of the process (process.go)
-//	memory    VmRSS and VmHWM; the live heap behind a collection (process.go)
+//	time    a watch of its own, with the controller's selector and a connection of its own (watch.go)
+//	CPU     utime and stime of the process (process.go)
+//	memory  VmRSS and VmHWM; the live heap behind a collection (process.go)
 //
-// It takes the controller's own word for two things only: a line of the log that says that it mirrors, and the heap
-// profile.
+// It takes the controller's own word for two things only: a line of the log that says that it mirrors, and what it
+// says of its heap and its goroutines.
 //
 // The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
 // ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Both
-// sides take turns. Each round has a ratio of its own, and the row is judged by these ratios (row.go).
+// sides take turns.
 //
-// rows_*.go have the rows, one file for each group, million*.go those about a million copies, with the picture of
-// growth.go. BENCHMARKS.md says what each row means.
+// Each round prints a line in the format of Go's benchmarks. benchstat makes medians and intervals of them. BENCHMARKS.md
+// says what each benchmark means.
 package main
 
 import (
@@ -23,12 +22,91 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/prometheus/procfs"
 )
+
+// options are what the flags say.
+type options struct {
+	controller, manifests, plugin string
+	only                          *regexp.Regexp
+
+	rounds   int           // of a comparison
+	few      int           // rounds of those comparisons that move the most objects
+	fanOut   int           // target namespaces of a fan-out
+	large    int           // target namespaces of a large fan-out
+	synced   int           // sources of the benchmarks that begin with copies in sync
+	hanging  int           // namespaces that hang, besides the 100 of the first benchmark about them
+	pluginAt int           // target namespaces of 10 sources when kubectl mirror is measured
+	million  int           // target namespaces of 100 sources; 0: everything else is measured
+	settle   time.Duration // how long a process is left alone before its memory is read
+	idle     time.Duration // how long an idle controller is watched
+}
+
+// parse reads the flags. The defaults make a run of some ten minutes on two idle cores.
+func parse(args []string) (o options, err error) {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
+	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
+	fs.StringVar(&o.plugin, "plugin", "bin/kubectl-mirror", "the binary of kubectl-mirror")
+	only := fs.String("run", "", "run only benchmarks whose name matches this regular `expression`")
+	fs.IntVar(&o.rounds, "rounds", 7, "`rounds` of a comparison")
+	fs.IntVar(&o.few, "few", 3, "`rounds` of the comparisons that move the most objects")
+	fs.IntVar(&o.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
+	fs.IntVar(&o.large, "large", 2000, "target `namespaces` of a large fan-out")
+	fs.IntVar(&o.synced, "synced", 30, "`sources`, with copies in 200 namespaces, of the benchmarks that begin in sync")
+	fs.IntVar(&o.hanging, "hanging", 0, "measure beside so many `namespaces` that hang, and beside twice and five times as many")
+	fs.IntVar(&o.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
+	fs.IntVar(&o.million, "million", 0, "measure only how copies of 100 sources in this many `namespaces` grow")
+	fs.DurationVar(&o.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
+	fs.DurationVar(&o.idle, "idle", 20*time.Second, "how `long` an idle controller is watched")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	o.only, err = regexp.Compile(*only)
+	return o, err
+}
+
+// benchmark measures something. It fails if something does not happen, not if it takes long.
+type benchmark struct {
+	name    string
+	measure func(*bench)
+}
+
+// stages are all benchmarks. Each stage has a cluster of its own: thousands of namespaces, which nobody waits to see
+// deleted, would count in every start and in all memory.
+func (o options) stages() [][]benchmark {
+	if o.million > 0 {
+		return [][]benchmark{{{"Growth", growth}}}
+	}
+	return [][]benchmark{{
+		{"FanOut", fanOut}, {"LargeFanOut", largeFanOut}, {"NewNamespace", newNamespace}, {"Repair", repair},
+		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
+	}, o.hangings(), {
+		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes}, {"Objects", objects},
+	}, {
+		{"Plugin", plugin},
+	}}
+}
+
+// asked returns those benchmarks that -run matches.
+func (o options) asked(stage []benchmark) (out []benchmark) {
+	for _, m := range stage {
+		if o.only.MatchString(m.name) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,80 +124,70 @@ func run(ctx context.Context, args []string) {
 		servePlain(ctx, args[1], os.Stdin, os.Stdout)
 		return
 	}
-	o := get(parse(args))
-	b := &bench{options: o, ctx: ctx, machine: machine(), began: time.Now()}
-	check(b.run(stages(o.sizes)))
-}
-
-// stages are all rows, in the order of the table. Each stage has a cluster of its own: thousands of namespaces, which
-// nobody waits to see deleted, would count in every start and in all memory.
-func stages(s sizes) [][]group {
-	if s.million > 0 {
-		return [][]group{(&million{sizes: s}).groups()}
-	}
-	return [][]group{{
-		newFanOut(s), newLarge(s), newNewNamespace(), newRepair(),
-		newHanging(s, fewHanging, admissionregistrationv1.Ignore, 3*time.Second), newSlowReads(s),
-	}, {
-		newHanging(s, s.hanging, admissionregistrationv1.Ignore, 10*time.Second),
-		newHanging(s, 2*s.hanging, admissionregistrationv1.Fail, 30*time.Second),
-		newHanging(s, 2*s.hanging, admissionregistrationv1.Ignore, 45*time.Second),
-		newHanging(s, 5*s.hanging, admissionregistrationv1.Fail, time.Minute),
-		newHanging(s, 5*s.hanging, admissionregistrationv1.Ignore, 90*time.Second),
-	}, {
-		newRestart(s), newIdle(s), newMemory(s), newChurn(s), newGrowth(),
-	}, {
-		newPlugin(s),
-	}}
-}
-
-// group is a number of rows that are measured together. measure fails if something does not happen, not if it takes long.
-type group struct {
-	rows    []*row
-	measure func(*bench)
-}
-
-// run measures the groups that have a row that is asked for, and reports what was measured, also if a group failed.
-func (b *bench) run(stages [][]group) (failed error) {
-	var rows []*row
-	for _, groups := range stages {
-		var asked []group
-		for _, g := range groups {
-			if r := b.asked(g.rows); len(r) > 0 {
-				asked, rows = append(asked, group{r, g.measure}), append(rows, r...)
-			}
-		}
-		if failed == nil && len(asked) > 0 {
-			failed = b.measure(asked)
+	b := &bench{options: get(parse(args)), ctx: ctx, began: time.Now()}
+	b.printMachine()
+	for _, stage := range b.stages() {
+		if asked := b.asked(stage); len(asked) > 0 {
+			b.measure(asked)
 		}
 	}
-	switch {
-	case len(rows) == 0:
-		return fmt.Errorf("-run: no row matches %s", b.only)
-	case b.cluster == nil:
-		return failed
-	}
-	return errors.Join(failed, attempt(func() { b.report(rows) }))
 }
 
-// measure starts a cluster and measures the groups on it.
-func (b *bench) measure(groups []group) error {
-	figure := "start"
+// measure starts a cluster and measures on it.
+func (b *bench) measure(stage []benchmark) {
 	err := attempt(func() {
 		b.start()
-		for _, g := range groups {
-			figure = g.rows[0].figure
-			b.progress("measuring %s", figure)
-			g.measure(b)
+		for _, m := range stage {
+			b.name = m.name
+			b.progress("measuring %s", m.name)
+			m.measure(b)
 		}
 	})
 	if err != nil {
-		err = fmt.Errorf("%s: %w", figure, err)
+		err = fmt.Errorf("%s: %w", b.name, err)
 	}
 	if b.cluster != nil {
 		err = errors.Join(err, b.cluster.Stop())
 	}
-	return err
+	check(err)
+}
+
+// printMachine prints what is measured, and on what.
+func (b *bench) printMachine() {
+	proc := get(procfs.NewDefaultFS())
+	processor, load := get(proc.CPUInfo())[0], get(proc.LoadAvg())
+	version := get(exec.Command(b.controller, "--version").CombinedOutput())
+	fmt.Printf("date: %s\ncontroller: %s\ncpu: %s\nload: %.2f before the run\n",
+		time.Now().Format(time.DateOnly), strings.TrimSpace(string(version)), processor.ModelName, load.Load1)
+}
+
+// metric is one value of a line.
+type metric struct {
+	value float64
+	unit  string // as benchstat reads it
+}
+
+// seconds is a metric of a time.
+func seconds(d time.Duration, unit string) metric { return metric{d.Seconds(), unit} }
+
+// print prints a line: what was measured in a round. The configuration is that of benchstat, such as n=1000/bar=1.10. A bar
+// is the most that the median may be.
+func (b *bench) print(configuration string, metrics ...metric) {
+	line := "Benchmark" + b.name
+	if configuration != "" {
+		line += "/" + configuration
+	}
+	line += "\t1"
+	for _, m := range metrics {
+		line += fmt.Sprintf("\t%g %s", m.value, m.unit)
+	}
+	fmt.Println(line)
+}
+
+// compare prints our time of a round, the limit's, and how many times the limit ours is.
+func (b *bench) compare(configuration string, ours, limit time.Duration) {
+	b.print(configuration, seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
+		metric{ours.Seconds() / limit.Seconds(), "x-limit"})
 }
 
 // failure is an error on its way up to attempt. Where something cannot be measured, nothing is left to do on the way but to

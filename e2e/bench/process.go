@@ -34,7 +34,7 @@ func (b *bench) launchWith(o shipped.RunOptions, prefixes []string) *controller 
 	}
 	o.Args = append(o.Args, "--deletion-grace=0s", "--profiling") // profiling costs nothing unless somebody asks
 	if b.million > 0 {
-		o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(millionSources*b.million)))
+		o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(growthSources*b.million)))
 	}
 	started := time.Now()
 	return &controller{Process: get(b.installed.Start(o)), b: b, started: started}

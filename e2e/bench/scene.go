@@ -32,6 +32,12 @@ const (
 	dataKey = "key"
 	// helpers is how many requests are made at the same time, by the plain program as well.
 	helpers = 32
+	// payload is the bytes of data of a source.
+	payload = 1024
+	// smallTargets is the number of namespaces of small scenes.
+	smallTargets = 100
+	// samples is the number of new namespaces, and of repaired copies.
+	samples = 50
 	// patience is how long nothing may happen before what is waited for counts as not happening.
 	patience = 5 * time.Minute
 )
@@ -46,11 +52,9 @@ type bench struct {
 	watching  kubernetes.Interface // for the watches from outside, on a connection of its own
 	plain     *plainProgram
 	servers   []int // processes: the API server and etcd
-	machine   string
 	began     time.Time
-	growth    growth
-
-	filled scene // the copies of this scene are there
+	name      string // of the present benchmark
+	filled    scene  // the copies of this scene are there
 }
 
 // scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes with
@@ -199,7 +203,7 @@ func (b *bench) fill(s scene) {
 
 // makeCopies has a controller make all copies of a scene that is laid, and calls f before it stops the controller.
 func (b *bench) makeCopies(s scene, f func(*controller)) {
-	b.progress("making %s copies of %d bytes", thousands(s.copies()), s.payload)
+	b.progress("making %d copies of %d bytes", s.copies(), s.payload)
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	x := w.expect(s.copies(), holds("", "1"))

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// pause is how long all is left alone before something is timed, so that each side begins when the other's work
+	// is over, also in the API server and in kube-controller-manager.
+	pause = 200 * time.Millisecond
+	// tail is for how long CPU time is counted after the last event in the outside watch.
+	tail = 200 * time.Millisecond
+	// afterthought is longer than the second after which the controller reads a deleted source again.
+	afterthought = 1200 * time.Millisecond
+	// breath is the time between two samples of a round, in which what the last one left to do gets done.
+	breath = 30 * time.Millisecond
+)
+
+// phase is a change of a source.
+type phase struct {
+	op      string // of the plain program
+	version string // of the data, afterwards
+	bar     string
+}
+
+var created, updated, deleted = phase{opCreate, "1", "1.10"}, phase{opUpdate, "2", "1.12"}, phase{opDelete, "", "1.15"}
+
+// fanOut is one source to many namespaces: created, changed and unlabelled in each round. Ours is from just before the write
+// of the source to the last copy seen from outside; the limit is that many writes by the plain program.
+func fanOut(b *bench) {
+	s := scene{targets: b.fanOut, payload: payload}
+	b.lay(s)
+	b.with([]string{s.prefix()}, func(c *controller) {
+		for round, name := range numbered("fan-out-", b.rounds) {
+			phases := []phase{created, updated, deleted}
+			var ours, limit []use
+			alternately(round, func() {
+				for _, p := range phases {
+					ours = append(ours, b.publish(c, s, name, p))
+					b.sleep(afterthought)
+				}
+			}, func() {
+				for _, p := range phases {
+					limit = append(limit, b.limitOf(s, name, p, false))
+				}
+			})
+			check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{}))
+			for i, p := range phases {
+				b.compare(fmt.Sprintf("n=%d/%s/bar=%s", s.targets, p.op, p.bar), ours[i].took, limit[i].took)
+			}
+		}
+	})
+}
+
+// largeFanOut is so large that CPU time can be read from it. Whoever restores copies must watch what it writes, so there is
+// a plain program that watches, too.
+func largeFanOut(b *bench) {
+	s := scene{targets: b.large, payload: payload}
+	b.lay(s)
+	b.with([]string{s.prefix()}, func(c *controller) {
+		for round, name := range numbered("fan-out-", b.few) {
+			var ours, plain, watching use
+			limit := func(watch bool) (u use) {
+				u = b.limitOf(s, name, created, watch)
+				b.limitOf(s, name, deleted, watch)
+				return u
+			}
+			alternately(round, func() {
+				ours = b.publish(c, s, name, created)
+				b.publish(c, s, name, deleted)
+				b.sleep(afterthought)
+			}, func() { plain = limit(false) }, func() { watching = limit(true) })
+			check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{}))
+			n := fmt.Sprintf("n=%d", s.targets)
+			b.compare(n+"/bar=1.12", ours.took, plain.took)
+			b.compare(n+"/watching", ours.took, watching.took)
+			b.compareCPU(n+"/bar=1.60", s.targets, ours, plain)
+			b.compareCPU(n+"/watching/bar=1.25", s.targets, ours, watching)
+		}
+	})
+}
+
+// compareCPU prints the CPU time of one of n writes: that of the program, and that of API server and etcd besides.
+func (b *bench) compareCPU(configuration string, n int, ours, limit use) {
+	each := func(d time.Duration) time.Duration { return d / time.Duration(n) }
+	b.print("cpu/"+configuration, seconds(each(ours.cpu), "cpu-sec/write"), seconds(each(limit.cpu), "limit-cpu-sec/write"),
+		metric{ours.cpu.Seconds() / limit.cpu.Seconds(), "x-limit"},
+		seconds(each(ours.cpu+ours.server), "all-cpu-sec/write"), seconds(each(limit.cpu+limit.server), "limit-all-cpu-sec/write"))
+}
+
+// publish is what a phase takes with the controller.
+func (b *bench) publish(c *controller, s scene, name string, p phase) use {
+	w := b.watch(mirrorSelector)
+	defer w.stop()
+	match, change := holds(name, p.version), func() { b.updateSource(name, p.version, s.payload) }
+	switch p.op {
+	case opCreate:
+		change = func() { b.createSource(name, p.version, s.payload) }
+	case opDelete:
+		match, change = gone(name), func() { b.unlabelSource(name) }
+	}
+	b.sleep(pause)
+	return b.used(c.Pid(), func() time.Duration { return w.timed(s.targets, match, change) })
+}
+
+// limitOf is what a phase takes with the plain program, which watches besides, or not.
+func (b *bench) limitOf(s scene, name string, p phase, watching bool) use {
+	return b.limit(order{Op: p.op, Names: []string{name}, Namespaces: s.names(), Version: p.version, Watch: watching})
+}
+
+// alternately runs the functions in turn. In each round another of them is the first, because each may leave the API server
+// more or less to do.
+func alternately(round int, sides ...func()) {
+	for i := range sides {
+		sides[(round+i)%len(sides)]()
+	}
+}
+
+// use is what something takes: time, CPU time of the program that does it, and that of API server and etcd.
+type use struct{ took, cpu, server time.Duration }
+
+// used returns the cost of f with the program of a process. f itself says how much time it took.
+func (b *bench) used(pid int, f func() time.Duration) (u use) {
+	u.server = cpuDuring(b.servers, func() {
+		u.cpu = cpuDuring([]int{pid}, func() {
+			u.took = f()
+			b.sleep(tail)
+		})
+	})
+	return u
+}
+
+// newNamespace is from just before the creation of a namespace to the copy there; the limit is to the ConfigMap that
+// kube-controller-manager puts into the same namespace, seen by the same watch.
+func newNamespace(b *bench) {
+	const prefix = "single-"
+	b.lay(scene{sources: 1, payload: payload})
+	w := b.watch(everything)
+	defer w.stop()
+	b.with([]string{prefix}, func(*controller) {
+		for _, name := range numbered(prefix, samples) {
+			b.sleep(breath)
+			theirs := w.expect(1, in(name, func(_ watch.EventType, cm *corev1.ConfigMap) bool { return cm.Name == rootCA }))
+			ours := w.expect(1, in(name, holds("", "1")))
+			start := time.Now()
+			b.createNamespace(name)
+			b.compare("bar=1.20", ours.wait().Sub(start), theirs.wait().Sub(start))
+		}
+	})
+}
+
+// repair is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
+// just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
+// copy of its own: a copy that is damaged again and again is restored ever more slowly.
+func repair(b *bench) {
+	all := scene{1, samples, payload}
+	b.fill(all)
+	w, plain := b.watch(mirrorSelector), b.watch(plainSelector)
+	defer w.stop()
+	defer plain.stop()
+	for _, damage := range []string{opUpdate, opDelete} {
+		b.with([]string{all.prefix()}, func(*controller) {
+			for _, namespace := range all.names() {
+				limit := b.plainUpdate(plain, namespace)
+				b.sleep(breath)
+				b.compare(damage+"/bar=2.00", b.repair(w, damage, namespace, sourceNames(1)[0]), limit)
+				b.sleep(breath)
+			}
+		})
+	}
+}
+
+// plainUpdate is a sample of the limit.
+func (b *bench) plainUpdate(w *watcher, namespace string) time.Duration {
+	maps := b.maps(namespace)
+	cm := order{Version: "1"}.copyAt(cache.ObjectName{Namespace: namespace, Name: "reference"})
+	cm = get(maps.Create(b.ctx, cm, metav1.CreateOptions{}))
+	b.sleep(breath)
+	var answered time.Time
+	start := time.Now()
+	shown := w.timed(1, in(namespace, holds("", "2")), func() {
+		cm.Data = data("2", payload)
+		get(maps.Update(b.ctx, cm, metav1.UpdateOptions{}))
+		answered = time.Now()
+	})
+	check(maps.Delete(b.ctx, cm.Name, metav1.DeleteOptions{}))
+	return max(shown, answered.Sub(start))
+}
+
+// repair damages a copy of version 1, by an update or a deletion, and returns how long the damage was to be seen.
+func (b *bench) repair(w *watcher, damage, namespace, name string) time.Duration {
+	shows, do := holds(name, "damaged"), func() {
+		patch := []byte(`{"data":{"` + dataKey + `":"damaged"}}`)
+		get(b.maps(namespace).Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))
+	}
+	if damage == opDelete {
+		shows, do = gone(name), func() { check(b.maps(namespace).Delete(b.ctx, name, metav1.DeleteOptions{})) }
+	}
+	damaged := w.expect(1, in(namespace, shows))
+	repaired := w.expect(1, in(namespace, holds(name, "1")))
+	do()
+	from := damaged.wait()
+	return repaired.wait().Sub(from)
+}

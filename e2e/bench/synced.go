@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/procfs"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Benchmarks that begin with copies in sync.
+
+// syncedScene has small sources: what is measured is what goes with each copy.
+func (o options) syncedScene() scene { return scene{sources: o.synced, targets: 200, payload: 100} }
+
+// restart is a controller that starts with all copies in sync, until it mirrors. The limit is the time in which a bare
+// informer in a plain program has the same ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of ours.
+func restart(b *bench) {
+	all := b.syncedScene()
+	b.fill(all)
+	for round := range b.rounds {
+		ours, limit := b.starts(round, []string{all.prefix()})
+		const start = 300 * time.Millisecond
+		b.print(fmt.Sprintf("n=%d/bar=1.30", all.copies()), seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
+			metric{(ours - start).Seconds() / limit.Seconds(), "x-limit"})
+	}
+}
+
+// starts returns how long a controller takes until it mirrors, and a bare informer for the same ConfigMaps.
+func (b *bench) starts(round int, prefixes []string) (ours, limit time.Duration) {
+	alternately(round, func() {
+		b.sleep(pause)
+		c := b.launch(prefixes)
+		c.during(func() { ours = c.waitMirrors() })
+	}, func() { limit = b.informerSync() })
+	return ours, limit
+}
+
+// idle is a controller with nothing to do: the share of a core that it uses.
+func idle(b *bench) {
+	all := b.syncedScene()
+	b.fill(all)
+	b.with([]string{all.prefix()}, func(c *controller) {
+		c.quiet()
+		b.print(fmt.Sprintf("n=%d/bar=0.3%%", all.copies()), metric{100 * c.shareOfCore(b.idle), "%-of-a-core"})
+	})
+}
+
+// memory is what the controller has in memory for a copy: in a process that has made all copies, and in one that
+// has started with all in sync, both left alone for a while. A copy costs the difference between few copies and many;
+// that scene has the same targets and fewer sources.
+func memory(b *bench) {
+	many := b.syncedScene()
+	few := many
+	few.sources = max(1, many.sources/4)
+	more := float64(many.copies() - few.copies())
+	for range b.few {
+		before, after := b.footprint(few), b.footprint(many)
+		for i, what := range []string{"made/bar=2.0KiB", "restarted/bar=2.0KiB", "live/bar=0.8KiB"} {
+			b.print(fmt.Sprintf("n=%d-%d/%s", few.copies(), many.copies(), what), metric{(after[i] - before[i]) / more, "B/copy"})
+		}
+	}
+}
+
+// footprint has a process make all copies of a scene, and another start with them. It returns what both have in memory, and
+// the live heap of the second, in bytes.
+func (b *bench) footprint(s scene) (bytes [3]float64) {
+	b.lay(s)
+	b.makeCopies(s, func(c *controller) { bytes[0] = b.settled(c) })
+	b.with([]string{s.prefix()}, func(c *controller) { bytes[1], bytes[2] = b.settled(c), c.liveHeap() })
+	return bytes
+}
+
+// settled leaves a process alone for a while and returns what it has in memory then.
+func (b *bench) settled(c *controller) float64 {
+	c.quiet()
+	b.sleep(b.settle)
+	return residentOf(c.Pid())
+}
+
+var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+// changes asks whether anything grows: sources, copies and namespaces come, change and go, and what there is in memory at
+// rest in the last third of the time is compared with what there was in the middle third. Caches and pools fill up in the
+// first third.
+func changes(b *bench) {
+	all := scene{10, smallTargets, payload}
+	b.fill(all)
+	b.filled = scene{} // from here on
+	w := b.watch(mirrorSelector)
+	defer w.stop()
+	const fresh = "churn-"
+	b.with([]string{all.prefix(), fresh}, func(c *controller) {
+		for _, third := range []string{"first", "middle", "last"} {
+			for rest := range 3 {
+				for i := range b.few {
+					b.change(w, all, i, fmt.Sprintf("%s%s-%d-%d", fresh, third, rest, i))
+				}
+				c.quiet()
+				b.print("third="+third, metric{c.liveHeap(), "live-B"}, metric{c.ask("/metrics", goroutinesLine), "goroutines"})
+			}
+		}
+	})
+}
+
+// change edits a source, deletes it and makes it anew; damages two copies; and has a namespace come and go.
+func (b *bench) change(w *watcher, s scene, i int, namespace string) {
+	names, namespaces := sourceNames(s.sources), s.names()
+	name, target := names[i%len(names)], namespaces[i%len(namespaces)]
+	w.timed(s.targets, in(s.prefix(), holds(name, "2")), func() { b.updateSource(name, "2", s.payload) })
+	w.timed(s.targets, in(s.prefix(), gone(name)),
+		func() { check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{})) })
+	w.timed(s.targets, in(s.prefix(), holds(name, "1")), func() { b.createSource(name, "1", s.payload) })
+	b.repair(w, opUpdate, target, name)
+	b.repair(w, opDelete, target, names[(i+1)%len(names)])
+	w.timed(s.sources, in(namespace, holds("", "1")), func() { b.createNamespace(namespace) })
+	w.timed(s.sources, in(namespace, gone("")), func() {
+		check(b.admin.CoreV1().Namespaces().Delete(b.ctx, namespace, metav1.DeleteOptions{}))
+	})
+}
+
+// objects is what a source and a namespace cost by themselves, once: the mean of so many. It comes last on its cluster: its
+// namespaces stay.
+func objects(b *bench) {
+	const n = 3000
+	live := func() (bytes float64) {
+		b.with([]string{"none-"}, func(c *controller) {
+			c.quiet()
+			bytes = c.liveHeap()
+		})
+		return bytes
+	}
+	b.lay(scene{})
+	empty := live()
+	b.lay(scene{sources: n, payload: payload})
+	sources := live()
+	b.print("source", metric{(sources - empty) / n, "live-B"})
+	b.createNamespaces(numbered("growth-", n))
+	b.print("namespace", metric{(live() - sources) / n, "live-B"})
+}
+
+// plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on a
+// laptop.
+func plugin(b *bench) {
+	all := scene{10, b.pluginAt, payload}
+	b.fill(all)
+	for range b.few {
+		b.runPlugin(all, "status", "-A")
+		b.runPlugin(all, "plan")
+	}
+}
+
+// runPlugin runs a command once. Exit code 1 would mean that the cluster is not in sync.
+func (b *bench) runPlugin(s scene, args ...string) {
+	name := args[0]
+	args = append(args, "--namespace-prefix="+s.prefix(), "--kubeconfig="+b.cluster.AdminKubeconfig())
+	cmd := b.cluster.Command(b.ctx, b.options.plugin, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	began := time.Now()
+	check(cmd.Start())
+	// The kernel's own account, ru_maxrss, begins with the memory of the parent.
+	process, peak := get(procfs.NewProc(cmd.Process.Pid)), 0.0
+	for {
+		now, err := process.NewStatus()
+		if err != nil || now.VmHWM == 0 { // a process that has ended has no memory
+			break
+		}
+		peak = float64(now.VmHWM)
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(began)
+	if err := cmd.Wait(); err != nil {
+		check(fmt.Errorf("kubectl mirror %s: %w: %s", name, err, stderr.Bytes()))
+	}
+	b.print(fmt.Sprintf("%s/n=%d/bar=10s,300MiB", name, s.copies()), seconds(took, "sec/op"), metric{peak, "peak-B"})
+}
