@@ -30,69 +30,52 @@ type phase struct {
 	bar     string
 }
 
-var created, updated, deleted = phase{opCreate, "1", "1.10"}, phase{opUpdate, "2", "1.12"}, phase{opDelete, "", "1.15"}
-
-// fanOut is one source to many namespaces: created, changed and unlabelled in each round. Ours is from just before the write
-// of the source to the last copy seen from outside; the limit is that many writes by the plain program.
-func fanOut(b *bench) {
-	s := scene{targets: b.fanOut, payload: payload}
-	b.lay(s)
-	b.with([]string{s.prefix()}, func(c *controller) {
-		for round, name := range numbered("fan-out-", b.rounds) {
-			phases := []phase{created, updated, deleted}
-			var ours, limit []use
-			alternately(round, func() {
-				for _, p := range phases {
-					ours = append(ours, b.publish(c, s, name, p))
-					b.sleep(afterthought)
+// fanOut is one source to n namespaces: created, changed and unlabelled in each round. Ours is from just before the
+// write of the source to the last copy seen from outside; the limit is that many writes by the plain program. Whoever
+// restores copies must watch what it writes, so the plain program writes once more and watches. CPU time takes a large
+// fan-out to be read from.
+func fanOut(n, rounds int, createBar string) benchmark {
+	phases := [...]phase{{opCreate, "1", createBar}, {opUpdate, "2", "1.12"}, {opDelete, "", "1.15"}}
+	return benchmark{fmt.Sprintf("FanOut/n=%d", n), func(b *bench) {
+		s := scene{targets: n, payload: payload}
+		b.lay(s)
+		b.with([]string{s.prefix()}, func(c *controller) {
+			for round, name := range numbered("fan-out-", rounds) {
+				var ours, plain, watching [len(phases)]use
+				alternately(round, func() {
+					for i, p := range phases {
+						ours[i] = b.publish(c, s, name, p)
+						b.sleep(afterthought)
+					}
+				}, func() {
+					for i, p := range phases {
+						plain[i] = b.limitOf(s, name, p, false)
+					}
+				}, func() {
+					for i, p := range phases {
+						watching[i] = b.limitOf(s, name, p, true)
+					}
+				})
+				check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{}))
+				for i, p := range phases {
+					b.compare(p.op+"/bar="+p.bar, ours[i].took, plain[i].took)
+					b.compare(p.op+"/watching", ours[i].took, watching[i].took)
 				}
-			}, func() {
-				for _, p := range phases {
-					limit = append(limit, b.limitOf(s, name, p, false))
-				}
-			})
-			check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{}))
-			for i, p := range phases {
-				b.compare(fmt.Sprintf("n=%d/%s/bar=%s", s.targets, p.op, p.bar), ours[i].took, limit[i].took)
+				b.compareCPU("bar=1.60", n, ours[0], plain[0])
+				b.compareCPU("watching/bar=1.25", n, ours[0], watching[0])
 			}
-		}
-	})
-}
-
-// largeFanOut is so large that CPU time can be read from it. Whoever restores copies must watch what it writes, so there is
-// a plain program that watches, too.
-func largeFanOut(b *bench) {
-	s := scene{targets: b.large, payload: payload}
-	b.lay(s)
-	b.with([]string{s.prefix()}, func(c *controller) {
-		for round, name := range numbered("fan-out-", b.few) {
-			var ours, plain, watching use
-			limit := func(watch bool) (u use) {
-				u = b.limitOf(s, name, created, watch)
-				b.limitOf(s, name, deleted, watch)
-				return u
-			}
-			alternately(round, func() {
-				ours = b.publish(c, s, name, created)
-				b.publish(c, s, name, deleted)
-				b.sleep(afterthought)
-			}, func() { plain = limit(false) }, func() { watching = limit(true) })
-			check(b.maps(home).Delete(b.ctx, name, metav1.DeleteOptions{}))
-			n := fmt.Sprintf("n=%d", s.targets)
-			b.compare(n+"/bar=1.12", ours.took, plain.took)
-			b.compare(n+"/watching", ours.took, watching.took)
-			b.compareCPU(n+"/bar=1.60", s.targets, ours, plain)
-			b.compareCPU(n+"/watching/bar=1.25", s.targets, ours, watching)
-		}
-	})
+		})
+	}}
 }
 
 // compareCPU prints the CPU time of one of n writes: that of the program, and that of API server and etcd besides.
 func (b *bench) compareCPU(configuration string, n int, ours, limit use) {
 	each := func(d time.Duration) time.Duration { return d / time.Duration(n) }
-	b.print("cpu/"+configuration, seconds(each(ours.cpu), "cpu-sec/write"), seconds(each(limit.cpu), "limit-cpu-sec/write"),
+	b.print("cpu/"+configuration,
+		seconds(each(ours.cpu), "cpu-sec/write"), seconds(each(limit.cpu), "limit-cpu-sec/write"),
 		metric{ours.cpu.Seconds() / limit.cpu.Seconds(), "x-limit"},
-		seconds(each(ours.cpu+ours.server), "all-cpu-sec/write"), seconds(each(limit.cpu+limit.server), "limit-all-cpu-sec/write"))
+		seconds(each(ours.cpu+ours.server), "all-cpu-sec/write"),
+		seconds(each(limit.cpu+limit.server), "limit-all-cpu-sec/write"))
 }
 
 // publish is what a phase takes with the controller.
@@ -115,8 +98,8 @@ func (b *bench) limitOf(s scene, name string, p phase, watching bool) use {
 	return b.limit(order{Op: p.op, Names: []string{name}, Namespaces: s.names(), Version: p.version, Watch: watching})
 }
 
-// alternately runs the functions in turn. In each round another of them is the first, because each may leave the API server
-// more or less to do.
+// alternately runs the functions in turn. In each round another of them is the first, because each may leave the API
+// server more or less to do.
 func alternately(round int, sides ...func()) {
 	for i := range sides {
 		sides[(round+i)%len(sides)]()

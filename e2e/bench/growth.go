@@ -21,9 +21,9 @@ type ladder struct {
 
 const freshPrefix = "fresh-"
 
-// growth is how things grow up to a million copies, in one run on one cluster. The copies are made by rungs: each has ten
-// times as many as the one before, and processes of its own. What a rung costs is compared with what a plain program needs
-// for the same, and with the first rung.
+// growth is how things grow up to a million copies, in one run on one cluster. The copies are made by rungs: each has
+// ten times as many as the one before, and processes of its own. What a rung costs is compared with what a plain
+// program needs for the same, and with the first rung.
 func growth(b *bench) {
 	l := &ladder{bench: b, prefixes: []string{freshPrefix}}
 	for _, name := range sourceNames(growthSources) {
@@ -123,9 +123,9 @@ func (l *ladder) changing(c *controller) {
 		o.Version = fmt.Sprintf("%d-", round+1)
 		var ours, limit use
 		alternately(round, func() { ours = l.changeSource(c) }, func() { limit = l.limit(o) })
-		n := fmt.Sprintf("n=%d/change", l.copies())
-		l.compare(n+"/bar=1.15", ours.took, limit.took)
-		l.compareCPU(n+"/bar=1.75", len(l.names), ours, limit)
+		n := fmt.Sprintf("n=%d/", l.copies())
+		l.compare(n+"change/bar=1.15", ours.took, limit.took)
+		l.compareCPU(n+"change/bar=1.75", len(l.names), ours, limit)
 	}
 	o.Op = opDelete
 	l.limit(o)
@@ -196,8 +196,8 @@ func (l *ladder) repairing() {
 	}
 }
 
-// handover is a standby with warm caches that takes over: until it mirrors. The lease is asked for every two seconds, and has
-// to run out where the leader is killed.
+// handover is a standby with warm caches that takes over: until it mirrors. The lease is asked for every two seconds,
+// and has to run out where the leader is killed.
 func (l *ladder) handover(how string, end func(leader *controller)) {
 	leader := l.launch(l.prefixes)
 	defer leader.Kill() // it has ended by then, if nothing failed

@@ -40,10 +40,11 @@ func (o options) hangings() []benchmark {
 	}
 }
 
-// besideHanging is a source while many of its targets, which the controller has not written to before, hang: from just before
-// a change to the last copy in the healthy targets. The changes are the first contact, then an edit, then another source.
-// Each round begins with a new process, which knows nothing of any target. The bar is for the slowest round: an idle API
-// server lends most of the places of our account to others, and returns them within some ten seconds.
+// besideHanging is a source while many of its targets, which the controller has not written to before, hang: from just
+// before a change to the last copy in the healthy targets. The changes are the first contact, then an edit, then
+// another source. Each round begins with a new process, which knows nothing of any target. The bar is for the slowest
+// round: an idle API server lends most of the places of our account to others, and returns them within some ten
+// seconds.
 func besideHanging(n int, policy admissionregistrationv1.FailurePolicyType, bar string) benchmark {
 	return benchmark{fmt.Sprintf("Hanging/n=%d/policy=%s", n, policy), func(b *bench) {
 		prefix, healthy := fmt.Sprintf("hang-%d-", n), scene{targets: smallTargets}
@@ -70,9 +71,9 @@ func besideHanging(n int, policy admissionregistrationv1.FailurePolicyType, bar 
 	}}
 }
 
-// hangWrites puts an admission webhook that never answers before the ConfigMaps of the namespaces whose names begin with the
-// prefix, and returns when it is in force in one of them. After the release no write waits any more: a late call is answered
-// at once.
+// hangWrites puts an admission webhook that never answers before the ConfigMaps of the namespaces whose names begin
+// with the prefix, and returns when it is in force in one of them. After the release no write waits any more: a late
+// call is answered at once.
 func (b *bench) hangWrites(prefix, namespace string, policy admissionregistrationv1.FailurePolicyType) (release func()) {
 	var asked atomic.Bool
 	released := make(chan struct{})
@@ -91,7 +92,8 @@ func (b *bench) hangWrites(prefix, namespace string, policy admissionregistratio
 	}
 }
 
-// hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the prefix.
+// hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the
+// prefix.
 func hangingHook(
 	prefix string, server *httptest.Server, policy admissionregistrationv1.FailurePolicyType,
 ) *admissionregistrationv1.ValidatingWebhookConfiguration {

@@ -12,8 +12,8 @@
 // ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Both
 // sides take turns.
 //
-// Each round prints a line in the format of Go's benchmarks. benchstat makes medians and intervals of them. BENCHMARKS.md
-// says what each benchmark means.
+// Each round prints a line in the format of Go's benchmarks. benchstat makes medians and intervals of them.
+// BENCHMARKS.md says what each benchmark means.
 package main
 
 import (
@@ -61,7 +61,7 @@ func parse(args []string) (o options, err error) {
 	fs.IntVar(&o.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
 	fs.IntVar(&o.large, "large", 2000, "target `namespaces` of a large fan-out")
 	fs.IntVar(&o.synced, "synced", 30, "`sources`, with copies in 200 namespaces, of the benchmarks that begin in sync")
-	fs.IntVar(&o.hanging, "hanging", 0, "measure beside so many `namespaces` that hang, and beside twice and five times as many")
+	fs.IntVar(&o.hanging, "hanging", 0, "`namespaces` that hang beside healthy ones; then twice and five times as many")
 	fs.IntVar(&o.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
 	fs.IntVar(&o.million, "million", 0, "measure only how copies of 100 sources in this many `namespaces` grow")
 	fs.DurationVar(&o.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
@@ -89,7 +89,8 @@ func (o options) stages() [][]benchmark {
 		return [][]benchmark{{{"Growth", growth}}}
 	}
 	return [][]benchmark{{
-		{"FanOut", fanOut}, {"LargeFanOut", largeFanOut}, {"NewNamespace", newNamespace}, {"Repair", repair},
+		fanOut(o.fanOut, o.rounds, "1.10"), fanOut(o.large, o.few, "1.12"),
+		{"NewNamespace", newNamespace}, {"Repair", repair},
 		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
 	}, o.hangings(), {
 		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes}, {"Objects", objects},
@@ -170,8 +171,8 @@ type metric struct {
 // seconds is a metric of a time.
 func seconds(d time.Duration, unit string) metric { return metric{d.Seconds(), unit} }
 
-// print prints a line: what was measured in a round. The configuration is that of benchstat, such as n=1000/bar=1.10. A bar
-// is the most that the median may be.
+// print prints a line: what was measured in a round. The configuration is that of benchstat, such as n=1000/bar=1.10.
+// A bar is the most that the median may be.
 func (b *bench) print(configuration string, metrics ...metric) {
 	line := "Benchmark" + b.name
 	if configuration != "" {
@@ -190,8 +191,8 @@ func (b *bench) compare(configuration string, ours, limit time.Duration) {
 		metric{ours.Seconds() / limit.Seconds(), "x-limit"})
 }
 
-// failure is an error on its way up to attempt. Where something cannot be measured, nothing is left to do on the way but to
-// stop what runs, and deferred functions do that.
+// failure is an error on its way up to attempt. Where something cannot be measured, nothing is left to do on the way
+// but to stop what runs, and deferred functions do that.
 type failure struct{ error }
 
 // check fails with the error, if there is one.

@@ -77,7 +77,8 @@ func (p *plainProgram) tell(what any) {
 	}
 }
 
-// limit returns what it takes to have the plain program execute the order, until an outside watch has shown the last write.
+// limit returns what it takes to have the plain program execute the order, until an outside watch has shown the last
+// write.
 func (b *bench) limit(o order) use {
 	w := b.watch(plainSelector)
 	defer w.stop()
@@ -94,7 +95,8 @@ func (b *bench) limit(o order) use {
 	return u
 }
 
-// informerSync returns how long a bare informer, in a program of its own, takes for all that the controller's watch shows.
+// informerSync returns how long a bare informer, in a program of its own, takes for all that the controller's watch
+// shows.
 func (b *bench) informerSync() time.Duration {
 	b.sleep(pause)
 	p := b.startPlain()
@@ -129,7 +131,8 @@ func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Wri
 	}
 }
 
-// watch begins a watch like the controller's on the written objects, if the order asks for it. It only decodes the events.
+// watch begins a watch like the controller's on the written objects, if the order asks for it. It only decodes the
+// events.
 func (p *plainWriter) watch(o order) (stop func()) {
 	if !o.Watch {
 		return func() {}

@@ -61,8 +61,8 @@ func (b *bench) with(prefixes []string, f func(*controller)) {
 	})
 }
 
-// mirrorsLine is in the line that the controller logs when its caches are full, it has the lease, and it begins to mirror.
-// /readyz says less: a standby is ready, too.
+// mirrorsLine is in the line that the controller logs when its caches are full, it has the lease, and it begins to
+// mirror. /readyz says less: a standby is ready, too.
 const mirrorsLine = `"Mirroring"`
 
 // waitMirrors waits until the controller mirrors, and returns how long that took from its start.

@@ -57,8 +57,8 @@ type bench struct {
 	filled    scene  // the copies of this scene are there
 }
 
-// scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes with
-// equally many targets share them.
+// scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes
+// with equally many targets share them.
 type scene struct{ sources, targets, payload int }
 
 func (s scene) copies() int     { return s.sources * s.targets }
@@ -135,10 +135,10 @@ func (b *bench) createNamespace(name string) {
 	}
 }
 
-// waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets, in a lean
-// cluster the ServiceAccount only.
+// waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets, in a
+// lean cluster the ServiceAccount only.
 func (b *bench) waitUntilFurnished(name string) {
-	check(wait.PollUntilContextTimeout(b.ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	furnished := func(ctx context.Context) (bool, error) {
 		_, err := b.admin.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil && b.million == 0 {
 			_, err = b.maps(name).Get(ctx, rootCA, metav1.GetOptions{})
@@ -147,7 +147,8 @@ func (b *bench) waitUntilFurnished(name string) {
 			return false, nil
 		}
 		return true, err
-	}))
+	}
+	check(wait.PollUntilContextTimeout(b.ctx, 50*time.Millisecond, patience, true, furnished))
 }
 
 // maps are the ConfigMaps of a namespace.
@@ -162,8 +163,9 @@ func data(version string, size int) map[string]string {
 
 // newSource is a source of a version.
 func newSource(name, version string, size int) *corev1.ConfigMap {
+	labels := map[string]string{plan.DefaultLabel: plan.SourceValue}
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: map[string]string{plan.DefaultLabel: plan.SourceValue}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: labels},
 		Data:       data(version, size),
 	}
 }

@@ -16,7 +16,8 @@ import (
 func (o options) syncedScene() scene { return scene{sources: o.synced, targets: 200, payload: 100} }
 
 // restart is a controller that starts with all copies in sync, until it mirrors. The limit is the time in which a bare
-// informer in a plain program has the same ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of ours.
+// informer in a plain program has the same ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of
+// ours.
 func restart(b *bench) {
 	all := b.syncedScene()
 	b.fill(all)
@@ -59,13 +60,14 @@ func memory(b *bench) {
 	for range b.few {
 		before, after := b.footprint(few), b.footprint(many)
 		for i, what := range []string{"made/bar=2.0KiB", "restarted/bar=2.0KiB", "live/bar=0.8KiB"} {
-			b.print(fmt.Sprintf("n=%d-%d/%s", few.copies(), many.copies(), what), metric{(after[i] - before[i]) / more, "B/copy"})
+			n := fmt.Sprintf("n=%d-%d/", few.copies(), many.copies())
+			b.print(n+what, metric{(after[i] - before[i]) / more, "B/copy"})
 		}
 	}
 }
 
-// footprint has a process make all copies of a scene, and another start with them. It returns what both have in memory, and
-// the live heap of the second, in bytes.
+// footprint has a process make all copies of a scene, and another start with them. It returns what both have in
+// memory, and the live heap of the second, in bytes.
 func (b *bench) footprint(s scene) (bytes [3]float64) {
 	b.lay(s)
 	b.makeCopies(s, func(c *controller) { bytes[0] = b.settled(c) })
@@ -82,9 +84,9 @@ func (b *bench) settled(c *controller) float64 {
 
 var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 
-// changes asks whether anything grows: sources, copies and namespaces come, change and go, and what there is in memory at
-// rest in the last third of the time is compared with what there was in the middle third. Caches and pools fill up in the
-// first third.
+// changes asks whether anything grows: sources, copies and namespaces come, change and go, and what there is in memory
+// at rest in the last third of the time is compared with what there was in the middle third. Caches and pools fill up
+// in the first third.
 func changes(b *bench) {
 	all := scene{10, smallTargets, payload}
 	b.fill(all)
@@ -121,8 +123,8 @@ func (b *bench) change(w *watcher, s scene, i int, namespace string) {
 	})
 }
 
-// objects is what a source and a namespace cost by themselves, once: the mean of so many. It comes last on its cluster: its
-// namespaces stay.
+// objects is what a source and a namespace cost by themselves, once: the mean of so many. It comes last on its
+// cluster: its namespaces stay.
 func objects(b *bench) {
 	const n = 3000
 	live := func() (bytes float64) {
@@ -141,8 +143,8 @@ func objects(b *bench) {
 	b.print("namespace", metric{(live() - sources) / n, "live-B"})
 }
 
-// plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on a
-// laptop.
+// plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on
+// a laptop.
 func plugin(b *bench) {
 	all := scene{10, b.pluginAt, payload}
 	b.fill(all)

@@ -42,11 +42,12 @@ func (b *bench) watch(selector string) *watcher {
 	maps := b.watching.CoreV1().ConfigMaps(metav1.NamespaceAll)
 	list := get(maps.List(b.ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1}))
 	ctx, stop := context.WithCancel(b.ctx)
-	begin := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	begin := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.LabelSelector = selector
 		return maps.Watch(ctx, o)
-	}}
-	events := get(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, begin))
+	}
+	again := &cache.ListWatch{WatchFuncWithContext: begin}
+	events := get(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, again))
 	w := &watcher{stop: stop, waiting: map[*expectation]bool{}, failed: make(chan struct{})}
 	go w.follow(events)
 	return w
