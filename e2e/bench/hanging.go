@@ -22,7 +22,10 @@ import (
 // hangSeconds is how long the API server waits for the webhook. It takes or refuses the write then, by the policy.
 const hangSeconds int32 = 29
 
-// How a write ends after it has hung.
+// policy is that of a webhook.
+type policy = admissionregistrationv1.FailurePolicyType
+
+// How a write ends after it has hung, as the policy says.
 const (
 	succeeds = admissionregistrationv1.Ignore
 	refused  = admissionregistrationv1.Fail
@@ -45,8 +48,8 @@ func (o options) hangings() []benchmark {
 // another source. Each round begins with a new process, which knows nothing of any target. The bar is for the slowest
 // round: an idle API server lends most of the places of our account to others, and returns them within some ten
 // seconds.
-func besideHanging(n int, policy admissionregistrationv1.FailurePolicyType, bar string) benchmark {
-	return benchmark{fmt.Sprintf("Hanging/n=%d/policy=%s", n, policy), func(b *bench) {
+func besideHanging(n int, p policy, bar string) benchmark {
+	return benchmark{fmt.Sprintf("Hanging/n=%d/policy=%s", n, p), func(b *bench) {
 		prefix, healthy := fmt.Sprintf("hang-%d-", n), scene{targets: smallTargets}
 		names := numbered(prefix, n)
 		b.createNamespaces(names)
@@ -55,7 +58,7 @@ func besideHanging(n int, policy admissionregistrationv1.FailurePolicyType, bar 
 			w := b.watch(mirrorSelector)
 			b.with([]string{healthy.prefix(), prefix}, func(*controller) {
 				defer w.stop()
-				release := b.hangWrites(prefix, names[0], policy)
+				release := b.hangWrites(prefix, names[0], p)
 				defer release() // the process ends with no call in flight
 				change := func(configuration, source, version string, do func(name, version string, size int)) {
 					b.sleep(pause)
@@ -74,7 +77,7 @@ func besideHanging(n int, policy admissionregistrationv1.FailurePolicyType, bar 
 // hangWrites puts an admission webhook that never answers before the ConfigMaps of the namespaces whose names begin
 // with the prefix, and returns when it is in force in one of them. After the release no write waits any more: a late
 // call is answered at once.
-func (b *bench) hangWrites(prefix, namespace string, policy admissionregistrationv1.FailurePolicyType) (release func()) {
+func (b *bench) hangWrites(prefix, namespace string, p policy) (release func()) {
 	var asked atomic.Bool
 	released := make(chan struct{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -82,7 +85,7 @@ func (b *bench) hangWrites(prefix, namespace string, policy admissionregistratio
 		<-released
 	}))
 	hooks := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server, policy), metav1.CreateOptions{}))
+	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server, p), metav1.CreateOptions{}))
 	for !asked.Load() {
 		b.probe(namespace)
 	}
@@ -95,7 +98,7 @@ func (b *bench) hangWrites(prefix, namespace string, policy admissionregistratio
 // hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the
 // prefix.
 func hangingHook(
-	prefix string, server *httptest.Server, policy admissionregistrationv1.FailurePolicyType,
+	prefix string, server *httptest.Server, p policy,
 ) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	name := prefix + "webhook.example.com"
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -115,7 +118,7 @@ func hangingHook(
 			}},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
 				Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
-			FailurePolicy:           new(policy),
+			FailurePolicy:           new(p),
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(hangSeconds),
 			AdmissionReviewVersions: []string{"v1"},

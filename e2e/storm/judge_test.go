@@ -166,14 +166,16 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 		events log
 		want   string
 	}{
-		"it leads":                {log{lease(1, "a", "a"), lease(2, "a", "a"), write(time.Hour, "a")}, none},
-		"it took over":            {log{lease(1, "a", "a"), lease(2, "b", "b"), write(3, "b")}, none},
-		"it stands by":            {log{lease(1, "a", "a"), write(2, "b")}, "never had the lease"},
-		"it is not yet the time":  {log{lease(2, "a", "a"), write(1, "a")}, "never had the lease"},
-		"it was on the way":       {log{lease(1, "a", "a"), lease(2, "b", "b"), write(late, "a")}, none},
-		"it was overtaken":        {log{lease(1, "a", "a"), lease(2, "b", "b"), write(3+late, "a")}, "had lost the lease"},
-		"it gave the lease back":  {log{lease(1, "a", "a"), lease(2, "a", none), write(3+late, "a")}, "had lost the lease"},
-		"it has the lease again":  {log{lease(1, "a", "a"), lease(2, "a", none), lease(3, "a", "a"), write(4+late, "a")}, none},
+		"it leads":               {log{lease(1, "a", "a"), lease(2, "a", "a"), write(time.Hour, "a")}, none},
+		"it took over":           {log{lease(1, "a", "a"), lease(2, "b", "b"), write(3, "b")}, none},
+		"it stands by":           {log{lease(1, "a", "a"), write(2, "b")}, "never had the lease"},
+		"it is not yet the time": {log{lease(2, "a", "a"), write(1, "a")}, "never had the lease"},
+		"it was on the way":      {log{lease(1, "a", "a"), lease(2, "b", "b"), write(late, "a")}, none},
+		"it was overtaken":       {log{lease(1, "a", "a"), lease(2, "b", "b"), write(3+late, "a")}, "had lost the lease"},
+		"it gave the lease back": {log{lease(1, "a", "a"), lease(2, "a", none), write(3+late, "a")}, "had lost the lease"},
+		"it has the lease again": {
+			log{lease(1, "a", "a"), lease(2, "b", "b"), lease(3, "a", "a"), write(4+late, "a")}, none,
+		},
 		"somebody else's request": {log{write(1, "user")}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
