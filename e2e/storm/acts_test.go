@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -156,6 +155,21 @@ var operations = []chance[act]{
 // object is a part of an object in JSON; null in a patch removes a field.
 type object map[string]any
 
+// add adds another part.
+func (o object) add(part object) {
+	for k, v := range part {
+		inner, ok := v.(object)
+		if !ok {
+			o[k] = v
+			continue
+		}
+		if o[k] == nil {
+			o[k] = object{}
+		}
+		o[k].(object).add(inner)
+	}
+}
+
 var asSource = labels(object{"mirror": "true"})
 
 func labels(set object) object      { return object{"metadata": object{"labels": set}} }
@@ -174,7 +188,7 @@ func content(n int) object {
 // put creates a ConfigMap of these parts, or changes the one that is there.
 func put(what string, at key, parts ...object) act {
 	force := true
-	parts = append(parts, object{"apiVersion": "v1", "kind": "ConfigMap"})
+	parts = append(parts, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": at.Name}})
 	return sendPatch(what, at, types.ApplyPatchType, metav1.PatchOptions{FieldManager: "user", Force: &force}, parts)
 }
 
@@ -186,9 +200,10 @@ func patch(what string, at key, parts ...object) act {
 func sendPatch(what string, at key, how types.PatchType, o metav1.PatchOptions, parts []object) act {
 	body := object{}
 	for _, part := range parts {
-		maps.Copy(body, part)
+		body.add(part)
 	}
-	return act{text: fmt.Sprintf("%s %v: %.200v", what, at, body), do: func(ctx context.Context, s *storm) error {
+	text := fmt.Sprintf("%s %v %v", what, at, body["metadata"])
+	return act{text: text, do: func(ctx context.Context, s *storm) error {
 		_, err := s.users.CoreV1().ConfigMaps(at.Namespace).Patch(ctx, at.Name, how, asJSON(body), o)
 		return err
 	}}

@@ -58,9 +58,7 @@ func judgeState(e cluster.Event, stored *states) string {
 		Metadata      struct{ ResourceVersion string } // of an update
 		Preconditions struct{ UID, ResourceVersion string }
 	}
-	if err := json.Unmarshal(e.Sent, &sent); err != nil {
-		return err.Error()
-	}
+	_ = json.Unmarshal(e.Sent, &sent) // of a request without a body nothing is read
 	version := sent.Metadata.ResourceVersion
 	if e.Verb == "delete" && sent.Preconditions.UID != "" {
 		version = sent.Preconditions.ResourceVersion

@@ -245,6 +245,7 @@ func (s *storm) findings(mark cluster.Mark) (problems []error) {
 func (s *storm) breakRules(t *testing.T) {
 	s.T = t
 	ctx := s.Context()
+	s.must(s.clear(ctx))
 	s.must(put("put source", key{Namespace: homes[0], Name: names[0]}, asSource, content(1)).do(ctx, s))
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: homes[0], Name: "foreign"}}
 	foreign, err := s.users.CoreV1().ConfigMaps(homes[0]).Create(ctx, foreign, metav1.CreateOptions{})
