@@ -3,6 +3,7 @@ package packaging
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
@@ -56,7 +58,15 @@ func TestGeneratedCopies(t *testing.T) {
 
 // TestGeneratedInstall holds install.yaml to what deploy/default renders.
 func TestGeneratedInstall(t *testing.T) {
-	expectGenerated(t, "install.yaml", slices.Concat([]byte(header), rendered(t, filepath.Join(deploy, "default"))))
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectGenerated(t, "install.yaml", slices.Concat([]byte(header), content))
 }
 
 // header stands above the objects in install.yaml. A test renders its kustomization.
@@ -77,20 +87,6 @@ const header = `# mirror-controller and its admission policies. It needs Kuberne
 #       - {op: replace, path: /metadata/annotations/mirror-controller.github.io~1namespace-prefix, value: "PREFIX"}
 #
 `
-
-// rendered returns what `kubectl kustomize dir` prints.
-func rendered(t *testing.T, dir string) []byte {
-	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 // expectGenerated fails the test if a file of deploy/ is not what it should be, or writes it with -update.
 func expectGenerated(t *testing.T, file string, want []byte) {
@@ -115,40 +111,31 @@ func TestInstallSettings(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)^#   (.+)$`).FindAllStringSubmatch(header, -1) {
 		shown.WriteString(line[1] + "\n")
 	}
-	if documented := manual.Commands(t, "deploy/docs/install.md", "resources: [install.yaml]"); !strings.Contains(documented, "\n"+shown.String()+"END\n") {
+	documented := manual.Commands(t, "deploy/docs/install.md", "resources: [install.yaml]")
+	if !strings.Contains(documented, "\n"+shown.String()+"END\n") {
 		t.Errorf("the docs have another kustomization than install.yaml:\n%s", documented)
 	}
-	content, err := os.ReadFile(filepath.Join(deploy, "install.yaml"))
+	const prefixes = "team-,dev-"
+	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "registry.example/some", "TAG", "v1.2.3").Replace(shown.String())
+	dir := overlay.Dir(t, map[string]string{"top": settings})
+	if err := os.Rename(filepath.Join(dir, "deploy", "install.yaml"), filepath.Join(dir, "top", "install.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	have, err := shipped.Render(filepath.Join(dir, "top"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, prefix := range []string{"app-", "team-,dev-"} {
-		dir := t.TempDir()
-		overlay := strings.NewReplacer("PREFIX", prefix, "REGISTRY", "registry.example/some", "TAG", "v1.2.3").Replace(shown.String())
-		for name, content := range map[string][]byte{"install.yaml": content, "kustomization.yaml": []byte(overlay)} {
-			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		have, err := shipped.Render(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := kustomized(t, kustomization{
-			settings: `
+	want := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", `
 images: [{name: mirror-controller, newName: registry.example/some/mirror-controller, newTag: v1.2.3}]
 patches:
-- target: {kind: Deployment}
-  patch: |
-    - {op: replace, path: /spec/template/spec/containers/0/args/0, value: "--namespace-prefix=` + prefix + `"}
-- target: {kind: ClusterRoleBinding}
-  patch: |
-    - {op: replace, path: /metadata/annotations/mirror-controller.github.io~1namespace-prefix, value: "` + prefix + `"}
-`,
-			components: []string{"admission"},
-		})
-		expectSame(t, "components", want, "install.yaml", have)
-	}
+`+patch("Deployment", "replace", "/spec/template/spec/containers/0/args/0", "--namespace-prefix="+prefixes)+
+		patch("ClusterRoleBinding", "replace", "/metadata/annotations/mirror-controller.github.io~1namespace-prefix", prefixes))})
+	expectSame(t, "default", want, "install.yaml", have)
+}
+
+// patch is one of a kustomization.
+func patch(kind, op, path, value string) string {
+	return fmt.Sprintf("- target: {kind: %s}\n  patch: |\n    - {op: %s, path: %s, value: %q}\n", kind, op, path, value)
 }
 
 // TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag
@@ -176,12 +163,23 @@ func TestExampleNamesSettings(t *testing.T) {
 	}
 }
 
-// arguments returns those of the container in the Deployment.
-func arguments(t *testing.T, m shipped.Manifests) []string {
-	t.Helper()
-	deployment, err := m.Deployment()
+// TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the chart.
+func TestDocumentedComponents(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(deploy, "docs/install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return deployment.Spec.Template.Spec.Containers[0].Args
+	folders, err := os.ReadDir(filepath.Join(deploy, "components"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		row := regexp.MustCompile("(?m)^\\| `" + folder.Name() + "` \\|.*$").FindString(string(page))
+		if row == "" {
+			t.Errorf("the table does not have the component %s", folder.Name())
+		}
+		for _, value := range regexp.MustCompile("`([a-zA-Z.]+)=[^`]+`").FindAllStringSubmatch(row, -1) {
+			defaultOf(t, value[1]) // fails if there is none
+		}
+	}
 }

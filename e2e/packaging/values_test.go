@@ -2,7 +2,6 @@ package packaging
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,22 +11,27 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
-
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // schema is what this test reads of a JSON schema.
 type schema struct {
-	Type                 string
 	Description          string
 	Properties           map[string]*schema
 	AdditionalProperties any
 }
 
-func readSchema(t *testing.T) *schema {
+func readValues(t *testing.T) *yaml.RNode {
 	t.Helper()
+	values, err := yaml.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestSchemaHasTheValues compares the schema with values.yaml: each value has the words of its comment, and no other is let in.
+func TestSchemaHasTheValues(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -36,54 +40,22 @@ func readSchema(t *testing.T) *schema {
 	if err := json.Unmarshal(content, &s); err != nil {
 		t.Fatal(err)
 	}
-	return &s
-}
-
-func readValues(t *testing.T) *yaml.Node {
-	t.Helper()
-	values, err := yaml.ReadFile(filepath.Join(chart, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values.YNode()
-}
-
-// TestSchema holds the schema to the values: each has a type and the words of its comment, and no other is let in.
-func TestSchema(t *testing.T) {
-	s := readSchema(t)
 	delete(s.Properties, "global") // which Helm hands to every chart
-	compareSchema(t, "", s, readValues(t))
+	compareSchema(t, "", &s, readValues(t).YNode())
 }
 
 func compareSchema(t *testing.T, path string, s *schema, values *yaml.Node) {
 	t.Helper()
-	if s.AdditionalProperties != false {
-		t.Errorf("%s: lets unknown values in", path)
+	if s.AdditionalProperties != false || len(s.Properties) != len(values.Content)/2 {
+		t.Errorf("%s: the schema lets values in that values.yaml does not have", path)
 	}
-	seen := map[string]bool{}
 	for i := 0; i < len(values.Content); i += 2 {
-		key, value := values.Content[i], values.Content[i+1]
-		property, path := s.Properties[key.Value], strings.TrimPrefix(path+"."+key.Value, ".")
-		seen[key.Value] = true
-		if property == nil {
-			t.Errorf("%s: is not in the schema", path)
-			continue
-		}
-		if property.Type == "" {
-			t.Errorf("%s: has no type", path)
-		}
-		if comment := words(key.HeadComment); property.Description != comment {
-			t.Errorf("%s: the schema says %q, the comment %q", path, property.Description, comment)
-		}
-		if len(property.Properties) > 0 {
-			compareSchema(t, path, property, value)
-		} else if property.Description == "" {
-			t.Errorf("%s: is not described", path)
-		}
-	}
-	for name := range s.Properties {
-		if !seen[name] {
-			t.Errorf("%s.%s: is in the schema, and not in values.yaml", path, name)
+		key, comment := path+"."+values.Content[i].Value, words(values.Content[i].HeadComment)
+		property := s.Properties[values.Content[i].Value]
+		if property == nil || property.Description != comment {
+			t.Errorf("%s: the schema does not have it with the comment %q: %+v", key, comment, property)
+		} else if len(property.Properties) > 0 {
+			compareSchema(t, key, property, values.Content[i+1])
 		}
 	}
 }
@@ -100,8 +72,9 @@ func words(comment string) string {
 
 // flags are the values that become flags of the controller: which flag, another value, and what it makes of the flag.
 var flags = map[string]struct{ flag, value, want string }{
-	"namespacePrefixes":            {"namespace-prefix", `["a-","b-"]`, "a-,b-"},
-	"namespaceSelector":            {"namespace-selector", `[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"Exists"}]`, "a in (b,c),d"},
+	"namespacePrefixes": {"namespace-prefix", `["a-","b-"]`, "a-,b-"},
+	"namespaceSelector": {"namespace-selector",
+		`[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"Exists"}]`, "a in (b,c),d"},
 	"excludeNamespaces":            {"exclude-namespace", `["a","b*"]`, "a,b*"},
 	"sourceNamespaces":             {"source-namespace", `["a","b"]`, "a,b"},
 	"mirrorLabel":                  {"mirror-label", `"example.com/mirror"`, "example.com/mirror"},
@@ -125,7 +98,7 @@ var flags = map[string]struct{ flag, value, want string }{
 
 // notValues are the flags that no value sets as such, with the reason.
 var notValues = map[string]string{
-	"all-namespaces":                  "TestAllNamespaces",
+	"all-namespaces":                  "instead of prefixes",
 	"leader-elect":                    "is compared with the kustomizations",
 	"leader-elect-resource-namespace": "the Lease is in the namespace of the Pod, where there is a role for it",
 	"metrics-bind-address":            "the ports of the Pod",
@@ -137,36 +110,37 @@ var notValues = map[string]string{
 	"version":                         "is for people",
 }
 
-// TestValuesAreFlags holds the values to the flags, by the table of the reference, which a test of the program holds to it: each
-// flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
+// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program compares with
+// the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
 func TestValuesAreFlags(t *testing.T) {
 	defaults := programDefaults(t)
 	var args []string
-	want, unknown := []string{"--leader-elect"}, maps.Clone(defaults)
+	want, known := []string{"--leader-elect"}, maps.Clone(notValues)
 	for path, f := range flags {
-		have, known := defaults[f.flag]
-		if !known {
-			t.Errorf("%s: there is no flag --%s", path, f.flag)
+		known[f.flag] = path
+		have, exists := defaults[f.flag]
+		differs := path == "fullnameOverride" || path == "deletionGrace" // has another default, on purpose
+		if ours := defaultOf(t, path); !exists || !differs && !sameDefault(ours, have) {
+			t.Errorf("%s: is %q by default, and --%s is %q (exists: %v)", path, ours, f.flag, have, exists)
 		}
-		delete(unknown, f.flag)
-		if ours := defaultOf(t, path); path != "fullnameOverride" && path != "deletionGrace" && !sameDefault(ours, have) {
-			t.Errorf("%s: is %q by default, and --%s is %q", path, ours, f.flag, have)
-		}
-		_, err := newHelm(t).Template(t.Context(), "mirror-controller", chart, "mirror-system", set(teams, `extraArgs=["`+spelled(f.flag)+`=x"]`)...)
+		_, err := newHelm(t).Template(t.Context(), "r", chart, "ns", set(teams, `extraArgs=["`+spelled(f.flag)+`=x"]`)...)
 		if f.flag != "v" && (err == nil || !strings.Contains(err.Error(), "set the value "+path+" instead")) {
 			t.Errorf("--%s in extraArgs: got %v, want it refused for the value %s", f.flag, err, path)
 		}
 		args = append(args, set(path+"="+f.value)...)
 		want = append(want, spelled(f.flag)+"="+f.want)
 	}
-	for flag := range notValues {
-		delete(unknown, flag)
+	for flag := range defaults {
+		if known[flag] == "" {
+			t.Errorf("the chart has no value for the flag --%s", flag)
+		}
 	}
-	if len(unknown) > 0 {
-		t.Errorf("the chart has no values for the flags %v", slices.Sorted(maps.Keys(unknown)))
+	deployment, err := charted(t, args...).Deployment()
+	if err != nil {
+		t.Fatal(err)
 	}
-	have := arguments(t, charted(t, "mirror-controller", "mirror-system", args...))
-	if have, want := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want)); !slices.Equal(have, want) {
+	have := slices.Sorted(slices.Values(deployment.Spec.Template.Spec.Containers[0].Args))
+	if slices.Sort(want); !slices.Equal(have, want) {
 		t.Errorf("the arguments are\n%q, want\n%q", have, want)
 	}
 }
@@ -200,24 +174,19 @@ func programDefaults(t *testing.T) map[string]string {
 // defaultOf returns the default of a value, a list with commas.
 func defaultOf(t *testing.T, path string) string {
 	t.Helper()
-	node := readValues(t)
-	for name := range strings.SplitSeq(path, ".") {
-		var value *yaml.Node
-		for i := 0; i < len(node.Content); i += 2 {
-			if node.Content[i].Value == name {
-				value = node.Content[i+1]
-			}
-		}
-		if value == nil {
-			t.Fatalf("values.yaml has no %s", path)
-		}
-		node = value
+	value, err := readValues(t).Pipe(yaml.Lookup(strings.Split(path, ".")...))
+	if err != nil || value == nil {
+		t.Fatalf("values.yaml has no %s (%v)", path, err)
+	}
+	node := value.YNode()
+	if node.Kind != yaml.SequenceNode {
+		return node.Value
 	}
 	var items []string
 	for _, item := range node.Content {
 		items = append(items, item.Value)
 	}
-	return strings.Join(append(items, node.Value)[:max(1, len(items))], ",")
+	return strings.Join(items, ",")
 }
 
 // sameDefault reports whether two texts are one value: 10m is 10m0s, and the reference leaves false out.
@@ -232,163 +201,187 @@ func sameDefault(a, b string) bool {
 	return a == b
 }
 
-// TestPodValues shows that what people set for their Pods gets there, and that what the controller rests on stays.
-func TestPodValues(t *testing.T) {
-	m := charted(t, "mirror-controller", "mirror-system", set(teams,
-		`image={"registry":"registry.example","tag":"v1","pullPolicy":"Always"}`,
-		`imagePullSecrets=[{"name":"pull"}]`,
-		`resources={"limits":{"memory":"2Gi","cpu":"1"}}`,
-		`nodeSelector={"disk":"fast"}`, `livenessProbe={"timeoutSeconds":10}`, `readinessProbe={"failureThreshold":5}`,
-		`tolerations=[{"key":"spot","operator":"Exists"}]`,
-		`affinity={"nodeAffinity":{}}`,
-		`priorityClassName="high"`,
-		`podLabels={"team":"platform","app.kubernetes.io/name":"other"}`,
-		`podAnnotations={"note":"x"}`,
-		`podSecurityContext={"runAsUser":1000}`,
-		`securityContext={"privileged":false}`,
-		`extraArgs=["-v=2"]`,
-		`extraEnv=[{"name":"A","value":"b"}]`,
-		`serviceAccount={"create":false,"name":"theirs"}`,
-		`rbac={"create":false}`,
-		"replicaCount=3", "revisionHistoryLimit=0", `topologySpreadConstraints=[{"topologyKey":"rack","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule"}]`,
-		`commonLabels={"cost":"1","app.kubernetes.io/name":"other"}`, `deploymentAnnotations={"reloader":"on"}`,
-		`volumes=[{"name":"ca","emptyDir":{}}]`, `volumeMounts=[{"name":"ca","mountPath":"/ca"}]`, `global={"any":"thing"}`, "enabled=true")...)
-	d, err := m.Deployment()
-	if err != nil {
-		t.Fatal(err)
+// podValues are values that people set for their Pods, and where each is in the Deployment.
+var podValues = map[string]string{
+	`image={"registry":"r.example","tag":"v1","pullPolicy":"Always"}`: `"image":"r.example/mirror-controller:v1","imagePullPolicy":"Always"`,
+	`imagePullSecrets=[{"name":"pull"}]`:                              `"imagePullSecrets":[{"name":"pull"}]`,
+	`resources={"limits":{"memory":"2Gi","cpu":"1"}}`:                 `"limits":{"cpu":"1","memory":"2Gi"}`,
+	`extraEnv=[{"name":"A","value":"b"}]`:                             `[{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}]`,
+	`nodeSelector={"disk":"fast"}`:                                    `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`,
+	`tolerations=[{"key":"spot","operator":"Exists"}]`:                `"tolerations":[{"key":"spot","operator":"Exists"}]`,
+	`affinity={"nodeAffinity":{}}`:                                    `"affinity":{"nodeAffinity":{}}`,
+	`topologySpreadConstraints=[{"topologyKey":"rack"}]`:              `"topologySpreadConstraints":[{"topologyKey":"rack"}]`,
+	`priorityClassName="high"`:                                        `"priorityClassName":"high"`,
+	`livenessProbe={"timeoutSeconds":10}`: `"livenessProbe":{"httpGet":{"path":"/livez","port":"health"},` +
+		`"periodSeconds":10,"terminationGracePeriodSeconds":5,"timeoutSeconds":10}`,
+	`readinessProbe={"failureThreshold":5}`:              `"readinessProbe":{"failureThreshold":5,"httpGet"`,
+	`podAnnotations={"note":"x"}`:                        `"annotations":{"note":"x"}`,
+	`deploymentAnnotations={"reloader":"on"}`:            `"annotations":{"reloader":"on"}`,
+	`podSecurityContext={"runAsUser":1000}`:              `"runAsNonRoot":true,"runAsUser":1000`,
+	`securityContext={"privileged":false}`:               `"privileged":false,"readOnlyRootFilesystem":true`,
+	`extraArgs=["-v=2"]`:                                 `"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`,
+	`serviceAccount={"create":false,"name":"theirs"}`:    `"serviceAccountName":"theirs"`,
+	"replicaCount=3":                                     `"replicas":3`,
+	"revisionHistoryLimit=0":                             `"revisionHistoryLimit":0`,
+	`volumes=[{"name":"ca","emptyDir":{}}]`:              `"volumes":[{"emptyDir":{},"name":"ca"}]`,
+	`volumeMounts=[{"name":"ca","mountPath":"/ca"}]`:     `"volumeMounts":[{"mountPath":"/ca","name":"ca"}]`,
+	`podLabels={"team":"a","` + nameLabel + `":"other"}`: `"` + nameLabel + `":"mirror-controller","team":"a"}`,
+	`global={"any":"thing"}`:                             "",
+	"enabled=true":                                       "",
+}
+
+// parts are what some objects contain as JSON, by their kind. With none there is no such object.
+type parts map[string][]string
+
+// rendering is what certain values make of the chart.
+type rendering struct {
+	values []string
+	want   parts
+	lacks  string // what no object contains
+}
+
+// renderings are the values that do more than pass something on.
+var renderings = map[string]rendering{
+	"values of the Pod": {values: slices.AppendSeq([]string{"tests.enabled=false"}, maps.Keys(podValues)),
+		want: parts{"ServiceAccount": nil}},
+	"permissions of one's own": {values: []string{"rbac.create=false"},
+		want: parts{"ClusterRole": nil, "ClusterRoleBinding": nil, "Role": nil, "RoleBinding": nil}},
+	"all namespaces": {values: []string{"allNamespaces=true", "namespacePrefixes=[]"}, want: parts{
+		"Deployment":         {`"args":["--all-namespaces",`},
+		"ClusterRoleBinding": {`"annotations":{"mirror-controller.github.io/all-namespaces":"true"}`}}},
+
+	// The Go runtime gets a limit below the container's, where that is known.
+	"memory": {want: parts{"Deployment": {`"value":"460MiB"`}}},
+	"memory in Gi": {values: []string{`resources.limits.memory="1Gi"`},
+		want: parts{"Deployment": {`"value":"921MiB"`}}},
+	"memory in other units":  {values: []string{`resources.limits.memory="500M"`}, lacks: "GOMEMLIMIT"},
+	"memory without a limit": {values: []string{"resources.limits=null"}, lacks: "GOMEMLIMIT"},
+	"memory set by hand": {values: []string{`extraEnv=[{"name":"GOMEMLIMIT","value":"1GiB"}]`},
+		want: parts{"Deployment": {`"env":[{"name":"GOMEMLIMIT","value":"1GiB"}]`}}},
+
+	// Without a Lease there are no permissions for it, never two Pods, and no alert that counts leaders.
+	"no Lease": {values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "tests.enabled=false"},
+		want:  parts{"Deployment": {`"strategy":{"type":"Recreate"}`}, "Role": nil, "PrometheusRule": {"absent(mirror_build_info)"}},
+		lacks: "leader_election_master_status"},
+	"no Lease, scraped": {
+		values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "serviceMonitor.enabled=true"},
+		want: parts{
+			"PrometheusRule": {`absent(mirror_build_info{namespace=\"mirror-system\", job=\"mirror-controller-metrics\"})`}}},
+
+	// Monitoring.
+	"a Service alone": {
+		values: []string{"metricsService.enabled=true", `metricsService.annotations={"prometheus.io/scrape":"true"}`},
+		want:   parts{"Service": {`"prometheus.io/scrape":"true"`}, "ServiceMonitor": nil}},
+	"Pods": {values: []string{"podMonitor.enabled=true", `podMonitor.interval="1m"`}, want: parts{
+		"PodMonitor": {`"podMetricsEndpoints":[{"interval":"1m","port":"metrics"}]`}, "Service": nil}},
+	"a Service": {values: []string{"serviceMonitor.enabled=true", `serviceMonitor.scrapeTimeout="5s"`,
+		`serviceMonitor.relabelings=[{"targetLabel":"a"}]`, `serviceMonitor.metricRelabelings=[{"targetLabel":"b"}]`},
+		want: parts{"PodMonitor": nil, "ServiceMonitor": {`"metricRelabelings":[{"targetLabel":"b"}],"port":"metrics",` +
+			`"relabelings":[{"targetLabel":"a"}],"scrapeTimeout":"5s"`}}},
+	"links": {values: []string{"prometheusRule.enabled=true", `prometheusRule.runbookBaseURL="https://example.com/mirror/"`},
+		want: parts{"PrometheusRule": {
+			`"runbook_url":"https://example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`,
+			`"runbook_url":"https://example.com/mirror/troubleshooting.md#mirrorcontrollernotconfined"`}}},
+	// The alerts tell releases apart by labels. Grafana allows a dashboard 40 letters.
+	"alerts of a release": {values: []string{`fullnameOverride="blue"`, "prometheusRule.enabled=true"},
+		want: parts{"PrometheusRule": {`leader_election_master_status{name=\"mirror-controller\"}`}}},
+	"dashboard of a release": {
+		values: []string{`fullnameOverride="platform-mirror-controller-of-production-two"`, "dashboard.enabled=true"},
+		want:   parts{"ConfigMap": {`\"uid\": \"platform-mirror-controller-of-production\"`}}},
+
+	"other objects": {
+		values: []string{`extraObjects=[{"kind":"Secret","apiVersion":"v1","metadata":{"name":"{{ .Release.Name }}-x"}},` +
+			`"kind: Event\napiVersion: v1\nmetadata: {name: of-text}"]`},
+		want: parts{"Secret": {`"name":"mirror-controller-x"`}, "Event": {`"name":"of-text"`}}},
+
+	// The Pod of `helm test` runs the same image in the same place, as another account. No Service takes it for the controller's.
+	"test": {
+		values: []string{`image={"repository":"r.example/m","tag":"v1","pullPolicy":"Always"}`, `imagePullSecrets=[{"name":"pull"}]`,
+			`nodeSelector={"disk":"fast"}`, `tolerations=[{"key":"spot"}]`},
+		want: parts{"Pod": {
+			`"image":"r.example/m:v1","imagePullPolicy":"Always"`,
+			`"imagePullSecrets":[{"name":"pull"}],"nodeSelector":{"disk":"fast",`,
+			`"serviceAccountName":"mirror-controller-check","tolerations":[{"key":"spot"}]`,
+			`"` + nameLabel + `":"mirror-controller-check"`}}},
+	"labels on all": {values: []string{`commonLabels={"cost":"1","` + nameLabel + `":"other"}`}, lacks: `"other"`, want: parts{
+		"Deployment": {`"cost":"1"`}, "ServiceAccount": {`"cost":"1"`}, "ClusterRole": {`"cost":"1"`}, "Role": {`"cost":"1"`}}},
+}
+
+// TestValuesReachTheirObjects renders the chart with values, and finds what they are for in the objects.
+func TestValuesReachTheirObjects(t *testing.T) {
+	podParts := slices.DeleteFunc(slices.Collect(maps.Values(podValues)), func(part string) bool { return part == "" })
+	renderings["values of the Pod"].want["Deployment"] = podParts
+	for name, r := range renderings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := map[string]string{}
+			for _, o := range charted(t, set(slices.Concat([]string{teams}, r.values)...)...) {
+				content, err := json.Marshal(o.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				objects[o.GetKind()] += string(content)
+			}
+			for kind, parts := range r.want {
+				if len(parts) == 0 && objects[kind] != "" {
+					t.Errorf("there is a %s, want none", kind)
+				}
+				for _, part := range parts {
+					if !strings.Contains(objects[kind], part) {
+						t.Errorf("no %s has %s", kind, part)
+					}
+				}
+			}
+			for kind, object := range objects {
+				if r.lacks != "" && strings.Contains(object, r.lacks) {
+					t.Errorf("a %s has %s", kind, r.lacks)
+				}
+			}
+		})
 	}
-	content, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{
-		`"image":"registry.example/mirror-controller:v1"`, `"imagePullPolicy":"Always"`, `"imagePullSecrets":[{"name":"pull"}]`, `"cpu":"1","memory":"2Gi"`,
-		`{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}`, `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`, `"volumes":[{"name":"ca","emptyDir":{}}]`,
-		`"volumeMounts":[{"name":"ca","mountPath":"/ca"}]`, `"annotations":{"reloader":"on"}`,
-		`"tolerations":[{"key":"spot","operator":"Exists"}]`, `"affinity":{"nodeAffinity":{}}`, `"priorityClassName":"high"`,
-		`"livenessProbe":{"httpGet":{"path":"/livez","port":"health"},"timeoutSeconds":10,"periodSeconds":10,"terminationGracePeriodSeconds":5}`,
-		`"timeoutSeconds":5,"periodSeconds":2,"failureThreshold":5`,
-		`"team":"platform"`, `"annotations":{"note":"x"}`, `"runAsUser":1000`, `"runAsNonRoot":true`, `"privileged":false`,
-		`"args":["--namespace-prefix=team-","--leader-elect","--deletion-grace=5m","-v=2"]`, `"serviceAccountName":"theirs"`, `"replicas":3`, `"revisionHistoryLimit":0`,
-		`"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`,
+}
+
+// TestValuesThatAreRefused shows what is refused, and that the value is named.
+func TestValuesThatAreRefused(t *testing.T) {
+	const pattern, unknown = "does not match pattern", "additional properties"
+	for value, want := range map[string][]string{
+		`namespacePrefixes=[]`:         {"namespacePrefixes: must not be empty"},
+		`namespacePrefixes=[""]`:       {"/namespacePrefixes/0", pattern},
+		`namespacePrefixes=["a'"]`:     {"/namespacePrefixes/0", pattern},
+		`namespacePrefixes=["a-,b-"]`:  {"/namespacePrefixes/0", pattern},
+		`allNamespaces=true`:           {"namespacePrefixes and allNamespaces=true: set one of the two"},
+		`namespacePrefix=1`:            {unknown, "namespacePrefix"},
+		`logging.level=1`:              {"/logging", unknown, "level"},
+		`mirrorLabel="a'b"`:            {"/mirrorLabel", pattern},
+		`instance="a'b"`:               {"/instance", pattern},
+		`excludeNamespaces=["a'b"]`:    {"/excludeNamespaces/0", pattern},
+		`serviceAccount.name="a'b"`:    {"/serviceAccount/name", pattern},
+		`serviceAccount.create=false`:  {"/serviceAccount/name", "minLength"},
+		`namespaceOverride="My"`:       {"/namespaceOverride", pattern},
+		`extraArgs=["--$(FLAG)"]`:      {"/extraArgs/0", pattern},
+		`extraArgs=["--v","2"]`:        {"/extraArgs/1", pattern},
+		`extraArgs=["--instance"]`:     {"extraArgs: --instance: set the value instance"},
+		`leaderElection.enabled=false`: {"replicaCount: 2", "leaderElection.enabled=true"},
+		`admissionPolicy={"publishers":false,"protectCopies":true}`:             {"protectCopies=true needs admissionPolicy.publishers=true"},
+		`extraArgs=["--metrics-bind-address=:1"]`:                               {"extraArgs: --metrics-bind-address: the chart needs the default"},
+		`namespaceSelector=[{"key":"team","operator":"In"}]`:                    {"/namespaceSelector/0", "values"},
+		`namespaceSelector=[{"key":"team","operator":"Exists","values":["a"]}]`: {"/namespaceSelector/0/values", "maxItems"},
+		`namespaceSelector=[{"key":"team In","operator":"Exists"}]`:             {"/namespaceSelector/0/key", pattern},
 	} {
-		if !strings.Contains(string(content), part) {
-			t.Errorf("%s is not in the Deployment: %s", part, content)
-		}
-	}
-	if d.Spec.Template.Labels[nameLabel] != "mirror-controller" {
-		t.Errorf("the labels of Pods are %v, which the selector does not match", d.Spec.Template.Labels)
-	}
-	for _, o := range m {
-		if o.GetLabels()["cost"] != "1" || o.GetLabels()[nameLabel] != "mirror-controller" {
-			t.Errorf("%s: the labels are %v, want the common one beside its own", identity(o), o.GetLabels())
-		}
-		switch o.GetKind() {
-		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			t.Errorf("%s: is made though it was switched off", identity(o))
+		_, err := newHelm(t).Template(t.Context(), "r", chart, "ns", set(teams, "replicaCount=2", value)...)
+		for _, part := range want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in what is said: %v", value, part, err)
+			}
 		}
 	}
 }
 
-// TestMemoryLimit shows where the Go runtime gets a limit below the container's.
-func TestMemoryLimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		values []string
-		want   string
-	}{
-		"512Mi":       {nil, "460MiB"},
-		"1Gi":         {[]string{`resources.limits.memory="1Gi"`}, "921MiB"},
-		"other units": {[]string{`resources.limits.memory="500M"`}, ""},
-		"no limit":    {[]string{`resources.limits=null`}, ""},
-		"set by hand": {[]string{`extraEnv=[{"name":"GOMEMLIMIT","value":"1GiB"}]`}, "1GiB"},
-	} {
-		d, err := charted(t, "mirror-controller", "mirror-system", set(append([]string{teams}, c.values...)...)...).Deployment()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var have []string
-		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
-			have = append(have, e.Value)
-		}
-		if strings.Join(have, " ") != c.want {
-			t.Errorf("%s: GOMEMLIMIT is %q, want %q", name, have, c.want)
-		}
-	}
-}
-
-// TestWithoutLease shows that without a Lease there are no permissions for it, and never two Pods.
-func TestWithoutLease(t *testing.T) {
-	values := set(teams, "leaderElection.enabled=false", "prometheusRule.enabled=true")
-	m := charted(t, "mirror-controller", "mirror-system", values...)
-	for want, m := range map[string]shipped.Manifests{
-		"absent(mirror_build_info)": m,
-		`absent(mirror_build_info{namespace="my-system", job="blue-mirror-controller-metrics"})`: charted(t, "blue", "my-system", append(values, set("serviceMonitor.enabled=true")...)...),
-	} {
-		rules := slices.IndexFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })
-		if text := fmt.Sprint(m[rules].Object); strings.Contains(text, "leader_election_master_status") || !strings.Contains(text, want) {
-			t.Errorf("an alert counts leaders, and there are none, or another is not %s: %s", want, text)
-		}
-	}
-	d, err := m.Deployment()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if args := arguments(t, m); !slices.Equal(args, []string{"--namespace-prefix=team-", "--deletion-grace=5m"}) {
-		t.Errorf("the arguments are %q, want no lease", args)
-	}
-	if d.Spec.Strategy.Type != "Recreate" || d.Spec.Strategy.RollingUpdate != nil {
-		t.Errorf("the strategy is %v, want that the old Pod stops first", d.Spec.Strategy)
-	}
-	installed, _ := apart(m)
-	if roles, err := installed.Roles(); err != nil || len(roles) > 0 {
-		t.Errorf("there are Roles, want none: %v, %v", roles, err)
-	}
-}
-
-// TestMonitoringValues shows the Service without the Prometheus operator, what people set for scrapes and links, and other objects.
-func TestMonitoringValues(t *testing.T) {
-	plain := charted(t, "mirror-controller", "mirror-system", set(teams, "metricsService.enabled=true",
-		`metricsService.annotations={"prometheus.io/scrape":"true"}`)...)
-	full := charted(t, "mirror-controller", "mirror-system", set(teams, "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
-		`serviceMonitor.scrapeTimeout="5s"`, `serviceMonitor.relabelings=[{"targetLabel":"a"}]`, `serviceMonitor.metricRelabelings=[{"targetLabel":"b"}]`,
-		`prometheusRule.runbookBaseURL="https://docs.example.com/mirror/"`)...)
-	pods := charted(t, "mirror-controller", "mirror-system", set(teams, "podMonitor.enabled=true", `podMonitor.interval="1m"`,
-		`extraObjects=[{"kind":"Secret","apiVersion":"v1","metadata":{"name":"{{ .Release.Name }}-x"}},"kind: Role\napiVersion: v1\nmetadata: {name: of-text}"]`)...)
-	for name, c := range map[string]struct {
-		manifests shipped.Manifests
-		kind      string
-		want      []string
-	}{
-		"Service alone": {plain, "Service", []string{`"prometheus.io/scrape":"true"`}},
-		"none":          {plain, "ServiceMonitor", nil},
-		"no PodMonitor": {full, "PodMonitor", nil},
-		"of Pods":       {pods, "PodMonitor", []string{`"podMetricsEndpoints":[{"interval":"1m","port":"metrics"}]`}},
-		"no Service":    {pods, "Service", nil},
-		"an object":     {pods, "Secret", []string{`"name":"mirror-controller-x"`}},
-		"a text":        {pods, "Role", []string{`"name":"of-text"`}},
-		"scrapes": {full, "ServiceMonitor", []string{`"scrapeTimeout":"5s"`, `"relabelings":[{"targetLabel":"a"}]`,
-			`"metricRelabelings":[{"targetLabel":"b"}]`}},
-		"links": {full, "PrometheusRule", []string{`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`,
-			`"runbook_url":"https://docs.example.com/mirror/troubleshooting.md#mirrorcontrollernotconfined"`}},
-	} {
-		var found strings.Builder
-		for _, o := range c.manifests {
-			if o.GetKind() != c.kind {
-				continue
-			}
-			content, err := json.Marshal(o.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found.Write(content)
-		}
-		if len(c.want) == 0 && found.Len() > 0 {
-			t.Errorf("%s: got %s, want none", name, &found)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(found.String(), want) {
-				t.Errorf("%s: %s is not in %s", name, want, &found)
-			}
-		}
+// TestKubernetesVersions shows that 1.30 is the first version with the policies, also as providers name their versions.
+func TestKubernetesVersions(t *testing.T) {
+	charted(t, append(set(teams), "--kube-version=v1.30.0-eks-1234")...)
+	_, err := newHelm(t).Template(t.Context(), "r", chart, "ns", append(set(teams), "--kube-version=v1.29.9-eks-1234")...)
+	if err == nil || !strings.Contains(err.Error(), "v1.29.9-eks-1234") {
+		t.Errorf("got %v, want the version refused", err)
 	}
 }

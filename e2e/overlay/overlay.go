@@ -1,0 +1,50 @@
+// Package overlay makes kustomizations above the shipped ones, as users do who install the controller.
+package overlay
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+)
+
+// deploy is the folder of all that is installed, from the folder of a test.
+const deploy = "../../deploy"
+
+// Dir returns a new folder with a copy of deploy/ and kustomizations beside it, by the names of their folders.
+func Dir(t testing.TB, kustomizations map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(deploy))
+	for name, content := range kustomizations {
+		folder := filepath.Join(dir, name)
+		err = errors.Join(err, os.MkdirAll(folder, 0o755),
+			os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Render returns what Kustomize makes of the kustomization in the folder top.
+func Render(t testing.TB, kustomizations map[string]string) shipped.Manifests {
+	t.Helper()
+	m, err := shipped.Render(filepath.Join(Dir(t, kustomizations), "top"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Above is a kustomization on top of another one, with components of deploy/ and more lines.
+func Above(resource, lines string, components ...string) string {
+	var all strings.Builder
+	for _, component := range components {
+		all.WriteString("- ../deploy/components/" + component + "\n")
+	}
+	return "resources: [../" + resource + "]\ncomponents:\n" + all.String() + lines
+}
