@@ -1,167 +1,131 @@
 package checks
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/mirror/plan"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 )
 
-var helm = flag.String("helm", "../../bin/helm", "the program helm")
+var promtool = flag.String("promtool", "../../bin/promtool", "the program promtool")
 
-// TestOperatorKnowsTheFields reads what is for the Prometheus operator into the operator's own types: a field that these do
-// not have is an error. The API server of the other tests does not know the kinds.
-func TestOperatorKnowsTheFields(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := monitoringv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	for name, m := range map[string]shipped.Manifests{"kustomize": monitored.render(t), "chart": chart(t)} {
-		found := map[string]bool{}
-		for _, o := range m {
-			if o.GroupVersionKind().Group != monitoring.GroupName {
-				continue
-			}
-			found[o.GetKind()] = true
-			content, err := o.MarshalJSON()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := strict.Decode(content, nil, nil); err != nil {
-				t.Errorf("%s: %s: %v", name, o.GetKind(), err)
-			}
+// alerts returns the alerts of the components. A field that the Prometheus operator does not know is an error.
+func alerts(t *testing.T) (all []monitoringv1.Rule) {
+	t.Helper()
+	for _, component := range []string{"monitoring", "admission-alerts"} {
+		var object monitoringv1.PrometheusRule
+		if err := yaml.UnmarshalStrict([]byte(read(t, "deploy", "components", component, "alerts.yaml")), &object); err != nil {
+			t.Fatal(err)
 		}
-		if name == "chart" && !found[monitoringv1.PodMonitorsKind] {
-			t.Error("chart: there is no PodMonitor")
-		}
-		if !found[monitoringv1.ServiceMonitorsKind] || !found[monitoringv1.PrometheusRuleKind] {
-			t.Errorf("%s: a ServiceMonitor and a PrometheusRule should be there, and are: %v", name, found)
+		for _, group := range object.Spec.Groups {
+			all = append(all, group.Rules...)
 		}
 	}
+	return all
 }
 
-// monitored is the installation with component monitoring alone.
-var monitored = installation{base: "base", components: []string{"monitoring"}}
-
-// chart returns what the chart renders with all that it has.
-func chart(t *testing.T) shipped.Manifests {
+// runPromtool runs promtool on the rules, which it finds in rules.yaml. It has to find nothing wrong.
+func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 	t.Helper()
-	h := shipped.Helm{Program: program(t, *helm), Home: t.TempDir()}
-	m, err := h.Template(t.Context(), "checked", filepath.Join(deploy, "chart"), "mirror-system",
-		"--values="+filepath.Join("..", "packaging", "testdata", "everything.yaml"))
+	content, err := json.Marshal(monitoringv1.PrometheusRuleSpec{Groups: []monitoringv1.RuleGroup{{Name: "tested", Rules: rules}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	cmd := exec.CommandContext(t.Context(), program(t, *promtool), args...)
+	cmd.Dir = t.TempDir()
+	err = errors.Join(os.CopyFS(cmd.Dir, os.DirFS("testdata")), os.WriteFile(filepath.Join(cmd.Dir, "rules.yaml"), content, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
 }
 
-// dashboard is that of Grafana, as far as the tests look at it.
-type dashboard struct {
-	Panels []struct {
-		ID          int
-		Description string
-		Targets     []struct{ RefID, Expr string }
+var checkRules = []string{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}
+
+// TestAlerts has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is among them as one that fires
+// and as one that does not. Each has a summary, a description, and a row on the troubleshooting page.
+func TestAlerts(t *testing.T) {
+	var cases struct {
+		Tests []struct {
+			Cases []struct {
+				Alert    string `json:"alertname"`
+				Expected []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
 	}
-	Templating struct {
-		List []struct{ Name string }
+	if err := yaml.Unmarshal([]byte(read(t, "e2e", "checks", "testdata", "alerts.yaml")), &cases); err != nil {
+		t.Fatal(err)
 	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, test := range cases.Tests {
+		for _, c := range test.Cases {
+			fires[c.Alert] = fires[c.Alert] || len(c.Expected) > 0
+			silent[c.Alert] = silent[c.Alert] || len(c.Expected) == 0
+		}
+	}
+	page := read(t, "deploy", "docs", "troubleshooting.md")
+	rules := alerts(t)
+	runPromtool(t, rules, checkRules...)
+	for _, r := range rules {
+		if !fires[r.Alert] || !silent[r.Alert] {
+			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v", r.Alert, fires[r.Alert], silent[r.Alert])
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s: want a summary and a description, got %q", r.Alert, r.Annotations)
+		}
+		row := `<a id="` + strings.ToLower(r.Alert) + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
+		if !strings.Contains(page, row) {
+			t.Errorf("the troubleshooting page has no %s", row)
+		}
+		delete(r.Annotations, "description") // it has no values of metrics, and the cases leave it out
+	}
+	if rows := strings.Count(page, "<a id="); rows != len(rules) || len(fires) != len(rules) {
+		t.Errorf("there are %d alerts, rows for %d, and cases for %d", len(rules), rows, len(fires))
+	}
+	runPromtool(t, rules, "test", "rules", "alerts.yaml")
 }
 
 // TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions, and with
-// values in place of the dashboard's variables. Each panel has a description.
+// values in place of the dashboard's variables.
 func TestDashboardIsPromQL(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(deploy, "components", "monitoring", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Targets []struct{ RefID, Expr string }
+		}
+		Templating struct{ List []struct{ Name string } }
 	}
-	var d dashboard
-	if err := json.Unmarshal(content, &d); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "deploy", "components", "monitoring", "dashboard.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	values := []string{"$__rate_interval", "5m"}
-	for _, variable := range d.Templating.List {
+	for _, variable := range dashboard.Templating.List {
 		values = append(values, "$"+variable.Name, ".*")
 	}
-	type recording struct {
-		Record string `json:"record"`
-		Expr   string `json:"expr"`
-	}
-	var rules []recording
-	ids := map[int]bool{}
-	for _, panel := range d.Panels {
-		if panel.Description == "" || ids[panel.ID] {
-			t.Errorf("panel %d has no description, or the id of another one", panel.ID)
-		}
-		ids[panel.ID] = true
+	var rules []monitoringv1.Rule
+	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			r := recording{fmt.Sprintf("panel_%d_%s", panel.ID, target.RefID), strings.NewReplacer(values...).Replace(target.Expr)}
-			if strings.Contains(r.Expr, "$") {
-				t.Errorf("%s: a variable that the dashboard does not have: %s", r.Record, target.Expr)
+			expr := strings.NewReplacer(values...).Replace(target.Expr)
+			if strings.Contains(expr, "$") {
+				t.Errorf("panel %d: a variable that the dashboard does not have: %s", panel.ID, target.Expr)
 			}
-			rules = append(rules, r)
+			record := fmt.Sprintf("panel_%d_%s", panel.ID, target.RefID)
+			rules = append(rules, monitoringv1.Rule{Record: record, Expr: intstr.FromString(expr)})
 		}
 	}
-	if all := bytes.Count(content, []byte(`"expr":`)); len(rules) != all || all == 0 {
-		t.Errorf("%d expressions in panels, and %d in all", len(rules), all)
+	if len(rules) == 0 {
+		t.Error("the dashboard has no expressions")
 	}
-	checkRules(t, map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
-}
-
-// states finds the states of copies that an expression names, also in JSON.
-var states = regexp.MustCompile(`mirror_copies\{state[=!~]+\\?"([^"\\]*)`)
-
-// TestMonitoringNamesStates: an alert on a state that does not exist never fires, and promtool does not know which exist.
-func TestMonitoringNamesStates(t *testing.T) {
-	known := map[string]bool{}
-	for state := range plan.States {
-		known[state.Metric()] = true
-	}
-	delete(known, "") // of states that are not counted
-	for _, file := range []string{
-		filepath.Join(deploy, "components", "monitoring", "alerts.yaml"),
-		filepath.Join(deploy, "components", "monitoring", "dashboard.json"),
-		filepath.Join("testdata", "alerts.yaml"),
-	} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := states.FindAllSubmatch(content, -1)
-		if named := bytes.Count(content, []byte("mirror_copies{state")); len(all) != named || named == 0 {
-			t.Errorf("%s: %d states are read of %d", file, len(all), named)
-		}
-		for _, found := range all {
-			for state := range strings.SplitSeq(string(found[1]), "|") {
-				if !known[state] {
-					t.Errorf("%s: no copy counts as %q", file, state)
-				}
-			}
-		}
-	}
-}
-
-// checkRules has promtool check the content of a rule file.
-func checkRules(t *testing.T, rules any) {
-	t.Helper()
-	content, err := json.Marshal(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "rules.yaml"), content)
-	runPromtool(t, dir, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+	runPromtool(t, rules, checkRules...)
 }
