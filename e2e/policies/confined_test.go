@@ -1,34 +1,19 @@
 package policies
 
 import (
-	"context"
-	"testing"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// What the policies say.
+// What the policy says of what it refuses. The rest of its texts stand in the rows.
 const (
 	noPrefix     = "namespace-prefix, which is missing, that are not excluded"
 	notCopy      = "is not a copy of instance \"default\", and it was not handed over"
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
-	needsVerb    = "needs the verb \"mirror\" on configmaps there. An admin grants it: kubectl create rolebinding publishers -n "
 	ofOthers     = "another controller writes"
 	notItsSource = "may only write and delete copies of sources in the namespaces \"platform-too\" or \"platform\""
 	notItsKey    = "may only add its own labels and annotations"
-	notItsEvent  = "may only write its own Events, about ConfigMaps and its Lease"
-	notItsLease  = "may only write its own Lease, mirror-system/mirror-controller"
-	forges       = "only the controller of ClusterRoleBinding mirror-controller creates copies of instance \"default\""
 	noHolds      = "without changing finalizers and owner references"
-	isAProtected = "only mirror-controller may change or delete it: change the source instead"
 )
 
 // confinedRows are requests of somebody who has the token of the controller: each rule lets one pass and refuses one.
@@ -83,44 +68,67 @@ func (w *Policed) confinedRows() []row {
 			copied.but(suite.WithAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
 		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
 
-		// Others are not held.
+		// Others are not confined.
 		{"plain object created by a tenant", tenant, platform, nil, create(plain), ""},
+		{"plain object created without the label", unlabeled, platform, nil, create(plain), ""},
 	}
 }
 
-// targetRows are requests of controllers with settings of all kinds: where they may write.
-func (w *Policed) targetRows() []row {
+// Accounts of more controllers, by the names of moreControllers.
+const (
+	unbounded = "system:serviceaccount:more-controllers:unbounded"
+	everyone  = "system:serviceaccount:more-controllers:everyone"
+	selective = "system:serviceaccount:more-controllers:selective"
+	malformed = "system:serviceaccount:more-controllers:malformed"
+	copying   = "system:serviceaccount:more-controllers:copying"
+	another   = "system:serviceaccount:more-controllers:another"
+	choosy    = "system:serviceaccount:more-controllers:choosy"
+	pruning   = "system:serviceaccount:more-controllers:pruning"
+	unsure    = "system:serviceaccount:more-controllers:unsure"
+)
+
+// moreControllers have settings of their own, each in the annotations of its own ClusterRoleBinding.
+var moreControllers = map[string]map[string]string{
+	"unbounded": {},
+	"everyone":  {"all-namespaces": "true", "exclude-namespace": "team-b,plat*"},
+	"selective": {"namespace-prefix": "team-",
+		"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
+	"malformed": {"namespace-prefix": "team-", "namespace-selector": "team=red"},
+	"copying":   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
+	"choosy":    {"namespace-prefix": "team-", "source-namespace": "platform-too,platform"},
+	"pruning": {"namespace-prefix": "team-", "namespace-selector": "frozen DoesNotExist",
+		"source-namespace": "platform-too,platform", "prune": "true"},
+	"unsure":  {"namespace-prefix": "team-", "prune": "True"},
+	"another": {"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third"},
+}
+
+// settingRows are requests of more controllers: what each setting changes.
+func (w *Policed) settingRows() []row {
 	copied := shape(w.Copied)
 	shared := copied.but(noLabel, suite.WithLabel("share", plan.CopyValue), suite.WithAnnotation(plan.InstanceAnnotation, "third"))
+	ofOther := w.copyOf("platform-other", "")
+	label := func(key string) suite.Option { return suite.WithLabel(key, "x") }
+	note := func(key string) suite.Option { return suite.WithAnnotation(key, "x") }
+	both := []suite.Option{label("team"), label("example.com/x"), note("note")}
 	return []row{
-		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
+		// Targets.
 		{"copy created with the second of two prefixes", another, teamA, nil, create(shared), ""},
+		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
 		{"copy created with the shipped label and instance", another, teamA,
 			nil, create(copied), `of instance "third" with the label share=copy`},
-		{"copy created with an empty prefix", unbounded, teamA, nil, create(copied), noPrefix},
+		{"copy created without settings", unbounded, teamA, nil, create(copied), noPrefix},
+		{"copy deleted without settings", unbounded, teamA, copied, remove, noPrefix},
 		{"copy created anywhere", everyone, formerly, nil, create(copied), ""},
-		{"copy created anywhere in a namespace excluded by name", everyone, teamB, nil, create(copied), suite.NotThere},
-		{"copy created anywhere in a namespace excluded by prefix", everyone, platform, nil, create(copied), suite.NotThere},
+		{"copy created in a namespace excluded by name", everyone, teamB, nil, create(copied), suite.NotThere},
+		{"copy created in a namespace excluded by prefix", everyone, platform, nil, create(copied), suite.NotThere},
+		{"copy deleted in a namespace excluded by name", everyone, teamB, copied, remove, suite.NotThere},
 		{"copy created where all labels match", selective, red, nil, create(copied), ""},
 		{"copy created where one label does not match", selective, frozen, nil, create(copied), suite.NotThere},
 		{"copy created where labels are absent", selective, teamA, nil, create(copied), suite.NotThere},
-		{"copy created with a malformed selector", malformed, red, nil, create(copied), suite.NotThere},
-	}
-}
-
-// scopeRows are deletions by controllers with settings of all kinds, and what the namespace of a source decides.
-func (w *Policed) scopeRows() []row {
-	copied := shape(w.Copied)
-	ofOther := w.copyOf("platform-other", "")
-	return []row{
-		{"copy deleted with an empty prefix", unbounded, teamA, copied, remove, noPrefix},
-		{"copy deleted anywhere", everyone, formerly, copied, remove, ""},
-		{"copy deleted in a namespace excluded by name", everyone, teamB, copied, remove, suite.NotThere},
-		{"copy deleted in a namespace excluded by prefix", everyone, platformToo, copied, remove, suite.NotThere},
-		{"copy deleted where all labels match", selective, red, copied, remove, ""},
 		{"copy deleted where one label does not match", selective, frozen, copied, remove, suite.NotThere},
-		{"copy deleted with a malformed selector", malformed, red, copied, remove, suite.NotThere},
+		{"copy created with a malformed selector", malformed, red, nil, create(copied), suite.NotThere},
 
+		// Sources.
 		{"copy created of a source that is allowed", choosy, teamA, nil, create(copied), ""},
 		{"copy created of a source that is not allowed", choosy, teamA, nil, create(ofOther), notItsSource},
 		{"copy given to a source that is not allowed", choosy, teamA, copied, change(ofOther), notItsSource},
@@ -129,6 +137,7 @@ func (w *Policed) scopeRows() []row {
 		{"copy deleted of a source that is not allowed", choosy, teamA, ofOther, remove, notItsSource},
 		{"object handed over deleted where sources are named", choosy, teamA, with(handOver), remove, ""},
 
+		// With prune all copies may be deleted, and nothing else is allowed.
 		{"copy pruned outside the prefix", pruning, formerly, copied, remove, ""},
 		{"copy pruned of a source that is not allowed", pruning, teamA, ofOther, remove, ""},
 		{"copy pruned where one label does not match", pruning, frozen, copied, remove, ""},
@@ -139,17 +148,8 @@ func (w *Policed) scopeRows() []row {
 		{"copy changed outside the prefix with pruning", pruning, formerly, copied, changeBy(other), suite.NotThere},
 		{"copy created of a source that is not allowed with pruning", pruning, teamA, nil, create(ofOther), notItsSource},
 		{"copy pruned by another value", unsure, formerly, copied, remove, suite.NotThere},
-	}
-}
 
-// keyRows are requests with labels and annotations that are not of the controller, whose settings list none, and those of
-// copying.
-func (w *Policed) keyRows() []row {
-	copied := shape(w.Copied)
-	label := func(key string) suite.Option { return suite.WithLabel(key, "x") }
-	note := func(key string) suite.Option { return suite.WithAnnotation(key, "x") }
-	both := []suite.Option{label("team"), label("example.com/x"), note("note")}
-	return []row{
+		// Labels and annotations of others: the settings of the controller list none.
 		{"annotation created", controller, teamA, nil, create(copied.but(note("replicate-to"))), notItsKey},
 		{"list of copied keys created", controller, teamA, nil, create(copied.but(note(plan.CopiedAnnotation))), ""},
 		{"label added", controller, teamA, copied, changeBy(label("team")), notItsKey},
@@ -159,103 +159,5 @@ func (w *Policed) keyRows() []row {
 		{"label created like a copied annotation", copying, teamA, nil, create(copied.but(label("note"))), notItsKey},
 		{"annotation created like a copied label", copying, teamA, nil, create(copied.but(note("team"))), notItsKey},
 		{"label created with the beginning of a copied one", copying, teamA, nil, create(copied.but(label("teams"))), notItsKey},
-	}
-}
-
-// testOthers sends what the controller writes besides ConfigMaps.
-func (w *Policed) testOthers(t *testing.T) {
-	event := func(reporter, apiVersion, kind, namespace, name string) func(context.Context) error {
-		e := &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, GenerateName: "probe-"},
-			InvolvedObject: corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name},
-			Reason:         "Mirrored", Type: "Normal",
-			Source: corev1.EventSource{Component: reporter}, ReportingController: reporter,
-		}
-		return func(ctx context.Context) error {
-			_, err := w.as(controller).CoreV1().Events(namespace).Create(ctx, e, dryCreate)
-			return err
-		}
-	}
-	about := func(apiVersion, kind, namespace, name string) func(context.Context) error {
-		return event("mirror-controller", apiVersion, kind, namespace, name)
-	}
-	lease := func(namespace, name string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := w.as(controller).CoordinationV1().Leases(namespace).Create(ctx,
-				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, dryCreate)
-			return err
-		}
-	}
-	for _, reporter := range []string{"kubelet", "mirror-controller"} {
-		_, err := w.Admin.CoreV1().Events(platform).Create(w.Context(), &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: platform, Name: "of-" + reporter},
-			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: platform, Name: "any"},
-			Reason:         "Mirrored", Type: "Normal", ReportingController: reporter,
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	// RBAC lets the controller write Events of the core group and its Lease, so it takes more for the rest.
-	w.bindEventsAndLeases()
-	for name, c := range map[string]struct {
-		send    func(context.Context) error
-		refused string
-	}{
-		"event about a ConfigMap":            {about("v1", "ConfigMap", platform, "any"), ""},
-		"event about its Lease":              {about("coordination.k8s.io/v1", "Lease", "mirror-system", "mirror-controller"), ""},
-		"event about another Lease":          {about("coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
-		"event about a Secret":               {about("v1", "Secret", platform, "any"), notItsEvent},
-		"event about another kind ConfigMap": {about("example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
-		"event in the name of another":       {event("kubelet", "v1", "ConfigMap", platform, "any"), notItsEvent},
-		"event of another counted":           {w.patchEvent("of-kubelet", `{"count": 2}`), notItsEvent},
-		"its event counted":                  {w.patchEvent("of-mirror-controller", `{"count": 2}`), ""},
-		"its event made another's":           {w.patchEvent("of-mirror-controller", `{"reportingComponent": "kubelet"}`), notItsEvent},
-		"events.k8s.io about a ConfigMap":    {w.newEvent("ConfigMap"), ""},
-		"events.k8s.io about a Pod":          {w.newEvent("Pod"), notItsEvent},
-		"its Lease":                          {lease("mirror-system", "mirror-controller"), ""},
-		"Lease of its name elsewhere":        {lease(platform, "mirror-controller"), notItsLease},
-	} {
-		t.Run(name, func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy+"-others", c.refused, c.send(w.Context())) })
-	}
-}
-
-// bindEventsAndLeases gives the controller all verbs on Events and Leases everywhere.
-func (w *Policed) bindEventsAndLeases() {
-	w.Helper()
-	rules := []rbacv1.PolicyRule{{
-		APIGroups: []string{"", "events.k8s.io", "coordination.k8s.io"}, Resources: []string{"events", "leases"},
-		Verbs: []string{"*"},
-	}}
-	_, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "events-and-leases"}, Rules: rules}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.bind("", "ClusterRole", "events-and-leases", controller)
-	w.Until("the permissions", func() error {
-		_, err := w.as(controller).CoordinationV1().Leases(platform).List(w.Context(), metav1.ListOptions{})
-		return err
-	})
-}
-
-func (w *Policed) patchEvent(name, patch string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := w.as(controller).CoreV1().Events(platform).Patch(ctx, name, types.StrategicMergePatchType,
-			[]byte(patch), metav1.PatchOptions{DryRun: dryCreate.DryRun})
-		return err
-	}
-}
-
-// newEvent creates an event of the group events.k8s.io about an object of the kind.
-func (w *Policed) newEvent(kind string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := w.as(controller).EventsV1().Events(platform).Create(ctx, &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: platform, GenerateName: "probe-"}, EventTime: metav1.NowMicro(),
-			ReportingController: "mirror-controller", ReportingInstance: "probe",
-			Action: "Mirror", Reason: "Mirrored", Type: "Normal",
-			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: platform, Name: "any"},
-		}, dryCreate)
-		return err
 	}
 }

@@ -34,7 +34,8 @@ func (w *Policed) testSelfTests(t *testing.T) {
 // testManualPublishers lets a group and an account publish, and asks whether they may, by the commands of the manual.
 func (w *Policed) testManualPublishers(t *testing.T) {
 	const ask = "kubectl auth can-i mirror configmaps -n platform --as="
-	ofGitOps, question, found := strings.Cut(manual.Commands(t, "deploy/docs/gitops.md", "--serviceaccount=platform:deployer"), ask)
+	commands := manual.Commands(t, "deploy/docs/gitops.md", "--serviceaccount=platform:deployer")
+	ofGitOps, question, found := strings.Cut(commands, ask)
 	if !found {
 		t.Fatalf("the manual does not ask: %s", ofGitOps)
 	}
@@ -42,9 +43,7 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 		manual.Commands(t, "deploy/docs/publish.md", "--group=platform-team"): "anybody --as-group=platform-team",
 		ofGitOps: question,
 	} {
-		if out, err := w.Cluster.Shell(w.Context(), bind).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v, %s", bind, err, out)
-		}
+		w.sh(bind)
 		w.Until("the answer is yes", func() error {
 			if out, _ := w.Cluster.Shell(w.Context(), ask+who).Output(); string(out) != "yes\n" {
 				return fmt.Errorf("it is %q", out)
@@ -57,27 +56,17 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 // testRefusalGrants runs the command that a refusal of the publishers' policy has: then the same request is accepted.
 func (w *Policed) testRefusalGrants(t *testing.T) {
 	const ns = "newcomers"
+	w.sh("kubectl create namespace " + ns + " && kubectl create rolebinding edit -n " + ns + " --clusterrole=edit --user=newcomer")
 	publish := manual.Commands(t, "deploy/docs/policies.md", "--as=USER", "NAMESPACE", ns, "USER", "newcomer")
-	edit := "kubectl create rolebinding edit -n " + ns + " --clusterrole=edit --user=newcomer"
-	if out, err := w.Cluster.Shell(w.Context(), "kubectl create namespace "+ns+" && "+edit).CombinedOutput(); err != nil {
-		t.Fatalf("%v, %s", err, out)
-	}
 	var grant string
 	w.Until("it is refused with a command", func() error {
 		out, err := w.Cluster.Shell(w.Context(), publish).CombinedOutput()
-		if _, text, found := strings.Cut(string(out), "An admin grants it: "); err != nil && found {
-			grant = text
+		var found bool
+		if _, grant, found = strings.Cut(string(out), "An admin grants it: "); err != nil && found {
 			return nil
 		}
 		return fmt.Errorf("it is %v, %s", err, out)
 	})
-	if out, err := w.Cluster.Shell(w.Context(), grant).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v, %s", grant, err, out)
-	}
-	w.Until("it is accepted", func() error {
-		if out, err := w.Cluster.Shell(w.Context(), publish).CombinedOutput(); err != nil {
-			return fmt.Errorf("it is %w, %s", err, out)
-		}
-		return nil
-	})
+	w.sh(grant)
+	w.Until("it is accepted", func() error { return w.Cluster.Shell(w.Context(), publish).Run() })
 }

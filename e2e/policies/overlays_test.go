@@ -1,56 +1,230 @@
 package policies
 
 import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// examples are copies of deploy/example with changes at its top.
-var examples = []overlay{
-	{name: "example", edit: func(s string) string { return s }},
-	{name: "example that prunes", edit: strings.NewReplacer("prune=false", "prune=true").Replace, prune: true},
-	{name: "example with settings", account: serviceAccount("my-system", "mirror-controller"), label: "share", in: []string{formerly, teamB}, out: []string{teamA},
-		edit: strings.NewReplacer("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
-			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share").Replace},
-	{name: "example for labels", in: []string{red}, out: []string{teamA, frozen},
-		edit: func(s string) string {
-			s = strings.ReplaceAll(s, "platform,infra", platform+","+platformToo)
-			return regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).ReplaceAllString(s, "$1")
-		}},
+// installation is what the policies of an overlay let one controller do.
+type installation struct {
+	namespace, account string
+	label, instance    string
+	in, out            []string // where it may create copies, and where it may not
 }
 
-// TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones.
-// The controller's account is confined all the same, or its self-check says that it is not.
+// shippedOne is an installation by the defaults.
+var shippedOne = moved("mirror-system", "mirror-controller", []string{teamA}, []string{formerly})
+
+// moved is one with other names.
+func moved(namespace, account string, in, out []string) installation {
+	return installation{namespace, account, "mirror", "default", in, append(out, platform)}
+}
+
+// overlays are kustomizations above deploy/default and copies of deploy/example. TestPolicies has what the policies make of
+// each setting.
+var overlays = map[string]struct {
+	files         map[string]string
+	installations []installation
+}{
+	"account with another name": {
+		above("patches:\n- target: {kind: ServiceAccount}\n  options: {allowNameChange: true}\n  patch: |\n" +
+			"    - {op: replace, path: /metadata/name, value: theirs}\n"),
+		[]installation{moved("mirror-system", "theirs", []string{teamA}, []string{formerly})},
+	},
+	"labels and annotations on all": {
+		above("commonAnnotations: {example.com/team: theirs}\n" +
+			"labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n"),
+		[]installation{shippedOne},
+	},
+	"policies below, settings above": {
+		map[string]string{
+			"middle": overlay.Above("deploy/default", "namespace: my-system\n"),
+			"top": overlay.Above("middle", "namespace: your-system\nnamePrefix: blue-\npatches:\n"+
+				SetFlag("--namespace-prefix=dev-")+Setting("namespace-prefix", "dev-")),
+		},
+		[]installation{moved("your-system", "blue-mirror-controller", []string{formerly}, []string{teamA})},
+	},
+	"two installations": {
+		map[string]string{
+			"red":  oneOfTwo("red", "team-"),
+			"blue": oneOfTwo("blue", "dev-"),
+			"top":  "resources: [../red, ../blue]\n",
+		},
+		[]installation{
+			{"red-system", "red-mirror-controller", "mirror", "red", []string{teamA}, []string{formerly, platform}},
+			{"blue-system", "blue-mirror-controller", "mirror", "blue", []string{formerly}, []string{teamA, platform}},
+		},
+	},
+	"example as it is": {example(), []installation{shippedOne}},
+	"example with settings": {
+		example("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
+			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share",
+			"prune=false", "prune=true"),
+		[]installation{{"my-system", "mirror-controller", "share", "default", []string{formerly, teamB}, []string{teamA, platform}}},
+	},
+	"example with the lines for labels": {
+		map[string]string{"top": regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).
+			ReplaceAllString(example("platform,infra", platform)["top"], "$1")},
+		[]installation{moved("mirror-system", "mirror-controller", []string{red}, []string{teamA, frozen})},
+	},
+}
+
+// above is one kustomization above deploy/default.
+func above(lines string) map[string]string {
+	return map[string]string{"top": overlay.Above("deploy/default", lines)}
+}
+
+func oneOfTwo(name, prefix string) string {
+	return overlay.Above("deploy/default", "namespace: "+name+"-system\nnamePrefix: "+name+"-\npatches:\n"+
+		SetFlag("--namespace-prefix="+prefix)+Setting("namespace-prefix", prefix)+
+		AddFlag("-", "--instance="+name)+Setting("instance", name))
+}
+
+// example is a copy of deploy/example, with these texts replaced by those behind them.
+func example(oldnew ...string) map[string]string {
+	content, err := os.ReadFile("../../deploy/example/kustomization.yaml")
+	if err != nil {
+		panic(err)
+	}
+	return map[string]string{"top": strings.NewReplacer(append(oldnew, "- ../", "- ../deploy/")...).Replace(string(content))}
+}
+
+// TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones, with the kubectl of this
+// version. The controller's account is confined all the same, or its self-check finds that it is not.
 func TestC48Overlays(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	version, err := w.Cluster.KubectlCommand(t.Context(), "version", "--client").Output()
+	t.Run("without the label", w.testNotConfined) // of the policies that the site has already
+	for name, o := range overlays {
+		t.Run(name, func(t *testing.T) {
+			m := w.kustomize(t, o.files)
+			w.apply(t, m)
+			defer w.withdraw()
+			accounts, flags, settings := read(m)
+			for _, i := range o.installations {
+				if account := cluster.ServiceAccountUser(i.namespace, i.account); !slices.Contains(accounts, account) {
+					t.Errorf("the controller runs as %q, want %s", accounts, account)
+				}
+				w.expectConfined(t, i)
+			}
+			for _, setting := range settings {
+				if !slices.Contains(flags, setting) {
+					t.Errorf("the policies read %s, and the Deployment has %q", setting, flags)
+				}
+			}
+		})
+	}
+}
+
+// testNotConfined takes the label from the ClusterRoleBinding: no policy finds it any more.
+func (w *Policed) testNotConfined(t *testing.T) {
+	defer w.withdraw()
+	w.Until("the controller is confined", func() error { return InForce(confined, w.Probe(controller, platform)) })
+	w.sh("kubectl label clusterrolebinding mirror-controller " + suite.InstallationLabel + "-")
+	w.Until("nothing is refused", func() error { return w.Probe(controller, platform) })
+	as, err := shipped.Deployed(w.Context(), w.Cluster, "mirror-system", "mirror-controller", *suite.Binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Logf("kustomizations were rendered by %s", strings.Join(strings.Fields(string(version)), " "))
-	w.CheckOverlays(t, slices.Concat(overlays, examples))
-	t.Run("two-installations", w.testTwoInstallations)
+	p, err := as.Start(shipped.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop(p)
+	w.WaitLog(p, "No admission policy confines this account")
 }
 
-// testTwoInstallations installs the controller twice, by one kustomization.
-func (w *Policed) testTwoInstallations(t *testing.T) {
-	one := func(name, prefix string) string {
-		return "resources: [../deploy/default]\nnamespace: " + name + "-system\nnamePrefix: " + name + "-\npatches:\n" +
-			SetFlag("--namespace-prefix="+prefix) + Setting("namespace-prefix", prefix) + AddFlag("-", "--instance="+name) + Setting("instance", name)
+// kustomize returns what kubectl makes of the kustomization in the folder top.
+func (w *Policed) kustomize(t *testing.T, files map[string]string) shipped.Manifests {
+	t.Helper()
+	out, err := w.Cluster.KubectlCommand(t.Context(), "kustomize", filepath.Join(overlay.Dir(t, files), "top")).Output()
+	if err != nil {
+		t.Fatalf("kubectl kustomize: %v", err)
 	}
-	m := w.render(t, overlay{files: map[string]string{
-		"red": one("red", "team-"), "blue": one("blue", "dev-"), "top": "resources: [../red, ../blue]\n",
-	}})
-	w.enforce(t, m)
-	defer w.withdraw(m)
-	instance := w.Instance
-	defer func() { w.Instance = instance }()
-	const policy = "" // which of the two refuses first is open
-	w.Instance = "red"
-	w.expectHeld(t, policy, serviceAccount("red-system", "red-mirror-controller"), []string{teamA}, []string{formerly, platform})
-	w.Instance = "blue"
-	w.expectHeld(t, policy, serviceAccount("blue-system", "blue-mirror-controller"), []string{formerly}, []string{teamA, platform})
+	m, err := shipped.Parse(bytes.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// apply applies what decides about requests.
+func (w *Policed) apply(t *testing.T, m shipped.Manifests) {
+	t.Helper()
+	var all bytes.Buffer
+	for _, o := range m {
+		kind := o.GetKind()
+		if strings.HasPrefix(kind, "ValidatingAdmissionPolicy") || strings.HasPrefix(kind, "ClusterRole") ||
+			kind == "Namespace" || kind == "ServiceAccount" {
+			if err := json.NewEncoder(&all).Encode(o.Object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cmd := w.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "--force-conflicts", "--filename=-")
+	cmd.Stdin = &all
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// withdraw deletes the policies, so that they do not stand in for those of the next overlay, and the settings of its controllers.
+func (w *Policed) withdraw() {
+	w.Helper()
+	w.sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
+	w.Until("the policies are out of force", func() error { return w.Probe(w.Installed.User, platform) })
+	w.sh("kubectl delete clusterrolebindings --ignore-not-found mirror-controller red-mirror-controller blue-mirror-controller")
+}
+
+// expectConfined fails the test unless the controller may create copies where it should, and nowhere else.
+func (w *Policed) expectConfined(t *testing.T, i installation) {
+	t.Helper()
+	user := cluster.ServiceAccountUser(i.namespace, i.account)
+	w.Until(user+" is confined", func() error { return InForce("", w.Probe(user, platform)) })
+	as := *w.World
+	as.Label, as.Instance = i.label, i.instance
+	ask := func(namespace string) error {
+		return w.Probe(user, namespace, as.MarksOfCopy(platform, namespace, probed)...)
+	}
+	for _, namespace := range i.in {
+		w.Until(user+" may create copies in "+namespace, func() error { return ask(namespace) })
+	}
+	for _, namespace := range append(i.out, "kube-public") {
+		expectAnswer(t, "", suite.NotThere, ask(namespace)) // of two installations either may refuse first
+	}
+}
+
+// read returns as which users the Deployments run, their flags, and these as the policies read them from annotations.
+func read(m shipped.Manifests) (users, flags, settings []string) {
+	for _, o := range m {
+		switch o.GetKind() {
+		case "Deployment":
+			account, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+			users = append(users, cluster.ServiceAccountUser(o.GetNamespace(), account))
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+			flags = append(flags, args...)
+		case "ClusterRoleBinding":
+			for name, value := range o.GetAnnotations() {
+				if flag, ours := strings.CutPrefix(name, plan.Domain+"/"); ours && flag != "namespace-selector" { // in another form
+					settings = append(settings, "--"+flag+"="+value)
+				}
+			}
+		}
+	}
+	return users, flags, settings
 }

@@ -2,178 +2,217 @@ package policies
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// The shipped policies: which requests they let pass and which they refuse. That they let pass what the controller needs
-// is shown by all tests, which run with the first policy in force.
-
+// The policies, by their names.
 const (
-	publishersPolicy = "mirror-controller-publishers"
-	protectedPolicy  = "mirror-controller-protected-copies"
+	confined   = suite.ConfinedPolicy
+	others     = suite.ConfinedPolicy + "-others"
+	publishers = "mirror-controller-publishers"
+	protected  = "mirror-controller-protected-copies"
 )
 
-// More controllers, each with a ClusterRoleBinding of its own. bindAccounts has their settings.
+// Users. All people may edit ConfigMaps everywhere, and differ in where they hold the verb mirror.
 const (
-	unbounded = "system:serviceaccount:more-controllers:unbounded"
-	everyone  = "system:serviceaccount:more-controllers:everywhere"
-	selective = "system:serviceaccount:more-controllers:selective"
-	malformed = "system:serviceaccount:more-controllers:malformed"
-	copying   = "system:serviceaccount:more-controllers:copying"
-	another   = "system:serviceaccount:more-controllers:another"
-	choosy    = "system:serviceaccount:more-controllers:choosy"
-	pruning   = "system:serviceaccount:more-controllers:pruning"
-	unsure    = "system:serviceaccount:more-controllers:unsure"
+	tenant    = "tenant"    // nowhere: an admin of namespaces by the ClusterRole that every cluster has
+	publisher = "publisher" // in platform, by the shipped ClusterRole
+	elsewhere = "elsewhere" // in team-a, likewise
+	byName    = "by-name"   // in platform, for one ConfigMap
+	operator  = "operator"  // everywhere: a cluster admin
+
+	controller = "system:serviceaccount:mirror-system:mirror-controller"
+	// unlabeled has the permissions of the controller by a ClusterRoleBinding without the label.
 	unlabeled = "system:serviceaccount:more-controllers:unlabeled"
 )
+
+// Namespaces.
+const (
+	platform, platformToo = "platform", "platform-too" // of sources
+	teamA, teamB          = "team-a", "team-b"         // targets
+	formerly              = "dev-a"                    // a target by prefixes of an earlier time
+	theTeam               = "the-team-a"               // has the prefix in the middle
+	optedOut              = "team-out"                 // a target by its name
+	red, frozen           = "team-red", "team-frozen"  // targets with labels
+)
+
+// inhabit makes the namespaces, the people and unlabeled.
+const inhabit = `
+for namespace in platform platform-too team-a team-b dev-a the-team-a team-out team-red team-frozen; do
+  kubectl create namespace $namespace
+done
+kubectl label namespace team-out mirror=false
+kubectl label namespace team-red team-frozen team=red mirrored=
+kubectl label namespace team-frozen frozen=yes
+kubectl create clusterrolebinding admins --clusterrole=admin --user=tenant --user=publisher --user=elsewhere --user=by-name
+kubectl create clusterrolebinding operator --clusterrole=cluster-admin --user=operator
+kubectl create clusterrolebinding unlabeled --clusterrole=mirror-controller --serviceaccount=more-controllers:unlabeled
+kubectl create clusterrolebinding system --clusterrole=admin --user=system:kube-controller-manager \
+  --user=system:serviceaccount:kube-system:storage-version-migrator-controller
+`
+
+// letPublish gives people the verb mirror.
+const letPublish = `
+kubectl create rolebinding holders -n platform --clusterrole=mirror-controller-publisher --user=publisher
+kubectl create rolebinding holders -n team-a --clusterrole=mirror-controller-publisher --user=elsewhere
+kubectl create role by-name -n platform --verb=mirror --resource=configmaps --resource-name=` + probed + `
+kubectl create rolebinding by-name -n platform --role=by-name --user=by-name
+`
+
+// holders are the users who hold the verb mirror, and a namespace where they do.
+var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: platform, operator: platform}
+
+// New starts a cluster with the namespaces and the users. Its world has the shipped label and instance.
+func New(t *testing.T) *Policed {
+	t.Helper()
+	w := At(suite.NewAlone(t))
+	w.Label, w.Instance = plan.DefaultLabel, "default"
+	w.sh(inhabit)
+	return w
+}
+
+// sh runs commands as the admin.
+func (w *Policed) sh(script string) {
+	w.Helper()
+	if out, err := w.Cluster.Shell(w.Context(), script).CombinedOutput(); err != nil {
+		w.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
 
 // TestPolicies sends requests of all kinds of users to a cluster. The policies come into force one after the other, so
 // that each answers for itself, and those that are there already let pass what the next has to let pass.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	w.bindAccounts()
-	sharing := []string{unbounded, everyone, selective, malformed, copying, choosy, pruning, unsure} // the instance
-	for _, user := range append(sharing, controller, another) {
-		w.Until(user+" is confined", func() error { return InForce(suite.ConfinedPolicy, w.Probe(user, platform)) })
-	}
-	t.Run("unlabeled", func(t *testing.T) { expectAnswer(t, suite.ConfinedPolicy, "", w.Probe(unlabeled, platform)) })
-	t.Run("confined", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.confinedRows()) })
-	t.Run("targets", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.targetRows()) })
-	t.Run("scope", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.scopeRows()) })
-	t.Run("keys", func(t *testing.T) { w.check(t, suite.ConfinedPolicy, w.keyRows()) })
-	t.Run("others", w.testOthers)
+	w.Until("the controller is confined", func() error { return InForce(confined, w.Probe(controller, platform)) })
+	t.Run("confined", func(t *testing.T) { w.check(t, confined, w.confinedRows()) })
+	t.Run("more controllers", w.testMoreControllers)
+	t.Run("events and leases", w.testEventsAndLeases)
 
-	for _, user := range sharing {
-		w.unbind(user)
-	}
+	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third",
+		"exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
 	w.applyPolicies("admission")
-	w.bindPublishers()
-	w.Until("publishing is refused", func() error { return InForce(publishersPolicy, w.Probe(tenant, platform, asSource)) })
+	w.sh(letPublish)
+	w.Until("publishing is refused", func() error { return InForce(publishers, w.Probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
 		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
 	}
-	t.Run("publishers", func(t *testing.T) { w.check(t, publishersPolicy, w.publisherRows()) })
-	t.Run("forgers", func(t *testing.T) { w.check(t, publishersPolicy, w.forgerRows()) })
+	w.Until("the other controllers of this instance are gone", func() error {
+		return w.Probe(controller, teamA, w.Copied(teamA, probed)...)
+	})
+	t.Run("publishers", func(t *testing.T) { w.check(t, publishers, w.publisherRows()) })
+	t.Run("forgers", func(t *testing.T) { w.check(t, publishers, w.forgerRows()) })
 
 	w.applyPolicies("protect-copies")
-	protected := w.Create(teamA, "protected", w.Copied(teamA, "protected")...)
+	w.Create(teamA, "protected", w.Copied(teamA, "protected")...)
 	w.Until("the copies are protected", func() error {
-		return InForce(protectedPolicy, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), protected.Name, DryDelete))
+		return InForce(protected, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), "protected", DryDelete))
 	})
-	t.Run("protected", func(t *testing.T) { w.check(t, protectedPolicy, w.protectedRows()) })
+	t.Run("protected", func(t *testing.T) { w.check(t, protected, w.protectedRows()) })
 	t.Run("namespace", w.testNamespaceDeletion)
-	t.Run("self-tests", w.testSelfTests)
+	t.Run("self-tests of the manual", w.testSelfTests)
 	t.Run("publishers of the manual", w.testManualPublishers)
 	t.Run("command of the refusal", w.testRefusalGrants)
-	w.expectNoWarnings(suite.ConfinedPolicy, suite.ConfinedPolicy+"-others", publishersPolicy, protectedPolicy)
+	w.expectNoWarnings()
 }
 
-// holders are the users who hold the verb mirror, and a namespace where they do.
-var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: platform, operator: platform}
-
-func (w *Policed) bindPublishers() {
-	w.Helper()
-	w.bind(platform, "ClusterRole", "mirror-controller-publisher", publisher)
-	w.bind(teamA, "ClusterRole", "mirror-controller-publisher", elsewhere)
-	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}}
-	rule.Verbs, rule.ResourceNames = []string{"mirror"}, []string{NamedSource}
-	w.bind(platform, "Role", w.role(platform, byName, rule), byName)
+// row is a request for a ConfigMap of its own, and what becomes of it.
+type row struct {
+	name      string
+	as        string
+	namespace string
+	there     shape // what stands there before; nil: nothing
+	send      request
+	refused   string // what the refusal says; empty: it is let pass
 }
 
-func (w *Policed) role(namespace, name string, rule rbacv1.PolicyRule) string {
-	w.Helper()
-	_, err := w.Admin.RbacV1().Roles(namespace).Create(w.Context(),
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return name
-}
-
-// bindAccounts binds the accounts of more controllers, each with settings of its own.
-func (w *Policed) bindAccounts() {
-	w.Helper()
-	for user, settings := range map[string]map[string]string{
-		unbounded: {"namespace-prefix": ""},
-		everyone:  {"all-namespaces": "true", "exclude-namespace": "team-b,plat*"},
-		selective: {"namespace-prefix": "team-",
-			"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
-		malformed: {"namespace-prefix": "team-", "namespace-selector": "team=red"},
-		copying:   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
-		choosy:    {"namespace-prefix": "team-", "source-namespace": "platform-too,platform"},
-		pruning: {"namespace-prefix": "team-", "namespace-selector": "frozen DoesNotExist",
-			"source-namespace": "platform-too,platform", "prune": "true"},
-		unsure:    {"namespace-prefix": "team-", "prune": "True"},
-		another:   {"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third"},
-		unlabeled: {"namespace-prefix": "team-"},
-	} {
-		namespace, name := accountOf(user)
-		binding := suite.BoundAccount(name, "mirror-controller",
-			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, settings)
-		if user == unlabeled {
-			binding.Labels = nil
-		}
-		w.BindAccount(binding)
+// check sends the requests of the rows and compares the answers.
+func (w *Policed) check(t *testing.T, policy string, rows []row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			name := strings.ToLower(strings.ReplaceAll(r.name, " ", "-"))
+			if r.there != nil {
+				cm := suite.ConfigMap(r.namespace, name, r.there(r.namespace, name)...)
+				if _, err := w.Admin.CoreV1().ConfigMaps(r.namespace).Create(w.Context(), cm, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			expectAnswer(t, policy, r.refused, r.send(w.Context(), w.at(r.as, r.namespace, name)))
+		})
 	}
 }
 
-// unbind deletes the binding of an account of bindAccounts, and waits until the account has no permissions.
-func (w *Policed) unbind(user string) {
-	w.Helper()
-	_, name := accountOf(user)
-	if err := w.Admin.RbacV1().ClusterRoleBindings().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
-		w.Fatal(err)
+// expectAnswer fails the test unless err is the policy's refusal that says so, or nil if refused is empty.
+func expectAnswer(t *testing.T, policy, refused string, err error) {
+	t.Helper()
+	switch {
+	case refused == "" && err != nil:
+		t.Errorf("not let pass: %v", err)
+	case refused != "" && err == nil:
+		t.Error("let pass")
+	case refused != "" && (!suite.RefusedBy(err, policy) || !strings.Contains(err.Error(), refused)):
+		t.Errorf("the answer is %q, want a refusal by %s that says %q", err, policy, refused)
 	}
-	w.Until(user+" has no permissions", func() error {
-		_, err := w.as(user).CoreV1().ConfigMaps(platform).List(w.Context(), metav1.ListOptions{})
-		if !apierrors.IsForbidden(err) {
-			return fmt.Errorf("the answer is %v", err)
-		}
-		return nil
-	})
+}
+
+// testMoreControllers asks as controllers with settings of all kinds. Their bindings go with this part of the test.
+func (w *Policed) testMoreControllers(t *testing.T) {
+	part := *w.World
+	part.T = t
+	for name, settings := range moreControllers {
+		At(&part).bindController(name, settings)
+	}
+	w.check(t, confined, w.settingRows())
+}
+
+// bindController binds an account to the permissions and the settings of a controller, and waits until it is confined.
+func (w *Policed) bindController(name string, settings map[string]string) {
+	w.Helper()
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "more-controllers", Name: name}
+	w.BindAccount(suite.BoundAccount(name, "mirror-controller", account, settings))
+	user := cluster.ServiceAccountUser(account.Namespace, name)
+	w.Until(name+" is confined", func() error { return InForce(confined, w.Probe(user, platform)) })
 }
 
 // applyPolicies applies what a component decides by: policies and roles.
 func (w *Policed) applyPolicies(component string) {
 	w.Helper()
 	rendered, err := RenderWith(w.T, "", component)
-	if err != nil {
-		w.Fatal(err)
-	}
 	rendered = slices.DeleteFunc(rendered, func(o *unstructured.Unstructured) bool {
 		return !strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetKind() != "ClusterRole"
 	})
-	if err := rendered.Apply(w.Context(), w.Cluster.Admin()); err != nil {
+	if err := errors.Join(err, rendered.Apply(w.Context(), w.Cluster.Admin())); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// expectNoWarnings fails the test if the API server finds fault with the types in an expression.
-func (w *Policed) expectNoWarnings(policies ...string) {
+// expectNoWarnings fails the test if the API server finds fault with the types in an expression of a policy.
+func (w *Policed) expectNoWarnings() {
 	w.Helper()
-	for _, name := range policies {
-		var policy *admissionregistrationv1.ValidatingAdmissionPolicy
-		w.Until("the types of "+name+" are checked", func() (err error) {
-			policy, err = w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(w.Context(), name, metav1.GetOptions{})
-			if err == nil && policy.Status.ObservedGeneration != policy.Generation {
-				err = errors.New("not yet")
-			}
+	w.Until("the types in the policies are checked", func() error {
+		all, err := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.Context(), metav1.ListOptions{})
+		if err != nil {
 			return err
-		})
-		if checking := policy.Status.TypeChecking; checking != nil && len(checking.ExpressionWarnings) > 0 {
-			w.Errorf("%s: %v", name, checking.ExpressionWarnings)
 		}
-	}
+		for _, policy := range all.Items {
+			if policy.Status.ObservedGeneration != policy.Generation {
+				return errors.New(policy.Name + " is not checked yet")
+			}
+			if checked := policy.Status.TypeChecking; checked != nil && len(checked.ExpressionWarnings) > 0 {
+				w.Errorf("%s: %v", policy.Name, checked.ExpressionWarnings)
+			}
+		}
+		return nil
+	})
 }

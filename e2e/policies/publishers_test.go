@@ -5,11 +5,16 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+const (
+	needsVerb = "needs the verb \"mirror\" on configmaps there. An admin grants it: kubectl create rolebinding publishers -n "
+	forges    = "only the controller of ClusterRoleBinding mirror-controller creates copies of instance \"default\""
+)
+
 // publisherRows are requests about sources, of people who may edit ConfigMaps, without the verb and with it.
 func (w *Policed) publisherRows() []row {
 	copied := shape(w.Copied)
 	const reserved = "openshift-service-ca.crt"
-	return []row{
+	return append(bySystem(platform, source), []row{
 		// Publish, change and withdraw.
 		{"editor creates a source", tenant, platform, nil, create(source), needsVerb},
 		{"editor labels an object", tenant, platform, plain, changeBy(asSource), needsVerb},
@@ -25,8 +30,9 @@ func (w *Policed) publisherRows() []row {
 		{"holder of another name creates a source", byName, platform, nil, create(source), needsVerb},
 		{"holder of a name creates a source without one", byName, platform, nil, createUnnamed(source), needsVerb},
 		{"cluster admin creates a source", operator, platform, nil, create(source), ""},
-		{"namespace controller deletes a source", namespaceController, platform, source, remove, ""},
-		{"garbage collector deletes a source", garbageCollector, platform, source, remove, ""},
+		{"editor lets a deleted source go", tenant, platform, source.but(held), w.letGo(operator), ""},
+		{"editor creates a source by the label of another controller", tenant, platform,
+			nil, create(with(suite.WithLabel("share", plan.SourceValue))), needsVerb},
 
 		// What is no source.
 		{"editor changes a plain object", tenant, platform, plain, changeBy(other), ""},
@@ -36,7 +42,7 @@ func (w *Policed) publisherRows() []row {
 			shape(w.copyNamed(reserved)).but(noMarks, asSource), to(reserved, changeBy(other)), ""},
 		{"tenant puts the label of a copy back", tenant, teamA, copied.but(asSource), changeBy(asCopy), ""},
 		{"tenant makes a copy labelled as a source one", tenant, teamA, copied.but(asSource), changeBy(noMarks), needsVerb},
-	}
+	}...)
 }
 
 // forgerRows are requests that make an object name itself as a copy.
@@ -44,6 +50,9 @@ func (w *Policed) forgerRows() []row {
 	copied := shape(w.Copied)
 	backup := func(namespace, name string) []suite.Option { return w.MarksOfCopy(platform, teamB, name) }
 	return []row{
+		{"tenant creates a copy of a third instance", tenant, teamA, nil,
+			create(copied.but(suite.WithAnnotation(plan.InstanceAnnotation, "third"))),
+			"only the controller of ClusterRoleBinding third creates copies of instance \"third\""},
 		{"tenant creates a copy", tenant, teamA, nil, create(copied.but(noLabel)), forges},
 		{"tenant updates an object into a copy", tenant, teamA, plain, change(copied), forges},
 		{"tenant updates a restored backup into a copy", tenant, teamA, backup, change(copied), forges},

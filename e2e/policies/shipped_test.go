@@ -2,12 +2,14 @@ package policies
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
@@ -16,34 +18,21 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// The controller as the manifests install it.
-
-// shippedLease is held by the test whose controller has the lease of the Deployment: there is one.
-var shippedLease sync.Mutex
-
-// takeShippedLease has the lease of the Deployment for the controllers of the test, until they have stopped.
-func takeShippedLease(t *testing.T) {
-	shippedLease.Lock()
-	t.Cleanup(shippedLease.Unlock)
-}
-
-// TestPermissions lets the controller do everything it can do, once as it is and once without WatchList, whose
-// fallback lists, and compares the requests in the API server's audit log with the roles: no permission
-// too many, and none too few.
+// TestPermissions lets the controller do everything it can do, once as it is and once without WatchList, whose fallback
+// lists. By the audit log of the API server it is refused nothing, and no permission of the shipped roles is idle.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	granted, err := grantedPermissions(suite.Shared(t).Installed.Manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	used := map[permission]bool{}
-	takeShippedLease(t)
-	for _, env := range []string{"KUBE_FEATURE_WatchListClient=true", "KUBE_FEATURE_WatchListClient=false"} {
+	var requests []cluster.Event
+	for _, watchList := range []string{"true", "false"} {
 		w := suite.New(t, "a", "b")
-		setLeaseNamespace(w, w.Installed.Namespace)
+		setSetting(w, "leader-elect-resource-namespace", w.Installed.Namespace)
 		w.CleanUp(w.Admin.CoordinationV1().Leases(w.Installed.Namespace).Delete(w.Context(), suite.LeaseName, metav1.DeleteOptions{}))
-		p := w.StartWith(shipped.RunOptions{Env: []string{env}, Args: []string{"--leader-elect"}})
+		p := w.StartWith(shipped.RunOptions{
+			Env:  []string{"KUBE_FEATURE_WatchListClient=" + watchList},
+			Args: []string{"--leader-elect", "--metrics-bind-address=127.0.0.1:0"},
+		})
 		doEverything(w)
+		expectMetricsOfMonitoring(w, p)
 		w.Stop(p)
 		for _, e := range w.Requests() {
 			if e.User.Username != w.Installed.User {
@@ -53,22 +42,11 @@ func TestPermissions(t *testing.T) {
 			if e.Response.Code == 403 && !strings.Contains(e.Response.Message, suite.Refusal) {
 				t.Errorf("a permission is missing: %v", e)
 			}
-			covered := false
-			for _, r := range granted {
-				if r.covers(e) {
-					used[r], covered = true, true
-				}
-			}
-			if !covered {
-				t.Errorf("used, and not granted: %v", e)
-			}
 		}
+		requests = append(requests, w.Requests()...)
 	}
-	for _, r := range granted {
-		if !used[r] {
-			t.Errorf("granted, and never used: %+v", r)
-		}
-	}
+	everywhere, atHome := suite.New(t).ShippedRules()
+	ExpectUsed(t, slices.Concat(everywhere, atHome), requests)
 }
 
 // doEverything brings about each kind of request: create, update and delete copies, read what is in the
@@ -102,89 +80,38 @@ func doEverything(w *suite.World) {
 	w.WaitGone("settings", w.NS("a"))
 }
 
-// permission is what a rule of a role allows. No namespace and no name means all of them.
-type permission struct{ namespace, group, resource, verb, name string }
+// metric finds the name of a metric in an expression, and the values that the expression asks for of a label.
+var metric = regexp.MustCompile(`\b((?:mirror|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+)` +
+	`(?:\{(\w+)[=!]~?"([^"$]+)")?`)
 
-// covers reports whether the permission is one to make that request.
-func (r permission) covers(e cluster.Event) bool {
-	resource := e.Object.Resource
-	if e.Object.Subresource != "" {
-		resource += "/" + e.Object.Subresource
-	}
-	return r.group == e.Object.APIGroup && r.resource == resource && r.verb == e.Verb &&
-		(r.namespace == "" || r.namespace == e.Object.Namespace) && (r.name == "" || r.name == e.Object.Name)
-}
-
-// grantedPermissions returns the permissions of all roles in the manifests.
-func grantedPermissions(m shipped.Manifests) ([]permission, error) {
-	clusterRoles, err := m.ClusterRoles()
+// expectMetricsOfMonitoring compares the metrics that alerts and dashboard name with those of a running controller.
+func expectMetricsOfMonitoring(w *suite.World, p *shipped.Process) {
+	w.Helper()
+	series, err := w.Scrape(p)
 	if err != nil {
-		return nil, err
+		w.Fatal(err)
 	}
-	roles, err := m.Roles()
-	if err != nil {
-		return nil, err
-	}
-	var out []permission
-	for _, r := range clusterRoles {
-		out = append(out, permissionsOf("", r.Rules)...)
-	}
-	for _, r := range roles {
-		out = append(out, permissionsOf(r.Namespace, r.Rules)...)
-	}
-	return out, nil
-}
-
-// permissionsOf returns the permissions of the rules. A rule for URLs is one that no request uses.
-func permissionsOf(namespace string, rules []rbacv1.PolicyRule) []permission {
-	var out []permission
-	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
+	names := slices.Collect(maps.Keys(series))
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		content, err := os.ReadFile(suite.Deployed("components/monitoring/" + file))
+		if err != nil {
+			w.Fatal(err)
 		}
-		for _, url := range rule.NonResourceURLs {
-			out = append(out, permission{resource: url})
+		named := metric.FindAllStringSubmatch(strings.ReplaceAll(string(content), `\"`, `"`), -1)
+		if len(named) < 10 {
+			w.Errorf("%s names only %v, is that all?", file, named)
 		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					for _, name := range names {
-						out = append(out, permission{namespace, group, resource, verb, name})
-					}
+		for _, m := range named {
+			for value := range strings.SplitSeq(m[3], "|") {
+				if !slices.ContainsFunc(names, func(name string) bool {
+					name, labels, _ := strings.Cut(name, "{")
+					return name == m[1] && (m[2] == "" || strings.Contains(labels, m[2]+`="`+value+`"`))
+				}) {
+					w.Errorf("%s names %s, which the controller does not have", file, m[0])
 				}
 			}
 		}
 	}
-	return out
-}
-
-// TestShippedArguments runs the controller with exactly the arguments of the Deployment: they are good, and
-// mirror into the namespaces that they name.
-func TestShippedArguments(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	prefix := ""
-	for _, arg := range w.Installed.Args {
-		if p, ok := strings.CutPrefix(arg, "--namespace-prefix="); ok {
-			prefix = p
-		}
-	}
-	w.Label, w.Instance = plan.DefaultLabel, "default"
-	target := prefix + w.Instance + "-shipped"
-	takeShippedLease(t)
-	w.Cleanup(func() { w.ExpectConfined(suite.Shared(t).Installed.User) })
-	w.CreateNamespace(target, nil)
-	p, err := suite.Shared(t).Installed.Start(shipped.RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.StopAtEnd(p)
-	src := w.CreateSource(w.Home, "shipped")
-	w.WaitInSync(src, target)
-	expectMetricsOfMonitoring(w, p)
-	w.Edit(w.Home, "shipped", suite.WithoutLabel(w.Label))
-	w.WaitGone("shipped", target)
 }
 
 // TestPodSecurity asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which enforces the

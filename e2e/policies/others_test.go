@@ -1,0 +1,97 @@
+package policies
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// What the controller writes besides ConfigMaps. RBAC allows it less than what is asked for here, so it takes more permissions.
+const mayWriteAll = `
+kubectl create clusterrole events-and-leases --verb='*' --resource=events,events.events.k8s.io,leases
+kubectl create clusterrolebinding events-and-leases --clusterrole=events-and-leases \
+  --serviceaccount=mirror-system:mirror-controller
+`
+
+// Paths of the API.
+const (
+	events       = "/api/v1/namespaces/platform/events"
+	eventsAtHome = "/api/v1/namespaces/mirror-system/events"
+	newEvents    = "/apis/events.k8s.io/v1/namespaces/platform/events"
+	leasesAtHome = "/apis/coordination.k8s.io/v1/namespaces/mirror-system/leases"
+	leases       = "/apis/coordination.k8s.io/v1/namespaces/platform/leases"
+)
+
+const (
+	notItsEvent = "may only write its own Events, about ConfigMaps and its Lease"
+	notItsLease = "may only write its own Lease, mirror-system/mirror-controller"
+)
+
+// eventOf is an Event by the reporter about an object.
+func eventOf(reporter, apiVersion, kind, namespace, name string) string {
+	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "by-%[1]s-about-%[5]s"},
+		"reason": "Mirrored", "type": "Normal", "source": {"component": %[1]q}, "reportingComponent": %[1]q,
+		"involvedObject": {"apiVersion": %[2]q, "kind": %[3]q, "namespace": %[4]q, "name": %[5]q}}`,
+		reporter, apiVersion, kind, namespace, name)
+}
+
+// newEventAbout is one of events.k8s.io.
+func newEventAbout(kind string) string {
+	return fmt.Sprintf(`{"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"generateName": "probe-"},
+		"eventTime": "2026-01-02T03:04:05.000000Z", "reportingController": "mirror-controller", "reportingInstance": "probe",
+		"action": "Mirror", "reason": "Mirrored", "type": "Normal",
+		"regarding": {"apiVersion": "v1", "kind": %q, "namespace": "platform", "name": "any"}}`, kind)
+}
+
+func leaseNamed(name string) string {
+	return fmt.Sprintf(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": %q}}`, name)
+}
+
+// testEventsAndLeases sends Events and Leases as the controller.
+func (w *Policed) testEventsAndLeases(t *testing.T) {
+	w.sh(mayWriteAll)
+	client := w.as(controller).CoreV1().RESTClient().(*rest.RESTClient)
+	send := func(verb, path, body string) error {
+		request := client.Verb(verb).AbsPath(path).Param("dryRun", "All").SetHeader("Content-Type", "application/json")
+		if verb == "PATCH" {
+			request = request.SetHeader("Content-Type", "application/merge-patch+json")
+		}
+		return request.Body([]byte(body)).Do(w.Context()).Error()
+	}
+	w.Until("the permissions are there", func() error { return client.Get().AbsPath(leases).Do(w.Context()).Error() })
+	for _, there := range []struct{ path, body string }{
+		{events, eventOf("kubelet", "v1", "ConfigMap", platform, "any")},
+		{events, eventOf("mirror-controller", "v1", "ConfigMap", platform, "any")},
+		{leases, leaseNamed("of-others")},
+	} {
+		err := w.Admin.CoreV1().RESTClient().Post().AbsPath(there.path).SetHeader("Content-Type", "application/json").
+			Body([]byte(there.body)).Do(w.Context()).Error()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const its = "mirror-controller"
+	for name, c := range map[string]struct{ verb, path, body, refused string }{
+		"event about a ConfigMap": {"POST", events, eventOf(its, "v1", "ConfigMap", platform, "other"), ""},
+		"event about its Lease": {"POST", eventsAtHome,
+			eventOf(its, "coordination.k8s.io/v1", "Lease", "mirror-system", its), ""},
+		"event about another Lease": {"POST", eventsAtHome,
+			eventOf(its, "coordination.k8s.io/v1", "Lease", "mirror-system", "another"), notItsEvent},
+		"event about a Secret": {"POST", events, eventOf(its, "v1", "Secret", platform, "any"), notItsEvent},
+		"event about another kind ConfigMap": {"POST", events,
+			eventOf(its, "example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
+		"event in the name of another": {"POST", events, eventOf("scheduler", "v1", "ConfigMap", platform, "any"), notItsEvent},
+		"event of another counted":     {"PATCH", events + "/by-kubelet-about-any", `{"count": 2}`, notItsEvent},
+		"its event counted":            {"PATCH", events + "/by-mirror-controller-about-any", `{"count": 2}`, ""},
+		"its event made another's": {"PATCH", events + "/by-mirror-controller-about-any",
+			`{"reportingComponent": "kubelet"}`, notItsEvent},
+		"events.k8s.io about a ConfigMap": {"POST", newEvents, newEventAbout("ConfigMap"), ""},
+		"events.k8s.io about a Pod":       {"POST", newEvents, newEventAbout("Pod"), notItsEvent},
+		"its Lease":                       {"POST", leasesAtHome, leaseNamed(its), ""},
+		"Lease of its name elsewhere":     {"POST", leases, leaseNamed(its), notItsLease},
+		"Lease of others deleted":         {"DELETE", leases + "/of-others", "", notItsLease},
+	} {
+		t.Run(name, func(t *testing.T) { expectAnswer(t, others, c.refused, send(c.verb, c.path, c.body)) })
+	}
+}
