@@ -53,9 +53,9 @@ func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 
 var checkRules = []string{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}
 
-// TestAlerts has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is among them as one that fires
-// and as one that does not. Each has a summary, a description, and a row on the troubleshooting page.
-func TestAlerts(t *testing.T) {
+// TestAlertsFireAndAreExplained has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is among
+// them as one that fires and as one that does not. Each has a summary, a description, and a row on the troubleshooting page.
+func TestAlertsFireAndAreExplained(t *testing.T) {
 	var cases struct {
 		Tests []struct {
 			Cases []struct {

@@ -1,13 +1,13 @@
 package install
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
@@ -27,46 +27,35 @@ func TestDocsApplyTwice(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	example, err := os.ReadFile(suite.Deployed("example/kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The API server does not know the kinds of the Prometheus operator.
-	without := strings.NewReplacer("- ../components/monitoring\n", "", "- ../components/admission-alerts\n", "").Replace
-	everything := strings.NewReplacer("# - ../", "- ../", "namespace: mirror-system", "namespace: my-system").Replace(string(example))
-	for name, content := range map[string]string{
-		"default":    "resources: [deploy/default]\n",
-		"example":    fromRoot(string(example)),
-		"everything": fromRoot(without(everything)),
+	everything := example(t, "# - ../components/monitoring\n", "", "# - ../components/admission-alerts\n", "", "# - ../", "- ../",
+		"namespace: mirror-system", "namespace: my-system")
+	for name, kustomization := range map[string]string{
+		"default": "resources: [../default]\n", "example": example(t), "everything": everything,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			err := errors.Join(os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(suite.Deployed("."))),
-				os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o644))
-			if err != nil {
-				t.Fatal(err)
-			}
-			apply(t, c, "-k", dir)
-			for line := range strings.Lines(apply(t, c, "-k", dir)) {
-				if !strings.HasSuffix(line, " unchanged\n") && line != alwaysConfigured {
-					t.Errorf("applied again: %s", line)
+			dir := overlay.Dir(t, map[string]string{"deploy/mine": kustomization})
+			for _, again := range []bool{false, true} {
+				out, err := c.KubectlCommand(t.Context(), "apply", "-k", filepath.Join(dir, "deploy/mine")).CombinedOutput()
+				if err != nil {
+					t.Fatalf("kubectl apply: %v\n%s", err, out)
+				}
+				for line := range strings.Lines(string(out)) {
+					if again && !strings.HasSuffix(line, " unchanged\n") && line != alwaysConfigured {
+						t.Errorf("applied again: %s", line)
+					}
 				}
 			}
 		})
 	}
 }
 
-// fromRoot returns a kustomization of deploy/example for the folder above deploy.
-func fromRoot(kustomization string) string {
-	return strings.ReplaceAll(kustomization, "- ../", "- deploy/")
-}
-
-// apply runs kubectl apply, and returns its output.
-func apply(t *testing.T, c *cluster.Cluster, args ...string) string {
+// example returns the example, with these texts replaced by those behind them.
+func example(t *testing.T, oldnew ...string) string {
 	t.Helper()
-	out, err := c.KubectlCommand(t.Context(), append([]string{"apply"}, args...)...).CombinedOutput()
+	content, err := os.ReadFile(suite.Deployed("example/kustomization.yaml"))
 	if err != nil {
-		t.Fatalf("kubectl apply: %v\n%s", err, out)
+		t.Fatal(err)
 	}
-	return string(out)
+	return strings.NewReplacer(oldnew...).Replace(string(content))
 }

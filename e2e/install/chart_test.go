@@ -1,39 +1,64 @@
 package install
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/plugin"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestChartIsAccepted hands what the chart renders to the API server: the least that is set, and everything.
+// newHelm returns a helm that talks to the shared cluster.
+func newHelm(t *testing.T) shipped.Helm {
+	t.Helper()
+	program, err := filepath.Abs("../../bin/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shipped.Helm{Program: program, Home: t.TempDir(), Kubeconfig: suite.Shared(t).Cluster.AdminKubeconfig()}
+}
+
+// TestChartIsAccepted hands all that the chart can have to the API server, which validates it strictly and keeps nothing.
 func TestChartIsAccepted(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		args      []string
-		operators int
-	}{
-		"default":    {[]string{"--set=namespacePrefixes={team-}"}, 0},
-		"everything": {[]string{"--values=../packaging/testdata/everything.yaml"}, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			namespace := suite.Shared(t).Installed.Namespace
-			m, err := policies.NewHelm(t).Template(t.Context(), "accepted", suite.Deployed("chart"), namespace, c.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// The account of the Pod would have to be there: TestChartSelfTest makes both.
-			m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Pod" })
-			policies.ExpectAccepted(t, m, c.operators)
-		})
+	m, err := newHelm(t).Template(t.Context(), "accepted", suite.Deployed("chart"), suite.Shared(t).Installed.Namespace,
+		"--values=../packaging/testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool {
+		// The account of the Pod would have to be there. Package packaging knows the kinds of the Prometheus operator.
+		return o.GetKind() == "Pod" || strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/")
+	})
+	kubectlWith(t, m, "apply", "--dry-run=server", "--validate=strict")
+}
+
+// kubectlWith runs kubectl with the objects.
+func kubectlWith(t *testing.T, m shipped.Manifests, args ...string) {
+	t.Helper()
+	var all bytes.Buffer
+	for _, o := range m {
+		if err := json.NewEncoder(&all).Encode(o.Object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl := suite.Shared(t).Cluster.KubectlCommand(t.Context(), append(args, "--filename=-")...)
+	kubectl.Stdin = &all
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		t.Errorf("kubectl %s: %v:\n%s", args[0], err, out)
 	}
 }
 
@@ -47,7 +72,7 @@ type charted struct {
 // installChart installs the chart with values, and with the label and the instance of a world of its own.
 func installChart(t *testing.T, values []string, targets ...string) *charted {
 	t.Helper()
-	w := &charted{Installed: plugin.NewInstalled(t, "chart", targets...), helm: policies.NewHelm(t)}
+	w := &charted{Installed: plugin.NewInstalled(t, "chart", targets...), helm: newHelm(t)}
 	w.release = w.Namespace
 	w.run(append([]string{"install", w.release, suite.Deployed("chart"), "--create-namespace",
 		"--set=mirrorLabel=" + w.Label, "--set=instance=" + w.Instance}, values...)...)
@@ -65,73 +90,111 @@ func (w *charted) run(args ...string) string {
 }
 
 // advice returns the commands in the notes that stand below a line that begins so.
-func (w *charted) advice(line string) [][]string {
+func (w *charted) advice(line string) string {
 	w.Helper()
 	notes := w.run("get", "notes", w.release)
 	_, below, found := strings.Cut(notes, "\n"+line)
 	_, below, _ = strings.Cut(below, "\n\n")
-	below, _, _ = strings.Cut(strings.ReplaceAll(below, "\\\n", ""), "\n\n")
-	var commands [][]string
-	for command := range strings.Lines(below) {
-		if words := strings.Fields(command); len(words) > 1 && words[0] == "kubectl" {
-			commands = append(commands, words[1:])
-		}
+	if commands, _, _ := strings.Cut(below, "\n\n"); found && strings.Contains(commands, "kubectl ") {
+		return commands
 	}
-	if !found || len(commands) == 0 {
-		w.Fatalf("the notes have no commands below %q:\n%s", line, notes)
-	}
-	return commands
-}
-
-// follow runs the commands.
-func (w *charted) follow(commands [][]string) {
-	w.Helper()
-	for _, args := range commands {
-		if out, err := w.Cluster.KubectlCommand(w.Context(), args...).CombinedOutput(); err != nil {
-			w.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	w.Fatalf("the notes have no commands below %q:\n%s", line, notes)
+	return ""
 }
 
 // waitConfined waits until the self-test in the notes is refused as they say.
 func (w *charted) waitConfined() {
 	w.Helper()
-	test := w.advice("See that the controller is confined")
 	w.Until("the self-test is refused", func() error {
-		out, err := w.Cluster.KubectlCommand(w.Context(), test[0]...).CombinedOutput()
-		says := func(text string) bool { return strings.Contains(string(out), text) }
-		if err != nil && says("may only write") && says(suite.Refusal+w.FullName+"-confined'") {
-			return nil
+		out, err := w.Cluster.Shell(w.Context(), w.advice("See that the controller is confined")).CombinedOutput()
+		if refusal := suite.Refusal + w.FullName + "-confined'"; err == nil || !strings.Contains(string(out), refusal) {
+			return fmt.Errorf("the answer is %s (%v)", out, err)
 		}
-		return fmt.Errorf("the answer is %s (%v)", out, err)
+		return nil
 	})
 }
 
-// TestChartInstalls installs the chart with all policies, runs the controller as its Deployment does, follows the notes,
-// and takes all out again.
+// TestChartInstalls installs the chart, changes its values, runs the controller as its Deployment does and the test as its Pod
+// does, follows the notes, and takes all out again.
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
 	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a", "b")
-	w.run("upgrade", w.release, suite.Deployed("chart"), "--reuse-values", "--set=namespacePrefixes={none-,"+w.Prefix+"},replicaCount=2",
-		"--set=sourceNamespaces={"+w.Home+"}", "--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true")
+	w.run("upgrade", w.release, suite.Deployed("chart"), "--reuse-values",
+		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
+		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true")
 	w.waitConfined()
-	p := w.Start()
-	w.follow(w.advice("Publish a first source"))
+	p := w.StartChecked()
+	w.testAsTheChart()
+	sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
 	w.Until("the copies are protected", func() error {
 		err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete)
 		return policies.InForce(w.FullName+"-protected-copies", err)
 	})
-	w.follow(w.advice("To delete the copies too"))
+	sh(w.World, w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 	w.Policed.Stop(p)
 
 	w.run("uninstall", w.release)
-	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies,poddisruptionbudgets," +
-		"validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left, err := w.Cluster.KubectlCommand(w.Context(), "get", kinds, "--namespace="+w.Namespace, "--output=name",
-		"--selector=app.kubernetes.io/instance="+w.release).CombinedOutput()
-	if err != nil || len(left) > 0 {
-		w.Errorf("left behind: %s (%v)", left, err)
+	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies," +
+		"poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings"
+	left := sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
+	if left != "" {
+		w.Errorf("left behind: %s", left)
 	}
+}
+
+// testAsTheChart runs what `helm test` would run, as the account that it would make: all is checked, no permission is
+// missing, and none is idle.
+func (w *charted) testAsTheChart() {
+	w.Helper()
+	hooks, err := shipped.Parse(strings.NewReader(w.run("get", "hooks", w.release)))
+	if err != nil {
+		w.Fatal(err)
+	}
+	hooks = slices.DeleteFunc(hooks, func(o *unstructured.Unstructured) bool {
+		return o.GetAnnotations()["helm.sh/hook"] != "test"
+	})
+	kubectlWith(w.T, hooks, "create", "--validate=strict")
+	var pod corev1.Pod
+	var rules []rbacv1.PolicyRule
+	for _, o := range hooks {
+		var role rbacv1.ClusterRole // which a Role is as well, for its rules
+		var err error
+		switch o.GetKind() {
+		case "Pod":
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod)
+		case "Role", "ClusterRole":
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role)
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		rules = append(rules, role.Rules...)
+	}
+	args := pod.Spec.Containers[0].Args
+	want := []string{"check", "--controller=" + w.Namespace + "/" + w.FullName, "--confined=true", "--publishers=true"}
+	if !slices.Equal(args, want) {
+		w.Fatalf("the arguments are %q, want %q", args, want)
+	}
+	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), pod.Namespace, pod.Spec.ServiceAccountName)
+	if err != nil {
+		w.Fatal(err)
+	}
+	mark := w.AuditMark()
+	plugin.ExpectLines(w.T, w.Checked(kubeconfig, args[2:]...), 0, "probe/copy/team-  ok", "7 ok, 0 to do, 0 not checked.")
+	all, _, err := w.Cluster.Audit().Since(mark)
+	if err != nil {
+		w.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(e cluster.Event) bool {
+		return e.User.Username != cluster.ServiceAccountUser(pod.Namespace, pod.Spec.ServiceAccountName)
+	})
+	for _, e := range all {
+		if e.As.Username == "" && e.Response.Code >= 400 { // what the controller is refused is what check asks for
+			w.Errorf("refused: %v", e)
+		}
+	}
+	policies.ExpectUsed(w.T, rules, all)
+	kubectlWith(w.T, hooks, "delete") // as Helm does
 }

@@ -1,78 +1,139 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/plugin"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestDocsRelease turns copies into ordinary ConfigMaps by the commands of the manual.
-func TestDocsRelease(t *testing.T) {
+// ofManual returns commands of the manual with the names of the world.
+func ofManual(w *suite.World, commands string) string {
+	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", " mirror=true", " "+w.Label+"=true",
+		" mirror-\n", " "+w.Label+"-\n", "-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
+}
+
+// sh runs commands as the admin, and returns what they print.
+func sh(w *suite.World, commands string) string {
+	w.Helper()
+	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// TestDocsCopies does with copies what the manual says: it asks for the events on the source, and for the owner of a copy. It
+// keeps one as an ordinary ConfigMap, which the controller leaves alone, and then all of them.
+func TestDocsCopies(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
+	a, b := w.NS("a"), w.NS("b")
 	source := w.CreateSource(w.Home, "settings")
 	p := w.Start()
-	w.WaitInSync(source, w.NS("a"), w.NS("b"))
+	w.WaitInSync(source, a, b)
+	w.WaitEvent(w.Home, "settings", "Mirrored")
+	shows := func(commands, want string) {
+		t.Helper()
+		if out := sh(w, commands); !strings.Contains(out, want) {
+			t.Errorf("%s: no %q in %s", commands, want, out)
+		}
+	}
+	shows(ofManual(w, manual.Commands(t, "deploy/docs/publish.md", "kubectl events")), "Mirrored")
+	owner := manual.Commands(t, "deploy/docs/receive.md", "--show-managed-fields", "team-a", a)
+	shows(owner, plan.SourceAnnotation+": "+w.Home+"/settings\n")
+	shows(owner, "manager: mirror-controller\n")
+
+	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
+	w.Eventually("it is foreign", w.Noted("settings", "Foreign", a))
+	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
+	w.Settle(a)
+	w.AllUntouched(released)
 	w.Stop(p)
+
 	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
-	released := []*corev1.ConfigMap{w.Live(w.NS("a"), "settings"), w.Live(w.NS("b"), "settings")}
+	released = append(released, w.Live(b, "settings"))
 	for _, cm := range released {
 		if cm.Labels[w.Label] != "" || cm.Annotations[plan.CopyAnnotation] != "" {
 			t.Errorf("%s is still a copy: %v, %v", cm.Namespace, cm.Labels, cm.Annotations)
 		}
 	}
 	w.Start()
-	w.Eventually("both are foreign", w.Noted("settings", "Foreign", w.NS("a"), w.NS("b")))
+	w.Eventually("both are foreign", w.Noted("settings", "Foreign", a, b))
 	w.AllUntouched(released)
 }
 
-// TestDocsKeep releases a copy by the commands of the manual, changes it, and sees that it stays.
-func TestDocsKeep(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t, "a", "b")
-	source := w.CreateSource(w.Home, "settings")
-	w.Start()
-	w.WaitInSync(source, w.NS("a"), w.NS("b"))
-	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", w.NS("a"))))
-	w.Eventually("it is foreign", w.Noted("settings", "Foreign", w.NS("a")))
-	released := []*corev1.ConfigMap{w.Edit(w.NS("a"), "settings", suite.WithData(map[string]string{"key": "mine"}))}
-	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("b"))
-	w.Settle(w.NS("a"))
-	w.AllUntouched(released)
-}
-
-// TestDocsEvents asks for the events on a source, by the command of the manual.
-func TestDocsEvents(t *testing.T) {
+// TestDocsFluxLabel publishes the source of the manual that Flux watches: its copies have the label by which Flux does so.
+func TestDocsFluxLabel(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	source := w.CreateSource(w.Home, "settings")
-	w.Start()
-	w.WaitInSync(source, w.NS("a"))
-	w.WaitEvent(w.Home, "settings", "Mirrored")
-	ask := ofManual(w, manual.Commands(t, "deploy/docs/publish.md", "kubectl events"))
-	out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Mirrored") {
-		t.Errorf("%s: %v, %s", ask, err, out)
+	const page, flag, label = "deploy/docs/gitops.md", "--copy-label=reconcile.fluxcd.io/watch", "reconcile.fluxcd.io/watch"
+	w.Start(manual.Inline(t, page, flag))
+	source := manual.Find(t, page, "name: cluster-vars").Text
+	sh(w, "kubectl apply -f - <<'END'\n"+
+		strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "mirror: ", w.Label+": ").Replace(source)+"END")
+	w.WaitInSync(w.Live(w.Home, "cluster-vars"), w.NS("a"))
+	if got := w.Live(w.NS("a"), "cluster-vars").Labels[label]; got != "Enabled" {
+		t.Errorf("the copy has the label %s=%q, want Enabled", label, got)
 	}
 }
 
-// TestDocsOwner asks who wrote a copy, by the command of the manual.
-func TestDocsOwner(t *testing.T) {
+// TestDocsReadme creates the source that the README shows, and compares the copy with the one that it shows.
+func TestDocsReadme(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	source := w.CreateSource(w.Home, "settings")
 	w.Start()
-	w.WaitInSync(source, w.NS("a"))
-	ask := manual.Commands(t, "deploy/docs/receive.md", "--show-managed-fields", "team-a", w.NS("a"))
-	out, err := w.Cluster.Shell(w.Context(), ask).CombinedOutput()
-	for _, want := range []string{plan.SourceAnnotation + ": " + w.Home + "/settings\n", "manager: mirror-controller\n"} {
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v, and no %q in %s", ask, err, want, out)
+	var src corev1.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(manual.Find(t, "README.md", `mirror: "true"`+"\ndata:").Text), &src); err != nil {
+		t.Fatal(err)
+	}
+	w.WaitInSync(w.CreateSource(w.Home, src.Name, suite.WithData(src.Data)), w.NS("a"))
+	made := w.Live(w.NS("a"), src.Name)
+	shown, err := yaml.Marshal(corev1.ConfigMap{
+		TypeMeta: src.TypeMeta, Data: made.Data, BinaryData: made.BinaryData, Immutable: made.Immutable,
+		ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: made.Name, Labels: made.Labels, Annotations: made.Annotations},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.NewReplacer(": "+w.Instance+"\n", ": default\n", w.Home, "platform", w.Prefix, "team-", w.Label, "mirror")
+	got := names.Replace(string(shown))
+	want := manual.Find(t, "README.md", "mirror: copy\n").Text
+	if got != want {
+		t.Errorf("got the copy\n%swant that of the README\n%s", got, want)
+	}
+}
+
+// TestDocsViewer binds the role of component viewer by the command of the manual. It permits nothing but reading. The tests
+// of the plug-in show that it permits enough.
+func TestDocsViewer(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t)
+	rules := plugin.ViewerRules(w)
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list"}, verb) {
+				t.Errorf("it permits to %s %v", verb, rule.Resources)
+			}
 		}
 	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: plugin.ViewerRole}, Rules: rules}
+	if _, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
+	w.Until("the role is bound", func() error {
+		ask := "kubectl auth can-i list configmaps -A --as=anybody --as-group=mirror-operators"
+		return w.Cluster.Shell(w.Context(), ask).Run()
+	})
 }

@@ -9,132 +9,79 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// otherTool is a tool that copies ConfigMaps, with objects as it leaves them. HOME is the namespace of the source, and a and b
+// otherTool is a tool that copies ConfigMaps, and the metadata that it leaves. HOME is the namespace of the source, and a and b
 // have copies. Read in the code of emberstack/kubernetes-reflector, mittwald/kubernetes-replicator and kyverno/kyverno.
 type otherTool struct {
-	mark    string // as the manual writes it
-	marks   []string
-	objects string
+	mark         string   // as the manual writes it
+	marks        []string // annotations that the commands of the manual take away
+	source, a, b string
 }
 
 var otherTools = map[string]otherTool{
 	"reflector": {
 		mark:  `annotations.reflector\.v1\.k8s\.emberstack\.com/reflects`,
 		marks: []string{"reflector.v1.k8s.emberstack.com/reflects"},
-		objects: `
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: HOME
+		source: `
   annotations:
     reflector.v1.k8s.emberstack.com/reflection-allowed: "true"
     reflector.v1.k8s.emberstack.com/reflection-auto-enabled: "true"
-    reflector.v1.k8s.emberstack.com/reflection-auto-namespaces: PREFIX.*
-data: {key: new}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: PREFIXa
+    reflector.v1.k8s.emberstack.com/reflection-auto-namespaces: PREFIX.*`,
+		a: `
   annotations:
     reflector.v1.k8s.emberstack.com/auto-reflects: "True"
-    reflector.v1.k8s.emberstack.com/reflected-at: "2026-01-02T03:04:05.0000000+00:00"
     reflector.v1.k8s.emberstack.com/reflected-version: "1"
-    reflector.v1.k8s.emberstack.com/reflects: HOME/settings
-data: {key: old}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: PREFIXb
+    reflector.v1.k8s.emberstack.com/reflects: HOME/settings`,
+		b: `
   annotations:
     reflector.v1.k8s.emberstack.com/auto-reflects: "False"
-    reflector.v1.k8s.emberstack.com/reflected-at: "2026-01-02T03:04:05.0000000+00:00"
     reflector.v1.k8s.emberstack.com/reflected-version: "1"
-    reflector.v1.k8s.emberstack.com/reflects: HOME/settings
-data: {key: old}
-`},
+    reflector.v1.k8s.emberstack.com/reflects: HOME/settings`,
+	},
 	"replicator": {
 		mark:  `annotations.replicator\.v1\.mittwald\.de/replicated-keys`,
 		marks: []string{"replicator.v1.mittwald.de/replicate-to", "replicator.v1.mittwald.de/replicate-from"},
-		objects: `
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: HOME
+		source: `
   labels: {team: platform}
   annotations:
-    replicator.v1.mittwald.de/replicate-to: PREFIX.*
-data: {key: new}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: PREFIXa
+    replicator.v1.mittwald.de/replicate-to: PREFIX.*`,
+		a: `
   labels: {team: platform}
   annotations:
-    replicator.v1.mittwald.de/replicated-at: "2026-01-02T03:04:05Z"
     replicator.v1.mittwald.de/replicated-from-version: "1"
-    replicator.v1.mittwald.de/replicated-keys: key
-data: {key: old, other: kept by replicator}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: PREFIXb
+    replicator.v1.mittwald.de/replicated-keys: key`,
+		b: `
   annotations:
     replicator.v1.mittwald.de/replicate-from: HOME/settings
-    replicator.v1.mittwald.de/replicated-at: "2026-01-02T03:04:05Z"
     replicator.v1.mittwald.de/replicated-from-version: "1"
-    replicator.v1.mittwald.de/replicated-keys: key
-data: {key: old}
-`},
+    replicator.v1.mittwald.de/replicated-keys: key`,
+	},
 	"kyverno": {
-		mark: `labels.generate\.kyverno\.io/source-name`,
-		objects: `
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: HOME
-  labels: {generate.kyverno.io/clone-source: ""}
-data: {key: new}
-` + cloned("a") + cloned("b")},
+		mark:   `labels.generate\.kyverno\.io/source-name`,
+		source: "\n  labels: {generate.kyverno.io/clone-source: \"\"}",
+		a:      cloned,
+		b:      cloned,
+	},
 }
 
 // cloned is what a rule with clone and synchronize makes of the source: a copy with all its labels, and with more.
-func cloned(namespace string) string {
-	return `
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: settings
-  namespace: PREFIX` + namespace + `
+const cloned = `
   labels:
     app.kubernetes.io/managed-by: kyverno
     generate.kyverno.io/clone-source: ""
     generate.kyverno.io/policy-name: clone-settings
-    generate.kyverno.io/policy-namespace: ""
     generate.kyverno.io/rule-name: clone-settings
-    generate.kyverno.io/source-group: ""
     generate.kyverno.io/source-kind: ConfigMap
     generate.kyverno.io/source-name: settings
-    generate.kyverno.io/source-namespace: HOME
-    generate.kyverno.io/source-version: v1
-    generate.kyverno.io/trigger-group: ""
-    generate.kyverno.io/trigger-kind: Namespace
-    generate.kyverno.io/trigger-namespace: ""
-    generate.kyverno.io/trigger-uid: 01234567-89ab-cdef-0123-456789abcdef
-    generate.kyverno.io/trigger-version: v1
-data: {key: old}
-`
+    generate.kyverno.io/source-namespace: HOME`
+
+// objects returns the source and the copies of the tool.
+func (o otherTool) objects(w *suite.World) string {
+	object := func(namespace, data, metadata string) string {
+		return "---\napiVersion: v1\nkind: ConfigMap\ndata: " + data +
+			"\nmetadata:\n  name: settings\n  namespace: " + namespace + metadata + "\n"
+	}
+	return strings.NewReplacer("HOME", w.Home, "PREFIX", w.Prefix).Replace(object("HOME", "{key: new}", o.source) +
+		object("PREFIXa", "{key: old, other: kept by replicator}", o.a) + object("PREFIXb", "{key: old}", o.b))
 }
 
 // kyvernoKind is as much of a CustomResourceDefinition as kyvernoPolicy takes, and that has what the commands are about.
@@ -173,7 +120,7 @@ func TestDocsMove(t *testing.T) {
 func move(w *suite.World, tool otherTool) {
 	w.Helper()
 	a, b := w.NS("a"), w.NS("b")
-	sh(w, "kubectl apply -f - <<'END'\n"+strings.NewReplacer("HOME", w.Home, "PREFIX", w.Prefix).Replace(tool.objects)+"END")
+	sh(w, "kubectl apply -f - <<'END'\n"+tool.objects(w)+"END")
 	foreign := w.Create(w.NS("c"), "settings")
 	theirs := w.Copies("settings", a, b)
 	w.Start()
@@ -211,28 +158,14 @@ func move(w *suite.World, tool otherTool) {
 	}
 }
 
-// ofManual returns commands of the manual with the names of the world.
-func ofManual(w *suite.World, commands string) string {
-	return strings.NewReplacer("-l mirror=", "-l "+w.Label+"=", " mirror=true", " "+w.Label+"=true", " mirror-\n", " "+w.Label+"-\n",
-		"-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
-}
-
-// sh runs commands as the admin.
-func sh(w *suite.World, commands string) {
-	w.Helper()
-	if out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput(); err != nil {
-		w.Fatalf("%s: %v\n%s", commands, err, out)
-	}
-}
-
 // TestDocsStopOtherTool runs the commands by which the manual stops the other tools.
 func TestDocsStopOtherTool(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
 	ask := func(command, want string) {
 		t.Helper()
-		if out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput(); err != nil || string(out) != want {
-			t.Errorf("%s: got %q, want %q (%v)", command, out, want, err)
+		if got := sh(w, command); got != want {
+			t.Errorf("%s: got %q, want %q", command, got, want)
 		}
 	}
 	sh(w, "kubectl create deployment other-tool --image=other-tool -n "+w.Home)

@@ -2,20 +2,18 @@ package install
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestDocsMoveNamespace moves the installation to another namespace while the controller runs, by the commands of the manual. The
-// copies stay as they are, the new controller goes on, and the old one has no permissions any more.
+// TestDocsMoveNamespace moves the installation to another namespace while the controller runs, by the commands of the manual.
+// The copies stay as they are, the new controller goes on, and the old one has no permissions any more.
 func TestDocsMoveNamespace(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
@@ -27,19 +25,16 @@ func TestDocsMoveNamespace(t *testing.T) {
 	w.WaitInSync(source, w.NS("a"), w.NS("b"))
 	copies := w.Copies("settings", w.NS("a"), w.NS("b"))
 
-	apply := w.Cluster.Shell(w.Context(), manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
-	apply.Dir = movedExample(t)
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	moved := example(t, "namespace: mirror-system", "namespace: my-system")
+	folder := filepath.Join(overlay.Dir(t, map[string]string{"deploy/mine": moved}), "deploy/mine")
+	sh(w, "cd "+folder+"\n"+manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
 	startDeployed(w, "my-system")
 	w.Until("the former account has no permissions", func() error {
-		out, err := w.Cluster.Shell(w.Context(), "kubectl auth can-i update configmaps -n team-a --as="+user).Output()
-		var no *exec.ExitError
-		if errors.As(err, &no) && strings.TrimSpace(string(out)) == "no" {
-			return nil
+		ask := "kubectl auth can-i update configmaps -n team-a --as=" + user
+		if out, _ := w.Cluster.Shell(w.Context(), ask).Output(); string(out) != "no\n" {
+			return errors.New("it still has them")
 		}
-		return errors.New("it still has them")
+		return nil
 	})
 	w.Stop(former)
 	w.Settle(w.NS("a"), w.NS("b"))
@@ -62,23 +57,4 @@ func startDeployed(w *suite.World, namespace string) (user string, p *shipped.Pr
 	}
 	w.StopAtEnd(p)
 	return installed.User, p
-}
-
-// movedExample returns the folder of a copy of the example with another namespace.
-func movedExample(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(suite.Deployed("."))); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "example", "kustomization.yaml")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	moved := strings.Replace(string(content), "namespace: mirror-system", "namespace: my-system", 1)
-	if err := os.WriteFile(file, []byte(moved), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Dir(file)
 }

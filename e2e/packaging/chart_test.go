@@ -134,8 +134,9 @@ func TestChartSettingsAreKustomize(t *testing.T) {
 			patch("ClusterRoleBinding", "add", "/metadata/annotations/mirror-controller.github.io~1"+flag, setting)
 	}
 	kustomized := overlay.Render(t, map[string]string{
-		"middle": overlay.Above("deploy/base", "namespace: my-system\nimages: [{name: mirror-controller, newName: r.example/m, digest: \""+
-			digest+"\"}]\npatches:\n"+patches, "high-availability", "monitoring", "network-policy", "admission-alerts", "viewer"),
+		"middle": overlay.Above("deploy/base", "namespace: my-system\n"+
+			"images: [{name: mirror-controller, newName: r.example/m, digest: \""+digest+"\"}]\npatches:\n"+patches,
+			"high-availability", "monitoring", "network-policy", "admission-alerts", "viewer"),
 		"top": overlay.Above("middle", "", "admission", "protect-copies"),
 	})
 	expectKustomized(t, kustomized, released(t, "mirror-controller", "my-system", set(values...)...))

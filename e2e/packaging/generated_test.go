@@ -58,7 +58,8 @@ func TestGeneratedCopies(t *testing.T) {
 
 // TestGeneratedInstall holds install.yaml to what deploy/default renders.
 func TestGeneratedInstall(t *testing.T) {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "default"))
+	kustomizer := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
+	resources, err := kustomizer.Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, "default"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestInstallSettings(t *testing.T) {
 		t.Errorf("the docs have another kustomization than install.yaml:\n%s", documented)
 	}
 	const prefixes = "team-,dev-"
-	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "registry.example/some", "TAG", "v1.2.3").Replace(shown.String())
+	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "r.example/some", "TAG", "v1.2.3").Replace(shown.String())
 	dir := overlay.Dir(t, map[string]string{"top": settings})
 	if err := os.Rename(filepath.Join(dir, "deploy", "install.yaml"), filepath.Join(dir, "top", "install.yaml")); err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestInstallSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", `
-images: [{name: mirror-controller, newName: registry.example/some/mirror-controller, newTag: v1.2.3}]
+images: [{name: mirror-controller, newName: r.example/some/mirror-controller, newTag: v1.2.3}]
 patches:
 `+patch("Deployment", "replace", "/spec/template/spec/containers/0/args/0", "--namespace-prefix="+prefixes)+
 		patch("ClusterRoleBinding", "replace", "/metadata/annotations/mirror-controller.github.io~1namespace-prefix", prefixes))})
@@ -154,7 +155,8 @@ func TestExampleNamesSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, read := range regexp.MustCompile(`settings\[\?'mirror-controller\.github\.io/([a-z-]+)'`).FindAllStringSubmatch(string(content), -1) {
+		setting := regexp.MustCompile(`settings\[\?'mirror-controller\.github\.io/([a-z-]+)'`)
+		for _, read := range setting.FindAllStringSubmatch(string(content), -1) {
 			slot := regexp.MustCompile(`(?m)^(  - ` + read[1] + `=|#.*--` + read[1] + `\b[^-])`)
 			if !slot.MatchString(yours) {
 				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, read[1])

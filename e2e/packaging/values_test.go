@@ -110,8 +110,8 @@ var notValues = map[string]string{
 	"version":                         "is for people",
 }
 
-// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program compares with
-// the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
+// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program compares
+// with the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
 func TestValuesAreFlags(t *testing.T) {
 	defaults := programDefaults(t)
 	var args []string
@@ -203,15 +203,16 @@ func sameDefault(a, b string) bool {
 
 // podValues are values that people set for their Pods, and where each is in the Deployment.
 var podValues = map[string]string{
-	`image={"registry":"r.example","tag":"v1","pullPolicy":"Always"}`: `"image":"r.example/mirror-controller:v1","imagePullPolicy":"Always"`,
-	`imagePullSecrets=[{"name":"pull"}]`:                              `"imagePullSecrets":[{"name":"pull"}]`,
-	`resources={"limits":{"memory":"2Gi","cpu":"1"}}`:                 `"limits":{"cpu":"1","memory":"2Gi"}`,
-	`extraEnv=[{"name":"A","value":"b"}]`:                             `[{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}]`,
-	`nodeSelector={"disk":"fast"}`:                                    `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`,
-	`tolerations=[{"key":"spot","operator":"Exists"}]`:                `"tolerations":[{"key":"spot","operator":"Exists"}]`,
-	`affinity={"nodeAffinity":{}}`:                                    `"affinity":{"nodeAffinity":{}}`,
-	`topologySpreadConstraints=[{"topologyKey":"rack"}]`:              `"topologySpreadConstraints":[{"topologyKey":"rack"}]`,
-	`priorityClassName="high"`:                                        `"priorityClassName":"high"`,
+	`image={"registry":"r.example","tag":"v1","pullPolicy":"Always"}`: `"image":"r.example/mirror-controller:v1",` +
+		`"imagePullPolicy":"Always"`,
+	`imagePullSecrets=[{"name":"pull"}]`:                 `"imagePullSecrets":[{"name":"pull"}]`,
+	`resources={"limits":{"memory":"2Gi","cpu":"1"}}`:    `"limits":{"cpu":"1","memory":"2Gi"}`,
+	`extraEnv=[{"name":"A","value":"b"}]`:                `[{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}]`,
+	`nodeSelector={"disk":"fast"}`:                       `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`,
+	`tolerations=[{"key":"spot","operator":"Exists"}]`:   `"tolerations":[{"key":"spot","operator":"Exists"}]`,
+	`affinity={"nodeAffinity":{}}`:                       `"affinity":{"nodeAffinity":{}}`,
+	`topologySpreadConstraints=[{"topologyKey":"rack"}]`: `"topologySpreadConstraints":[{"topologyKey":"rack"}]`,
+	`priorityClassName="high"`:                           `"priorityClassName":"high"`,
 	`livenessProbe={"timeoutSeconds":10}`: `"livenessProbe":{"httpGet":{"path":"/livez","port":"health"},` +
 		`"periodSeconds":10,"terminationGracePeriodSeconds":5,"timeoutSeconds":10}`,
 	`readinessProbe={"failureThreshold":5}`:              `"readinessProbe":{"failureThreshold":5,"httpGet"`,
@@ -362,8 +363,10 @@ func TestValuesThatAreRefused(t *testing.T) {
 		`extraArgs=["--v","2"]`:        {"/extraArgs/1", pattern},
 		`extraArgs=["--instance"]`:     {"extraArgs: --instance: set the value instance"},
 		`leaderElection.enabled=false`: {"replicaCount: 2", "leaderElection.enabled=true"},
-		`admissionPolicy={"publishers":false,"protectCopies":true}`:             {"protectCopies=true needs admissionPolicy.publishers=true"},
-		`extraArgs=["--metrics-bind-address=:1"]`:                               {"extraArgs: --metrics-bind-address: the chart needs the default"},
+		`admissionPolicy={"publishers":false,"protectCopies":true}`: {
+			"protectCopies=true needs admissionPolicy.publishers=true"},
+		`extraArgs=["--metrics-bind-address=:1"]`: {
+			"extraArgs: --metrics-bind-address: the chart needs the default"},
 		`namespaceSelector=[{"key":"team","operator":"In"}]`:                    {"/namespaceSelector/0", "values"},
 		`namespaceSelector=[{"key":"team","operator":"Exists","values":["a"]}]`: {"/namespaceSelector/0/values", "maxItems"},
 		`namespaceSelector=[{"key":"team In","operator":"Exists"}]`:             {"/namespaceSelector/0/key", pattern},
