@@ -50,9 +50,6 @@ func checkOut(t *testing.T, name string) checkout {
 	return c
 }
 
-// with returns c for a part of its test.
-func (c checkout) with(t *testing.T) checkout { return checkout{t, c.dir} }
-
 // command runs a command where the test runs and returns what it prints to stdout.
 func (c checkout) command(name string, args ...string) string {
 	c.Helper()

@@ -19,7 +19,8 @@ const (
 
 // archives returns the names of the plug-in's archives.
 func archives(files map[string][]byte) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !strings.HasSuffix(name, archiveEnding) })
+	isNone := func(name string) bool { return !strings.HasSuffix(name, archiveEnding) }
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), isNone)
 }
 
 // programIn returns the name of the plug-in in an archive.
@@ -33,6 +34,7 @@ func programIn(archive string) string {
 // expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has to be
 // right.
 func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
+	t.Helper()
 	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +46,10 @@ func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 	c.command(filepath.Join(bin, "validate-krew-manifest"), "-skip-install", "-manifest="+manifest)
 	for _, archive := range archives(files) {
 		of, home := platform.FindStringSubmatch(archive), t.TempDir()
-		install := exec.CommandContext(t.Context(), filepath.Join(bin, "krew"), "install", "--manifest="+manifest, "--archive="+filepath.Join(c.dir, "dist", archive))
-		install.Env = []string{"HOME=" + home, "KREW_ROOT=" + home, "KREW_OS=" + of[1], "KREW_ARCH=" + of[2], "KREW_NO_UPGRADE_CHECK=1"}
+		install := exec.CommandContext(t.Context(), filepath.Join(bin, "krew"), "install", "--manifest="+manifest,
+			"--archive="+filepath.Join(c.dir, "dist", archive))
+		install.Env = []string{"HOME=" + home, "KREW_ROOT=" + home, "KREW_OS=" + of[1], "KREW_ARCH=" + of[2],
+			"KREW_NO_UPGRADE_CHECK=1"}
 		if out, err := install.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", archive, err, out)
 			continue

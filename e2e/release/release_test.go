@@ -21,45 +21,43 @@ func TestRelease(t *testing.T) {
 	one.make("release")
 	other.make("release")
 	files := one.released()
-	t.Run("complete", func(t *testing.T) { expectComplete(t, files) })
-	t.Run("twice the same", func(t *testing.T) { expectSame(t, files, other.released()) })
-	t.Run("checksums", func(t *testing.T) {
-		one.with(t).command("sh", "-c", "cd '"+one.dir+"/dist' && sha256sum --check --strict SHA256SUMS")
-		if n := bytes.Count(files["SHA256SUMS"], []byte("\n")); n != len(files)-1 {
-			t.Errorf("there are %d for %d other files", n, len(files)-1)
+	expectComplete(t, files)
+	again := other.released()
+	for name, content := range files {
+		if !bytes.Equal(content, again[name]) {
+			t.Errorf("%s differs between two releases of the same", name)
 		}
-	})
-	for _, name := range programs(files) {
+	}
+	one.command("sh", "-c", "cd '"+one.dir+"/dist' && sha256sum --check --strict SHA256SUMS")
+	if n := bytes.Count(files["SHA256SUMS"], []byte("\n")); n != len(files)-1 {
+		t.Errorf("there are checksums of %d files, want %d", n, len(files)-1)
+	}
+	for name := range files {
+		target := platform.FindStringSubmatch(name)
+		if target == nil || strings.HasSuffix(name, archiveEnding) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			info, err := buildinfo.Read(bytes.NewReader(files[name]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			target := platform.FindStringSubmatch(name)
 			expectBuiltFor(t, info, target[1], target[2])
 			expectListed(t, files["mirror-controller.spdx.json"], name, info)
 		})
 	}
-	t.Run("what is tested", func(t *testing.T) { expectTested(t, one.with(t), files) })
-	t.Run("version", func(t *testing.T) {
-		got := one.with(t).command(filepath.Join(one.dir, "dist", "mirror-controller-linux-"+runtime.GOARCH), "--version")
-		if !strings.HasPrefix(got, "mirror-controller "+version+" ") {
-			t.Errorf("the program says %q", got)
-		}
-	})
-	t.Run("krew", func(t *testing.T) { expectKrew(t, one.with(t), files) })
-	t.Run("install.yaml", func(t *testing.T) {
-		if !bytes.Equal(files["install.yaml"], one.with(t).read("deploy/install.yaml")) {
-			t.Error("it is not that of deploy/")
-		}
-	})
-}
-
-// expectTested: the programs that tests, demo and benchmarks run are those that are released.
-func expectTested(t *testing.T, c checkout, files map[string][]byte) {
-	c.make("build")
+	got := one.command(filepath.Join(one.dir, "dist", "mirror-controller-linux-"+runtime.GOARCH), "--version")
+	if !strings.HasPrefix(got, "mirror-controller "+version+" ") {
+		t.Errorf("the program says %q", got)
+	}
+	if !bytes.Equal(files["install.yaml"], one.read("deploy/install.yaml")) {
+		t.Error("install.yaml is not that of deploy/")
+	}
+	expectKrew(t, one, files)
+	// The programs that tests, demo and benchmarks run are those that are released.
+	one.make("build")
 	for _, name := range []string{"mirror-controller", plugin} {
-		if !bytes.Equal(c.read("bin", name), files[name+"-linux-"+runtime.GOARCH]) {
+		if !bytes.Equal(one.read("bin", name), files[name+"-linux-"+runtime.GOARCH]) {
 			t.Errorf("bin/%s is not the one that is released", name)
 		}
 	}
@@ -77,17 +75,6 @@ func (c checkout) released() map[string][]byte {
 		files[entry.Name()] = c.read("dist", entry.Name())
 	}
 	return files
-}
-
-// programs returns the names of the files that are programs.
-func programs(files map[string][]byte) []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if platform.MatchString(name) && !strings.HasSuffix(name, archiveEnding) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // platform finds the system and the architecture that a file is for.
@@ -114,14 +101,6 @@ func expectComplete(t *testing.T, files map[string][]byte) {
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Errorf("dist has %v, want %v", got, want)
-	}
-}
-
-func expectSame(t *testing.T, one, other map[string][]byte) {
-	for name, content := range one {
-		if !bytes.Equal(content, other[name]) {
-			t.Errorf("%s differs between two releases of the same", name)
-		}
 	}
 }
 

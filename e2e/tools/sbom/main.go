@@ -7,13 +7,25 @@
 package main
 
 import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
 	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx"
+	"github.com/spdx/tools-golang/spdx/v2/common"
 )
 
 func main() {
@@ -32,15 +44,102 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return fmt.Errorf("no program is given")
+		return errors.New("no program is given")
 	}
-	var programs []program
-	for _, path := range flags.Args() {
-		p, err := readProgram(path)
+	doc, err := document(flags.Args(), *version, time.Unix(*created, 0))
+	if err != nil {
+		return err
+	}
+	return json.Write(doc, out, json.Indent("  "))
+}
+
+// document returns a package for each program, which the document describes, and one for each module, on which they depend.
+func document(paths []string, version string, created time.Time) (*spdx.Document, error) {
+	doc := &spdx.Document{
+		SPDXVersion:    spdx.Version,
+		DataLicense:    spdx.DataLicense,
+		SPDXIdentifier: "DOCUMENT",
+		DocumentName:   "mirror-controller " + version,
+		CreationInfo: &spdx.CreationInfo{
+			Creators: []common.Creator{{CreatorType: "Tool", Creator: "mirror-controller-sbom"}},
+			Created:  created.UTC().Format(time.RFC3339),
+		},
+	}
+	modules, bytes := map[spdx.ElementID]*spdx.Package{}, sha256.New()
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		programs = append(programs, p)
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		p := newPackage("Program", filepath.Base(path), version, "APPLICATION")
+		p.PackageFileName = p.PackageName
+		p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: fmt.Sprintf("%x", sha256.Sum256(content))}}
+		fmt.Fprintln(bytes, p.PackageName, p.PackageChecksums[0].Value)
+		doc.Packages = append(doc.Packages, p)
+		doc.Relationships = append(doc.Relationships, relationship(doc.SPDXIdentifier, common.TypeRelationshipDescribe, p))
+		for _, m := range linked(info) {
+			modules[m.PackageSPDXIdentifier] = m
+			doc.Relationships = append(doc.Relationships, relationship(p.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, m))
+		}
 	}
-	return json.Write(document(programs, *version, time.Unix(*created, 0)), out, json.Indent("  "))
+	// A URI that no other document may have.
+	doc.DocumentNamespace = fmt.Sprintf("https://mirror-controller.github.io/spdx/%x", bytes.Sum(nil))
+	for _, id := range slices.Sorted(maps.Keys(modules)) {
+		doc.Packages = append(doc.Packages, modules[id])
+	}
+	return doc, nil
+}
+
+// linked returns the modules in a program. Scanners know them by their package URLs, and the standard library as stdlib.
+func linked(info *debug.BuildInfo) []*spdx.Package {
+	modules := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}
+	var packages []*spdx.Package
+	for _, m := range append(modules, info.Deps...) {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		p := newPackage("Module", m.Path, m.Version, "LIBRARY")
+		p.PackageExternalReferences = []*spdx.PackageExternalReference{{
+			Category: common.CategoryPackageManager,
+			RefType:  common.TypePackageManagerPURL,
+			Locator:  "pkg:golang/" + m.Path + "@" + url.PathEscape(m.Version), // which may have a +
+		}}
+		if m.Sum != "" {
+			p.PackageSourceInfo = "go.sum " + m.Sum
+		}
+		packages = append(packages, p)
+	}
+	return packages
+}
+
+// notInID is what an identifier must not contain.
+var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+
+// newPackage has nothing but its name. Each forbidden character of its identifier becomes its code between dots, so that
+// different names have different identifiers.
+func newPackage(kind, name, version, purpose string) *spdx.Package {
+	const unknown = "NOASSERTION"
+	id := notInID.ReplaceAllStringFunc(name+"-"+version, func(s string) string { return fmt.Sprintf(".%x.", s) })
+	return &spdx.Package{
+		PackageSPDXIdentifier:   spdx.ElementID(kind + "-" + id),
+		PackageName:             name,
+		PackageVersion:          version,
+		PackageDownloadLocation: unknown,
+		PackageLicenseConcluded: unknown,
+		PackageLicenseDeclared:  unknown,
+		PackageCopyrightText:    unknown,
+		PrimaryPackagePurpose:   purpose,
+	}
+}
+
+func relationship(from spdx.ElementID, kind string, to *spdx.Package) *spdx.Relationship {
+	return &spdx.Relationship{
+		RefA:         common.DocElementID{ElementRefID: from},
+		RefB:         common.DocElementID{ElementRefID: to.PackageSPDXIdentifier},
+		Relationship: kind,
+	}
 }

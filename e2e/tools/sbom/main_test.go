@@ -3,17 +3,16 @@ package main
 import (
 	"bytes"
 	"os"
-	"regexp"
+	"runtime/debug"
 	"testing"
 
 	"github.com/spdx/tools-golang/json"
-	"github.com/spdx/tools-golang/spdx"
-	"github.com/spdx/tools-golang/spdx/v2/common"
+	"github.com/spdx/tools-golang/spdxlib"
 )
 
-// bill returns the bill of materials of this test program, read back.
-func bill(t *testing.T) *spdx.Document {
-	t.Helper()
+// TestDocumentIsValid reads the bill of materials of this test program back, and has the library of SPDX find its relationships
+// and identifiers good. The tests of a release compare the modules with what is linked.
+func TestDocumentIsValid(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -26,43 +25,23 @@ func bill(t *testing.T) *spdx.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return doc
-}
-
-// TestMandatory reads the document back, and looks at what SPDX 2.3 demands. The tests of a release compare the modules with
-// what is linked.
-func TestMandatory(t *testing.T) {
-	doc := bill(t)
-	if doc.SPDXVersion != "SPDX-2.3" || doc.DataLicense != "CC0-1.0" || doc.SPDXIdentifier != "DOCUMENT" ||
-		doc.DocumentName != "mirror-controller v1.2.3" {
-		t.Errorf("%s %s %s %q", doc.SPDXVersion, doc.DataLicense, doc.SPDXIdentifier, doc.DocumentName)
+	if err := spdxlib.ValidateDocument(doc); err != nil {
+		t.Error(err)
 	}
-	if got := doc.CreationInfo.Created; got != "2023-11-14T22:13:20Z" || len(doc.CreationInfo.Creators) != 1 {
-		t.Errorf("created %s by %v", got, doc.CreationInfo.Creators)
+	if doc.DocumentName != "mirror-controller v1.2.3" || doc.CreationInfo.Created != "2023-11-14T22:13:20Z" {
+		t.Errorf("it is %q of %s", doc.DocumentName, doc.CreationInfo.Created)
 	}
-	if !regexp.MustCompile(`^https://[^#]+/[0-9a-f]{64}$`).MatchString(doc.DocumentNamespace) {
-		t.Errorf("namespace %s", doc.DocumentNamespace)
-	}
-	ids := map[common.ElementID]bool{doc.SPDXIdentifier: true}
 	for _, p := range doc.Packages {
-		id := p.PackageSPDXIdentifier
-		if !regexp.MustCompile(`^[A-Za-z0-9.-]+$`).MatchString(string(id)) || ids[id] {
-			t.Errorf("the identifier %q is malformed, or there twice", id)
-		}
-		ids[id] = true
-		if p.PackageName == "" || p.PackageVersion == "" || p.PackageDownloadLocation == "" || p.FilesAnalyzed {
-			t.Errorf("package %s lacks something: %+v", id, p)
-		}
-	}
-	for _, r := range doc.Relationships {
-		if !ids[r.RefA.ElementRefID] || !ids[r.RefB.ElementRefID] {
-			t.Errorf("%s %s %s: not all of that is there", r.RefA.ElementRefID, r.Relationship, r.RefB.ElementRefID)
+		if p.PackageName == "" || p.PackageVersion == "" || notInID.MatchString(string(p.PackageSPDXIdentifier)) {
+			t.Errorf("package %q lacks something: %+v", p.PackageSPDXIdentifier, p)
 		}
 	}
 }
 
-func TestPackageURL(t *testing.T) {
-	got := module{path: "github.com/docker/docker", version: "v28.0.0+incompatible"}.url()
+// TestPackageURLsOfIncompatibleModules: a + stays in a path.
+func TestPackageURLsOfIncompatibleModules(t *testing.T) {
+	info := &debug.BuildInfo{Deps: []*debug.Module{{Path: "github.com/docker/docker", Version: "v28.0.0+incompatible"}}}
+	got := linked(info)[1].PackageExternalReferences[0].Locator
 	if want := "pkg:golang/github.com/docker/docker@v28.0.0+incompatible"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
