@@ -3,8 +3,9 @@ package faultproxy
 import (
 	"errors"
 	"net"
-	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // listener wraps the connections that it accepts.
@@ -14,17 +15,16 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	wrapped := &conn{Conn: c, proxy: l.proxy, closed: make(chan struct{}), carried: map[string]bool{}}
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	l.proxy.conns[wrapped] = true
-	l.proxy.accepted++
-	l.proxy.wake()
-	return wrapped, nil
+	c := &conn{Conn: accepted, proxy: l.proxy, closed: make(chan struct{}), carried: sets.New[string]()}
+	l.proxy.change(func() {
+		l.proxy.conns[c] = true
+		l.proxy.accepted++
+	})
+	return c, nil
 }
 
 // conn is a connection from a client, below TLS, which can be made to go wrong.
@@ -36,7 +36,7 @@ type conn struct {
 
 	// Guarded by the proxy's mutex.
 	lost    bool
-	carried map[string]bool // resources that requests on it were about
+	carried sets.Set[string] // resources that requests on it were about
 }
 
 // Read returns what the client sent. In silence it comes when that is over; on a lost connection never.
@@ -47,10 +47,9 @@ func (c *conn) Read(b []byte) (int, error) {
 		if !open {
 			return 0, net.ErrClosed
 		}
-		if lost && err == nil {
-			continue
+		if !lost || err != nil {
+			return n, err
 		}
-		return n, err
 	}
 }
 
@@ -69,9 +68,8 @@ func (c *conn) Write(b []byte) (int, error) {
 // await returns when there is no silence. It reports whether the connection is lost, and whether it is open.
 func (c *conn) await() (lost, open bool) {
 	for {
-		c.proxy.mu.Lock()
-		silence, lost := c.proxy.silence, c.lost
-		c.proxy.mu.Unlock()
+		var silence chan struct{}
+		c.proxy.locked(func() { silence, lost = c.proxy.silence, c.lost })
 		if silence == nil || lost {
 			return lost, true
 		}
@@ -86,10 +84,7 @@ func (c *conn) await() (lost, open bool) {
 func (c *conn) Close() error {
 	c.close.Do(func() {
 		close(c.closed)
-		c.proxy.mu.Lock()
-		defer c.proxy.mu.Unlock()
-		delete(c.proxy.conns, c)
-		c.proxy.wake()
+		c.proxy.change(func() { delete(c.proxy.conns, c) })
 	})
 	return c.Conn.Close()
 }
@@ -105,10 +100,9 @@ func (c *conn) reset() error {
 
 // carriers returns the open connections on which there was a request about one of the resources; no resources mean all
 // connections. The mutex is held.
-func (p *Proxy) carriers(resources []string) []*conn {
-	var out []*conn
+func (p *Proxy) carriers(resources []string) (out []*conn) {
 	for c := range p.conns {
-		if len(resources) == 0 || slices.ContainsFunc(resources, func(r string) bool { return c.carried[r] }) {
+		if len(resources) == 0 || c.carried.HasAny(resources...) {
 			out = append(out, c)
 		}
 	}
@@ -116,61 +110,49 @@ func (p *Proxy) carriers(resources []string) []*conn {
 }
 
 // BreakConnections resets open connections that have carried requests about any of the resources, or all if none is
-// given, and returns how many. New ones work.
-func (p *Proxy) BreakConnections(resources ...string) int {
-	p.mu.Lock()
-	broken := p.carriers(resources)
-	p.count(ConnectionBroken, len(broken))
-	p.mu.Unlock()
+// given. New ones work.
+func (p *Proxy) BreakConnections(resources ...string) {
+	var broken []*conn
+	p.locked(func() { broken = p.carriers(resources) })
 	for _, c := range broken {
 		_ = c.reset() // fails for one that was closed in this moment
 	}
-	return len(broken)
 }
 
-// LoseConnections makes open connections half-open, for good, and returns how many: they stay open, but nothing
-// that either side sends arrives. It chooses them as BreakConnections does. New ones work. That is what a
-// firewall or a load balancer does that has forgotten them, or a server that was moved away.
-func (p *Proxy) LoseConnections(resources ...string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for _, c := range p.carriers(resources) {
-		if !c.lost {
+// LoseConnections makes open connections half-open, for good: they stay open, but nothing that either side sends
+// arrives. It chooses them as BreakConnections does. New ones work. That is what a firewall or a load balancer does
+// that has forgotten them, or a server that was moved away.
+func (p *Proxy) LoseConnections(resources ...string) {
+	p.locked(func() {
+		for _, c := range p.carriers(resources) {
 			c.lost = true
-			n++
 		}
-	}
-	p.count(ConnectionLost, n)
-	return n
+	})
 }
 
 // Silence has nothing pass any more, in either direction, until Heal: open connections stay open, and new
 // ones are accepted, and are silent too. Requests sent in the meantime arrive when it is over, as they do
 // after a partition of the network. Requests that the proxy was already forwarding may still reach the server.
 func (p *Proxy) Silence() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.silence == nil && !p.closing {
-		p.silence = make(chan struct{})
-		p.count(Silenced, 1)
-	}
+	p.locked(func() {
+		if p.silence == nil {
+			p.silence = make(chan struct{})
+		}
+	})
 }
 
 // Heal ends a silence.
 func (p *Proxy) Heal() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.silence != nil {
-		close(p.silence)
-		p.silence = nil
-		p.wake()
-	}
+	p.change(func() {
+		if p.silence != nil {
+			close(p.silence)
+			p.silence = nil
+		}
+	})
 }
 
 // Connections returns how many connections are open, and how many there have ever been.
 func (p *Proxy) Connections() (open, ever int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns), p.accepted
+	p.locked(func() { open, ever = len(p.conns), p.accepted })
+	return open, ever
 }

@@ -3,26 +3,37 @@ package faultproxy
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Options say what the proxy stands in front of.
 type Options struct {
-	// Kubeconfig is the file that says where the API server is and who the client is. The client must be
+	// Kubeconfig is the file that says where the API server is and which client this is. The client must be
 	// known by a token: a client certificate cannot be passed on.
 	Kubeconfig string
 	// Dir is an existing folder, in which the kubeconfig for the way through the proxy is written.
@@ -32,131 +43,101 @@ type Options struct {
 // Proxy is a running proxy. Its methods may be called concurrently.
 type Proxy struct {
 	kubeconfig string
-	server     *http.Server
-	transport  *http.Transport
+	server     *httptest.Server
 	forward    *httputil.ReverseProxy
-	serving    sync.WaitGroup // the server, and the requests that it is dealing with
-	ending     chan struct{}  // closed by Close
-	close      sync.Once
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change
 	random     *rand.Rand    // decides whether a rule with a probability fires: the same in each run
-	closing    bool
-	lastID     int
-	injections []*Injection // in the order of their ids
+	injections []*Injection
 	counts     map[Kind]int
-	streams    map[*stream]bool // the running watches
-	conns      map[*conn]bool   // the open connections
+	watches    map[*stream]bool
+	conns      map[*conn]bool // the open connections
 	accepted   int
 	silence    chan struct{} // closed when it is over; nil: there is none
 }
 
-// Start starts a proxy that passes on everything. Whoever starts it closes it.
+// Start starts a proxy that passes on everything. Its caller closes it.
 func Start(o Options) (*Proxy, error) {
-	upstream, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	config, err := clientcmd.LoadFromFile(o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
-	}
-	server, err := url.Parse(upstream.Host)
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
-	}
-	certificate, authority, err := newCertificate()
-	if err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
 	}
 	p := &Proxy{
-		ending:  make(chan struct{}),
 		changed: make(chan struct{}), random: rand.New(rand.NewPCG(1, 2)),
-		counts:  map[Kind]int{},
-		streams: map[*stream]bool{},
-		conns:   map[*conn]bool{},
+		counts: map[Kind]int{}, watches: map[*stream]bool{}, conns: map[*conn]bool{},
 	}
-	p.kubeconfig, err = writeKubeconfig(o, "https://"+l.Addr().String(), authority)
-	if err == nil {
-		p.transport, err = newTransport(upstream)
+	if p.forward, err = p.newForward(config); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
 	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	p.server.EnableHTTP2 = true
+	p.server.Listener = &listener{p.server.Listener, p}
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of the faults
+	p.server.Config.ConnContext = withConn
+	p.server.StartTLS()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	for name := range config.Clusters {
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: p.server.URL, CertificateAuthorityData: authority}
 	}
-	p.forward = p.newForward(server)
-	p.server = &http.Server{
-		Handler:   http.HandlerFunc(p.serve),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		// What it would complain of are the faults.
-		ErrorLog:    log.New(io.Discard, "", 0),
-		ConnContext: withConn,
+	p.kubeconfig = filepath.Join(o.Dir, fmt.Sprintf("faultproxy-%d.yaml", p.server.Listener.Addr().(*net.TCPAddr).Port))
+	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
-	p.serving.Go(func() { _ = p.server.ServeTLS(&listener{l, p}, "", "") }) // returns when it is closed
 	return p, nil
 }
 
-// newTransport returns the way to the API server, which does not decode what it passes on.
-func newTransport(upstream *rest.Config) (*http.Transport, error) {
+// newForward returns the way to the API server, which does not decode what it passes on.
+func (p *Proxy) newForward(config *clientcmdapi.Config) (*httputil.ReverseProxy, error) {
+	upstream, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	server, err := url.Parse(upstream.Host)
+	if err != nil {
+		return nil, err
+	}
 	trust, err := rest.TLSConfigFor(upstream)
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
+		return nil, err
 	}
-	return &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true}, nil
-}
-
-func (p *Proxy) newForward(server *url.URL) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(server)
 			r.Out.Host = server.Host
-			if r.In.Context().Value(courseKey{}).(*course).request.Verb == "watch" {
-				// The API server packs watches that begin with all objects. Events have to be told apart.
-				r.Out.Header.Del("Accept-Encoding")
-			}
+			r.Out.Header.Del("Accept-Encoding") // the events of a packed watch cannot be told apart
 		},
-		Transport:      p.transport,
+		Transport:      &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true},
 		FlushInterval:  -1, // at once
 		ErrorLog:       log.New(io.Discard, "", 0),
 		ModifyResponse: p.answered,
 		// A server that is not there has no answer.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
+	}, nil
 }
 
 // Kubeconfig returns the path of a kubeconfig that leads through the proxy, as the same user.
 func (p *Proxy) Kubeconfig() string { return p.kubeconfig }
 
-// Close ends all connections and returns when nothing of the proxy runs any more.
+// Close ends all connections.
 func (p *Proxy) Close() error {
-	var err error
-	p.close.Do(func() {
-		p.mu.Lock()
-		p.closing = true
-		p.mu.Unlock()
-		p.Heal()
-		close(p.ending)
-		err = p.server.Close()
-		p.serving.Wait()
-		p.transport.CloseIdleConnections()
-	})
-	return err
+	p.Heal()
+	defer p.forward.Transport.(*http.Transport).CloseIdleConnections()
+	return p.server.Config.Close()
 }
 
-// Counts returns how many requests, watches and connections have met each kind of fault.
-func (p *Proxy) Counts() map[Kind]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.counts)
+// Counts returns how many requests have met each kind of fault.
+func (p *Proxy) Counts() (counts map[Kind]int) {
+	p.locked(func() { counts = maps.Clone(p.counts) })
+	return counts
 }
 
 // Await returns when the condition holds, or with the error of ctx. The condition is asked again whenever
 // something changes that the proxy can tell: a fault, a watch or a connection that begins or ends.
 func (p *Proxy) Await(ctx context.Context, condition func() bool) error {
 	for {
-		p.mu.Lock()
-		changed := p.changed
-		p.mu.Unlock()
+		var changed chan struct{}
+		p.locked(func() { changed = p.changed })
 		if condition() {
 			return nil
 		}
@@ -168,77 +149,71 @@ func (p *Proxy) Await(ctx context.Context, condition func() bool) error {
 	}
 }
 
-// wake has everybody in Await ask again. The mutex is held.
-func (p *Proxy) wake() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+func (p *Proxy) locked(do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do()
 }
 
-// course is what was decided about a request for the time when it is answered.
-type course struct {
-	request Request
-	conn    *conn
-	// What is to happen to the answer.
-	delays []time.Duration // DelayAnswer
-	end    Kind            // ResetAfter or BreakAfter; empty: the client gets it
+// change does something, locked, and has each Await ask again.
+func (p *Proxy) change(do func()) {
+	p.locked(func() {
+		do()
+		close(p.changed)
+		p.changed = make(chan struct{})
+	})
 }
 
-type courseKey struct{}
+// exchange is a request on its way, and what is to happen to its answer.
+type exchange struct {
+	*Request
+	conn  *conn
+	after []Fault
+}
+
+type exchangeKey struct{}
 type connKey struct{}
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
 }
 
+// requests reads requests as the API server does.
+var requests = request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
 // serve has the rules decide about a request, and passes it on if they let it.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := describe(r)
-	c := &course{request: q, conn: r.Context().Value(connKey{}).(*conn)}
-	if err != nil || !p.begin(c) {
+	q, err := requests.NewRequestInfo(r)
+	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	defer p.serving.Done()
-	for id := 0; ; {
-		i := p.next(id, c.request)
-		if i == nil {
-			break
-		}
-		id = i.id
-		if goesOn := p.apply(w, r, c, i); !goesOn {
+	x := &exchange{Request: q, conn: r.Context().Value(connKey{}).(*conn)}
+	p.locked(func() { x.conn.carried.Insert(q.Resource) })
+	for _, i := range p.atWork() {
+		if i.fires(q) && !i.act(w, r, x) {
 			return
 		}
 	}
-	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), courseKey{}, c)))
+	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// begin reports whether a request may begin, and takes note of it.
-func (p *Proxy) begin(c *course) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
-		return false
-	}
-	p.serving.Add(1)
-	c.conn.carried[c.request.Resource] = true
-	return true
-}
-
-// apply does to a request what is to be done before the server hears of it. It returns false if that is the end of it.
-func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Injection) (goesOn bool) {
+// act does to a request what is to be done before the server hears of it. It returns false if that answers the request.
+func (i *Injection) act(w http.ResponseWriter, r *http.Request, x *exchange) (goesOn bool) {
 	switch f := i.rule.Fault; f.Kind {
-	case Pass:
 	case Hold:
-		i.hold(r.Context())
+		i.proxy.change(func() { i.held++ })
+		defer i.proxy.change(func() { i.held-- })
+		wait(r.Context(), i.stopped)
 	case Delay:
-		p.delay(r.Context(), f.For)
-	case DelayAnswer:
-		c.delays = append(c.delays, f.For)
-	case ResetAfter, BreakAfter:
-		c.end = f.Kind
-	case ResetBefore:
-		panic(http.ErrAbortHandler)
+		wait(r.Context(), time.After(f.For))
+	case DelayAnswer, ResetAfter, BreakAfter:
+		x.after = append(x.after, f)
 	case BreakBefore:
-		_ = c.conn.reset() // fails if the client has gone
+		_ = x.conn.reset() // fails if the client has gone
+		panic(http.ErrAbortHandler)
+	case ResetBefore:
 		panic(http.ErrAbortHandler)
 	default:
 		answer(w, r, f)
@@ -247,43 +222,67 @@ func (p *Proxy) apply(w http.ResponseWriter, r *http.Request, c *course, i *Inje
 	return true
 }
 
-// answered has the rules decide about an answer of the server. The client gets none if it returns an error.
-func (p *Proxy) answered(resp *http.Response) error {
-	ctx := resp.Request.Context()
-	c := ctx.Value(courseKey{}).(*course)
-	if c.request.Verb == "watch" && resp.StatusCode == http.StatusOK {
-		p.follow(c.request, resp)
-	}
-	for _, d := range c.delays {
-		p.delay(ctx, d)
-	}
-	if c.end == "" {
-		return nil
-	}
-	if c.request.Verb != "watch" {
-		// The server has done with it when the answer is whole.
-		_, _ = io.Copy(io.Discard, resp.Body) // fails if the server has gone: no answer either
-	}
-	if c.end == BreakAfter {
-		_ = c.conn.reset() // fails if the client has gone
-	}
-	return errCut
-}
-
-// wait returns when released is closed. It ends the request if the client gives up before, or the proxy is closed.
-func (p *Proxy) wait(ctx context.Context, released <-chan struct{}) {
+// wait returns with the first value from the channel, or when that is closed. It ends the request if the client gives
+// up before.
+func wait[T any](ctx context.Context, released <-chan T) {
 	select {
 	case <-released:
-		return
 	case <-ctx.Done():
-	case <-p.ending:
+		panic(http.ErrAbortHandler)
 	}
-	panic(http.ErrAbortHandler)
 }
 
-// delay is wait for a time.
-func (p *Proxy) delay(ctx context.Context, d time.Duration) {
-	released := make(chan struct{})
-	defer time.AfterFunc(d, func() { close(released) }).Stop()
-	p.wait(ctx, released)
+// errCut ends an answer in a way that the client sees as a reset.
+var errCut = errors.New("cut by a fault of the test")
+
+// answered does to an answer of the server what the rules have decided. The client gets none if it returns an error.
+func (p *Proxy) answered(resp *http.Response) error {
+	ctx := resp.Request.Context()
+	x := ctx.Value(exchangeKey{}).(*exchange)
+	for _, f := range x.after {
+		if f.Kind == DelayAnswer {
+			wait(ctx, time.After(f.For))
+			continue
+		}
+		if x.Verb != "watch" {
+			_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
+		}
+		if f.Kind == BreakAfter {
+			_ = x.conn.reset() // fails if the client has gone
+		}
+		return errCut
+	}
+	if resp.Header.Get("Content-Type") == watchInProtobuf {
+		p.follow(x.Resource, resp)
+	}
+	return nil
+}
+
+// statuses are what the proxy answers in place of the API server.
+var statuses = map[Kind]metav1.Status{
+	TooManyRequests: {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests},
+	InternalError:   {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError},
+	Unavailable:     {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable},
+	Conflict:        {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict},
+	Gone:            {Code: http.StatusGone, Reason: metav1.StatusReasonExpired},
+}
+
+func statusOf(k Kind) *metav1.Status {
+	status := statuses[k]
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.Status, status.Message = metav1.StatusFailure, "a fault of the test: "+string(k)
+	return &status
+}
+
+// answer answers a request with a fault. Clients go by the type of the answer, whichever they have asked for.
+func answer(w http.ResponseWriter, r *http.Request, f Fault) {
+	// The API server reads a request before it answers.
+	_, _ = io.Copy(io.Discard, r.Body) // fails if the client has gone, as the answer will
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	if (f.Kind == TooManyRequests || f.Kind == Unavailable) && f.For > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.For.Seconds()))))
+	}
+	status := statusOf(f.Kind)
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
 }

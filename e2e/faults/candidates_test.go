@@ -19,7 +19,8 @@ type candidate struct {
 	*suite.Account
 }
 
-// newCandidate creates the account of a candidate: with the shipped permissions, those on the lease in the world's home.
+// newCandidate creates the account of a candidate: with the shipped permissions, those on the lease in the world's
+// home.
 func newCandidate(w *suite.World, name string) *candidate {
 	w.Helper()
 	everywhere, atHome := w.ShippedRules()
@@ -43,41 +44,29 @@ func leads(w *suite.World, c *candidate) {
 	w.WaitLog(c.Process, suite.Leading)
 }
 
-// pair starts two candidates: the first leads, the second stands by with full caches.
-func pair(w *suite.World, firstArgs, secondArgs []string) (first, second *candidate) {
+// newPair starts two candidates: the first leads, through a proxy, and the second stands by with full caches. The
+// first has a lease that a slow machine can renew in time, though another takes over only behind it. Nobody takes
+// over from the second: its lease outlasts the test.
+func newPair(w *suite.World, args ...string) (first, second *candidate, between *suite.Proxied) {
 	w.Helper()
-	first = newCandidate(w, "first")
-	return first, pairWith(w, first, first.Kubeconfig, firstArgs, secondArgs)
-}
-
-// proxiedPair is pair with a proxy between the first and the API server.
-func proxiedPair(w *suite.World, firstArgs, secondArgs []string) (first, second *candidate, between *suite.Proxied) {
-	w.Helper()
-	first = newCandidate(w, "first")
+	first, second = newCandidate(w, "first"), newCandidate(w, "second")
 	between = suite.NewProxiedAs(w.T, w, first.Kubeconfig)
-	second = pairWith(w, first, between.Proxy.Kubeconfig(), firstArgs, secondArgs)
+	stand(w, first, between.Proxy.Kubeconfig(), append(leased(30*time.Second), args...)...)
+	leads(w, first)
+	stand(w, second, second.Kubeconfig, append(leased(time.Hour), args...)...)
 	w.Cleanup(between.Proxy.Heal) // before the first is stopped
 	return first, second, between
 }
 
-// pairWith starts the first with a lease that a slow machine can renew in time, though another takes over only behind
-// it. Nobody takes over from the second: its lease outlasts the test.
-func pairWith(w *suite.World, first *candidate, kubeconfig string, firstArgs, secondArgs []string) (second *candidate) {
-	w.Helper()
-	stand(w, first, kubeconfig, append(leased(30*time.Second), firstArgs...)...)
-	leads(w, first)
-	second = newCandidate(w, "second")
-	stand(w, second, second.Kubeconfig, append(leased(time.Hour), secondArgs...)...)
-	return second
-}
-
 // leased are the arguments for a lease of this duration, which may be renewed until shortly before its end.
 func leased(d time.Duration) []string {
-	return []string{fmt.Sprint("--leader-elect-lease-duration=", d), fmt.Sprint("--leader-elect-renew-deadline=", d-5*time.Second)}
+	return []string{
+		fmt.Sprint("--leader-elect-lease-duration=", d), fmt.Sprint("--leader-elect-renew-deadline=", d-5*time.Second),
+	}
 }
 
-// haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes, there
-// is something left to do.
+// haltAfter lets n writes of copies through to the API server, and keeps back the others: however late a test comes,
+// there is something left to do.
 func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
 	return w.Proxy.Inject(faultproxy.Rule{
 		Verbs: []string{verb}, Resources: []string{"configmaps"}, Skip: n,
@@ -127,8 +116,8 @@ func records(w *suite.World, candidates ...*candidate) []record {
 	return out
 }
 
-// inTurn fails the test if the first wrote to a copy after the second had. What the first sent before it lost its lease may
-// arrive later on a slow machine, and is refused then.
+// inTurn fails the test if the first wrote to a copy after the second had. What the first sent before it lost its
+// lease may arrive later on a slow machine, and is refused then.
 func inTurn(w *suite.World, first, second record) {
 	w.Helper()
 	taken := map[string]time.Time{} // when the second had written to a copy, by namespace

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -22,8 +23,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestModelOfTheAPIServer sends the same random requests to a real API server and to package apitest, on which the histories
-// of package mirror rest, and compares all answers and what a watch shows.
+// TestModelOfTheAPIServer sends the same random requests to a real API server and to package apitest, on which the
+// histories of package mirror rest, and compares all answers and what a watch shows.
 func TestModelOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
@@ -33,11 +34,10 @@ func TestModelOfTheAPIServer(t *testing.T) {
 		w.CreateNamespace(namespace, nil)
 		model.Namespaces.Put(plantest.Namespace(namespace))
 	}
-	held := suite.ConfigMap(namespaces[2], "held", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/keep"} })
-	w.Create(held.Namespace, held.Name, func(cm *corev1.ConfigMap) { cm.Finalizers = held.Finalizers })
+	w.Create(namespaces[2], "held", editsOfModel["finalizer"])
 	w.Cleanup(func() {
-		free := suite.ConfigMap(held.Namespace, held.Name)
-		_, err := w.Admin.CoreV1().ConfigMaps(held.Namespace).Update(w.Background(), free, metav1.UpdateOptions{})
+		free := suite.ConfigMap(namespaces[2], "held")
+		_, err := w.Admin.CoreV1().ConfigMaps(free.Namespace).Update(w.Background(), free, metav1.UpdateOptions{})
 		w.CleanUp(err)
 	})
 	w.DeleteNamespace(namespaces[2])
@@ -95,8 +95,10 @@ func labelled(value string) suite.Option {
 
 func randomRequest(r *rand.Rand, namespaces []string) requestTo {
 	q := requestTo{
-		verb: []string{"create", "update", "update", "update", "delete", "get"}[r.IntN(6)], name: []string{"one", "two"}[r.IntN(2)],
-		namespace: namespaces[0], withUID: r.IntN(2) == 0, withVersion: r.IntN(2) == 0,
+		verb:      []string{"create", "update", "update", "update", "delete", "get"}[r.IntN(6)],
+		namespace: namespaces[0], name: []string{"one", "two"}[r.IntN(2)],
+		edit:    slices.Sorted(maps.Keys(editsOfModel))[r.IntN(len(editsOfModel))],
+		withUID: r.IntN(2) == 0, withVersion: r.IntN(2) == 0,
 	}
 	if r.IntN(4) == 0 {
 		q.namespace = namespaces[r.IntN(len(namespaces))]
@@ -104,12 +106,6 @@ func randomRequest(r *rand.Rand, namespaces []string) requestTo {
 	if r.IntN(3) == 0 {
 		q.version = r.IntN(4)
 	}
-	names := make([]string, 0, len(editsOfModel))
-	for name := range editsOfModel {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	q.edit = names[r.IntN(len(names))]
 	return q
 }
 
@@ -126,10 +122,11 @@ func newAsked(w *suite.World, client kubernetes.Interface) *asked {
 	if err != nil {
 		w.Fatal(err)
 	}
-	begin := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.LabelSelector = selectorOfModel
 		return configMaps.Watch(ctx, o)
-	}}
+	}
+	begin := &cache.ListWatch{WatchFuncWithContext: watches}
 	// An API server ends a watch that nobody reads, or that the machine is too slow for.
 	events, err := watchtools.NewRetryWatcherWithContext(w.Context(), list.ResourceVersion, begin)
 	if err != nil {
@@ -204,8 +201,8 @@ func preconditions(q requestTo, uid types.UID, version string) *metav1.Precondit
 
 // common is what two API servers have in common of an object.
 func common(cm *corev1.ConfigMap) string {
-	return fmt.Sprint(cm.Namespace, "/", cm.Name, " ", cm.Labels, cm.Annotations, cm.Finalizers, cm.Data, " immutable=", suite.Immutable(cm),
-		" deleting=", cm.DeletionTimestamp != nil)
+	return fmt.Sprint(cm.Namespace, "/", cm.Name, " ", cm.Labels, cm.Annotations, cm.Finalizers, cm.Data,
+		" immutable=", suite.Immutable(cm), " deleting=", cm.DeletionTimestamp != nil)
 }
 
 // events returns what the watch has shown until now.

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -34,12 +33,18 @@ func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbac
 	return out
 }
 
-// startConfined runs a controller of the account that answers probes.
-func startConfined(w *suite.World, a *suite.Account, o shipped.RunOptions) *shipped.Process {
+// shippedRules are all permissions of the controller, those on the Lease too.
+func shippedRules(w *suite.World) []rbacv1.PolicyRule {
 	w.Helper()
-	o.Kubeconfig = a.Kubeconfig
-	o.Args = append(o.Args, "--health-probe-bind-address=127.0.0.1:0")
-	return w.StartWith(o)
+	everywhere, atHome := w.ShippedRules()
+	return slices.Concat(everywhere, atHome)
+}
+
+// startConfined runs a controller of the account that stands for election and answers probes.
+func startConfined(w *suite.World, a *suite.Account) *shipped.Process {
+	w.Helper()
+	return w.StartWith(shipped.RunOptions{Kubeconfig: a.Kubeconfig, Args: []string{
+		"--leader-elect", "--leader-elect-resource-namespace=" + w.Home, "--health-probe-bind-address=127.0.0.1:0"}})
 }
 
 // waitReadiness waits until exactly these checks of a controller's readiness fail, by what ?verbose says.
@@ -64,169 +69,84 @@ func waitReadiness(w *suite.World, p *shipped.Process, failing ...string) {
 	})
 }
 
-// TestC37Watches takes a permission to watch from the controller: the log and /readyz say which, it is not ready, and it mirrors
-// when the permission is granted. It is ready again when the last refusal is 90 s old.
-func TestC37Watches(t *testing.T) {
+// TestC37MissingPermission takes a permission from the controller: an event about a source that is there, or the log,
+// says which, and no copy goes. The controller is ready unless its watches or its Lease need that permission. When
+// the permission is granted the controller goes on, and it is ready again when the last refusal is 90 s old.
+func TestC37MissingPermission(t *testing.T) {
 	t.Parallel()
+	unpublish := func(w *suite.World) { w.Delete(w.Home, "settings") }
 	for _, c := range []struct {
 		resource string
-		verbs    []string
-		env      []string
-		says     string
-		failing  []string
+		verbs    []string           // the log names the first
+		happens  func(*suite.World) // to copies that are in sync; nil: there are none before the permission is granted
+		event    bool
+		deletes  bool
+		failing  []string // checks of the readiness
 	}{
-		// Who may not watch is asked whether he may list.
-		{"configmaps", []string{"list", "watch"}, nil, "cannot list resource", []string{"list-configmaps", "watch-configmaps", "caches"}},
-		{"configmaps", []string{"list"}, listing, "cannot list resource", []string{"list-configmaps", "caches"}},
-		{"namespaces", []string{"watch"}, nil, "cannot watch resource", []string{"watch-namespaces"}},
+		// Whoever may not watch is asked for a list.
+		{resource: "configmaps", verbs: []string{"list", "watch"},
+			failing: []string{"caches", "list-configmaps", "watch-configmaps"}},
+		{resource: "namespaces", verbs: []string{"watch"}, failing: []string{"watch-namespaces"}},
+		{resource: "leases", verbs: []string{"get"}, failing: []string{"get-leases"}},
+		{resource: "leases", verbs: []string{"create"}, failing: []string{"create-leases"}},
+		{resource: "configmaps", verbs: []string{"create"}, event: true},
+		{resource: "configmaps", verbs: []string{"update"}, event: true,
+			happens: func(w *suite.World) { w.Edit(w.Home, "settings", suite.WithKey("key", "two")) }},
+		{resource: "configmaps", verbs: []string{"delete"}, deletes: true, happens: unpublish},
+		{resource: "configmaps", verbs: []string{"get"}, deletes: true, happens: unpublish},
+		{resource: "namespaces", verbs: []string{"get"}, deletes: true,
+			happens: func(w *suite.World) { w.OptOut(plan.OptOutValue, "a") }},
 	} {
-		t.Run(strings.Join(append(c.verbs, c.resource), " "), func(t *testing.T) {
+		t.Run(c.verbs[0]+" "+c.resource, func(t *testing.T) {
 			t.Parallel()
 			w := suite.New(t, "a", "b")
-			rules, _ := w.ShippedRules()
+			a, b := w.NS("a"), w.NS("b")
+			rules := shippedRules(w)
 			account := w.NewAccount("confined", without(rules, c.resource, c.verbs...))
-			p := startConfined(w, account, shipped.RunOptions{Env: c.env})
-			waitReadiness(w, p, c.failing...)
-			w.WaitLog(p, fmt.Sprintf(`%s \"%s\"`, c.says, c.resource))
-			src := w.CreateSource(w.Home, "settings")
-			w.SetRules(account, rules)
-			w.WaitInSync(src, w.NS("a"), w.NS("b"))
-			waitReadiness(w, p)
-			w.Settle(w.NS("a"), w.NS("b"))
-		})
-	}
-}
-
-// TestC37Writes takes a permission to write from the controller: an event, or the log where the source is gone, says
-// which. It is ready, because its caches are full, and all copies are in sync when the permission is granted.
-func TestC37Writes(t *testing.T) {
-	t.Parallel()
-	for verb, change := range map[string]func(w *suite.World){
-		"create": func(w *suite.World) {},
-		"update": func(w *suite.World) { w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})) },
-		"delete": func(w *suite.World) { w.Delete(w.Home, "settings") },
-	} {
-		t.Run(verb, func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t, "a", "b")
-			a, b := w.NS("a"), w.NS("b")
-			rules, _ := w.ShippedRules()
-			account := w.NewAccount("confined", without(rules, "configmaps", verb))
-			p := startConfined(w, account, shipped.RunOptions{})
-			src := w.CreateSource(w.Home, "settings")
-			if verb != "create" {
-				w.WaitInSync(src, a, b)
+			p := startConfined(w, account)
+			source := w.CreateSource(w.Home, "settings")
+			var copies []*corev1.ConfigMap
+			if c.happens != nil {
+				w.WaitInSync(source, a, b)
+				copies = w.Copies("settings", a, b)
+				c.happens(w)
 			}
-			change(w)
-			if verb == "delete" {
-				w.WaitLog(p, `cannot delete resource \"configmaps\"`)
-			} else if note, want := w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed),
-				fmt.Sprintf(`cannot %s resource "configmaps"`, verb); !strings.Contains(note, want) {
-				t.Errorf("the event says %q, and not %q", note, want)
-			}
-			waitReadiness(w, p)
-			w.SetRules(account, rules)
-			if src = w.Live(w.Home, "settings"); src == nil {
-				w.WaitGone("settings", a, b)
+			if says := fmt.Sprintf("cannot %s resource ", c.verbs[0]); c.event {
+				w.Eventually("the event", w.Noted("settings", plan.ReasonWriteFailed, fmt.Sprintf("%s%q", says, c.resource)))
 			} else {
-				w.WaitInSync(src, a, b)
+				w.WaitLog(p, fmt.Sprintf(`%s\"%s\"`, says, c.resource))
 			}
-		})
-	}
-}
-
-// TestC37LiveReads takes a permission from the controller on which the live reads before deletions depend: it deletes
-// nothing, the log says why, and it is ready. When the permission is granted it reads, and deletes.
-func TestC37LiveReads(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		resource string
-		change   func(w *suite.World)
-	}{
-		"deleted":   {"configmaps", func(w *suite.World) { w.Delete(w.Home, "settings") }},
-		"opted out": {"namespaces", func(w *suite.World) { w.LabelNamespace(w.NS("a"), w.Label, plan.OptOutValue) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t, "a", "b")
-			a, b := w.NS("a"), w.NS("b")
-			rules, _ := w.ShippedRules()
-			account := w.NewAccount("confined", without(rules, c.resource, "get"))
-			p := startConfined(w, account, shipped.RunOptions{})
-			w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
-			copies := w.Copies("settings", a, b)
-			c.change(w)
-			w.WaitLog(p, fmt.Sprintf(`cannot get resource \"%s\"`, c.resource))
-			w.WaitRequests("it asks again", 3, func(e cluster.Event) bool {
-				return e.Verb == "get" && e.Response.Code == http.StatusForbidden
-			})
-			w.Tick(0, b)
-			w.Tick(1, b)
-			waitReadiness(w, p)
+			w.WaitRequests("it asks again", 2, func(e cluster.Event) bool { return e.Response.Code == http.StatusForbidden })
+			waitReadiness(w, p, c.failing...)
 			w.AllUntouched(copies)
 			w.SetRules(account, rules)
-			w.WaitGone("settings", a)
-		})
-	}
-}
-
-// TestC37Leases takes the permissions on the lease from the controller: the log and /readyz say which, it is not ready, and it
-// mirrors when they are granted.
-func TestC37Leases(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"get", "create", "update"} {
-		t.Run(verb, func(t *testing.T) {
-			t.Parallel()
-			w := suite.New(t, "a")
-			everywhere, atHome := w.ShippedRules()
-			account := w.NewAccount("confined", everywhere)
-			w.Grant(account, w.Home, without(atHome, "leases", verb))
-			if verb == "update" { // by which only a lease is taken that is there
-				createLease(w)
+			if c.deletes {
+				w.WaitGone("settings", a)
+			} else {
+				w.WaitInSync(w.Live(w.Home, "settings"), a, b)
 			}
-			p := startConfined(w, account, elects(w))
-			waitReadiness(w, p, verb+"-leases")
-			w.WaitLog(p, fmt.Sprintf(`cannot %s resource \"leases\"`, verb))
-			src := w.CreateSource(w.Home, "settings")
-			w.SetRules(account, append(everywhere, atHome...))
-			w.WaitInSync(src, w.NS("a"))
+			waitReadiness(w, p)
 		})
 	}
 }
 
-// elects are options for a controller that stands for election in the world's home.
-func elects(w *suite.World, args ...string) shipped.RunOptions {
-	return shipped.RunOptions{Args: append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home}, args...)}
-}
-
-// createLease creates a lease in the world's home that is nobody's.
-func createLease(w *suite.World) {
-	w.Helper()
-	_, err := w.Admin.CoordinationV1().Leases(w.Home).Create(w.Context(),
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: suite.LeaseName}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-// TestC37RevokedLease takes the permission to renew the lease from the leader: it ends as one that has lost it, and its log says
-// why. Its successor mirrors when the permission is granted.
+// TestC37RevokedLease takes the permission to renew the Lease from the leader: it ends as one that has lost it, and
+// its log says why. Its successor mirrors when the permission is granted.
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	everywhere, atHome := w.ShippedRules()
-	account := w.NewAccount("confined", everywhere)
-	w.SetRules(account, slices.Concat(everywhere, atHome))
-	first := &candidate{startConfined(w, account, elects(w)), account}
+	rules := shippedRules(w)
+	account := w.NewAccount("confined", rules)
+	first := &candidate{startConfined(w, account), account}
 	leads(w, first)
-	w.SetRules(account, slices.Concat(everywhere, without(atHome, "leases", "update")))
+	w.SetRules(account, without(rules, "leases", "update"))
 	exits(w, first)
 	if want := `cannot update resource \"leases\"`; !strings.Contains(first.Log(), want) {
 		t.Errorf("the log does not say %s", want)
 	}
-	src := w.CreateSource(w.Home, "settings")
-	p := startConfined(w, account, elects(w))
+	source := w.CreateSource(w.Home, "settings")
+	p := startConfined(w, account)
 	waitReadiness(w, p, "update-leases")
-	w.SetRules(account, slices.Concat(everywhere, atHome))
-	w.WaitInSync(src, w.NS("a"))
+	w.SetRules(account, rules)
+	w.WaitInSync(source, w.NS("a"))
 }

@@ -13,16 +13,22 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// TestC58Restore restores etcd from a backup while the controller runs, as Kubernetes' docs say: with the API server stopped.
-// Everything comes to be as the restored sources say, and nothing foreign is written to.
+// TestC58Restore restores etcd from a backup while the controller runs, as Kubernetes' docs say: with the API server
+// stopped. Everything comes to be as the restored sources say, and nothing foreign is written to.
 func TestC58Restore(t *testing.T) {
 	t.Parallel()
 	t.Run("revisions go on", func(t *testing.T) {
 		t.Parallel()
 		w := newRewound(t)
-		p := w.StartProxied(nil, "--resync-period=0")
+		p := w.StartProxied(nil, "--resync-period=0", "--health-probe-bind-address=127.0.0.1:0")
 		w.backUpAndChange()
-		w.restore(true, func() {})
+		w.restore(true, func() {
+			for _, path := range []string{"/livez", "/readyz"} {
+				if err := w.Probe(p, path); err != nil {
+					t.Errorf("while the API server is away: %v", err)
+				}
+			}
+		})
 		w.check()
 		select {
 		case <-p.Done():
@@ -30,8 +36,8 @@ func TestC58Restore(t *testing.T) {
 		default:
 		}
 	})
-	// The API server tells no watch that its revision is not there yet: what has a Lease ends without an API server, and is
-	// started again.
+	// The API server tells no watch that its revision is not there yet: what has a Lease ends without an API server, and
+	// is started again.
 	t.Run("revisions go back", func(t *testing.T) {
 		t.Parallel()
 		w := newRewound(t)
@@ -77,8 +83,8 @@ func (w *rewound) holdWrites(namespaces ...string) *faultproxy.Injection {
 	})
 }
 
-// backUpAndChange takes a backup while the controller has something to do in each target, lets it do that, and changes much more.
-// In the end the controller has written copies that its watch does not show.
+// backUpAndChange takes a backup while the controller has something to do in each target, lets it do that, and
+// changes much more. In the end the controller has written copies that its watch does not show.
 func (w *rewound) backUpAndChange() {
 	w.Helper()
 	changed := suite.WithData(map[string]string{"key": "changed"})

@@ -1,0 +1,126 @@
+package faultproxy
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Kind is what goes wrong with a request.
+type Kind string
+
+// Hold, Delay and DelayAnswer let a request go on, and later rules have their turn.
+const (
+	Hold        Kind = "hold"         // until the injection is stopped
+	Delay       Kind = "delay"        // for Fault.For
+	DelayAnswer Kind = "delay answer" // for Fault.For, when the server has carried out the request
+
+	// The request ends without an answer: before the server hears of it, or after the server has carried it out. Reset
+	// ends the request alone, and Break the whole connection with all that goes on on it.
+	ResetBefore Kind = "reset before"
+	ResetAfter  Kind = "reset after"
+	BreakBefore Kind = "break before"
+	BreakAfter  Kind = "break after"
+
+	// The proxy answers the request, and the server never hears of it. TooManyRequests and Unavailable say
+	// Retry-After if Fault.For is set.
+	TooManyRequests Kind = "429"
+	InternalError   Kind = "500"
+	Unavailable     Kind = "503"
+	Conflict        Kind = "409"
+	Gone            Kind = "410"
+)
+
+// Fault is what happens to a request.
+type Fault struct {
+	Kind Kind
+	// For is how long a Delay or DelayAnswer lasts, and the Retry-After of an answer, in full seconds.
+	For time.Duration
+}
+
+// Request is a request as the API server's authorization sees it.
+type Request = request.RequestInfo
+
+// Rule says to which requests what happens. Its zero value fits all of them.
+type Rule struct {
+	// Verbs and Resources are those of RBAC; none means all. A watch has the verb watch.
+	Verbs, Resources []string
+	// When chooses further among the requests; nil chooses all. It must not call the proxy.
+	When func(Request) bool
+	// Skip is how many of these requests pass before the rule begins to fire.
+	Skip int
+	// Probability is the part of the rest for which it fires; 0 means all.
+	Probability float64
+	// Count is how often it fires; 0 means without end.
+	Count int
+	Fault Fault
+}
+
+func (r Rule) fits(q *Request) bool {
+	return (len(r.Verbs) == 0 || slices.Contains(r.Verbs, q.Verb)) &&
+		(len(r.Resources) == 0 || slices.Contains(r.Resources, q.Resource)) &&
+		(r.When == nil || r.When(*q))
+}
+
+// Injection is a rule at work.
+type Injection struct {
+	proxy   *Proxy
+	rule    Rule
+	stopped chan struct{}
+
+	// Guarded by the proxy's mutex.
+	seen, fired, held int // requests that fit, that met the fault, and that a Hold keeps back at present
+}
+
+// Inject puts a rule to work, behind those that are at work already.
+func (p *Proxy) Inject(r Rule) *Injection {
+	i := &Injection{proxy: p, rule: r, stopped: make(chan struct{})}
+	p.change(func() { p.injections = append(p.injections, i) })
+	return i
+}
+
+// Stop ends the injection, and lets go what it holds. Calls after the first do nothing.
+func (i *Injection) Stop() {
+	i.proxy.change(func() {
+		if at := slices.Index(i.proxy.injections, i); at >= 0 {
+			i.proxy.injections = slices.Delete(i.proxy.injections, at, at+1)
+			close(i.stopped)
+		}
+	})
+}
+
+// Fired returns how many requests have met the fault.
+func (i *Injection) Fired() (n int) {
+	i.proxy.locked(func() { n = i.fired })
+	return n
+}
+
+// Held returns how many requests a Hold keeps back at present.
+func (i *Injection) Held() (n int) {
+	i.proxy.locked(func() { n = i.held })
+	return n
+}
+
+// atWork returns the injections, in the order in which they have their turn.
+func (p *Proxy) atWork() (all []*Injection) {
+	p.locked(func() { all = slices.Clone(p.injections) })
+	return all
+}
+
+// fires decides whether the rule fires for the request, and counts it.
+func (i *Injection) fires(q *Request) (yes bool) {
+	p, r := i.proxy, i.rule
+	p.change(func() {
+		if !slices.Contains(p.injections, i) || !r.fits(q) || r.Count > 0 && i.fired == r.Count {
+			return
+		}
+		if i.seen++; i.seen <= r.Skip || r.Probability > 0 && p.random.Float64() >= r.Probability {
+			return
+		}
+		i.fired++
+		p.counts[r.Fault.Kind]++
+		yes = true
+	})
+	return yes
+}
