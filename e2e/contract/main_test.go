@@ -1,5 +1,6 @@
-// Package contract shows what the controller does to sources, copies and namespaces. The cases by which controllers of this kind
-// break are found by their number, TestC17…: e2e/CASES.md lists them all.
+// Package contract shows of the contract what only a real API server can: that it takes each write, refuses what its
+// preconditions, its admission and its limits refuse, and what the process costs that runs beside it. The rest is
+// proved in virtual time, in package mirror. e2e/CASES.md lists where.
 package contract
 
 import (
