@@ -16,9 +16,9 @@ import (
 // slowPlaces is how many calls to slow targets the controller has in flight, beside --concurrent-writes.
 const slowPlaces = 16
 
-// TestC35KilledOrStopped kills or stops the leader in the middle of a fan-out: the other one brings it to its end. A leader that
-// is stopped gives its lease back behind its last write. Alerts and dashboards sum over replicas: only the one that
-// leads counts.
+// TestC35KilledOrStopped kills or stops the leader in the middle of a fan-out: the other one brings it to its end. A
+// leader that is stopped gives its lease back behind its last write. Alerts and dashboards sum over replicas: only
+// the one that leads counts.
 func TestC35KilledOrStopped(t *testing.T) {
 	t.Parallel()
 	for name, stopped := range map[string]bool{"killed": false, "stopped": true} {
