@@ -45,7 +45,8 @@ func TestCopiesShareMetadata(t *testing.T) {
 		"its copy is of b": plantest.Annotation(plan.CopyAnnotation, "team-b/settings"),
 		"released":         plantest.Without(plan.CopyAnnotation),
 	} {
-		if other := strip("team-a", forge); same(one, other) || reflect.DeepEqual(one.Annotations, other.Annotations) && reflect.DeepEqual(one.Labels, other.Labels) {
+		if other := strip("team-a", forge); same(one, other) || reflect.DeepEqual(one.Annotations, other.Annotations) &&
+			reflect.DeepEqual(one.Labels, other.Labels) {
 			t.Errorf("%s: got the metadata of a copy in sync", name)
 		}
 	}
@@ -66,7 +67,8 @@ func TestSharedMetadataIsForgotten(t *testing.T) {
 		}
 		return n
 	}
-	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a", plantest.Annotation("note", note)))
+	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a",
+		plantest.Annotation("note", note)))
 	runtime.GC()
 	if known() != 1 {
 		t.Errorf("got %d entries for an object in the cache, want 1", known())

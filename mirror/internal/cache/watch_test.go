@@ -39,8 +39,8 @@ func (p *pagedConfigMaps) List(_ context.Context, o metav1.ListOptions) (*corev1
 	return list, nil
 }
 
-// TestPages: pages grow while they are small, are stripped at once, and never become one whole list.
-func TestPages(t *testing.T) {
+// TestListsComeInPages: pages grow while they are small, are stripped at once, and never become one whole list.
+func TestListsComeInPages(t *testing.T) {
 	c := &Cache{rules: teamRules()}
 	for name, tc := range map[string]struct {
 		data   string
@@ -73,8 +73,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestWatchErrors: a watch that ends as watches do has not failed, nor has one that is stopped.
-func TestWatchErrors(t *testing.T) {
+// TestWatchThatEndsHasNotFailed: a watch that ends as watches do has not failed, nor has one that is stopped.
+func TestWatchThatEndsHasNotFailed(t *testing.T) {
 	failed := 0
 	handler := watchErrorHandler(namespaces, &rate.Sometimes{}, func(resource string) {
 		if failed++; resource != "namespaces" {

@@ -142,9 +142,9 @@ func inLanes(t *testing.T, slots int, f func(*testing.T, *calls)) {
 // errRefused is an answer of the API server, and errAway is none.
 var errRefused, errAway = errors.New("refused"), errors.New("away")
 
-// TestSlowSubject: what is slow takes no normal slot and has one call at a time, until a call is answered before it
-// hangs.
-func TestSlowSubject(t *testing.T) {
+// TestWhatIsSlowTakesNoNormalSlot: a slow namespace takes no normal slot and has one call at a time, until a call
+// there is answered before it hangs.
+func TestWhatIsSlowTakesNoNormalSlot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes  time.Duration
 		result error
@@ -178,8 +178,9 @@ func TestSlowSubject(t *testing.T) {
 	}
 }
 
-// TestSlowReads: however many objects are slow to read, a namespace that was slow once has its next try.
-func TestSlowReads(t *testing.T) {
+// TestSlowReadsLeaveSlotsToWrites: however many objects are slow to read, a namespace that was slow once has its next
+// try.
+func TestSlowReadsLeaveSlotsToWrites(t *testing.T) {
 	inLanes(t, slowSlots, func(t *testing.T, l *calls) {
 		<-l.worker("team-a", time.Second, errAway)
 		var reads []<-chan error
@@ -205,35 +206,9 @@ func TestSlowReads(t *testing.T) {
 	})
 }
 
-// TestSlowSlotOfTwoCalls: a reconcile that reads and then writes, or the other way round, counts as what it does.
-func TestSlowSlotOfTwoCalls(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
-		p := l.Enter(t.Context())
-		slowly := func(want int) func(context.Context) error {
-			return func(context.Context) error {
-				time.Sleep(time.Second)
-				if synctest.Wait(); !p.moved || l.reading != want {
-					t.Errorf("got moved %v and %d slow slots that reads hold, want true and %d", p.moved, l.reading, want)
-				}
-				return nil
-			}
-		}
-		for _, err := range []error{
-			p.Write(t.Context(), "team-a", slowly(0)), p.Read(t.Context(), "team-a", "settings", slowly(1)),
-			p.Write(t.Context(), "team-a", slowly(0)), p.Read(t.Context(), "team-a", "settings", slowly(1)),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if p.Leave(); l.reading != 0 {
-			t.Errorf("got %d slow slots held by reads that have ended", l.reading)
-		}
-	})
-}
-
-// TestReadsAfterSlowWrites: reconciles whose writes were slow, and then read, leave slow slots to writes as well.
-func TestReadsAfterSlowWrites(t *testing.T) {
+// TestReadsAfterSlowWritesLeaveSlotsToWrites: reconciles whose writes were slow, and then read, leave slow slots to
+// writes as well.
+func TestReadsAfterSlowWritesLeaveSlotsToWrites(t *testing.T) {
 	inLanes(t, slowSlots, func(t *testing.T, l *calls) {
 		var off atomic.Int32
 		for i := range slowSlots {
@@ -260,9 +235,9 @@ func TestReadsAfterSlowWrites(t *testing.T) {
 	})
 }
 
-// TestTriesOfWhatIsSlow: the time until the next try is as long as it has been slow, up to a bound. No call begins
-// before.
-func TestTriesOfWhatIsSlow(t *testing.T) {
+// TestWhatIsSlowIsTriedSeldom: the time until the next try is as long as it has been slow, up to a bound. No call
+// begins before.
+func TestWhatIsSlowIsTriedSeldom(t *testing.T) {
 	const ms = time.Millisecond
 	for name, full := range map[string]bool{"in a slow slot": false, "by probes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -273,10 +248,11 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 					l.alone.Store(true)
 					defer l.fillSlow()()
 				}
-				for _, pause := range []time.Duration{300 * ms, 600 * ms, 1200 * ms, 2400 * ms, 4800 * ms, 9600 * ms, 10000 * ms, 10000 * ms} {
+				for _, pause := range []time.Duration{300 * ms, 600 * ms, 1200 * ms, 2400 * ms, 4800 * ms, 9600 * ms,
+					10000 * ms, 10000 * ms} {
 					time.Sleep(time.Until(next) - 10*ms)
 					if off := putOffFor(<-l.worker("team-a", 0, nil)); off < 10*ms || off >= 15*ms {
-						t.Errorf("10 ms before the try that %v follow: got a call put off for %v, want that and up to half of it", pause, off)
+						t.Errorf("10 ms before a pause of %v: got a call put off for %v, want that and up to half of it", pause, off)
 					}
 					time.Sleep(10 * ms)
 					next = time.Now().Add(pause)
@@ -293,8 +269,8 @@ func TestTriesOfWhatIsSlow(t *testing.T) {
 	}
 }
 
-// TestForget: a namespace that is deleted is forgotten, and a call there is cut.
-func TestForget(t *testing.T) {
+// TestDeletedNamespaceIsForgotten: a namespace that is deleted is forgotten, and a call there is cut.
+func TestDeletedNamespaceIsForgotten(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		write, read := l.worker("team-a", time.Minute, nil), l.reader("team-a", time.Minute, nil)
 		other := l.worker("team-b", time.Minute, nil)
@@ -314,8 +290,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestOneSlot: of a single slot probes take every second turn, if others wait.
-func TestOneSlot(t *testing.T) {
+// TestProbesTakeEverySecondTurnOfOneSlot: of a single slot probes take every second turn, if others wait.
+func TestProbesTakeEverySecondTurnOfOneSlot(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		defer l.fillSlow()()
 		for _, namespace := range []string{"team-a", "team-b", "team-c"} {
@@ -338,9 +314,9 @@ func TestOneSlot(t *testing.T) {
 	})
 }
 
-// TestProbes: while there is no slow slot, what is slow is tried by a bounded number of probes, and each is cut when
-// it is slow.
-func TestProbes(t *testing.T) {
+// TestProbesAreBounded: without a free slow slot, a bounded number of probes tries slow namespaces, and each probe is
+// cut when it is slow.
+func TestProbesAreBounded(t *testing.T) {
 	inLanes(t, 2*probeShare, func(t *testing.T, l *calls) {
 		slow := []string{"team-a", "team-b", "team-c"}
 		for _, namespace := range slow {
@@ -355,7 +331,8 @@ func TestProbes(t *testing.T) {
 		}
 		off := putOffFor(<-results[2])
 		if l.inProbes() != 2 || off < slotPause || off > 2*slotPause || time.Since(began) > 0 {
-			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.inProbes(), time.Since(began), off, slotPause)
+			t.Errorf("got %d probes after %v, and the third call put off for %v, want two, and about %v", l.inProbes(),
+				time.Since(began), off, slotPause)
 		}
 		if off := putOffFor(<-results[0]); off == 0 || time.Since(began) != minSlow {
 			t.Errorf("got a probe cut after %v, put off for %v", time.Since(began), off)
@@ -377,10 +354,10 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// TestCut: when all slow slots are taken, a slow call is cut if others wait and the API server has answered one of
-// them since the call began. A server on which everything hangs answers none, so the call is cut some time later all
-// the same.
-func TestCut(t *testing.T) {
+// TestSlowCallsAreCutIfOthersWait: when all slow slots are taken, a slow call is cut if others wait and the API server
+// has answered one of them since the call began. A server on which everything hangs answers none, so the call is cut
+// some time later all the same.
+func TestSlowCallsAreCutIfOthersWait(t *testing.T) {
 	const ms = time.Millisecond
 	for name, tc := range map[string]struct {
 		alone  bool
@@ -418,8 +395,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestEndsThatAreNoCut: a call that was cut may have succeeded, and a stop is no cut.
-func TestEndsThatAreNoCut(t *testing.T) {
+// TestSuccessAndStopAreNoCut: a call that was cut may have succeeded, and a stop is no cut.
+func TestSuccessAndStopAreNoCut(t *testing.T) {
 	inLanes(t, 1, func(t *testing.T, l *calls) {
 		defer l.fillSlow()()
 		p := l.Enter(t.Context())
@@ -435,52 +412,7 @@ func TestEndsThatAreNoCut(t *testing.T) {
 	})
 }
 
-// TestUsualAdapts: calls that succeed decide which calls count as slow, and those that fail do not.
-func TestUsualAdapts(t *testing.T) {
-	inLanes(t, 1, func(t *testing.T, l *calls) {
-		check := func(when string, from, to time.Duration) {
-			t.Helper()
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if after := slowFactor * l.usual; after < from || after > to {
-				t.Errorf("%s: got a call slow after %v, want %v to %v", when, after, from, to)
-			}
-		}
-		check("at first", minSlow, minSlow)
-		namespaces := 0
-		call := func(takes time.Duration, result error, n int) { // each in another namespace
-			for range n {
-				namespaces++
-				<-l.worker(fmt.Sprint(namespaces), takes, result)
-			}
-		}
-		const usual = 10 * minSlow / slowFactor // ten times the first estimate
-		from, to := 8*minSlow, 12*minSlow
-		l.alone.Store(true)
-		free := l.fillSlow() // a call that moves does not count
-		call(usual, nil, 13)
-		check("after a jump to the tenfold", from, to)
-		call(usual, nil, 100)
-		check("when it stays there", from, to)
-		call(time.Minute, errAway, 1)
-		call(time.Millisecond, errRefused, 100)
-		check("after failures", from, to)
-		free()
-		for range 100 {
-			<-l.worker("hangs", time.Minute, nil)
-			time.Sleep(longestPause)
-		}
-		check("after a namespace that hangs", from*4/5, to*6/5)
-		free = l.fillSlow()
-		call(to, nil, 100)
-		free()
-		check("in a slow cluster", hanging, hanging)
-		call(time.Millisecond, nil, 100)
-		check("in a quick cluster", minSlow, minSlow)
-	})
-}
-
-// TestErrorsOfACallAreNotLogged: client-go logs what it returns, too.
+// TestErrorsOfACallAreNotLogged: client-go logs each error that it returns.
 func TestErrorsOfACallAreNotLogged(t *testing.T) {
 	var out bytes.Buffer
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
@@ -492,7 +424,8 @@ func TestErrorsOfACallAreNotLogged(t *testing.T) {
 		klog.FromContext(ctx).Info("news")
 		return errAway
 	})
-	if logged := out.String(); err != errAway || strings.Contains(logged, "an error") || !strings.Contains(logged, "news") {
+	if logged := out.String(); err != errAway || strings.Contains(logged, "an error") ||
+		!strings.Contains(logged, "news") {
 		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
 	}
 }

@@ -36,7 +36,8 @@ type reading struct {
 func read(t *testing.T, f func(*testing.T, reading)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"), plantest.Source("platform", "settings"))
+		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"),
+			plantest.Source("platform", "settings"))
 		backoff := func(_ error, failures int) time.Duration { return time.Duration(failures) * time.Second }
 		o := plan.NewOptions()
 		f(t, reading{t, New(s, plan.NewRules(&o).Strip, timeout, backoff), s})
@@ -73,18 +74,21 @@ func (r reading) wantReads(what string, source, namespace int) {
 	r.Helper()
 	calls := r.server.Calls()
 	if calls[readSource] != source || calls[readNamespace] != namespace {
-		r.Errorf("%s: got %d reads of the source and %d of the namespace, want %d and %d", what, calls[readSource], calls[readNamespace], source, namespace)
+		r.Errorf("%s: got %d reads of the source and %d of the namespace, want %d and %d", what, calls[readSource],
+			calls[readNamespace], source, namespace)
 	}
 }
 
-// TestPremise returns a source without its payload, and the namespace if that is asked for.
-func TestPremise(t *testing.T) {
+// TestPremiseIsSourceAndNamespace returns a source without its payload, and the namespace if that is asked for.
+func TestPremiseIsSourceAndNamespace(t *testing.T) {
 	read(t, func(t *testing.T, r reading) {
 		a, _, err := r.premise("", time.Now())
-		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels[plan.DefaultLabel] != plan.SourceValue || a.Namespace != nil {
+		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels[plan.DefaultLabel] != plan.SourceValue ||
+			a.Namespace != nil {
 			t.Errorf("got %+v, %v, want the source without payload", a, err)
 		}
-		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source == nil || a.Namespace == nil || !a.Began.Equal(time.Now()) {
+		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source == nil || a.Namespace == nil ||
+			!a.Began.Equal(time.Now()) {
 			t.Errorf("got %+v, %v, want both objects", a, err)
 		}
 		r.server.ConfigMaps.Put(plantest.Source("platform", "settings", plantest.Deleting))
@@ -260,8 +264,8 @@ func TestReadsAreBounded(t *testing.T) {
 	})
 }
 
-// TestConfigMap reads each time, and returns what the cache would keep. A missing object is no error.
-func TestConfigMap(t *testing.T) {
+// TestConfigMapIsReadEachTime reads each time, and returns what the cache would keep. A missing object is no error.
+func TestConfigMapIsReadEachTime(t *testing.T) {
 	read(t, func(t *testing.T, r reading) {
 		foreign := plantest.ConfigMap("team-a", "settings")
 		foreign.Data = map[string]string{"key": "value"}

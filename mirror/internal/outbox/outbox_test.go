@@ -42,8 +42,9 @@ func foreign(i int) Event {
 	return Event{Regarding: source, Reason: plan.ReasonForeign, Note: source.Name}
 }
 
-// TestPace: of thousands of events all arrive, and never more at once than the recorder keeps.
-func TestPace(t *testing.T) {
+// TestEventsLeaveAtThePaceOfTheRecorder: of thousands of events all arrive, and never more at once than the recorder
+// keeps.
+func TestEventsLeaveAtThePaceOfTheRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got recorded
 		o := New(got.add)
@@ -68,8 +69,9 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestFlush: what waits is handed over after the last write, and the log says how many events are too many.
-func TestFlush(t *testing.T) {
+// TestWaitingEventsLeaveAtTheEnd: events that wait are handed over after the last write, and the log says how many
+// events are too many.
+func TestWaitingEventsLeaveAtTheEnd(t *testing.T) {
 	for n, want := range map[int]string{handOverBurst: "", handOverBurst + 7: "events=7"} {
 		var got recorded
 		var out bytes.Buffer
@@ -85,8 +87,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// TestRestored: beside other events at most 100 events of copies wait.
-func TestRestored(t *testing.T) {
+// TestEventsOfCopiesAreBounded: beside other events at most 100 events of copies wait.
+func TestEventsOfCopiesAreBounded(t *testing.T) {
 	var got recorded
 	o := New(got.add)
 	for i := range 1000 {
@@ -100,9 +102,9 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestOrder: announcements go first and what was restored goes last, a newer event replaces one of its source and reason that waits and goes to the
-// end, and each count is handed over.
-func TestOrder(t *testing.T) {
+// TestAnnouncementsGoFirst, and events Restored go last. A newer event replaces one of its source and reason that
+// waits, and goes to the end. Each count is handed over.
+func TestAnnouncementsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got recorded
 		o := New(got.add)

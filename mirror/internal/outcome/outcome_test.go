@@ -26,31 +26,39 @@ func namespaceTerminating() error {
 	return err
 }
 
-func TestOf(t *testing.T) {
+func TestOutcomeOfEachError(t *testing.T) {
 	why := errors.New("why")
 	for name, tc := range map[string]struct {
 		err                    error
 		create, update, delete Outcome // that of a recreate is the one of an update
 		answered               bool
 	}{
-		"nothing":                   {nil, OK, OK, OK, false},
-		"namespace terminating":     {namespaceTerminating(), Terminating, Terminating, Terminating, true},
-		"not found":                 {apierrors.NewNotFound(configMapResource, "settings"), Terminating, Conflict, Conflict, true},
-		"conflict":                  {apierrors.NewConflict(configMapResource, "settings", why), Transient, Conflict, Conflict, true},
-		"already exists":            {apierrors.NewAlreadyExists(configMapResource, "settings"), Conflict, Conflict, Conflict, true},
-		"forbidden":                 {apierrors.NewForbidden(configMapResource, "settings", why), Rejected, Rejected, Rejected, true},
-		"invalid":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "settings", nil), Rejected, Rejected, Rejected, true},
-		"bad request":               {apierrors.NewBadRequest("why"), Rejected, Rejected, Rejected, true},
-		"too large":                 {apierrors.NewRequestEntityTooLargeError("why"), Rejected, Rejected, Rejected, true},
-		"method not supported":      {apierrors.NewMethodNotSupported(configMapResource, "create"), Rejected, Rejected, Rejected, true},
+		"nothing":               {nil, OK, OK, OK, false},
+		"namespace terminating": {namespaceTerminating(), Terminating, Terminating, Terminating, true},
+		"not found": {apierrors.NewNotFound(configMapResource, "settings"), Terminating,
+			Conflict, Conflict, true},
+		"conflict": {apierrors.NewConflict(configMapResource, "settings", why), Transient,
+			Conflict, Conflict, true},
+		"already exists": {apierrors.NewAlreadyExists(configMapResource, "settings"), Conflict,
+			Conflict, Conflict, true},
+		"forbidden": {apierrors.NewForbidden(configMapResource, "settings", why), Rejected,
+			Rejected, Rejected, true},
+		"invalid": {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "settings", nil), Rejected,
+			Rejected, Rejected, true},
+		"bad request": {apierrors.NewBadRequest("why"), Rejected, Rejected, Rejected, true},
+		"too large":   {apierrors.NewRequestEntityTooLargeError("why"), Rejected, Rejected, Rejected, true},
+		"method not supported": {apierrors.NewMethodNotSupported(configMapResource, "create"), Rejected,
+			Rejected, Rejected, true},
 		"too many requests":         {apierrors.NewTooManyRequests("why", 1), Transient, Transient, Transient, false},
 		"unavailable":               {apierrors.NewServiceUnavailable("why"), Transient, Transient, Transient, false},
 		"internal error":            {apierrors.NewInternalError(why), Transient, Transient, Transient, true},
 		"timeout of the API server": {apierrors.NewTimeoutError("why", 1), Transient, Transient, Transient, true},
 		"unauthorized":              {apierrors.NewUnauthorized("why"), Transient, Transient, Transient, true},
-		"connection broken":         {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, Transient, Transient, Transient, false},
-		"out of time":               {context.DeadlineExceeded, Transient, Transient, Transient, false},
-		"leadership lost":           {errors.New("the leadership was not renewed in time"), Transient, Transient, Transient, false},
+		"connection broken": {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, Transient,
+			Transient, Transient, false},
+		"out of time": {context.DeadlineExceeded, Transient, Transient, Transient, false},
+		"leadership lost": {errors.New("the leadership was not renewed in time"), Transient,
+			Transient, Transient, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []error{tc.err}
@@ -58,7 +66,8 @@ func TestOf(t *testing.T) {
 				all = append(all, fmt.Errorf("write the copy: %w", tc.err))
 			}
 			for _, err := range all {
-				for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.update, plan.OpRecreate: tc.update, plan.OpDelete: tc.delete} {
+				for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.update,
+					plan.OpRecreate: tc.update, plan.OpDelete: tc.delete} {
 					if got := Of(op, err); got != want {
 						t.Errorf("%v of %v: got %v, want %v", err, op, got, want)
 					}
@@ -71,12 +80,14 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestBackoff: quick ones double from 50 ms to 15 seconds, and slow ones from a second to a minute.
-func TestBackoff(t *testing.T) {
+// TestWaitsDouble: quick ones double from 50 ms to 15 seconds, and slow ones from a second to a minute.
+func TestWaitsDouble(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
-	quick := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms, 15 * s, 15 * s}
+	quick := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms,
+		12800 * ms, 15 * s, 15 * s}
 	slow := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}
-	for o, want := range map[Outcome][]time.Duration{Conflict: quick, Terminating: quick, Transient: quick, Rejected: slow, Foreign: slow} {
+	for o, want := range map[Outcome][]time.Duration{Conflict: quick, Terminating: quick, Transient: quick,
+		Rejected: slow, Foreign: slow} {
 		for i, delay := range want {
 			if got := o.Backoff(i + 1); got != delay {
 				t.Errorf("%v, failure %d: got %v, want %v", o, i+1, got, delay)

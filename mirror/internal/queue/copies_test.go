@@ -36,16 +36,17 @@ func (q *Copies) gets(n int) (keys []key, words string) {
 	return keys, strings.Join(all, " ")
 }
 
-func TestOrder(t *testing.T) {
+func TestFanoutsTakeTurnsBehindEvents(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
 		"fan-outs take turns":               {"+a1 +a2 +a3 +b1 +b2 +c1", "a1 b1 c1 a2 b2 a3"},
 		"events come first, in their order": {"+a1 !b2 !b1", "b2 b1 a1"},
-		"a fan-out has every fifth turn":    {"+a1 +a2 +b1 !x1 !x2 !x3 !x4 !x5 !x6 !x7 !x8 !x9", "x1 x2 x3 x4 a1 x5 x6 x7 x8 b1 x9 a2"},
-		"events use all turns alone":        {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
-		"an event moves a waiting key":      {"+a1 +a2 +a3 !a2", "a2 a1 a3"},
-		"also the only key of its lane":     {"+a1 +b1 !a1", "a1 b1"},
-		"a key waits once":                  {"+a1 +a1 !a1 !a1 +a1", "a1"},
-		"a fan-out does not move it back":   {"!a1 +b1 +a1", "a1 b1"},
+		"a fan-out has every fifth turn": {"+a1 +a2 +b1 !x1 !x2 !x3 !x4 !x5 !x6 !x7 !x8 !x9",
+			"x1 x2 x3 x4 a1 x5 x6 x7 x8 b1 x9 a2"},
+		"events use all turns alone":      {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
+		"an event moves a waiting key":    {"+a1 +a2 +a3 !a2", "a2 a1 a3"},
+		"also the only key of its lane":   {"+a1 +b1 !a1", "a1 b1"},
+		"a key waits once":                {"+a1 +a1 !a1 !a1 +a1", "a1"},
+		"a fan-out does not move it back": {"!a1 +b1 +a1", "a1 b1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := testQueue(t)
@@ -62,8 +63,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestEventDuringTheWork: the key waits again, goes ahead, and leaves nothing.
-func TestEventDuringTheWork(t *testing.T) {
+// TestEventDuringTheWorkBringsTheKeyBack: the key waits again, goes ahead, and leaves nothing.
+func TestEventDuringTheWorkBringsTheKeyBack(t *testing.T) {
 	q := testQueue(t)
 	q.add("+a1")
 	inWork, _ := q.gets(1)

@@ -44,15 +44,16 @@ func (w *world) selections(last map[types.NamespacedName]*Selection) map[types.N
 	return Select(rules, maps.Values(w.namespaces), v, last)
 }
 
-// TestSelections: a source that selects a namespace and is not its winner loses it. A text names the first of these,
-// and the winner there.
-func TestSelections(t *testing.T) {
+// TestSourceLosesWhatItSelectsAndDoesNotWin: a source that selects a namespace and is not its winner loses it. A text
+// names the first of these, and the winner there.
+func TestSourceLosesWhatItSelectsAndDoesNotWin(t *testing.T) {
 	w := newWorld()
 	w.addSource("base", 1, plantest.Annotation(plan.SelectorAnnotation, "tier=gold"))
 	w.addSource("platform", 2)
 	w.addSource("team-c", 3)
 	w.addSource("shared", 4, plantest.Annotation(plan.PrefixAnnotation, "team-x"))
-	w.addNamespaces(plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-b"), plantest.Namespace("team-c"),
+	w.addNamespaces(plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-b"),
+		plantest.Namespace("team-c"),
 		plantest.Terminating("team-d"), plantest.Namespace("team-e", "mirror", "false"), plantest.Namespace("other"))
 	all := w.selections(nil)
 	for namespace, want := range map[string]Selection{

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,8 @@ import (
 func TestTextsFitAnEvent(t *testing.T) {
 	many := numbered(500)
 	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
-	frozen := rules.ParseSource(plantest.Source("platform", "settings", plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
+	frozen := rules.ParseSource(plantest.Source("platform", "settings",
+		plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
 		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
 	for state := range plan.States {
 		source := rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
@@ -32,7 +32,8 @@ func TestTextsFitAnEvent(t *testing.T) {
 		case plan.StateNone:
 			source.Reserved = true
 		case plan.StateHeld:
-			sum.Source = rules.ParseSource(plantest.Source("platform", "settings", plantest.Annotation(plan.PausedAnnotation, "true"),
+			sum.Source = rules.ParseSource(plantest.Source("platform", "settings",
+				plantest.Annotation(plan.PausedAnnotation, "true"),
 				plantest.Annotation(plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")))
 			sum.Counts[plan.StateHeld] = 1000000
 		}
@@ -43,7 +44,8 @@ func TestTextsFitAnEvent(t *testing.T) {
 			if n := len(m.Note); n == 0 || n > 1024 || !utf8.ValidString(m.Note) {
 				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.Reason, n, utf8.ValidString(m.Note))
 			}
-			if normal := m.Reason == plan.ReasonHeld || m.Reason == plan.ReasonMirrored; (m.Type == corev1.EventTypeNormal) != normal {
+			if normal := m.Reason == plan.ReasonHeld ||
+				m.Reason == plan.ReasonMirrored; (m.Type == corev1.EventTypeNormal) != normal {
 				t.Errorf("%s: got kind %q", m.Reason, m.Type)
 			}
 		}
@@ -68,7 +70,7 @@ func numbered(n int) (all []string) {
 	return all
 }
 
-func TestClip(t *testing.T) {
+func TestLongTextsAreClippedAtACharacter(t *testing.T) {
 	for name, tc := range map[string]struct{ note, want string }{
 		"nothing":                  {"", ""},
 		"of 1024 bytes":            {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
@@ -86,7 +88,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-func TestNamespaceLists(t *testing.T) {
+func TestTextsNameFiveNamespaces(t *testing.T) {
 	for _, tc := range []struct {
 		targets []string
 		want    string
@@ -102,13 +104,15 @@ func TestNamespaceLists(t *testing.T) {
 	}
 }
 
+// TestReasonsDoNotChange: alerts and scripts of users depend on them.
 func TestReasonsDoNotChange(t *testing.T) {
-	got := []string{plan.ReasonMirrored, plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonReservedName, plan.ReasonInvalidAnnotation, plan.ReasonWriteFailed,
-		plan.ReasonFight, plan.ReasonOutOfScope, plan.ReasonNoTargets, plan.ReasonExpiring, plan.ReasonDeleted, plan.ReasonHeld}
-	want := []string{"Mirrored", "Foreign", "Superseded", "ReservedName", "InvalidAnnotation", "WriteFailed", "Fight", "OutOfScope",
-		"NoTargets", "Expiring", "Deleted", "Held"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	got := strings.Join([]string{plan.ReasonMirrored, plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonReservedName,
+		plan.ReasonInvalidAnnotation, plan.ReasonWriteFailed, plan.ReasonFight, plan.ReasonOutOfScope, plan.ReasonNoTargets,
+		plan.ReasonExpiring, plan.ReasonDeleted, plan.ReasonHeld}, " ")
+	const want = "Mirrored Foreign Superseded ReservedName InvalidAnnotation WriteFailed Fight OutOfScope NoTargets " +
+		"Expiring Deleted Held"
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -116,11 +120,12 @@ func TestReasonsDoNotChange(t *testing.T) {
 func TestTextsSayWhatToDo(t *testing.T) {
 	source := rules.ParseSource(plantest.Source("platform", "settings"))
 	sum := &Summary{Source: source, Rules: rules, notes: map[string]Note{
-		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false}, "team-c": {"a foreign ConfigMap is there", true},
+		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false},
+		"team-c": {"a foreign ConfigMap is there", true},
 	}}
 	want := "Not copied to namespace team-b: another source is there. Rename one of the two, or delete it. " +
-		"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, which REPLACES " +
-		"ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
+		"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, " +
+		"which REPLACES ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
 	if got := foreignText(sum, []string{"team-a", "team-b", "team-c"}); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -3,13 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -61,7 +57,7 @@ func TestEveryPackageHasDelayPoints(t *testing.T) {
 }
 
 // products returns the names of the product files of package mirror and of the packages below it, by their paths. It
-// leaves out the contract, which is pure, and what serves tests alone.
+// leaves out the contract, which is pure, and packages for tests.
 func products(t *testing.T) map[string]string {
 	t.Helper()
 	folder, err := filepath.Abs(mirror)
@@ -83,26 +79,4 @@ func products(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return names
-}
-
-// TestLockedNamesExist: a function that is renamed or moved would get delay points under a lock of client-go.
-func TestLockedNamesExist(t *testing.T) {
-	for name, want := range locked {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(mirror, name), nil, 0)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		var names []string
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok {
-				names = append(names, f.Name.Name)
-			}
-		}
-		for _, w := range want {
-			if !slices.Contains(names, w) {
-				t.Errorf("%s: got no function %s", name, w)
-			}
-		}
-	}
 }
