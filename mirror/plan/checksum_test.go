@@ -33,7 +33,8 @@ func contentEncoding(p digest, labels, annotations map[string]string) string {
 	return b.String()
 }
 
-// TestC18EncodingNeverChanges pins the encoding. If it changes, the next version writes every copy of every cluster again.
+// TestC18EncodingNeverChanges pins the encoding. If it changes, the next version writes every copy of every cluster
+// again.
 func TestC18EncodingNeverChanges(t *testing.T) {
 	cm := payload(texts{"key": "value", "a": ""}, blobs{"bin": {0, 255}}, true)
 	want := "d\x00\x00\x00\x00\x00\x00\x00\x01a" + "v\x00\x00\x00\x00\x00\x00\x00\x00" +
@@ -54,7 +55,8 @@ func TestC18EncodingNeverChanges(t *testing.T) {
 		t.Errorf("got content encoding\n%q, want\n%q", got, content)
 	}
 	whole := sha256.Sum256([]byte(content))
-	if got, want := checksum(digest(sum[:]), texts{"app": "web"}, texts{"note": ""}), "sha256:"+hex.EncodeToString(whole[:]); got != want {
+	if got, want := checksum(digest(sum[:]), texts{"app": "web"},
+		texts{"note": ""}), "sha256:"+hex.EncodeToString(whole[:]); got != want {
 		t.Errorf("got checksum %s, want %s", got, want)
 	}
 }
@@ -127,10 +129,11 @@ func metadataEncoding(cm *corev1.ConfigMap) string {
 	return contentEncoding(payloadDigest(payload(nil, nil, isImmutable(cm))), cm.Data, annotations)
 }
 
-// TestC20EncodingsOfManySmallConfigMaps draws ConfigMaps. Two have one encoding if, and only if, they have one content. They
-// are so small that many are equal, and many nearly so.
+// TestC20EncodingsOfManySmallConfigMaps draws ConfigMaps. Two have one encoding if, and only if, they have one content.
+// They are so small that many are equal, and many nearly so.
 func TestC20EncodingsOfManySmallConfigMaps(t *testing.T) {
-	for what, encode := range map[string]func(*corev1.ConfigMap) string{"payload": payloadEncoding, "metadata": metadataEncoding} {
+	for what, encode := range map[string]func(*corev1.ConfigMap) string{"payload": payloadEncoding,
+		"metadata": metadataEncoding} {
 		random := rand.New(rand.NewPCG(1, 2))
 		byEncoding, byContent := map[string]string{}, map[string]string{}
 		const total = 30000

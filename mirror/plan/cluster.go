@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Places returns the namespaces in which there may be something to decide about a name: those that the flags allow, if the name
-// has a source, and those that have an object of the name.
+// Places returns the namespaces in which there may be something to decide about a name: those that the flags allow, if
+// the name has a source, and those that have an object of the name.
 func (r *Rules) Places(v *View, namespaces, objects iter.Seq[string]) map[string]bool {
 	places := map[string]bool{}
 	for namespace := range objects {
@@ -35,8 +35,8 @@ func (c Change) Status() State {
 	return StatePending
 }
 
-// CountsFor returns the source that the state of the target counts for: the one that wins it, or else the one of the copy that
-// is there.
+// CountsFor returns the source that the state of the target counts for: the one that wins it, or else the one of the
+// copy that is there.
 func (c Change) CountsFor() types.NamespacedName {
 	if c.Source != nil {
 		return c.Source.Key

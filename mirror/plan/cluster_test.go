@@ -14,7 +14,8 @@ func TestPlaces(t *testing.T) {
 	o := plan.NewOptions()
 	o.NamespacePrefixes, o.SourceNamespaces = []string{"team-"}, []string{"platform"}
 	rules := plan.NewRules(&o)
-	namespaces, objects := slices.Values([]string{"platform", "team-a", "team-b", "dev"}), slices.Values([]string{"dev", "gone"})
+	namespaces, objects := slices.Values([]string{"platform", "team-a", "team-b", "dev"}),
+		slices.Values([]string{"dev", "gone"})
 	for name, tc := range map[string]struct {
 		from string // the namespace of a source; empty: there is none
 		want []string

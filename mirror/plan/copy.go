@@ -18,7 +18,8 @@ func (r *Rules) inSync(s *Source, have *corev1.ConfigMap) bool {
 // InSync reports whether made, the API server's answer to a write, matches s. The answer has its payload, and comparing
 // that is cheaper than hashing it.
 func (r *Rules) InSync(s *Source, made *corev1.ConfigMap) bool {
-	return maps.Equal(made.Data, s.ConfigMap.Data) && maps.EqualFunc(made.BinaryData, s.ConfigMap.BinaryData, bytes.Equal) &&
+	return maps.Equal(made.Data, s.ConfigMap.Data) &&
+		maps.EqualFunc(made.BinaryData, s.ConfigMap.BinaryData, bytes.Equal) &&
 		isImmutable(made) == isImmutable(s.ConfigMap) && r.hasMetadata(s, made)
 }
 
@@ -35,8 +36,8 @@ func (r *Rules) hasMetadata(s *Source, have *corev1.ConfigMap) bool {
 		!adopting && r.hasCopied(s, have)
 }
 
-// hasCopied reports whether have has the metadata that is copied from s. Where that is truncated, the checksum annotation
-// stands for it.
+// hasCopied reports whether have has the metadata that is copied from s. Where that is truncated, the checksum
+// annotation stands for it.
 func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
 	if isTruncated(have) {
 		return true
@@ -48,7 +49,8 @@ func (r *Rules) hasCopied(s *Source, have *corev1.ConfigMap) bool {
 // MatchesChecksum reports whether a copy holds what its checksum annotation says. label is the key of the mirror label.
 func MatchesChecksum(cm *corev1.ConfigMap, label string) bool {
 	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], label)
-	return cm.Annotations[ChecksumAnnotation] == checksum(payloadDigest(cm), only(cm.Labels, labels...), only(cm.Annotations, annotations...))
+	return cm.Annotations[ChecksumAnnotation] ==
+		checksum(payloadDigest(cm), only(cm.Labels, labels...), only(cm.Annotations, annotations...))
 }
 
 func containsAll(have, want map[string]string) bool {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -20,6 +19,11 @@ func TestInSync(t *testing.T) {
 	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 1, 2),
 		plantest.Label("app", "web"), plantest.Label("app-empty", ""), plantest.Annotation("note", "n"))
 	s := r.ParseSource(src)
+	mark := func(key, value string) plantest.Option {
+		return plantest.Annotation("mirror-controller.github.io/"+key, value)
+	}
+	others := func(cm *corev1.ConfigMap) { cm.ResourceVersion, cm.UID = "99", "uid-99" }
+	moved := func(cm *corev1.ConfigMap) { cm.Data, cm.BinaryData["key"] = nil, []byte("value") }
 	for name, tc := range map[string]struct {
 		edit plantest.Option
 		want bool
@@ -34,7 +38,7 @@ func TestInSync(t *testing.T) {
 		"C20 binaryData edited":            {plantest.BinaryData("bin", 1, 3), false},
 		"C20 a binary key added":           {plantest.BinaryData("more"), false},
 		"C20 a binary key removed":         {func(cm *corev1.ConfigMap) { cm.BinaryData = nil }, false},
-		"C20 a key moved to binaryData":    {func(cm *corev1.ConfigMap) { cm.Data = nil; cm.BinaryData["key"] = []byte("value") }, false},
+		"C20 a key moved":                  {moved, false},
 		"C23 made immutable":               {plantest.Immutable, false},
 		"C21 immutable false":              {func(cm *corev1.ConfigMap) { cm.Immutable = new(false) }, true},
 		"C08 label removed":                {plantest.Without("mirror"), false},
@@ -43,31 +47,31 @@ func TestInSync(t *testing.T) {
 		"managed-by removed":               {plantest.Without("app.kubernetes.io/managed-by"), false},
 		"managed-by of another tool":       {plantest.Label("app.kubernetes.io/managed-by", "Helm"), false},
 		"C08 source removed":               {plantest.Without("mirror-controller.github.io/source"), false},
-		"source in another namespace":      {plantest.Annotation("mirror-controller.github.io/source", "base/settings"), false},
-		"source of another name":           {plantest.Annotation("mirror-controller.github.io/source", "platform/other"), false},
+		"source elsewhere":                 {mark("source", "base/settings"), false},
+		"source of another name":           {mark("source", "platform/other"), false},
 		"C08 copy removed":                 {plantest.Without("mirror-controller.github.io/copy"), false},
-		"C06 copy names another object":    {plantest.Annotation("mirror-controller.github.io/copy", "team-b/settings"), false},
+		"C06 copy names another":           {mark("copy", "team-b/settings"), false},
 		"C08 instance removed":             {plantest.Without("mirror-controller.github.io/instance"), false},
-		"C10 another instance":             {plantest.Annotation("mirror-controller.github.io/instance", "other"), false},
+		"C10 another instance":             {mark("instance", "other"), false},
 		"checksum removed":                 {plantest.Without("mirror-controller.github.io/checksum"), false},
-		"checksum edited":                  {plantest.Annotation("mirror-controller.github.io/checksum", "sha256:00"), false},
+		"checksum edited":                  {mark("checksum", "sha256:00"), false},
 		"copied removed":                   {plantest.Without("mirror-controller.github.io/copied"), false},
-		"copied lists less":                {plantest.Annotation("mirror-controller.github.io/copied", "label:app"), false},
-		"C27 copied lists more":            {plantest.Annotation("mirror-controller.github.io/copied", "annotation:note,label:app,label:apps"), false},
-		"C12 adopt left over":              {plantest.Annotation("mirror-controller.github.io/adopt", "true"), false},
-		"adopt of another value left over": {plantest.Annotation("mirror-controller.github.io/adopt", ""), false},
+		"copied lists less":                {mark("copied", "label:app"), false},
+		"C27 copied lists more":            {mark("copied", "annotation:note,label:app,label:apps"), false},
+		"C12 adopt left over":              {mark("adopt", "true"), false},
+		"adopt of another value left over": {mark("adopt", ""), false},
 		"copied label removed":             {plantest.Without("app"), false},
 		"copied label edited":              {plantest.Label("app", "db"), false},
 		"copied label, empty, removed":     {plantest.Without("app-empty"), false},
 		"copied annotation removed":        {plantest.Without("note"), false},
 		"copied annotation edited":         {plantest.Annotation("note", ""), false},
 
-		"C27 a label of other people":          {plantest.Label("theirs", "1"), true},
-		"C27 an annotation of other people":    {plantest.Annotation("theirs", "1"), true},
-		"a label that the flags would copy":    {plantest.Label("apps", "1"), true},
-		"a finalizer of other people":          {plantest.Finalizer, true},
-		"another resourceVersion, another UID": {func(cm *corev1.ConfigMap) { cm.ResourceVersion, cm.UID = "99", "uid-99" }, true},
-		"C21 equal bytes":                      {func(cm *corev1.ConfigMap) { cm.BinaryData["bin"] = []byte{1, 2} }, true},
+		"C27 a label of other people":       {plantest.Label("theirs", "1"), true},
+		"C27 an annotation of other people": {plantest.Annotation("theirs", "1"), true},
+		"a label that the flags would copy": {plantest.Label("apps", "1"), true},
+		"a finalizer of other people":       {plantest.Finalizer, true},
+		"another resourceVersion":           {others, true},
+		"C21 equal bytes":                   {func(cm *corev1.ConfigMap) { cm.BinaryData["bin"] = []byte{1, 2} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := plantest.Copy(r, src, "team-a", tc.edit)
@@ -87,7 +91,8 @@ func TestInSync(t *testing.T) {
 // TestDesiredIsTheContract writes out the metadata of a copy as section 1 of the contract lists it.
 func TestDesiredIsTheContract(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels = []string{"app"} })
-	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 0, 255), plantest.Label("app", "web"), plantest.Label("other", "1"),
+	src := plantest.Source("platform", "settings", plantest.BinaryData("bin", 0, 255), plantest.Label("app", "web"),
+		plantest.Label("other", "1"),
 		plantest.Annotation("note", "n"), plantest.Immutable, plantest.Managed, plantest.Finalizer)
 	src.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
 	s := r.ParseSource(src)
@@ -121,19 +126,16 @@ func TestDesiredFollowsTheFlags(t *testing.T) {
 	r := testRules(func(o *Options) { o.Label, o.Instance = "example.com/mirror", "second" })
 	src := plantest.ConfigMap("platform", longName, plantest.Label("example.com/mirror", "true"))
 	got := r.Desired(r.ParseSource(src), "team-a", nil)
-	if got.Labels["example.com/mirror"] != "copy" || got.Labels["mirror"] != "" {
-		t.Errorf("got labels %v, want the mirror label of the flags", got.Labels)
+	delete(got.Annotations, ChecksumAnnotation)
+	want := texts{
+		"mirror-controller.github.io/source":   "platform/" + longName,
+		"mirror-controller.github.io/copy":     "team-a/" + longName,
+		"mirror-controller.github.io/instance": "second",
 	}
-	if got, want := got.Annotations["mirror-controller.github.io/instance"], "second"; got != want {
-		t.Errorf("got instance %q, want %q", got, want)
+	if !maps.Equal(got.Annotations, want) || got.Labels["example.com/mirror"] != "copy" || got.Labels["mirror"] != "" {
+		t.Errorf("got labels %v and annotations %v, want %v", got.Labels, got.Annotations, want)
 	}
-	if got, want := got.Annotations["mirror-controller.github.io/copy"], "team-a/"+longName; got != want {
-		t.Errorf("C09: got copy %q, want %q", got, want)
-	}
-	if _, listed := got.Annotations["mirror-controller.github.io/copied"]; listed {
-		t.Error("got a copied annotation, want none where nothing was copied")
-	}
-	if owner, ours := r.SourceOf(got); !ours || owner != (types.NamespacedName{Namespace: "platform", Name: longName}) {
+	if owner, ours := r.SourceOf(got); !ours || owner != KeyOf(src) {
 		t.Errorf("C09: got owner %v, %v, want the source", owner, ours)
 	}
 }
@@ -143,14 +145,16 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app"}, []string{"note"} })
 	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
 	s := r.ParseSource(src)
-	older := plantest.Source("platform", "settings", plantest.Label("app", "old"), plantest.Label("gone", "1"), plantest.Annotation("gone", "1"))
+	older := plantest.Source("platform", "settings", plantest.Label("app", "old"), plantest.Label("gone", "1"),
+		plantest.Annotation("gone", "1"))
 	before := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"*"}, []string{"*"} })
 	for name, tc := range map[string]struct {
 		have                *corev1.ConfigMap
 		labels, annotations texts // besides the contract's
 	}{
 		"C27 copied metadata goes, that of other people stays": {
-			have:        plantest.Copy(before, older, "team-a", plantest.Label("theirs", "1"), plantest.Annotation("theirs", "1")),
+			have: plantest.Copy(before, older, "team-a", plantest.Label("theirs", "1"),
+				plantest.Annotation("theirs", "1")),
 			labels:      texts{"app": "web", "theirs": "1"},
 			annotations: texts{"note": "n", "theirs": "1"}},
 		"an edited copied label": {
@@ -158,7 +162,8 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 			labels:      texts{"app": "web"},
 			annotations: texts{"note": "n"}},
 		"C12 adopted: the annotation goes, other metadata stays": {
-			have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"), plantest.Data("mine", "1"),
+			have: plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"),
+				plantest.Data("mine", "1"),
 				plantest.Annotation("theirs", "1"), plantest.Label("theirs", "1")),
 			labels:      texts{"app": "web", "theirs": "1"},
 			annotations: texts{"note": "n", "theirs": "1"}},
@@ -213,30 +218,19 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 func TestC27NothingIsCopiedAnyMore(t *testing.T) {
 	before := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app"}, []string{"note"} })
 	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
-	bare := plantest.Source("platform", "settings")
-	for name, tc := range map[string]struct {
-		rules *Rules
-		src   *corev1.ConfigMap
-	}{
-		"by the flags":  {testRules(), src},
-		"by the source": {before, bare},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s := tc.rules, tc.rules.ParseSource(tc.src)
-			have := stripped(r, plantest.Copy(before, src, "team-a", plantest.Label("theirs", "1")))
-			have.Annotations[ChecksumAnnotation] = s.Checksum
-			if r.inSync(s, have) {
-				t.Error("got a copy with copied metadata in sync, want it out of sync")
-			}
-			got, want := r.Desired(s, "team-a", have), r.Desired(s, "team-a", nil)
-			want.Labels["theirs"] = "1"
-			if !reflect.DeepEqual(got.Labels, want.Labels) || !reflect.DeepEqual(got.Annotations, want.Annotations) {
-				t.Errorf("got labels %v and annotations %v, want %v and %v", got.Labels, got.Annotations, want.Labels, want.Annotations)
-			}
-			if !r.inSync(s, got) {
-				t.Error("got Desired out of sync: every pass would write it")
-			}
-		})
+	for r, now := range map[*Rules]*corev1.ConfigMap{testRules(): src, before: plantest.Source("platform", "settings")} {
+		s := r.ParseSource(now)
+		have := stripped(r, plantest.Copy(before, src, "team-a", plantest.Label("theirs", "1")))
+		have.Annotations[ChecksumAnnotation] = s.Checksum
+		got, want := r.Desired(s, "team-a", have), r.Desired(s, "team-a", nil)
+		want.Labels["theirs"] = "1"
+		if !reflect.DeepEqual(got.Labels, want.Labels) || !reflect.DeepEqual(got.Annotations, want.Annotations) {
+			t.Errorf("got labels %v and annotations %v, want %v and %v", got.Labels, got.Annotations,
+				want.Labels, want.Annotations)
+		}
+		if r.inSync(s, have) || !r.inSync(s, got) {
+			t.Error("want what was copied out of sync, and Desired in sync, or every pass would write it")
+		}
 	}
 }
 
@@ -247,35 +241,26 @@ func TestC39DesiredChangesNoArgument(t *testing.T) {
 		"nothing there": nil,
 		"a copy": plantest.Copy(r, plantest.Source("platform", "settings", plantest.Label("old", "1")), "team-a",
 			plantest.Label("theirs", "1"), plantest.Managed),
-		"adopted": plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"),
-			plantest.Annotation(CopiedAnnotation, "label:x,annotation:y"), plantest.Label("x", "1"), plantest.Annotation("y", "1")),
-		"without maps": {ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-a", Name: "settings", OwnerReferences: []metav1.OwnerReference{{Name: "o"}}, Finalizers: []string{"f/f"}}},
+		"adopted, without maps": {ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings",
+			OwnerReferences: []metav1.OwnerReference{{Name: "o"}}, Finalizers: []string{"f/f"}}},
 	} {
-		for state, have := range map[string]*corev1.ConfigMap{"from the API server": have, "from the cache": stripped(r, have)} {
-			t.Run(name+" "+state, func(t *testing.T) {
-				src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
-				s := r.ParseSource(src)
-				srcBefore, haveBefore := src.DeepCopy(), have.DeepCopy()
-				copied := fmt.Sprint(s.labels, s.annotations)
-				got := r.Desired(s, "team-a", have)
-				got.Labels["changed"], got.Annotations["changed"] = "1", "1"
-				for i := range got.Finalizers {
-					got.Finalizers[i] = "changed"
-				}
-				for i := range got.OwnerReferences {
-					got.OwnerReferences[i].Name = "changed"
-				}
-				if !reflect.DeepEqual(have, haveBefore) {
-					t.Errorf("got have changed to %v, want %v", have, haveBefore)
-				}
-				if !reflect.DeepEqual(src, srcBefore) {
-					t.Errorf("got the source changed to %v, want %v", src, srcBefore)
-				}
-				if now := fmt.Sprint(s.labels, s.annotations); now != copied {
-					t.Errorf("got the copied metadata changed to %s, want %s", now, copied)
-				}
-			})
+		src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
+		s := r.ParseSource(src)
+		have = stripped(r, have)
+		srcBefore, haveBefore, copied := src.DeepCopy(), have.DeepCopy(), fmt.Sprint(s.labels, s.annotations)
+		got := r.Desired(s, "team-a", have)
+		got.Labels["changed"], got.Annotations["changed"] = "1", "1"
+		for i := range got.Finalizers {
+			got.Finalizers[i] = "changed"
+		}
+		for i := range got.OwnerReferences {
+			got.OwnerReferences[i].Name = "changed"
+		}
+		if !reflect.DeepEqual(have, haveBefore) || !reflect.DeepEqual(src, srcBefore) {
+			t.Errorf("%s: got arguments changed to %v and %v, want %v and %v", name, have, src, haveBefore, srcBefore)
+		}
+		if now := fmt.Sprint(s.labels, s.annotations); now != copied {
+			t.Errorf("%s: got the copied metadata changed to %s, want %s", name, now, copied)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package plan
 
-// Reasons of the events on a source, and of Restored, which is on a copy. Mirrored, Held, Deleted and Restored are of type
-// Normal, the others are Warnings. Dashboards and scripts match the reasons, so they do not change.
+// Reasons of the events on a source, and of Restored, which is on a copy. Mirrored, Held, Deleted and Restored are of
+// type Normal, the others are Warnings. Dashboards and scripts match the reasons, so they do not change.
 const (
 	ReasonMirrored          = "Mirrored"
 	ReasonDeleted           = "Deleted"

@@ -13,8 +13,10 @@ import (
 // this project too, so that no import can hide behind one.
 func TestImports(t *testing.T) {
 	std := map[string]bool{
-		"bytes": true, "cmp": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true, "errors": true, "fmt": true,
-		"io": true, "iter": true, "maps": true, "regexp": true, "slices": true, "strconv": true, "strings": true, "unique": true,
+		"bytes": true, "cmp": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true,
+		"errors": true, "fmt": true,
+		"io": true, "iter": true, "maps": true, "regexp": true, "slices": true, "strconv": true,
+		"strings": true, "unique": true,
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil {

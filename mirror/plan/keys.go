@@ -34,8 +34,9 @@ const (
 	// none.
 	CopiedAnnotation = Domain + "/copied"
 
-	// EventPayload, EventSynced, EventHeld and EventBlocked are annotations of an event Mirrored, beside [ChecksumAnnotation] and
-	// [InstanceAnnotation]: the digest of what was copied without metadata, and numbers of namespaces.
+	// EventPayload, EventSynced, EventHeld and EventBlocked are annotations of an event Mirrored, beside
+	// [ChecksumAnnotation] and [InstanceAnnotation]: the digest of what was copied without metadata, and numbers of
+	// namespaces.
 	EventPayload = Domain + "/payload"
 	EventSynced  = Domain + "/synced"
 	EventHeld    = Domain + "/held"
@@ -57,8 +58,8 @@ const (
 )
 
 // ReservedNames are names of ConfigMaps that other controllers write into every namespace: kube-controller-manager,
-// OpenShift's service CA operator and Istio. The controller never writes or deletes an object of such a name. The policies
-// in deploy repeat the list.
+// OpenShift's service CA operator and Istio. The controller never writes or deletes an object of such a name. The
+// policies in deploy repeat the list.
 var ReservedNames = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
 // Reserved reports whether another controller writes a ConfigMap of this name into every namespace.

@@ -6,8 +6,8 @@ import (
 )
 
 // Keys that are never copied, whatever the flags list. GitOps tools delete objects that carry their keys, injectors
-// rewrite such objects forever, and other replicators copy them on. Each tool documents its keys. Our own Domain and the
-// mirror label are never copied either. Of Flux's keys [fluxWatch] may be copied.
+// rewrite such objects forever, and other replicators copy them on. Each tool documents its keys. Our own Domain and
+// the mirror label are never copied either. Of Flux's keys [fluxWatch] may be copied.
 var (
 	neverCopiedKeys = map[string]bool{
 		ManagedByLabel:                                true,
@@ -57,11 +57,12 @@ func (p keyPatterns) match(key string) bool {
 	})
 }
 
-// fluxWatch is the label by which Flux notices a change of a ConfigMap at once. It deletes nothing by it, so it may be copied.
+// fluxWatch is the label by which Flux notices a change of a ConfigMap at once. It deletes nothing by it, so it may be
+// copied.
 const fluxWatch = "reconcile.fluxcd.io/watch"
 
-// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label is the
-// key of the mirror label.
+// neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label
+// is the key of the mirror label.
 func neverCopiedBy(key, label string) (rule string) {
 	if key == label || neverCopiedKeys[key] {
 		return key

@@ -76,10 +76,13 @@ var contractNeverCopied = texts{
 // contractMayBeCopied are similar keys to which no rule of the contract applies.
 var contractMayBeCopied = []string{
 	"reconcile.fluxcd.io/watch",
-	"app", "mirror2", "mirrored", "mirror-controller.github.io", "example.com/mirror", "xmirror-controller.github.io/source",
-	"app.kubernetes.io/name", "app.kubernetes.io/managed-by-team", "app.kubernetes.io/instance-id", "example.com/managed-by",
+	"app", "mirror2", "mirrored", "mirror-controller.github.io", "example.com/mirror",
+	"xmirror-controller.github.io/source",
+	"app.kubernetes.io/name", "app.kubernetes.io/managed-by-team", "app.kubernetes.io/instance-id",
+	"example.com/managed-by",
 	"kubernetes.io/description", "my.kubectl.kubernetes.io/x", "kubectl.kubernetes.io.example.com/x",
-	"argoproj.io/x", "argocd.argoproj.io", "notfluxcd.io/x", "fluxcd.io.example.com/x", "fluxcd.io", "example.com/x.fluxcd.io",
+	"argoproj.io/x", "argocd.argoproj.io", "notfluxcd.io/x", "fluxcd.io.example.com/x", "fluxcd.io",
+	"example.com/x.fluxcd.io",
 	"sh/x", "my.helm.sh/x", "helm.shop/x", "config.k8s.io/other", "config.k8s.io/owning-inventory-2", "k14s.io/x",
 	"coreos.com/x", "olm", "olmec", "olm-x", "example.com/olm.owner", "cattle.io/x", "gke.io/x", "x-k8s.io/y",
 	"config.openshift.io/other", "service.beta.openshift.io/other", "mittwald.de/x", "cert-manager.io/x", "kyverno.io/x",
@@ -122,10 +125,12 @@ func TestC26NeverOnACopy(t *testing.T) {
 		src.Labels[key], src.Annotations[key] = "theirs", "theirs"
 	}
 	got := r.Desired(r.ParseSource(src), "team-a", nil)
-	if want := (texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller", "app": "web"}); !reflect.DeepEqual(got.Labels, want) {
+	if want := (texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller",
+		"app": "web"}); !reflect.DeepEqual(got.Labels, want) {
 		t.Errorf("got labels %v, want %v", got.Labels, want)
 	}
-	want := []string{"mirror-controller.github.io/checksum", "mirror-controller.github.io/copied", "mirror-controller.github.io/copy",
+	want := []string{"mirror-controller.github.io/checksum", "mirror-controller.github.io/copied",
+		"mirror-controller.github.io/copy",
 		"mirror-controller.github.io/instance", "mirror-controller.github.io/source", "note"}
 	if keys := slices.Sorted(maps.Keys(got.Annotations)); !slices.Equal(keys, want) {
 		t.Errorf("got annotations %v, want %v", keys, want)

@@ -65,7 +65,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if _, err := labels.Parse(o.NamespaceSelector); err != nil {
-		bad("namespace-selector", quote(o.NamespaceSelector), "must be a label selector, such as \"team,env in (dev,test)\": "+err.Error())
+		bad("namespace-selector", quote(o.NamespaceSelector),
+			"must be a label selector, such as \"team,env in (dev,test)\": "+err.Error())
 	}
 	for _, e := range o.ExcludeNamespaces {
 		stem, wild := strings.CutSuffix(e, "*")
@@ -82,14 +83,16 @@ func (o *Options) Validate() error {
 		bad("mirror-label", quote(o.Label), "must be a label key of its own, such as \"mirror\" or \"example.com/mirror\"")
 	}
 	if problems := validation.IsValidLabelValue(o.Instance); len(problems) > 0 || o.Instance == "" {
-		bad("instance", quote(o.Instance), "must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit")
+		bad("instance", quote(o.Instance),
+			"must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit")
 	}
 	patterns := func(flag string, keys []string) {
 		for _, k := range keys {
 			if !validKeyPattern(k) {
 				bad(flag, quote(k), "must be a key, such as \"example.com/team\", or a prefix followed by '*'")
 			} else if rule := neverCopiedBy(k, o.Label); rule != "" && !strings.HasSuffix(k, "*") {
-				bad(flag, quote(k), "must be a key of your own: those of other tools and of the controller, here "+rule+", are never copied")
+				bad(flag, quote(k), "must be a key of your own: those of other tools and of the controller, here "+
+					rule+", are never copied")
 			}
 		}
 	}
@@ -100,8 +103,8 @@ func (o *Options) Validate() error {
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
-// validNamespace reports whether name is an RFC 1123 label. It decides the same as validation.IsDNS1123Label, without the
-// regular expression: SourceOf asks it for every copy.
+// validNamespace reports whether name is an RFC 1123 label. It decides the same as validation.IsDNS1123Label, without
+// the regular expression: SourceOf asks it for every copy.
 func validNamespace(name string) bool {
 	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
 		return false
@@ -120,7 +123,8 @@ func checkNamespacePrefix(p string) string {
 	case p == "":
 		return "must not be empty"
 	case len(p) > validation.DNS1123LabelMaxLength:
-		return fmt.Sprintf("must have at most %d characters, as the name of a namespace does", validation.DNS1123LabelMaxLength)
+		return fmt.Sprintf("must have at most %d characters, as the name of a namespace does",
+			validation.DNS1123LabelMaxLength)
 	case !namePrefix.MatchString(p):
 		return "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
 	}

@@ -22,9 +22,10 @@ func TestNewOptions(t *testing.T) {
 // TestValidateRefuses has one row for each text.
 func TestValidateRefuses(t *testing.T) {
 	const (
-		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
-		tooLong     = "must have at most 63 characters, as the name of a namespace does"
-		notOurs     = "must be a key of your own: those of other tools and of the controller, here "
+		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', " +
+			"with a letter or digit first"
+		tooLong = "must have at most 63 characters, as the name of a namespace does"
+		notOurs = "must be a key of your own: those of other tools and of the controller, here "
 	)
 	long := strings.Repeat("a", 64)
 	prefix := func(p string) func(*Options) { return func(o *Options) { o.NamespacePrefixes = []string{p} } }
@@ -32,7 +33,9 @@ func TestValidateRefuses(t *testing.T) {
 	for want, edit := range map[string]func(*Options){
 		"--namespace-prefix: required and never empty: give a prefix of the names of the target namespaces, " +
 			"or set --all-namespaces": func(o *Options) { o.NamespacePrefixes = nil },
-		"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two": func(o *Options) { o.AllNamespaces = true },
+		"--all-namespaces=true: cannot be combined with --namespace-prefix: give one of the two": func(o *Options) {
+			o.AllNamespaces = true
+		},
 
 		`--namespace-prefix="": must not be empty; to mirror into all namespaces, set --all-namespaces`: prefix(""),
 		`--namespace-prefix="team\n": ` + noSuchStart:                                                   prefix("team\n"),
@@ -45,18 +48,24 @@ func TestValidateRefuses(t *testing.T) {
 		`--source-namespace="platform*": must be the name of a namespace`: func(o *Options) {
 			o.SourceNamespaces = []string{"platform*"}
 		},
-		`--mirror-label="app.kubernetes.io/managed-by": must be a label key of its own, such as "mirror" or "example.com/mirror"`: func(o *Options) {
+		`--mirror-label="app.kubernetes.io/managed-by": must be a label key of its own, ` +
+			`such as "mirror" or "example.com/mirror"`: func(o *Options) {
 			o.Label = "app.kubernetes.io/managed-by"
 		},
-		`--instance="": must be 1 to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit`: func(o *Options) {
+		`--instance="": must be 1 to 63 letters, digits, '-', '_' or '.', ` +
+			`beginning and ending with a letter or digit`: func(o *Options) {
 			o.Instance = ""
 		},
 		`--copy-label="a*b*": must be a key, such as "example.com/team", or a prefix followed by '*'`: copyLabel("a*b*"),
 		// C59
-		`--copy-label="argocd.argoproj.io/instance": ` + notOurs + "argocd.argoproj.io/*, are never copied": copyLabel("argocd.argoproj.io/instance"),
-		`--copy-label="mirror": ` + notOurs + "mirror, are never copied":                                    copyLabel("mirror"),
-		`--copy-label="olm.owner": ` + notOurs + "olm.*, are never copied":                                  copyLabel("olm.owner"),
-		`--copy-annotation="reconcile.fluxcd.io/requestedAt": ` + notOurs + "*.fluxcd.io/*, are never copied": func(o *Options) {
+		`--copy-label="argocd.argoproj.io/instance": ` + notOurs +
+			"argocd.argoproj.io/*, are never copied": copyLabel("argocd.argoproj.io/instance"),
+		`--copy-label="mirror": ` + notOurs +
+			"mirror, are never copied": copyLabel("mirror"),
+		`--copy-label="olm.owner": ` + notOurs +
+			"olm.*, are never copied": copyLabel("olm.owner"),
+		`--copy-annotation="reconcile.fluxcd.io/requestedAt": ` + notOurs +
+			"*.fluxcd.io/*, are never copied": func(o *Options) {
 			o.CopyAnnotations = []string{"reconcile.fluxcd.io/requestedAt"}
 		},
 	} {
@@ -69,7 +78,8 @@ func TestValidateRefuses(t *testing.T) {
 		t.Errorf("got %v, want no error", err)
 	}
 	patterns := []string{"*", "app", "example.com/te*", "example.*", strings.Repeat("a", 70) + "*", "argocd.argoproj.io/*"}
-	if err := testOptions(func(o *Options) { o.CopyLabels, o.CopyAnnotations = patterns, patterns }).Validate(); err != nil {
+	listed := testOptions(func(o *Options) { o.CopyLabels, o.CopyAnnotations = patterns, patterns })
+	if err := listed.Validate(); err != nil {
 		t.Errorf("got %v, want patterns accepted, also those that match keys which never travel", err)
 	}
 }
@@ -96,8 +106,10 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 	}
 	slices.Sort(flags)
 	want := []string{
-		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-annotation="a/b/*"`, `--copy-annotation="app-"`, `--copy-label="="`,
-		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--exclude-namespace="a-"`, `--instance="!"`, `--mirror-label="?"`,
+		"--all-namespaces=true", `--copy-annotation="+"`, `--copy-annotation="a/b/*"`,
+		`--copy-annotation="app-"`, `--copy-label="="`,
+		`--exclude-namespace="*"`, `--exclude-namespace="X"`, `--exclude-namespace="a-"`,
+		`--instance="!"`, `--mirror-label="?"`,
 		`--namespace-prefix=""`, `--namespace-prefix="Team"`,
 		`--source-namespace="a/b"`, `--source-namespace="c."`,
 	}
@@ -109,7 +121,8 @@ func TestValidateReportsAllProblemsAtOnce(t *testing.T) {
 // TestValidNamespace compares it with the function of apimachinery that it replaces.
 func TestValidNamespace(t *testing.T) {
 	long := strings.Repeat("a", 63)
-	for _, name := range []string{"", "a", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b", long, long + "a"} {
+	names := []string{"", "a", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b", long, long + "a"}
+	for _, name := range names {
 		if got, want := validNamespace(name), len(validation.IsDNS1123Label(name)) == 0; got != want {
 			t.Errorf("%q: got valid %v, want %v", name, got, want)
 		}

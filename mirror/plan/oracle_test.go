@@ -41,7 +41,8 @@ func readMarks(cm *corev1.ConfigMap, instance string) (m marks) {
 		m.owner = from[0] + "/" + from[1]
 	}
 	aSource, anothersCopy := labelled && !isCopy, isCopy && !ofOurInstance
-	m.adoptable = cm.Annotations["mirror-controller.github.io/adopt"] == "true" && !aSource && !anothersCopy && len(cm.Finalizers) == 0
+	m.adoptable = cm.Annotations["mirror-controller.github.io/adopt"] == "true" && !aSource && !anothersCopy &&
+		len(cm.Finalizers) == 0
 	return m
 }
 
@@ -146,7 +147,8 @@ type expected struct {
 
 func (w *world) expects(home string) (e expected) {
 	ns := w.namespaces[home]
-	if ns == nil || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating || w.name == "kube-root-ca.crt" {
+	if ns == nil || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating ||
+		w.name == "kube-root-ca.crt" {
 		return expected{}
 	}
 	have, said := w.objects[home], w.marksOf(w.objects[home])
@@ -167,7 +169,7 @@ func (w *world) expects(home string) (e expected) {
 	case have == nil:
 		e.copyOf, e.state = winner, StateSynced
 	case winner == nil && (said.owner == "" || have.Labels["mirror"] != "true" && have.Labels["mirror"] != "copy"):
-		// Nobody wants the place of a foreign object, nor that of a copy that lost its label.
+		// No source wants the place of a foreign object, nor that of a copy that lost its label.
 	case said.owner == "" && held:
 		e.state = StateHeld
 	case said.owner == "" && !said.adoptable:
@@ -242,7 +244,8 @@ func (w *world) checkCopy(t *testing.T, src, before *corev1.ConfigMap, home stri
 		"mirror-controller.github.io/copy":     home + "/" + w.name,
 		"mirror-controller.github.io/instance": "default",
 	}
-	if sum := got.Annotations["mirror-controller.github.io/checksum"]; len(sum) != len("sha256:")+64 || !strings.HasPrefix(sum, "sha256:") {
+	if sum := got.Annotations["mirror-controller.github.io/checksum"]; len(sum) != len("sha256:")+64 ||
+		!strings.HasPrefix(sum, "sha256:") {
 		t.Errorf("%s: got checksum %q", home, sum)
 	}
 	if _, adopting := got.Annotations["mirror-controller.github.io/adopt"]; adopting {
@@ -267,7 +270,8 @@ func (w *world) checkCopy(t *testing.T, src, before *corev1.ConfigMap, home stri
 		wantAnnotations["note"] = src.Annotations["note"]
 	}
 	if !contains(got.Labels, wantLabels) || !contains(got.Annotations, wantAnnotations) {
-		t.Errorf("%s: got labels %v, annotations %v, want among them %v and %v", home, got.Labels, got.Annotations, wantLabels, wantAnnotations)
+		t.Errorf("%s: got labels %v, annotations %v, want among them %v and %v", home, got.Labels, got.Annotations,
+			wantLabels, wantAnnotations)
 	}
 	if before == nil && len(got.Labels) != len(wantLabels) {
 		t.Errorf("%s: got labels %v, want %v", home, got.Labels, wantLabels)

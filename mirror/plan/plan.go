@@ -22,8 +22,8 @@ func (o Op) String() string {
 	return [...]string{"none", "create", "update", "recreate", "delete"}[o]
 }
 
-// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of a
-// target have, StateRejected and StateFight, which come of writes, and StateExpiring, which takes a clock.
+// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of
+// a target have, StateRejected and StateFight, which come of writes, and StateExpiring, which takes a clock.
 type State int
 
 const (
@@ -41,8 +41,8 @@ const (
 	States                       // the number of states
 )
 
-// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, whether the
-// owner of the source needs to know of it, and whether it keeps the source from a target that it selects.
+// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, whether
+// the owner of the source needs to know of it, and whether it keeps the source from a target that it selects.
 var states = [States]struct {
 	name, metric              string
 	pending, problem, blocked bool
@@ -65,10 +65,12 @@ func (s State) String() string { return states[s].name }
 // Metric returns the value of the label of mirror_copies; empty if copies in this state are not counted.
 func (s State) Metric() string { return states[s].metric }
 
-// IsPending reports whether something is to be done or awaited: the source is not yet known to be in sync or blocked there.
+// IsPending reports whether something is to be done or awaited: the source is not yet known to be in sync or blocked
+// there.
 func (s State) IsPending() bool { return states[s].pending }
 
-// IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its own.
+// IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its
+// own.
 func (s State) IsProblem() bool { return states[s].problem }
 
 // IsBlocked reports whether something keeps the source from a target that it selects.
@@ -96,7 +98,8 @@ type Change struct {
 	CopyOf types.NamespacedName
 	// Why is the reason of a deletion, or why the copy is out of scope.
 	Why Loss
-	// ByLabels is set if a deletion depends on the labels of the namespace, which are read live before it, as the source is.
+	// ByLabels is set if a deletion depends on the labels of the namespace, which are read live before it, as the source
+	// is.
 	ByLabels bool
 	// State is the state of the winner, or else of CopyOf, if Op is OpNone.
 	State State
@@ -117,7 +120,8 @@ type Change struct {
 //	copy of frozen      | nothing, also for other sources    | nothing
 //
 // Nothing happens at a target that the source of the copy there holds, or that its winner holds. Nothing happens in a
-// namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a reserved name.
+// namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a reserved
+// name.
 func (r *Rules) Plan(v *View, targets []Target) []Change {
 	changes := make([]Change, 0, len(targets))
 	for _, t := range targets {
@@ -208,8 +212,8 @@ func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
 }
 
 // overwrite returns the operation that gives have the content of s. The API allows no other content in an immutable
-// object. Metadata that the cache truncated cannot be kept, and its owner must not block a repair with it. An object with
-// finalizers would be held terminating, so it is updated.
+// object. Metadata that the cache truncated cannot be kept, and its owner must not block a repair with it. An object
+// with finalizers would be held terminating, so it is updated.
 func overwrite(s *Source, have *corev1.ConfigMap) Op {
 	if forbidsContent(s, have) || isTruncated(have) && len(have.Finalizers) == 0 {
 		return OpRecreate
@@ -238,7 +242,8 @@ func (r *Rules) decideForeign(c Change, t Target) Change {
 	return c
 }
 
-// decideUnwanted decides about a copy of ours that no source claims. It is kept if it is out of scope, unless --prune is set.
+// decideUnwanted decides about a copy of ours that no source claims. It is kept if it is out of scope, unless --prune
+// is set.
 func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	scope := r.Scope(c.CopyOf, t.Namespace)
 	if scope != NotExcluded && !r.prune {
@@ -252,9 +257,9 @@ func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
 	return c
 }
 
-// StillUnwanted reports whether the copy that c deletes is to be deleted after live reads, too. v are the sources in the
-// cache, source is the live source of the copy, nil if it is gone. ns is the live namespace if c is by labels, or else the
-// cached one.
+// StillUnwanted reports whether the copy that c deletes is to be deleted after live reads, too. v are the sources in
+// the cache, source is the live source of the copy, nil if it is gone. ns is the live namespace if c is by labels, or
+// else the cached one.
 func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if LabelsTruncated(ns) || r.Winner(v, ns) != nil || r.Scope(c.CopyOf, ns) != NotExcluded && !r.prune {
 		return false
@@ -266,8 +271,8 @@ func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *c
 	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded && !s.Holds(ns)
 }
 
-// DependsOnLabels reports whether it depends on the labels of the namespace if a live source claims or holds the copy, so that
-// they have to be read live, too.
+// DependsOnLabels reports whether it depends on the labels of the namespace if a live source claims or holds the copy,
+// so that they have to be read live, too.
 func (r *Rules) DependsOnLabels(source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	if source == nil || !r.AsksToBeMirrored(source) {
 		return false
@@ -290,9 +295,11 @@ func (r *Rules) RepairCause(c Change, wasSynced bool) string {
 	switch {
 	case c.Op == OpCreate && wasSynced:
 		return CauseDeleted
-	case c.Have == nil || c.Source == nil || !sameKey(c.Have.Annotations[SourceAnnotation], c.Source.Key.Namespace, c.Source.Key.Name):
+	case c.Have == nil || c.Source == nil ||
+		!sameKey(c.Have.Annotations[SourceAnnotation], c.Source.Key.Namespace, c.Source.Key.Name):
 		return ""
-	case c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum && (isTruncated(c.Have) || MatchesChecksum(c.Have, r.label)):
+	case c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum &&
+		(isTruncated(c.Have) || MatchesChecksum(c.Have, r.label)):
 		return "" // the copy holds a former content
 	case c.Have.Labels[r.label] != CopyValue:
 		return CauseUnlabelled

@@ -86,8 +86,8 @@ func (w *world) apply(c Change) error {
 	return w.create(want)
 }
 
-// plan plans for all targets. It checks that the arguments stay as they are, and that an object as the API server has it
-// leads to the same decision as the object in the cache.
+// plan plans for all targets. It checks that the arguments stay as they are, and that an object as the API server has
+// it leads to the same decision as the object in the cache.
 func (w *world) plan(t *testing.T, v *View, targets []Target) []Change {
 	t.Helper()
 	arguments := func() (all []any) {
@@ -155,8 +155,8 @@ func (w *world) checkChange(t *testing.T, v *View, c Change) {
 	}
 }
 
-// checkDeletion checks what a deletion depends on. In a world the API server has what the cache shows, so what does not hold
-// now never will.
+// checkDeletion checks what a deletion depends on. In a world the API server has what the cache shows, so what does not
+// hold now never will.
 func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 	t.Helper()
 	home := c.Key.Namespace
@@ -189,8 +189,8 @@ func (w *world) checkDeletion(t *testing.T, v *View, c Change) {
 	}
 }
 
-// reconcile brings every target in sync, as the reconciler of package mirror does. It returns the last decision about each,
-// the sources that are superseded there, and how often it planned each operation.
+// reconcile brings every target in sync, as the reconciler of package mirror does. It returns the last decision about
+// each, the sources that are superseded there, and how often it planned each operation.
 func (w *world) reconcile(t *testing.T) (last []Change, losers [][]string, ops [OpDelete + 1]int) {
 	t.Helper()
 	v, targets := w.view(), w.targets()
@@ -272,8 +272,8 @@ func checkWorld(t *testing.T, raw []byte) [OpDelete + 1]int {
 	return ops
 }
 
-// FuzzPlan draws small worlds and carries the plan out on a model of the API server. Then every target is as the contract
-// says, no plan had a foreign object, and a second plan changes nothing.
+// FuzzPlan draws small worlds and carries the plan out on a model of the API server. Then every target is as the
+// contract says, no plan had a foreign object, and a second plan changes nothing.
 func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) { checkWorld(t, raw) })
 }

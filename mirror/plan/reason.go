@@ -13,8 +13,8 @@ import (
 
 // Decisions in words. Values of labels and annotations are in them as they stand: a tenant may have written these.
 
-// Reason returns why the target is in its state, in words; empty if it is in sync, or no copy is wanted. c was decided by v and
-// t.
+// Reason returns why the target is in its state, in words; empty if it is in sync, or no copy is wanted. c was decided
+// by v and t.
 func (r *Rules) Reason(v *View, t Target, c Change) string {
 	switch c.Status() {
 	case StatePending:
@@ -67,8 +67,9 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 // Restored says that the change restored a copy, why, and how to keep a ConfigMap of one's own. cause is that of
 // [Rules.RepairCause], and not empty.
 func (r *Rules) Restored(c Change, cause string) string {
-	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] + ". To change it, change the " +
-		"source. To keep a ConfigMap of your own, give it another name, or label the namespace " + r.label + "=" + OptOutValue +
+	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] +
+		". To change it, change the source. To keep a ConfigMap of your own, give it another name, or label the " +
+		"namespace " + r.label + "=" + OptOutValue +
 		", which removes all copies from it."
 }
 
@@ -85,7 +86,8 @@ func (c Change) WhyRecreated() string {
 	return "its metadata takes more than 8 KiB"
 }
 
-// Foreign returns why have, a foreign object, is in the way of a copy, in words, and whether its owner can hand it over.
+// Foreign returns why have, a foreign object, is in the way of a copy, in words, and whether its owner can hand it
+// over.
 func (r *Rules) Foreign(have *corev1.ConfigMap) (why string, adoptable bool) {
 	owner := have.Annotations[InstanceAnnotation]
 	switch {
@@ -96,7 +98,8 @@ func (r *Rules) Foreign(have *corev1.ConfigMap) (why string, adoptable bool) {
 	case NamesItself(have) && owner != r.instance:
 		return "a copy of instance " + clip(owner) + " is there", false
 	case len(have.Finalizers) > 0:
-		return "a foreign ConfigMap of this name is there, and its finalizer " + clip(have.Finalizers[0]) + " keeps it from being handed over", false
+		return "a foreign ConfigMap of this name is there, and its finalizer " + clip(have.Finalizers[0]) +
+			" keeps it from being handed over", false
 	}
 	return "a foreign ConfigMap of this name is there", true
 }
@@ -109,10 +112,11 @@ func clip(value string) string {
 	return strings.ToValidUTF8(value[:maxQuoted], "") + "…"
 }
 
-// exclusions say, of each rule by which a source has a copy in a namespace, what it asks for, why there is no copy where it does
-// not hold, and what its owner can do about that.
+// exclusions say, of each rule by which a source has a copy in a namespace, what it asks for, why there is no copy
+// where it does not hold, and what its owner can do about that.
 var exclusions = map[Exclusion]struct{ rule, why, remedy string }{
-	SourceGone: {"there is a source", "the source is deleted, or has lost its label {label}=true", "create the source again, or label it again"},
+	SourceGone: {"there is a source", "the source is deleted, or has lost its label {label}=true",
+		"create the source again, or label it again"},
 	ExcludedSource: {"the source is allowed by --source-namespace, has no reserved name, and is not frozen",
 		"--source-namespace does not allow the source", "start the controller with other flags"},
 	ExcludedName: {"--namespace-prefix allows the namespace, which is not that of the source",
@@ -121,10 +125,13 @@ var exclusions = map[Exclusion]struct{ rule, why, remedy string }{
 		"--exclude-namespace names the namespace", "start the controller with other flags"},
 	ExcludedByPrefix: {"the source's annotation namespace-prefix allows the namespace",
 		"the source's annotation {annotation} rules the namespace out", "correct the annotation"},
-	ExcludedTerminating: {"the namespace is not being deleted", "the namespace is being deleted", "create it again when it is gone"},
-	ExcludedByOptOut:    {"the namespace has no label {label}=false", "the namespace has the label {label}=false", "remove that label"},
+	ExcludedTerminating: {"the namespace is not being deleted", "the namespace is being deleted",
+		"create it again when it is gone"},
+	ExcludedByOptOut: {"the namespace has no label {label}=false", "the namespace has the label {label}=false",
+		"remove that label"},
 	ExcludedBySelector: {"the source's annotation namespace-selector matches the namespace",
-		"the source's annotation {annotation} does not match the namespace", "correct the annotation, or the labels of the namespace"},
+		"the source's annotation {annotation} does not match the namespace",
+		"correct the annotation, or the labels of the namespace"},
 	ExcludedByNamespaceSelector: {"the controller's --namespace-selector matches the namespace",
 		"the controller's --namespace-selector does not match the namespace", "correct the labels of the namespace"},
 }
@@ -200,11 +207,12 @@ func (r *Rules) PolicyRemedy(refusal string) string {
 	return "kubectl annotate --overwrite clusterrolebinding " + m[2] + " " + Domain + "/" + setting
 }
 
-// AnySource returns a source that narrows nothing and is in no namespace: what keeps it from a namespace keeps each source from it.
+// AnySource returns a source that narrows nothing and is in no namespace: what keeps it from a namespace keeps each
+// source from it.
 func AnySource() *Source { return &Source{selector: labels.Everything()} }
 
-// Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a target. It
-// returns [ExcludedName] alone if the flags allow no namespace.
+// Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a
+// target. It returns [ExcludedName] alone if the flags allow no namespace.
 func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Exclusion {
 	all := map[Exclusion]bool{}
 	for ns := range namespaces {

@@ -5,43 +5,50 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestReasonOfEachRepair has what may be wrong with a copy, one at a time.
+// TestReasonOfEachRepair has what may be wrong with a copy, one at a time, and why a copy is re-created.
 func TestReasonOfEachRepair(t *testing.T) {
-	large := plantest.Annotation("theirs", strings.Repeat("x", 9<<10))
-	for want, change := range map[string]plantest.Option{
-		"":                            func(*corev1.ConfigMap) {},
-		"the copy was edited":         plantest.Data("key", "edited"),
-		"the copy has lost its label": plantest.Without("mirror"),
-		"labels or annotations of the copy were edited": plantest.Without(ManagedByLabel),
-		"the source has changed": func(cm *corev1.ConfigMap) {
-			*cm = *plantest.Copy(testRules(), plantest.Source("platform", "settings", plantest.Data("key", "before")), "team-a")
-		},
-		"its owner has handed it over: its data is replaced; it is immutable, so it is deleted and created again": func(cm *corev1.ConfigMap) {
-			cm.Labels, cm.Annotations, cm.Data = nil, map[string]string{AdoptAnnotation: "true"}, map[string]string{"key": "theirs"}
-			plantest.Immutable(cm)
-		},
-		"the copy was edited; its metadata takes more than 8 KiB, so it is deleted and created again": func(cm *corev1.ConfigMap) {
-			plantest.Data("key", "edited")(cm)
-			large(cm)
-		},
-		"it is being deleted, and held by the finalizer example.com/keep": func(cm *corev1.ConfigMap) {
-			plantest.Finalizer(cm)
-			plantest.Deleting(cm)
-		},
+	const (
+		immutable = "; it is immutable, so it is deleted and created again"
+		metadata  = "; its metadata takes more than 8 KiB, so it is deleted and created again"
+	)
+	src, fixed := plantest.Source("platform", "settings"), plantest.Source("platform", "settings", plantest.Immutable)
+	edited, large := plantest.Data("key", "edited"), plantest.Annotation("theirs", strings.Repeat("x", 9<<10))
+	unmanaged := plantest.Without(ManagedByLabel)
+	before := func(cm *corev1.ConfigMap) {
+		*cm = *plantest.Copy(testRules(), plantest.Source("platform", "settings", plantest.Data("key", "before")), "team-a")
+	}
+	handedOver := func(cm *corev1.ConfigMap) {
+		cm.Labels, cm.Annotations, cm.Data = nil, texts{AdoptAnnotation: "true"}, texts{"key": "theirs"}
+	}
+	for _, tc := range []struct {
+		source  *corev1.ConfigMap
+		changes []plantest.Option
+		want    string
+	}{
+		{src, nil, ""},
+		{src, []plantest.Option{edited}, "the copy was edited"},
+		{src, []plantest.Option{plantest.Without("mirror")}, "the copy has lost its label"},
+		{src, []plantest.Option{unmanaged}, "labels or annotations of the copy were edited"},
+		{src, []plantest.Option{before}, "the source has changed"},
+		{src, []plantest.Option{handedOver}, "its owner has handed it over: its data is replaced"},
+		{src, []plantest.Option{handedOver, plantest.Immutable},
+			"its owner has handed it over: its data is replaced" + immutable},
+		{src, []plantest.Option{edited, large}, "the copy was edited" + metadata},
+		{src, []plantest.Option{plantest.Immutable}, "the copy was edited" + immutable},
+		{fixed, []plantest.Option{edited, large}, "the copy was edited" + immutable},
+		{fixed, []plantest.Option{unmanaged, large}, "labels or annotations of the copy were edited" + metadata},
+		{src, []plantest.Option{plantest.Finalizer, plantest.Deleting},
+			"it is being deleted, and held by the finalizer example.com/keep"},
 	} {
 		r := testRules()
-		source := plantest.Source("platform", "settings")
-		cm := plantest.Copy(r, source, "team-a", change)
-		r.Strip(cm)
-		v := NewView([]*Source{r.ParseSource(source)})
-		target := Target{types.NamespacedName{Namespace: "team-a", Name: "settings"}, plantest.Namespace("team-a"), cm}
-		if got := r.Reason(v, target, r.Decide(v, target)); got != want {
-			t.Errorf("got %q, want %q", got, want)
+		have := stripped(r, plantest.Copy(r, tc.source, "team-a", tc.changes...))
+		v, target := viewOf(r, tc.source), Target{Key: KeyOf(have), Namespace: plantest.Namespace("team-a"), Have: have}
+		if got := r.Reason(v, target, r.Decide(v, target)); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
 		}
 	}
 }

@@ -74,8 +74,8 @@ func (r *Rules) AllowsSource(namespace string) bool {
 }
 
 // Scope returns the flag that rules out copies of this source in the namespace: [ExcludedSource], [ExcludedName],
-// [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on whether the
-// source is there.
+// [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on
+// whether the source is there.
 func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
 	switch {
 	case !r.AllowsSource(source.Namespace):
@@ -110,7 +110,8 @@ func (r *Rules) Visible(cm *corev1.ConfigMap) bool {
 	return value == SourceValue || value == CopyValue
 }
 
-// NamesItself reports whether the copy annotation of cm names cm itself. Such an object is never a source, for any instance.
+// NamesItself reports whether the copy annotation of cm names cm itself. Such an object is never a source, for any
+// instance.
 func NamesItself(cm *corev1.ConfigMap) bool {
 	if _, marked := cm.Annotations[selfMark]; marked {
 		return true
@@ -128,8 +129,8 @@ func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	return NamedSource(cm)
 }
 
-// Lacks returns which of the marks of a copy cm lacks: those by which it is recognized, and the label by which the watch shows it;
-// empty if it has all.
+// Lacks returns which of the marks of a copy cm lacks: those by which it is recognized, and the label by which the
+// watch shows it; empty if it has all.
 func (r *Rules) Lacks(cm *corev1.ConfigMap) string {
 	_, named := NamedSource(cm)
 	switch {
@@ -145,8 +146,8 @@ func (r *Rules) Lacks(cm *corev1.ConfigMap) string {
 	return ""
 }
 
-// NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm in
-// another namespace.
+// NamedSource returns the source that the annotation of cm names, or false if it names no ConfigMap of the name of cm
+// in another namespace.
 func NamedSource(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(cm.Annotations[SourceAnnotation], "/")
 	if !ok || name != cm.Name || namespace == cm.Namespace || !validNamespace(namespace) {

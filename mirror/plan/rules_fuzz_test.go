@@ -7,8 +7,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// Every fuzz target compares the code with a second, naive reading of the contract. The seeds under testdata/fuzz run with
-// every go test. To search for more: go test -run='^$' -fuzz='^FuzzPlan$' -fuzztime=5m ./mirror/plan
+// Every fuzz target compares the code with a second, naive reading of the contract. The seeds under testdata/fuzz run
+// with every go test. To search for more: go test -run='^$' -fuzz='^FuzzPlan$' -fuzztime=5m ./mirror/plan
 
 // FuzzOwnership judges an object with any annotations. In their values '@' is its namespace and '#' its name.
 func FuzzOwnership(f *testing.F) {

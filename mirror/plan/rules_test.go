@@ -13,10 +13,13 @@ func TestAllowsTarget(t *testing.T) {
 		edit    func(*Options)
 		yes, no []string
 	}{
-		"C09 team against teamster": {prefixes("team"), []string{"team", "teamster", "team-a"}, []string{"tea", "steam", "my-team", ""}},
-		"C09 a whole name":          {prefixes("team-a"), []string{"team-a", "team-ab", "team-a-1"}, []string{"team", "team-b", "team-"}},
-		"the prefix is literal":     {prefixes("te.m"), []string{"te.m-x"}, []string{"team"}},
-		"several prefixes":          {prefixes("team-", "dev-"), []string{"team-a", "dev-a"}, []string{"qa-a", "team", "dev"}},
+		"C09 team against teamster": {prefixes("team"), []string{"team", "teamster", "team-a"},
+			[]string{"tea", "steam", "my-team", ""}},
+		"C09 a whole name": {prefixes("team-a"), []string{"team-a", "team-ab", "team-a-1"},
+			[]string{"team", "team-b", "team-"}},
+		"the prefix is literal": {prefixes("te.m"), []string{"te.m-x"}, []string{"team"}},
+		"several prefixes": {prefixes("team-", "dev-"), []string{"team-a", "dev-a"},
+			[]string{"qa-a", "team", "dev"}},
 		"exclusions": {func(o *Options) { o.ExcludeNamespaces = []string{"team-a", "team-b*"} },
 			[]string{"team-ab", "team-c"}, []string{"team-a", "team-b", "team-bc"}},
 		"all but the excluded": {func(o *Options) {

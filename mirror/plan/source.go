@@ -99,12 +99,13 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
 }
 
-// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes. A selector of 256 KiB takes
-// megabytes of memory, and a millisecond for each namespace.
+// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes. A selector of 256 KiB
+// takes megabytes of memory, and a millisecond for each namespace.
 const maxAnnotation = 4 << 10
 
-// parseAnnotations parses the annotations with which a source narrows or holds its targets. The error joins every problem,
-// each in words for the owner of the source. Before it parses, it says which annotation of ours is not known or too long.
+// parseAnnotations parses the annotations with which a source narrows or holds its targets. The error joins every
+// problem, each in words for the owner of the source. Before it parses, it says which annotation of ours is not known
+// or too long.
 func (s *Source) parseAnnotations() error {
 	s.selector = labels.Everything()
 	annotations := s.ConfigMap.Annotations
@@ -120,10 +121,12 @@ func (s *Source) parseAnnotations() error {
 	if value, ok := annotations[PrefixAnnotation]; ok {
 		errs = append(errs, s.parsePrefixes(value))
 	}
-	errs = append(errs, parseSelector(annotations, SelectorAnnotation, &s.selector), parseSelector(annotations, RolloutAnnotation, &s.rollout))
+	errs = append(errs, parseSelector(annotations, SelectorAnnotation, &s.selector),
+		parseSelector(annotations, RolloutAnnotation, &s.rollout))
 	value, ok := annotations[PausedAnnotation]
 	if s.paused = value == PausedValue; ok && !s.paused {
-		errs = append(errs, fmt.Errorf("annotation %s=%q: must be %q; to go on, remove the annotation", PausedAnnotation, clip(value), PausedValue))
+		errs = append(errs, fmt.Errorf("annotation %s=%q: must be %q; to go on, remove the annotation",
+			PausedAnnotation, clip(value), PausedValue))
 	}
 	return errors.Join(errs...)
 }
@@ -163,7 +166,8 @@ func (s *Source) Holds(ns *corev1.Namespace) bool {
 	return s.paused || s.rollout != nil && !s.rollout.Matches(labels.Set(ns.Labels))
 }
 
-// HeldBy returns which annotation of the source holds targets, "paused" or "rollout"; empty if it has none. Of both, paused wins.
+// HeldBy returns which annotation of the source holds targets, "paused" or "rollout"; empty if it has none. Of both,
+// paused wins.
 func (s *Source) HeldBy() string {
 	switch {
 	case s.paused:
@@ -174,7 +178,8 @@ func (s *Source) HeldBy() string {
 	return ""
 }
 
-// Hold returns the annotation that holds targets, as key="value", and what to do to reach them. The source has such an annotation.
+// Hold returns the annotation that holds targets, as key="value", and what to do to reach them. The source has such an
+// annotation.
 func (s *Source) Hold() (by, remedy string) {
 	by = quoteAnnotation(s.ConfigMap, Domain+"/"+s.HeldBy())
 	if s.paused && s.rollout != nil {

@@ -12,30 +12,40 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedAnnotations: the error says where and why. What an annotation selects, FuzzPlan compares with a second reading.
+// TestC31MalformedAnnotations: the error says where and why. FuzzPlan compares the meaning of an annotation with a
+// second reading.
 func TestC31MalformedAnnotations(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix="
 		inSelector  = "annotation mirror-controller.github.io/namespace-selector="
 		inRollout   = "annotation mirror-controller.github.io/rollout="
 		inPaused    = "annotation mirror-controller.github.io/paused="
-		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
-		empty       = "must not be empty; remove the annotation for all targets"
+		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', " +
+			"with a letter or digit first"
+		empty = "must not be empty; remove the annotation for all targets"
 	)
 	long := strings.Repeat("a", 64)
 	for name, tc := range map[string]struct {
 		annotations texts
 		want        []string // the beginning of each line of the error
 	}{
-		"empty prefix":       {texts{PrefixAnnotation: "team-a, "}, []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
-		"upper case":         {texts{PrefixAnnotation: "team-a, Team, X"}, []string{inPrefix + `"team-a, Team, X": prefix "Team": ` + noSuchStart}},
-		"prefix too long":    {texts{PrefixAnnotation: long}, []string{inPrefix + `"` + long + `": prefix "` + long + `": must have at most 63 characters`}},
-		"malformed selector": {texts{SelectorAnnotation: "tier==="}, []string{inSelector + `"tier===": not a label selector: `}},
-		"control character":  {texts{SelectorAnnotation: "tier=a\x0bb"}, []string{inSelector + `"tier=a\vb": not a label selector: `}},
-		"C62 rollout":        {texts{RolloutAnnotation: "tier in canary"}, []string{inRollout + `"tier in canary": not a label selector: `}},
-		"C62 paused":         {texts{PausedAnnotation: "yes"}, []string{inPaused + `"yes": must be "true"; to go on, remove the annotation`}},
-		"C62 paused, empty":  {texts{PausedAnnotation: ""}, []string{inPaused + `"": must be "true"; to go on, remove the annotation`}},
-		"all": {texts{PrefixAnnotation: "Team", SelectorAnnotation: "a=b=c", RolloutAnnotation: "a=b=c", PausedAnnotation: "false"},
+		"empty prefix": {texts{PrefixAnnotation: "team-a, "}, []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
+		"upper case": {texts{PrefixAnnotation: "team-a, Team, X"}, []string{inPrefix +
+			`"team-a, Team, X": prefix "Team": ` + noSuchStart}},
+		"prefix too long": {texts{PrefixAnnotation: long}, []string{inPrefix + `"` + long + `": prefix "` + long +
+			`": must have at most 63 characters`}},
+		"malformed selector": {texts{SelectorAnnotation: "tier==="}, []string{inSelector +
+			`"tier===": not a label selector: `}},
+		"control character": {texts{SelectorAnnotation: "tier=a\x0bb"}, []string{inSelector +
+			`"tier=a\vb": not a label selector: `}},
+		"C62 rollout": {texts{RolloutAnnotation: "tier in canary"}, []string{inRollout +
+			`"tier in canary": not a label selector: `}},
+		"C62 paused": {texts{PausedAnnotation: "yes"}, []string{inPaused +
+			`"yes": must be "true"; to go on, remove the annotation`}},
+		"C62 paused, empty": {texts{PausedAnnotation: ""}, []string{inPaused +
+			`"": must be "true"; to go on, remove the annotation`}},
+		"all": {texts{PrefixAnnotation: "Team", SelectorAnnotation: "a=b=c", RolloutAnnotation: "a=b=c",
+			PausedAnnotation: "false"},
 			[]string{inPrefix + `"Team": prefix "Team": ` + noSuchStart, inSelector + `"a=b=c": not a label selector: `,
 				inRollout + `"a=b=c": not a label selector: `, inPaused + `"false": must be "true"`}},
 	} {
@@ -66,6 +76,7 @@ func TestExclusion(t *testing.T) {
 	source := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "s", o...) }
 	a, gold := plantest.Namespace("team-a"), plantest.Namespace("team-a", "tier", "gold")
 	optedOut := plantest.Namespace("team-a", "tier", "gold", "mirror", "false")
+	unlike := plantest.Namespace("team-a", "mirror", "False")
 	bare := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}
 	for name, tc := range map[string]struct {
 		rules *Rules
@@ -73,27 +84,30 @@ func TestExclusion(t *testing.T) {
 		ns    *corev1.Namespace
 		want  Exclusion
 	}{
-		"a target":                      {testRules(), source(), a, NotExcluded},
-		"C01 its own namespace":         {testRules(), plantest.Source("team-a", "s"), a, ExcludedName},
-		"C01 its own, all namespaces":   {all, plantest.Source("default", "s"), plantest.Namespace("default"), ExcludedName},
-		"all namespaces":                {all, plantest.Source("default", "s"), plantest.Namespace("other"), NotExcluded},
-		"target out of scope":           {testRules(), source(), plantest.Namespace("other"), ExcludedName},
-		"source out of scope":           {fromPlatform(), plantest.Source("base", "s"), a, ExcludedSource},
-		"C28 terminating":               {testRules(), source(), plantest.Terminating("team-a"), ExcludedTerminating},
-		"C31 opted out":                 {testRules(), source(selector("tier=gold")), optedOut, ExcludedByOptOut},
-		"C31 label of another value":    {testRules(), source(), plantest.Namespace("team-a", "mirror", "False"), NotExcluded},
-		"C31 the default label of old":  {relabelled, source(), optedOut, NotExcluded},
-		"C05 reserved name":             {testRules(), plantest.Source("platform", "kube-root-ca.crt"), a, ExcludedSource},
-		"C05 reserved by OpenShift":     {testRules(), plantest.Source("platform", "openshift-service-ca.crt"), a, ExcludedSource},
-		"C05 reserved by Istio":         {testRules(), plantest.Source("platform", "istio-ca-root-cert"), a, ExcludedSource},
+		"a target":                     {testRules(), source(), a, NotExcluded},
+		"C01 its own namespace":        {testRules(), plantest.Source("team-a", "s"), a, ExcludedName},
+		"C01 its own, all namespaces":  {all, plantest.Source("default", "s"), plantest.Namespace("default"), ExcludedName},
+		"all namespaces":               {all, plantest.Source("default", "s"), plantest.Namespace("other"), NotExcluded},
+		"target out of scope":          {testRules(), source(), plantest.Namespace("other"), ExcludedName},
+		"source out of scope":          {fromPlatform(), plantest.Source("base", "s"), a, ExcludedSource},
+		"C28 terminating":              {testRules(), source(), plantest.Terminating("team-a"), ExcludedTerminating},
+		"C31 opted out":                {testRules(), source(selector("tier=gold")), optedOut, ExcludedByOptOut},
+		"C31 label of another value":   {testRules(), source(), unlike, NotExcluded},
+		"C31 the default label of old": {relabelled, source(), optedOut, NotExcluded},
+		"C05 reserved name":            {testRules(), plantest.Source("platform", "kube-root-ca.crt"), a, ExcludedSource},
+		"C05 by OpenShift": {testRules(), plantest.Source("base", "openshift-service-ca.crt"), a,
+			ExcludedSource},
+		"C05 by Istio":                  {testRules(), plantest.Source("platform", "istio-ca-root-cert"), a, ExcludedSource},
 		"C05 much like a reserved name": {testRules(), plantest.Source("platform", "kube-root-ca"), a, NotExcluded},
 		"C31 frozen":                    {testRules(), source(prefix("team-a,Team")), a, ExcludedSource},
 		"C09 narrowed to a whole name":  {testRules(), source(prefix("team-a")), plantest.Namespace("team-ab"), NotExcluded},
-		"narrowed to another":           {testRules(), source(selector("tier=gold"), prefix("team-b")), gold, ExcludedByPrefix},
-		"narrowing does not widen":      {testRules(), source(prefix("other")), plantest.Namespace("other"), ExcludedName},
-		"not selected":                  {testRules(), source(selector("tier=gold"), prefix("team-a")), a, ExcludedBySelector},
-		"not selected by the flag":      {gilded, source(), a, ExcludedByNamespaceSelector},
-		"namespace without labels":      {testRules(), source(selector("!tier")), bare, NotExcluded},
+		"narrowed to another": {testRules(), source(selector("tier=gold"), prefix("team-b")),
+			gold, ExcludedByPrefix},
+		"narrowing does not widen": {testRules(), source(prefix("other")), plantest.Namespace("other"), ExcludedName},
+		"not selected": {testRules(), source(selector("tier=gold"), prefix("team-a")),
+			a, ExcludedBySelector},
+		"not selected by the flag": {gilded, source(), a, ExcludedByNamespaceSelector},
+		"namespace without labels": {testRules(), source(selector("!tier")), bare, NotExcluded},
 	} {
 		s := tc.rules.ParseSource(tc.src)
 		if got := tc.rules.Exclusion(s, tc.ns); got != tc.want {
@@ -127,7 +141,8 @@ func TestC03NewViewSorts(t *testing.T) {
 		random.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
 		v, before := NewView(sources), namespaces(sources)
 		got := namespaces(v.All())
-		if want := []string{"team-x", "z", "b", "team-a", "team-b", "elsewhere"}; !slices.Equal(got, want) || len(v.OutOfScope) != 1 {
+		if want := []string{"team-x", "z", "b", "team-a", "team-b", "elsewhere"}; !slices.Equal(got, want) ||
+			len(v.OutOfScope) != 1 {
 			t.Fatalf("got %v, want %v, of which the last is out of scope", got, want)
 		}
 		if after := namespaces(sources); !slices.Equal(after, before) {

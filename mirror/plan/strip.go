@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Marks are annotations that only objects in the cache have. No object from the API can have them: a key with nothing before
-// its '/' is invalid.
+// Marks are annotations that only objects in the cache have. No object from the API can have them: a key with nothing
+// before its '/' is invalid.
 const (
 	digestMark    = "/payload"   // the digest of the payload
 	selfMark      = "/self"      // the copy annotation named the object itself, and is left out
@@ -17,16 +17,17 @@ const (
 )
 
 const (
-	// maxMetadata bounds the metadata that the cache keeps of a namespace, and of a ConfigMap that is no source, in bytes: anybody
-	// who may write such objects can make many, and give each 256 KiB of annotations and more of labels.
+	// maxMetadata bounds the metadata that the cache keeps of a namespace, and of a ConfigMap that is no source, in bytes:
+	// anybody who may write such objects can make many, and give each 256 KiB of annotations and more of labels.
 	maxMetadata = 8 << 10
-	// maxValue bounds a value of ours in truncated metadata, in bytes. The longest true one is a key: 63 and 253 and a '/'.
+	// maxValue bounds a value of ours in truncated metadata, in bytes. The longest true one is a key: 63 and 253 and a
+	// '/'.
 	maxValue = 600
 )
 
-// Strip prepares a ConfigMap for the cache. A source keeps its payload, which the controller writes. Everything else keeps
-// the digest of its payload and at most maxMetadata of its metadata, so that neither its size nor its owner decides how much
-// memory it takes.
+// Strip prepares a ConfigMap for the cache. A source keeps its payload, which the controller writes. Everything else
+// keeps the digest of its payload and at most maxMetadata of its metadata, so that neither its size nor its owner
+// decides how much memory it takes.
 //
 // Strip changes cm, but no map of cm. It is idempotent: the cache applies it twice on a relist.
 func (r *Rules) Strip(cm *corev1.ConfigMap) {
@@ -54,7 +55,8 @@ const entryBytes = 64
 
 // metadataBytes estimates what the metadata of cm takes in memory.
 func metadataBytes(cm *corev1.ConfigMap) int {
-	return cm.ObjectMeta.Size() + entryBytes*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
+	return cm.ObjectMeta.Size() +
+		entryBytes*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
 }
 
 // mapBytes estimates what a map takes in memory.
@@ -70,8 +72,9 @@ func (r *Rules) truncatedMeta(cm *corev1.ConfigMap) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
 		CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
-		Labels:      only(cm.Labels, r.label, ManagedByLabel),
-		Annotations: only(cm.Annotations, SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, AdoptAnnotation),
+		Labels: only(cm.Labels, r.label, ManagedByLabel),
+		Annotations: only(cm.Annotations,
+			SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, AdoptAnnotation),
 	}
 	maps.DeleteFunc(meta.Annotations, func(_, v string) bool { return len(v) > maxValue }) // no true value is that long
 	for _, f := range cm.Finalizers {                                                      // an update keeps them
@@ -89,8 +92,8 @@ func isTruncated(cm *corev1.ConfigMap) bool {
 	return truncated
 }
 
-// StripNamespace prepares a namespace for the cache, which keeps its labels and its phase. Of labels that take more than
-// maxMetadata it keeps none: see [LabelsTruncated].
+// StripNamespace prepares a namespace for the cache, which keeps its labels and its phase. Of labels that take more
+// than maxMetadata it keeps none: see [LabelsTruncated].
 //
 // It is idempotent, as Strip is, and changes no map.
 func StripNamespace(ns *corev1.Namespace) {

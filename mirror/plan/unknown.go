@@ -27,5 +27,6 @@ func checkKnown(annotations map[string]string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("annotation %s: is not known; a source can have %s", slices.Min(unknown), strings.Join(sourceAnnotations, ", "))
+	return fmt.Errorf("annotation %s: is not known; a source can have %s",
+		slices.Min(unknown), strings.Join(sourceAnnotations, ", "))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC54UnknownAnnotations: a source with an annotation of ours that it cannot have is frozen, and the error lists those that
-// it can have.
+// TestC54UnknownAnnotations: a source with an annotation of ours that it cannot have is frozen, and the error lists
+// those that it can have.
 func TestC54UnknownAnnotations(t *testing.T) {
 	for _, key := range []string{"namespace-prefixes", "Namespace-Prefix", "exclude-namespace", "prune", "checksums"} {
 		cm := plantest.Source("platform", "settings")
@@ -37,7 +37,8 @@ func TestC54KnownAnnotations(t *testing.T) {
 	if known := slices.Sorted(slices.Values(knownAnnotations)); !slices.Equal(keys, known) {
 		t.Errorf("known are %v, want those of keys.go, %v", known, keys)
 	}
-	annotations := map[string]string{"namespace-prefixes": "", "x" + Domain + "/namespace-prefixes": "", Domain + ".example/x": "", Domain: ""}
+	annotations := map[string]string{"namespace-prefixes": "", "x" + Domain + "/namespace-prefixes": "",
+		Domain + ".example/x": "", Domain: ""}
 	for _, key := range keys {
 		annotations[key] = "true"
 	}

@@ -212,7 +212,8 @@ func (d *draws) content(cm *corev1.ConfigMap) {
 func (d *draws) forge(cm *corev1.ConfigMap) {
 	key := []string{SourceAnnotation, CopyAnnotation, InstanceAnnotation, ChecksumAnnotation, CopiedAnnotation}[d.below(5)]
 	value := []string{
-		"platform/" + cm.Name, cm.Namespace + "/" + cm.Name, "default", "other", "label:theirs,label:mirror,annotation:" + CopyAnnotation, "",
+		"platform/" + cm.Name, cm.Namespace + "/" + cm.Name, "default", "other",
+		"label:theirs,label:mirror,annotation:" + CopyAnnotation, "",
 		"platform/" + cm.Name + "/x", "team-a/" + cm.Name, "label:app,annotation:note", "Platform/" + cm.Name,
 	}[d.below(10)]
 	cm.Annotations[key] = value
@@ -225,7 +226,8 @@ func (d *draws) copyOf(w *world, from, home string) *corev1.ConfigMap {
 		src = plantest.Source(from, w.name, plantest.Label("app", "gone"))
 		d.content(src)
 	}
-	cm := plantest.Copy(w.rules, src, home, plantest.Managed, plantest.Label("theirs", "1"), plantest.Annotation("theirs", "1"))
+	cm := plantest.Copy(w.rules, src, home, plantest.Managed, plantest.Label("theirs", "1"),
+		plantest.Annotation("theirs", "1"))
 	for range d.below(3) {
 		switch d.below(12) {
 		case 0:

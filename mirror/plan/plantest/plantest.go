@@ -1,5 +1,5 @@
-// Package plantest builds ConfigMaps and Namespaces for tests. It writes the keys of the contract out and imports nothing
-// of this project: the tests of package plan use it too, and they must notice when a key changes.
+// Package plantest builds ConfigMaps and Namespaces for tests. It writes the keys of the contract out and imports
+// nothing of this project: the tests of package plan use it too, and they must notice when a key changes.
 package plantest
 
 import (
@@ -13,7 +13,8 @@ import (
 // Option changes a ConfigMap that is being built.
 type Option func(*corev1.ConfigMap)
 
-// ConfigMap returns a ConfigMap as the API server stores it: with a UID of its own, a resourceVersion and a creation time.
+// ConfigMap returns a ConfigMap as the API server stores it: with a UID of its own, a resourceVersion and a creation
+// time.
 func ConfigMap(namespace, name string, options ...Option) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), ResourceVersion: "7",

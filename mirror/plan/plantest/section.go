@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Section compares the part of a file between the lines <!-- name --> and <!-- /name --> with want, or writes it if update is
-// set.
+// Section compares the part of a file between the lines <!-- name --> and <!-- /name --> with want, or writes it if
+// update is set.
 func Section(t testing.TB, file, name, want string, update bool) {
 	t.Helper()
 	content, err := os.ReadFile(file)
