@@ -155,6 +155,9 @@ func (c client[T]) altered(this Call, sent T) (T, Origin) {
 }
 
 func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions) (T, error) {
+	if c.hooked && options.FieldManager == "" {
+		c.server.isUnsafe("create without a field manager: %s", KeyOf(o))
+	}
 	return c.do(ctx, "create", o.GetName(), func(this Call) (T, error) {
 		if len(options.DryRun) > 0 {
 			return o, nil
@@ -164,9 +167,9 @@ func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions
 	})
 }
 
-func (c client[T]) Update(ctx context.Context, o T, _ metav1.UpdateOptions) (T, error) {
-	if c.hooked && (o.GetResourceVersion() == "" || o.GetUID() == "") {
-		c.server.isUnsafe("update without resourceVersion or UID: %s", KeyOf(o))
+func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions) (T, error) {
+	if c.hooked && (o.GetResourceVersion() == "" || o.GetUID() == "" || options.FieldManager == "") {
+		c.server.isUnsafe("update without resourceVersion, UID or field manager: %s", KeyOf(o))
 	}
 	return c.do(ctx, "update", o.GetName(), func(this Call) (T, error) {
 		o, by := c.altered(this, o)
@@ -179,7 +182,9 @@ func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptio
 	if c.hooked && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
 		c.server.isUnsafe("delete without preconditions: %s", k)
 	}
-	_, err := c.do(ctx, "delete", name, func(Call) (none T, err error) { return none, c.store.delete(k, p, Origin{Controller: c.hooked}) })
+	_, err := c.do(ctx, "delete", name, func(Call) (none T, err error) {
+		return none, c.store.delete(k, p, Origin{Controller: c.hooked})
+	})
 	return err
 }
 

@@ -1,5 +1,6 @@
 // Package apitest is the API server of the tests that drive a whole controller in virtual time. It keeps ConfigMaps and
-// namespaces by the rules of a real one, which e2e compares with it, and tests can hook every request of the controller.
+// namespaces by the rules of a real one, which e2e compares with it, and tests can hook every request of the
+// controller.
 package apitest
 
 import (
@@ -59,14 +60,23 @@ type Server struct {
 // NewServer returns an API server that holds these ConfigMaps and namespaces.
 func NewServer(objects ...runtime.Object) *Server {
 	s := &Server{calls: map[Call]int{}, inFlight: map[Key]bool{}}
+	atOnce := func(Call) time.Duration { return 0 }
 	s.hooks.Store(&Hooks{
-		Before: func(Call) {}, Hangs: func(Call) bool { return false }, Takes: func(Call) time.Duration { return 0 },
-		Arrives: func(Call) bool { return false }, Refuses: func(Call) error { return nil }, Alters: func(Call, *corev1.ConfigMap) {}, Loses: func(Call) error { return nil },
-		Answers: func(Call) time.Duration { return 0 }, Lags: func(string) time.Duration { return 0 }, Lost: func(string, string) bool { return false },
+		Before:  func(Call) {},
+		Hangs:   func(Call) bool { return false },
+		Takes:   atOnce,
+		Arrives: func(Call) bool { return false },
+		Refuses: func(Call) error { return nil },
+		Alters:  func(Call, *corev1.ConfigMap) {},
+		Loses:   func(Call) error { return nil },
+		Answers: atOnce,
+		Lags:    func(string) time.Duration { return 0 },
+		Lost:    func(string, string) bool { return false },
 	})
 	s.Interface = clientset{server: s}
 	clock := &atomic.Int64{}
-	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{}, func(string, *corev1.Namespace, *corev1.Namespace) error { return nil })
+	any := func(op string, old, new *corev1.Namespace) error { return nil }
+	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{}, any)
 	s.ConfigMaps = newStore(clock, "configmaps", &corev1.ConfigMap{}, s.Admit)
 	for _, o := range objects {
 		switch o := o.(type) {
@@ -96,7 +106,8 @@ func (s *Server) Admit(op string, old, cm *corev1.ConfigMap) error {
 func validateUpdate(old, cm *corev1.ConfigMap) error {
 	var problems field.ErrorList
 	if old.Immutable != nil && *old.Immutable &&
-		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data, cm.BinaryData)) {
+		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data,
+			cm.BinaryData)) {
 		problems = append(problems, field.Forbidden(field.NewPath("data"), "is immutable"))
 	}
 	if cm.DeletionTimestamp != nil && !cm.DeletionTimestamp.Equal(old.DeletionTimestamp) {
@@ -134,8 +145,8 @@ func (s *Server) Terminate(namespace string) {
 	s.Namespaces.Put(ns)
 }
 
-// Finalize deletes what is in a namespace that is being deleted, and then the namespace. It reports whether that is gone: what
-// has finalizers holds it up.
+// Finalize deletes what is in a namespace that is being deleted, and then the namespace. It reports whether that is
+// gone: objects with finalizers hold it up.
 func (s *Server) Finalize(namespace string) (gone bool) {
 	left := 0
 	for _, cm := range s.ConfigMaps.All() {
@@ -157,7 +168,8 @@ func (s *Server) Count(verb, resource, namespace string) int {
 	return s.Calls()[Call{verb, resource, namespace}]
 }
 
-// CountAll returns how many such requests for ConfigMaps came, of any of these verbs, in all namespaces with this prefix.
+// CountAll returns how many such requests for ConfigMaps came, of any of these verbs, in all namespaces with this
+// prefix.
 func (s *Server) CountAll(prefix string, verbs ...string) (n int) {
 	for c, count := range s.Calls() {
 		if c.Resource == "configmaps" && strings.HasPrefix(c.Namespace, prefix) && slices.Contains(verbs, c.Verb) {
@@ -194,7 +206,8 @@ func (s *Server) Relist() {
 	s.ConfigMaps.Expire()
 }
 
-// Unsafe returns the requests that could have done harm: writes without preconditions, and two writes to one object at a time.
+// Unsafe returns the requests that could have done harm: writes without preconditions, and two writes to one object at
+// a time.
 func (s *Server) Unsafe() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,8 @@ type Object[T any] interface {
 // finalizers until those are gone. It remembers every change.
 type Store[T Object[T]] struct {
 	resource schema.GroupResource
-	// Admit refuses or alters an object before it is stored. op is create or update, and old is the object before an update.
+	// Admit refuses or alters an object before it is stored. op is create or update, and old is the object before an
+	// update.
 	Admit func(op string, old, new T) error
 
 	clock *atomic.Int64 // the order of the changes in all stores
@@ -63,7 +64,8 @@ type Origin struct {
 	Altered    bool // a webhook changed what was sent
 }
 
-func newStore[T Object[T]](clock *atomic.Int64, resource string, empty T, admit func(op string, old, new T) error) *Store[T] {
+func newStore[T Object[T]](clock *atomic.Int64, resource string, empty T,
+	admit func(op string, old, new T) error) *Store[T] {
 	return &Store[T]{
 		resource: schema.GroupResource{Resource: resource}, Admit: admit, clock: clock,
 		version: 1000, objects: map[Key]T{}, grown: make(chan struct{}), broken: make(chan struct{}), empty: empty,
@@ -149,7 +151,8 @@ func (s *Store[T]) delete(k Key, p *metav1.Preconditions, by Origin) error {
 	switch {
 	case !ok:
 		return apierrors.NewNotFound(s.resource, k.Name)
-	case p != nil && (p.UID != nil && *p.UID != old.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion()):
+	case p != nil && (p.UID != nil && *p.UID != old.GetUID() || p.ResourceVersion != nil &&
+		*p.ResourceVersion != old.GetResourceVersion()):
 		return apierrors.NewConflict(s.resource, k.Name, fmt.Errorf("precondition failed"))
 	case len(old.GetFinalizers()) == 0:
 		s.remove(old, by)

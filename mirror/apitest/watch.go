@@ -26,9 +26,10 @@ type stream[T Object[T]] struct {
 func (w *stream[T]) ResultChan() <-chan watch.Event { return w.events }
 func (w *stream[T]) Stop()                          { w.stop() }
 
-// watch streams changes as a watch with a selector shows them: an object that it no longer matches is deleted there, and
-// shown as it was before. lost says which changes it loses, as a half-open connection does.
-func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool, lag func() time.Duration) (watch.Interface, error) {
+// watch streams changes as a watch with a selector shows them: an object that it no longer matches is deleted there,
+// and shown as it was before. lost says which changes it loses, as a half-open connection does.
+func (s *Store[T]) watch(ctx context.Context, o metav1.ListOptions, lost func(T) bool,
+	lag func() time.Duration) (watch.Interface, error) {
 	selector, err := labels.Parse(o.LabelSelector)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,8 @@ func (w *stream[T]) end() {
 	expired := w.store.expired
 	w.store.mu.Unlock()
 	if expired {
-		w.send(watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}})
+		w.send(watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: 410,
+			Reason: metav1.StatusReasonExpired}})
 	}
 }
 
