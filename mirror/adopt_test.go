@@ -14,7 +14,7 @@ import (
 
 // theirs returns a foreign ConfigMap in team-000.
 func theirs(options ...plantest.Option) *corev1.ConfigMap {
-	return plantest.ConfigMap("team-000", "settings", append([]plantest.Option{plantest.Data("theirs", "x")}, options...)...)
+	return plantest.ConfigMap("team-000", "settings", append(options, plantest.Data("theirs", "x"))...)
 }
 
 var adopt = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
@@ -22,10 +22,12 @@ var adopt = plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)
 // TestC11Foreign: it is left alone, reported once, and read again, at last once a minute. The copy is made when it is
 // gone.
 func TestC11Foreign(t *testing.T) {
+	elsewhere, other := plantest.Annotation(plan.CopyAnnotation, "team-001/settings"),
+		plantest.Annotation(plan.InstanceAnnotation, "other")
 	for name, foreign := range map[string]*corev1.ConfigMap{
 		"no label":                        theirs(),
-		"C06 a copy's YAML, applied here": theirs(plantest.Annotation(plan.SourceAnnotation, "platform/settings"), plantest.Annotation(plan.CopyAnnotation, "team-001/settings"), plantest.Annotation(plan.InstanceAnnotation, "default")),
-		"C10 of another instance":         copyOf(source(), "team-000", plantest.Annotation(plan.InstanceAnnotation, "other")),
+		"C06 a copy's YAML, applied here": copyOf(source(), "team-000", elsewhere, plantest.Without("mirror")),
+		"C10 of another instance":         copyOf(source(), "team-000", other),
 		"C49 with finalizers, adoptable":  theirs(adopt, plantest.Finalizer),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,15 +57,15 @@ func TestC11Foreign(t *testing.T) {
 
 // TestC12Adoption: with the label it is noticed at once, else within a minute. The object becomes the copy.
 func TestC12Adoption(t *testing.T) {
+	label := plantest.Label("mirror", "copy")
 	for name, tc := range map[string]struct {
 		edits []plantest.Option
 		after time.Duration
 		same  bool // the object stays
 	}{
-		"by annotation":                     {[]plantest.Option{adopt}, time.Minute, true},
-		"by annotation and label":           {[]plantest.Option{adopt, plantest.Label("mirror", "copy")}, 0, true},
-		"immutable":                         {[]plantest.Option{adopt, plantest.Label("mirror", "copy"), plantest.Immutable}, 0, false},
-		"of another instance, first purged": {[]plantest.Option{adopt, plantest.Without(plan.InstanceAnnotation), plantest.Label("mirror", "copy")}, 0, true},
+		"by annotation":           {[]plantest.Option{adopt}, time.Minute, true},
+		"by annotation and label": {[]plantest.Option{adopt, label}, 0, true},
+		"immutable":               {[]plantest.Option{adopt, label, plantest.Immutable}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), source(), theirs()), func(t *testing.T, s scene) {

@@ -25,35 +25,38 @@ func refusedBy(policy string) error {
 		errors.New("ValidatingAdmissionPolicy '"+policy+"' with binding '"+policy+"' denied request: no"))
 }
 
-// TestSelfCheck asks for an unmarked ConfigMap in the namespace of the process, and for a copy in one that is no
-// target.
-func TestSelfCheck(t *testing.T) {
+// TestConfinementIsProbed asks for an unmarked ConfigMap in the namespace of the process, and for a copy in one that is
+// no target.
+func TestConfinementIsProbed(t *testing.T) {
 	policy := refusedBy("mirror-controller-confined")
 	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), probeName, errors.New("no permission"))
 	own, elsewhere := plantest.Namespace("mirror-system"), plantest.Namespace("platform")
+	all := []runtime.Object{own, elsewhere}
+	targets := []runtime.Object{own, plantest.Namespace("team-a"), plantest.Terminating("gone")}
 	for name, tc := range map[string]struct {
 		namespaces []runtime.Object
 		unmarked   error
 		copy       error
 		want       string
 	}{
-		"confined":                     {[]runtime.Object{own, elsewhere}, policy, policy, "1"},
-		"under another name":           {[]runtime.Object{own, elsewhere}, refusedBy("eu-mirror-controller-confined"), policy, "1"},
-		"with a suffix":                {[]runtime.Object{own, elsewhere}, policy, refusedBy("mirror-controller-confined-blue"), "1"},
-		"no other namespace":           {[]runtime.Object{own, plantest.Namespace("team-a"), plantest.Terminating("gone")}, policy, nil, "1"},
-		"no policy":                    {[]runtime.Object{own, elsewhere}, nil, nil, "0"},
-		"of other prefixes":            {[]runtime.Object{own, elsewhere}, policy, nil, "0"},
-		"another policy":               {[]runtime.Object{own, elsewhere}, refusedBy("require-labels"), policy, ""},
-		"no permission":                {[]runtime.Object{own, elsewhere}, forbidden, forbidden, ""},
-		"the API server is away":       {[]runtime.Object{own, elsewhere}, errAway, policy, ""},
-		"the API server is away later": {[]runtime.Object{own, elsewhere}, policy, errAway, ""},
+		"confined":                     {all, policy, policy, "1"},
+		"under another name":           {all, refusedBy("eu-mirror-controller-confined"), policy, "1"},
+		"with a suffix":                {all, policy, refusedBy("mirror-controller-confined-blue"), "1"},
+		"no other namespace":           {targets, policy, nil, "1"},
+		"no policy":                    {all, nil, nil, "0"},
+		"of other prefixes":            {all, policy, nil, "0"},
+		"another policy":               {all, refusedBy("require-labels"), policy, ""},
+		"no permission":                {all, forbidden, forbidden, ""},
+		"the API server is away":       {all, errAway, policy, ""},
+		"the API server is away later": {all, policy, errAway, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := func() *apitest.Server {
 				s := apitest.NewServer(tc.namespaces...)
 				s.Hook(func(h *apitest.Hooks) {
 					h.Refuses = func(c apitest.Call) error {
-						return map[apitest.Call]error{request("create", "configmaps", own.Name): tc.unmarked, request("create", "configmaps", elsewhere.Name): tc.copy}[c]
+						return map[apitest.Call]error{request("create", "configmaps", own.Name): tc.unmarked,
+							request("create", "configmaps", elsewhere.Name): tc.copy}[c]
 					}
 				})
 				return s
@@ -96,7 +99,8 @@ func TestC60ConfinementLost(t *testing.T) {
 	}
 	probed := []string{"mirror-system", "platform"}
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, apitest.NewServer(append(teams(1, "team-"), plantest.Namespace(probed[0]), plantest.Namespace(probed[1]))...),
+		s := newScene(t, apitest.NewServer(append(teams(1, "team-"), plantest.Namespace(probed[0]),
+			plantest.Namespace(probed[1]))...),
 			func(o *Options) { o.Namespace = probed[0] })
 		s.refuse(refuses(probed...))
 		var out logBuffer
@@ -131,8 +135,8 @@ func TestC60ConfinementLost(t *testing.T) {
 	})
 }
 
-// TestNoSelfCheck without the namespace of the process, or before it leads.
-func TestNoSelfCheck(t *testing.T) {
+// TestConfinementIsNotProbedWithoutANamespace without the namespace of the process, or before it leads.
+func TestConfinementIsNotProbedWithoutANamespace(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		time.Sleep(2 * selfCheckPeriod)
 		if n := s.CountAll("", "create"); n != 0 || s.confined() != "" {

@@ -1,6 +1,6 @@
 package mirror
 
-// What happens in a history: what people, other tools and the network do.
+// The acts of people, of other tools and of the network in a history.
 
 import (
 	"errors"
@@ -127,7 +127,8 @@ func (h *history) narrowing() plantest.Option {
 
 func (h *history) flipLabel() string {
 	namespace, name := one(h, h.sources...), one(h, h.names...)
-	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil || cm.Annotations[plan.CopyAnnotation] != "" {
+	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil ||
+		cm.Annotations[plan.CopyAnnotation] != "" {
 		return "nothing"
 	}
 	h.change(namespace, name, func(cm *corev1.ConfigMap) {
@@ -182,7 +183,8 @@ func (h *history) relabelNamespace() string {
 	if err != nil {
 		return "nothing"
 	}
-	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"}, map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
+	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"},
+		map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
 	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
 	return fmt.Sprint(name, " ", ns.Labels)
 }
@@ -204,7 +206,7 @@ func (h *history) holdSource() string {
 	return fmt.Sprint(namespace, "/", name, " ", len(edits))
 }
 
-// recreateNamespace has a namespace deleted, as slowly as what is in it allows, and created again.
+// recreateNamespace has a namespace deleted, as slowly as its objects allow, and created again.
 func (h *history) recreateNamespace() string {
 	name := one(h, h.targets...)
 	h.mu.Lock()
@@ -224,7 +226,8 @@ func (h *history) recreateNamespace() string {
 			}
 		}
 		time.Sleep(away)
-		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), plantest.Namespace(name), metav1.CreateOptions{})
+		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), plantest.Namespace(name),
+			metav1.CreateOptions{})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.removing[name] = false
@@ -234,7 +237,7 @@ func (h *history) recreateNamespace() string {
 
 func withoutFinalizers(cm *corev1.ConfigMap) { cm.Finalizers = nil }
 
-// touchCopy changes a copy, or what is in the way of one.
+// touchCopy changes a copy, or an object in the way of one.
 func (h *history) touchCopy() string {
 	namespace, name := one(h, h.targets...), one(h, h.names...)
 	for range 9 {
@@ -257,7 +260,8 @@ func (h *history) touchCopy() string {
 		{"label as a source", []plantest.Option{plantest.Label("mirror", "true")}},
 		{"disown", disown},
 		{"disown and unlabel", append(disown, plantest.Without("mirror"))},
-		{"forge source", []plantest.Option{plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
+		{"forge source", []plantest.Option{
+			plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
 		{"forge checksum", []plantest.Option{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}},
 		{"make immutable", []plantest.Option{plantest.Immutable}},
 		{"edit and make immutable", []plantest.Option{plantest.Immutable, plantest.Data("key", "spoilt")}},
@@ -265,7 +269,8 @@ func (h *history) touchCopy() string {
 		{"add finalizer and unlabel", []plantest.Option{plantest.Finalizer, plantest.Without("mirror")}},
 		{"remove finalizers", []plantest.Option{withoutFinalizers}},
 		{"hand over", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true")}},
-		{"hand over with label", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy")}},
+		{"hand over with label", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true"),
+			plantest.Label("mirror", "copy")}},
 	}
 	if h.IntN(4) == 0 {
 		h.remove(namespace, name)
@@ -281,7 +286,8 @@ func (h *history) writeForeign() string {
 	namespace, name := one(h, h.targets...), one(h, h.names...)
 	options := []plantest.Option{plantest.Data("key", "foreign")}
 	for _, o := range []plantest.Option{
-		plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy"), plantest.Finalizer, plantest.Immutable,
+		plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy"),
+		plantest.Finalizer, plantest.Immutable,
 		plantest.Annotation(plan.SourceAnnotation, "platform/"+name), plantest.Annotation(plan.InstanceAnnotation, "default"),
 		plantest.Annotation(plan.CopyAnnotation, "elsewhere/"+name),
 	} {
@@ -380,7 +386,8 @@ func (h *history) fail() string {
 		{"reset", errLost},
 	}
 	what := one(h, failures...)
-	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"}, []string{"create", "update", "delete"},
+	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"},
+		[]string{"create", "update", "delete"},
 		[]string{"create", "update", "delete", "get"})}
 	at := one(h, append(slices.Clone(historyNamespaces), h.targets...)...)
 	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {
@@ -480,12 +487,14 @@ func (h *history) changeFlags() string {
 	h.drawFlags(&o)
 	h.options = &o
 	h.leader = h.lead(h.options, h.leader)
-	return fmt.Sprintf("prefixes %q, selector %q, source namespaces %q, prune %v", o.NamespacePrefixes, o.NamespaceSelector, o.SourceNamespaces, o.Prune)
+	return fmt.Sprintf("prefixes %q, selector %q, source namespaces %q, prune %v", o.NamespacePrefixes,
+		o.NamespaceSelector, o.SourceNamespaces, o.Prune)
 }
 
 // drawFlags draws the flags that decide.
 func (h *history) drawFlags(o *Options) {
-	o.NamespacePrefixes = one(h, []string{"team-"}, []string{"team-"}, []string{"team-"}, []string{"team-a", "team-c"}, []string{"tema-"})
+	o.NamespacePrefixes = one(h, []string{"team-"}, []string{"team-"}, []string{"team-"},
+		[]string{"team-a", "team-c"}, []string{"tema-"})
 	o.NamespaceSelector = one(h, "", "", "", "tier!=none")
 	o.SourceNamespaces = one(h, nil, nil, nil, []string{"platform", "team-a"})
 	o.ExcludeNamespaces = one(h, nil, nil, nil, []string{"team-b"})

@@ -1,6 +1,6 @@
 package mirror
 
-// What the controllers of a history said, by events and log lines, is held against what they did.
+// The events and log lines of a history are held against the acts of its controllers.
 
 import (
 	"fmt"
@@ -102,7 +102,8 @@ func (h *history) compareEvents() {
 }
 
 // announced are the namespaces in the text of an Expiring.
-var announced = regexp.MustCompile(`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
+var announced = regexp.MustCompile(
+	`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
 
 // names reports whether the text of an Expiring names the namespace.
 func (s said) names(namespace string) bool {
@@ -114,8 +115,9 @@ func (s said) names(namespace string) bool {
 	return false
 }
 
-// judgeAnnouncement judges whether a line named the copy before it was deleted, although it may have had another source then. Time
-// that passes between two statements may keep a short announcement back, and so may a watch that is silent for long.
+// judgeAnnouncement judges whether a line named the copy before it was deleted, although it may have had another source
+// then. Time that passes between two statements may keep a short announcement back, and so may a watch that is silent
+// for long.
 func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) {
 	source, _ := h.rules.SourceOf(*c.Old)
 	h.deletions[source]++
@@ -136,7 +138,8 @@ func (h *history) judgeAnnouncement(k key, c apitest.Change[*corev1.ConfigMap]) 
 	h.found(unannounced, "%v, copy of %v, at %v", k, source, c.At.Sub(h.began))
 }
 
-// judgeCounts judges whether each deletion was counted once. An answer may be lost, and a process may end before it counts.
+// judgeCounts judges whether each deletion was counted once. An answer may be lost, and a process may end before it
+// counts.
 func (h *history) judgeCounts() {
 	counted := map[key]int{}
 	for _, line := range h.lines {

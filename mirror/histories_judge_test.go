@@ -1,6 +1,7 @@
 package mirror
 
-// What a history is held against: a plan from scratch of what the API server has, and every write of the controller.
+// A history is held against a plan from scratch of the objects on the API server, and every write of the controller is
+// judged.
 
 import (
 	"fmt"
@@ -110,8 +111,9 @@ func (c *Controller) leftOver() map[string]int {
 		left["calls"] += len(n.calls)
 		left["queued targets"] += n.queued
 		for _, r := range n.targets {
-			// What the watch does not show is retried.
-			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.retry != (retry{}) || r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
+			// An object that the watch does not show is retried.
+			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.retry != (retry{}) ||
+				r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
 				left[fmt.Sprintf("retries (%v, %+v)", r.retry.outcome, r.own)]++
 			}
 		}
@@ -144,7 +146,8 @@ func (h *history) compare(atRest bool) {
 		for _, namespace := range historyNamespaces {
 			t := w.target(key{Namespace: namespace, Name: name})
 			c := h.rules.Decide(v, t)
-			if w := h.rules.Decide(v, plan.Target{Key: t.Key, Namespace: t.Namespace}); t.Have != nil && !h.rules.Visible(t.Have) && w.State == plan.StateHeld {
+			if w := h.rules.Decide(v, plan.Target{Key: t.Key, Namespace: t.Namespace}); t.Have != nil &&
+				!h.rules.Visible(t.Have) && w.State == plan.StateHeld {
 				c = w // such a target is held without being asked
 			}
 			want := wanted(h.rules, v, t, c)
@@ -180,7 +183,8 @@ func (h *history) changedLately() map[key]bool {
 func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
 	hidden := t.Have != nil && !h.rules.Visible(t.Have)
 	switch {
-	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > liveread.Lifetime):
+	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute ||
+		h.latest > liveread.Lifetime):
 	case c.Op != plan.OpNone && !fails:
 		h.found(outOfSync, "%v: %v is due, and there is %v", t.Key, c.Op, t.Have)
 	case got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner:
@@ -329,7 +333,8 @@ type seenContent struct {
 func (h *history) newLastSeen() *lastSeen {
 	open := h.options.Options
 	open.SourceNamespaces = nil
-	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{}, map[content]seenContent{},
+	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{},
+		map[content]seenContent{},
 		map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}, plan.NewRules(&open)}
 }
 
@@ -351,7 +356,8 @@ func (l *lastSeen) note(w *worldState, now time.Time) {
 			}
 			// No live read shows that another source claims a copy.
 			c := w.rules.Decide(v, t)
-			if c.Op == plan.OpDelete || c.Op == plan.OpRecreate || plan.Terminating(t.Namespace) || c.Source != nil && c.Source.Key != c.CopyOf {
+			if c.Op == plan.OpDelete || c.Op == plan.OpRecreate || plan.Terminating(t.Namespace) ||
+				c.Source != nil && c.Source.Key != c.CopyOf {
 				l.unwanted[t.Key] = now
 			}
 			l.expire(t, c)
@@ -468,7 +474,8 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 		}
 	}
 	// A late watch of namespaces may show a copy unclaimed before it is.
-	if grace := c.At.Sub(since) + 10*h.latestDelay + h.latestWatch; last.expiring[k].uid == (*c.Old).UID && grace < h.options.DeletionGrace {
+	if grace := c.At.Sub(since) + 10*h.latestDelay + h.latestWatch; last.expiring[k].uid == (*c.Old).UID &&
+		grace < h.options.DeletionGrace {
 		h.found(wrongDeletion, "%v: unclaimed for %v: %v", k, grace, *c.Old)
 	}
 }
@@ -476,8 +483,10 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 // hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other
 // people's labels stay.
 func hasContent(made, from *corev1.ConfigMap) bool {
-	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData, from.BinaryData) &&
-		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" || made.Labels["app"] == from.Labels["app"])
+	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData,
+		from.BinaryData) &&
+		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" ||
+		made.Labels["app"] == from.Labels["app"])
 }
 
 // isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so
@@ -525,7 +534,8 @@ func (h *history) countRequest(c apitest.Call) {
 func isOurs(cm *corev1.ConfigMap) bool {
 	a := cm.Annotations
 	from := strings.Split(a["mirror-controller.github.io/source"], "/")
-	return a["mirror-controller.github.io/copy"] == cm.Namespace+"/"+cm.Name && a["mirror-controller.github.io/instance"] == "default" &&
+	return a["mirror-controller.github.io/copy"] == cm.Namespace+"/"+cm.Name &&
+		a["mirror-controller.github.io/instance"] == "default" &&
 		len(from) == 2 && from[0] != cm.Namespace && from[1] == cm.Name
 }
 

@@ -1,8 +1,8 @@
 package mirror
 
-// Random histories in virtual time, on an API server that refuses what a real one refuses. They are the main tool against races:
-// run with an overlay of package delay, time may pass between any two statements of the controller. The storm under e2e does the
-// same with real parts; this does thousands while it does one.
+// Random histories in virtual time, on an API server that refuses what a real one refuses. They are the main tool
+// against races: run with an overlay of package delay, time may pass between any two statements of the controller. The
+// storm under e2e does the same with real parts; this does thousands while it does one.
 
 import (
 	"context"
@@ -90,7 +90,8 @@ func (h *history) found(kind, format string, args ...any) {
 
 // play plays the history of a seed.
 func play(t *testing.T, seed uint64) *history {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{}, requests: map[apitest.Call][]time.Time{},
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 1)), removing: map[string]bool{},
+		requests:  map[apitest.Call][]time.Time{},
 		deletions: map[key]int{}, recreated: map[key]bool{}}
 	synctest.Test(t, func(t *testing.T) {
 		h.t, h.began = t, time.Now()
@@ -130,8 +131,8 @@ func (h *history) begin(seed uint64) {
 	h.leader = h.lead(h.options, nil)
 }
 
-// delays returns what happens at a delay point: now and then time passes. It depends on the seed, the point, and how often that
-// was reached, and not on what other goroutines do.
+// delays returns what happens at a delay point: now and then time passes. It depends on the seed, the point, and how
+// often that was reached, and not on what other goroutines do.
 func (h *history) delays(seed uint64) func(string) {
 	rarity := []uint64{0, 0, 400, 100, 30}[h.IntN(5)]
 	longest := []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[h.IntN(4)]
@@ -215,7 +216,8 @@ func (l *leader) stop() {
 
 // pause returns one of the first of some times.
 func (h *history) pause(of int) time.Duration {
-	pauses := []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 70 * time.Millisecond, 110 * time.Millisecond, 300 * time.Millisecond,
+	pauses := []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 70 * time.Millisecond, 110 * time.Millisecond,
+		300 * time.Millisecond,
 		1200 * time.Millisecond, 8 * time.Second, 31 * time.Second, 70 * time.Second}
 	d := pauses[h.IntN(of)]
 	if d > 0 {
@@ -323,8 +325,8 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make histories`
-// time passes also between the statements of the controller.
+// TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
+// histories` time passes also between the statements of the controller.
 func TestHistories(t *testing.T) {
 	count, first := number(t, "HISTORIES", 25), number(t, "HISTORIES_SEED", 1)
 	before := delay.Reached()

@@ -33,7 +33,8 @@ type term struct {
 func standby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &term{scene: newScene(t, having(objects...)(), func(*Options) {}), ended: make(chan error, 1), valid: func() bool { return true }}
+		r := &term{scene: newScene(t, having(objects...)(), func(*Options) {}), ended: make(chan error, 1),
+			valid: func() bool { return true }}
 		defer r.isSafe()
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		defer stop()
@@ -133,7 +134,7 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 	})
 }
 
-// TestC35StopLetsWritesEnd: nobody knows of a write that is cut whether it happened. No other write begins, and the
+// TestC35StopLetsWritesEnd: a write that is cut may have happened or not. No other write begins, and the
 // lease is given back when the last one has ended.
 func TestC35StopLetsWritesEnd(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
@@ -166,14 +167,15 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 	}
 }
 
-// TestC35StopWaitsForNoRead: nobody needs its answer any more, and another process is to take over.
+// TestC35StopWaitsForNoRead: its answer is not needed any more, and another process is to take over.
 func TestC35StopWaitsForNoRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		read   apitest.Call
 		happen func(scene)
 	}{
-		"of a source":           {readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) }},
-		"of a namespace":        {request("get", "namespaces", "team-001"), func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
+		"of a source": {readSource, func(s scene) { s.edit("platform", plantest.Without("mirror")) }},
+		"of a namespace": {request("get", "namespaces", "team-001"),
+			func(s scene) { s.setNamespace(plantest.Namespace("team-001", "mirror", "false")) }},
 		"of what is in the way": {request("get", "configmaps", "team-000"), func(s scene) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +196,8 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 	}
 }
 
-// TestC35ResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run for a second, but nobody who could take
-// over.
+// TestC35ResignsBeforeItsWatchesEnd: a watch that is slow to end holds up Run for a second, but no process that could
+// take over.
 func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
 	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +234,8 @@ func TestC35ResignsBeforeItsWatchesEnd(t *testing.T) {
 // second half is asked for, too.
 func TestC35AsksRightBeforeEachWrite(t *testing.T) {
 	immutable := copyOf(source(plantest.Immutable, plantest.Data("key", "old")), "team-000")
-	objects := append(teams(4, "team-"), source(), immutable, copyOf(plantest.Source("platform", "gone"), "team-001"), copyOf(source(plantest.Data("key", "old")), "team-002"))
+	objects := append(teams(4, "team-"), source(), immutable, copyOf(plantest.Source("platform", "gone"), "team-001"),
+		copyOf(source(plantest.Data("key", "old")), "team-002"))
 	standby(t, objects, func(t *testing.T, r *term) {
 		var leads atomic.Bool
 		var asked atomic.Int32

@@ -10,11 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -22,37 +20,13 @@ var readSource = request("get", "configmaps", "platform")
 
 // TestOneLiveReadForAll deletions that depend on it.
 func TestOneLiveReadForAll(t *testing.T) {
-	const n = 100
-	for name, happens := range map[string]func(scene){
-		"unlabelled": func(s scene) { s.edit("platform", plantest.Without("mirror")) },
-		"deleted":    func(s scene) { s.remove("platform") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(n, "team-"), source()), func(t *testing.T, s scene) {
-				s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
-				happens(s)
-				time.Sleep(3 * time.Second)
-				if reads, left := s.Count("get", "configmaps", "platform"), s.copied("team-", "value"); reads != 1 || left > 0 {
-					t.Errorf("got %d reads and %d copies left, want 1 and none", reads, left)
-				}
-			})
-		})
-	}
-	t.Run("of a namespace", func(t *testing.T) {
-		objects := teams(1, "team-")
-		for i := range n {
-			objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
+	cluster(t, append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
+		s.remove("platform")
+		time.Sleep(3 * time.Second)
+		if reads, left := s.Count("get", "configmaps", "platform"), s.copied("team-", "value"); reads != 1 || left > 0 {
+			t.Errorf("got %d reads and %d copies left, want 1 and none", reads, left)
 		}
-		cluster(t, objects, func(t *testing.T, s scene) {
-			s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
-			s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-			time.Sleep(3 * time.Second)
-			list, err := s.configMaps("team-000").List(t.Context(), metav1.ListOptions{})
-			s.noted(err)
-			if reads := s.Count("get", "namespaces", "team-000"); reads != 1 || len(list.Items) > 0 {
-				t.Errorf("got %d reads and %d copies left, want 1 and none", reads, len(list.Items))
-			}
-		})
 	})
 }
 
@@ -63,8 +37,9 @@ func TestLiveReadFails(t *testing.T) {
 		err  error
 		most int // in an hour
 	}{
-		"C37 refused":       {apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get")), 61},
-		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 61}, // once a minute: both ends of the hour may have one
+		"C37 refused": {apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get")), 61},
+		// once a minute: both ends of the hour may have one
+		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 61},
 		"C34 away":          {errors.New("connection refused"), 240},
 		"C33 never answers": {nil, 80},
 	} {
@@ -109,7 +84,7 @@ func (s scene) silently(f func()) {
 }
 
 // TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours
-// later, and each read begins the grace anew.
+// later. Each read begins the grace anew, and announces nothing.
 func TestC41CacheIsBehind(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		var once sync.Once
@@ -125,36 +100,15 @@ func TestC41CacheIsBehind(t *testing.T) {
 		if n := s.Count("get", "configmaps", "platform") - before; n > 65 || n < 50 {
 			t.Errorf("got %d reads in an hour, want one a minute for all copies together", n)
 		}
+		if n := s.reported(plan.ReasonExpiring); n > 2 {
+			t.Errorf("got %d announcements, all but the first after a live read showed that the source is there", n)
+		}
 		s.Relist()
 		time.Sleep(time.Minute)
 		if n, copies := s.CountAll("team-", "delete", "update"), s.copied("team-", "value"); n > 0 || copies != 3 {
 			t.Errorf("got %d writes and %d copies, want none and 3", n, copies)
 		}
 	})
-}
-
-// TestC15DeletedTwice: the grace begins anew with the second disappearance. If the cache shows neither that nor that
-// the source was back, it begins anew with the live read that finds the source.
-func TestC15DeletedTwice(t *testing.T) {
-	for name, silent := range map[string]bool{"seen": false, "unseen": true} {
-		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				time.Sleep(time.Second)
-				s.remove("platform")
-				time.Sleep(500 * time.Millisecond)
-				if silent {
-					s.Stall("platform")
-				}
-				s.write(source())
-				time.Sleep(time.Second)
-				s.remove("platform")
-				time.Sleep(450 * time.Millisecond)
-				s.wantCopy("team-000", "value")
-				time.Sleep(5 * time.Second)
-				s.wantNone("team-000")
-			})
-		})
-	}
 }
 
 // TestSlowLiveReads are made at the same time, and end in the deletion. An answer outlives the slower one, or is read
@@ -212,139 +166,6 @@ func TestC41AnswerGrowsOld(t *testing.T) {
 	})
 }
 
-// TestC41AnswersAreForOneStateOfANamespace: an opt-out that follows another one soon is read anew.
-func TestC41AnswersAreForOneStateOfANamespace(t *testing.T) {
-	objects := []runtime.Object{plantest.Namespace("team-000"), source()}
-	cluster(t, objects, func(t *testing.T, s scene) {
-		for i := range 3 {
-			s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-			time.Sleep(1500 * time.Millisecond)
-			s.wantNone("team-000")
-			s.setNamespace(plantest.Namespace("team-000"))
-			s.wantCopy("team-000", "value")
-			if n := s.Count("get", "namespaces", "team-000"); n != i+1 {
-				t.Errorf("got %d reads, want %d", n, i+1)
-			}
-		}
-	})
-}
-
-// TestC66ClaimDuringRead: a claim that comes and goes while the live read before a deletion is on its way ends the
-// grace.
-func TestC66ClaimDuringRead(t *testing.T) {
-	for name, claim := range map[string][2]func(scene){
-		"source back and gone":          {func(s scene) { s.write(source()) }, func(s scene) { s.remove("platform") }},
-		"another source there and gone": {func(s scene) { s.write(sourceIn("base")) }, func(s scene) { s.remove("base") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects := append(teams(3, "team-"), source(), plantest.Namespace("base"))
-			alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
-				time.Sleep(time.Minute)
-				s.Hook(func(h *apitest.Hooks) {
-					h.Answers = func(c apitest.Call) time.Duration {
-						if c.Verb == "get" {
-							return 8 * time.Second
-						}
-						return 0
-					}
-				})
-				s.remove("platform")
-				time.Sleep(5*time.Minute + time.Second)
-				claim[0](s)
-				time.Sleep(2 * time.Second)
-				n := s.copied("team-", "value")
-				claim[1](s)
-				time.Sleep(4 * time.Minute) // less than the grace
-				if left := s.copied("team-", "value"); left != n {
-					t.Errorf("got %d of %d copies left 4 minutes after the claim ended, with a grace of 5 minutes", left, n)
-				}
-			})
-		})
-	}
-}
-
-// TestC66ClaimDuringDelete is the same while the delete itself hangs and fails.
-func TestC66ClaimDuringDelete(t *testing.T) {
-	t.Run("source", func(t *testing.T) {
-		claimDuringDelete(t, func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) })
-	})
-	t.Run("label of the namespace", func(t *testing.T) {
-		claimDuringDelete(t, func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
-			func(s scene) { s.setNamespace(plantest.Namespace("team-000")) })
-	})
-}
-
-func claimDuringDelete(t *testing.T, lose, keep func(scene)) {
-	t.Helper()
-	objects := append(teams(3, "team-"), source())
-	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Verb == "delete" {
-				return 20 * time.Second
-			}
-			return 0
-		})
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "delete" {
-				return webhookDown
-			}
-			return nil
-		})
-		lose(s)
-		time.Sleep(5*time.Minute + 2*time.Second)
-		keep(s)
-		time.Sleep(5 * time.Second)
-		lose(s)
-		time.Sleep(10 * time.Second)
-		s.delay(func(c apitest.Call) time.Duration { return 0 })
-		s.refuse(func(c apitest.Call) error { return nil })
-		time.Sleep(3 * time.Minute)
-		if left := s.copied("team-", "value"); left != 3 {
-			t.Errorf("got %d of 3 copies left 3 minutes after the claim ended, with a grace of 5 minutes", left)
-		}
-		time.Sleep(3 * time.Minute)
-		if left := s.copied("team-", "value"); left == 3 {
-			t.Error("got all copies left after the grace")
-		}
-	})
-}
-
-// TestC53AnswerAge: an answer serves for five seconds after it came, however long the read took.
-func TestC53AnswerAge(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		began := time.Now()
-		answered := began.Add(21 * time.Second) // grace and read
-		var deleted time.Time
-		s.Hook(func(h *apitest.Hooks) {
-			h.Takes = func(c apitest.Call) time.Duration {
-				if c == readSource {
-					return 20 * time.Second
-				}
-				return 0
-			}
-			h.Refuses = func(c apitest.Call) error {
-				if c.Verb == "delete" && time.Since(answered) < 12*time.Second {
-					return webhookDown
-				}
-				if c.Verb == "delete" {
-					deleted = time.Now()
-				}
-				return nil
-			}
-		})
-		s.remove("platform")
-		time.Sleep(22 * time.Second)
-		s.silently(func() { s.write(source()) }) // a second after the answer
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if age := deleted.Sub(answered); !deleted.IsZero() && age > liveread.Lifetime {
-			t.Errorf("a delete was sent %v after the answer of the read; the source was back for %v", age, age-time.Second)
-		}
-	})
-}
-
 // TestC53RollingExpiry: copies expire one after the other, and each read of their source takes six seconds. An answer
 // serves until the next one comes.
 func TestC53RollingExpiry(t *testing.T) {
@@ -383,44 +204,98 @@ func TestC41BothWatchesAreSilent(t *testing.T) {
 	})
 }
 
-// TestC66OptOutFlips: an opt-out is taken back and set again at once, near the end of the grace.
-func TestC66OptOutFlips(t *testing.T) {
-	alone(t, having(append(teams(3, "team-"), source())...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		time.Sleep(5*time.Minute - time.Second)
-		s.setNamespace(plantest.Namespace("team-000"))
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		time.Sleep(10 * time.Second)
-		if s.get("team-000") == nil {
-			t.Error("deleted 10 s after the namespace was a target, with a grace of 5 minutes")
-		}
-	})
+// TestC66ClaimDuringACall: a claim that comes and goes while the read before a deletion, or the delete itself, is on
+// its way ends the grace.
+func TestC66ClaimDuringACall(t *testing.T) {
+	optOut := func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) }
+	optIn := func(s scene) { s.setNamespace(plantest.Namespace("team-000")) }
+	goes, comes := func(s scene) { s.remove("platform") }, func(s scene) { s.write(source()) }
+	for name, tc := range map[string]struct {
+		verb             string
+		lose, claim, end func(scene)
+	}{
+		"read: the source comes and goes": {"get", goes, comes, goes},
+		"read: another source": {"get", goes, func(s scene) { s.write(sourceIn("base")) },
+			func(s scene) { s.remove("base") }},
+		"delete: the source comes and goes": {"delete", goes, comes, goes},
+		"delete: a label comes and goes":    {"delete", optOut, optIn, optOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(3, "team-"), source(), plantest.Namespace("base"))
+			alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.Hook(func(h *apitest.Hooks) {
+					h.Answers = func(c apitest.Call) time.Duration {
+						return map[string]time.Duration{"get": 8 * time.Second}[c.Verb]
+					}
+					h.Takes = func(c apitest.Call) time.Duration {
+						return map[string]time.Duration{"delete": 20 * time.Second}[c.Verb]
+					}
+					h.Refuses = func(c apitest.Call) error {
+						if c.Verb == "delete" {
+							return webhookDown
+						}
+						return nil
+					}
+				})
+				tc.lose(s)
+				time.Sleep(5*time.Minute + time.Second)
+				if tc.verb == "delete" {
+					time.Sleep(8 * time.Second)
+				}
+				tc.claim(s)
+				time.Sleep(5 * time.Second)
+				n := s.copied("team-", "value")
+				tc.end(s)
+				time.Sleep(20 * time.Second)
+				if calls := s.CountAll("team-", "delete"); calls > 0 != (tc.verb == "delete") {
+					t.Errorf("got %d deletes on their way", calls)
+				}
+				s.Hook(func(h *apitest.Hooks) {
+					h.Answers = func(apitest.Call) time.Duration { return 0 }
+					h.Takes, h.Refuses = h.Answers, func(apitest.Call) error { return nil }
+				})
+				time.Sleep(4 * time.Minute)
+				if left := s.copied("team-", "value"); left != n {
+					t.Errorf("got %d of %d copies left 4 minutes after the claim ended, with a grace of 5 minutes", left, n)
+				}
+				time.Sleep(2 * time.Minute)
+				if left := s.copied("team-", "value"); left == n {
+					t.Error("got all copies left after the grace")
+				}
+			})
+		})
+	}
 }
 
-// TestC66OptOutFlipsWhileBusy is the same while the workers have other things to do.
-func TestC66OptOutFlipsWhileBusy(t *testing.T) {
-	alone(t, having(append(teams(300, "team-"), source())...), func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		time.Sleep(5*time.Minute - time.Second)
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.IsWrite() {
-				return 90 * time.Millisecond
-			}
-			return 0
+// TestC66OptOutFlips: an opt-out is taken back and set again near the end of the grace, at once, or after half a second
+// in which the worker has other things to do.
+func TestC66OptOutFlips(t *testing.T) {
+	for name, busy := range map[string]bool{"at once": false, "while busy": true} {
+		t.Run(name, func(t *testing.T) {
+			edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
+			alone(t, having(append(teams(300, "team-"), source())...), edit, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+				time.Sleep(5*time.Minute - time.Second)
+				if busy {
+					s.slowly(90 * time.Millisecond)
+					for i := range 20 { // repairs go first
+						s.edit(fmt.Sprintf("team-%03d", 100+i), plantest.Data("key", "edited"))
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				s.setNamespace(plantest.Namespace("team-000"))
+				if busy {
+					time.Sleep(500 * time.Millisecond)
+				}
+				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+				s.slowly(0)
+				time.Sleep(10 * time.Second)
+				if s.get("team-000") == nil {
+					t.Error("deleted 10 s after the namespace was a target, with a grace of 5 minutes")
+				}
+			})
 		})
-		for i := range 20 { // repairs go first
-			s.edit(fmt.Sprintf("team-%03d", 100+i), plantest.Data("key", "edited"))
-		}
-		time.Sleep(10 * time.Millisecond)
-		s.setNamespace(plantest.Namespace("team-000"))
-		time.Sleep(500 * time.Millisecond)
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		s.delay(func(apitest.Call) time.Duration { return 0 })
-		time.Sleep(10 * time.Second)
-		if s.get("team-000") == nil {
-			t.Error("deleted 10 s after the namespace was a target for half a second, with a grace of 5 minutes")
-		}
-	})
+	}
 }

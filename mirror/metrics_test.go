@@ -2,8 +2,8 @@ package mirror
 
 import (
 	"flag"
-	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,53 +21,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// metered returns a controller that does not run and whose metrics are registered, and the registry.
-func metered(t *testing.T, edit func(*Options)) (*Controller, metrics.KubeRegistry) {
-	t.Helper()
-	c, _ := stillController(t, edit)
-	registry := metrics.NewKubeRegistry()
-	c.RegisterMetrics(registry)
-	return c, registry
-}
-
-// scrape returns the metrics in the text format, without the buckets of the histograms.
-func scrape(t *testing.T, registry metrics.KubeRegistry) string {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, family := range families {
-		if _, err := testutil.MetricFamilyToText(&all, family); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var lines []string
-	for line := range strings.Lines(all.String()) {
-		if !strings.Contains(line, "_bucket{") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
-}
-
-// wantMetrics checks that these lines are in the text.
-func wantMetrics(t *testing.T, when string, registry metrics.KubeRegistry, lines ...string) {
-	t.Helper()
-	got := scrape(t, registry)
-	for _, line := range lines {
-		if !strings.Contains(got, line+"\n") {
-			t.Errorf("%s: got\n%s\nwant in it %s", when, got, line)
-		}
-	}
-}
-
 // TestMetricsGolden holds every name, type and label: dashboards and alerts of users depend on them.
 func TestMetricsGolden(t *testing.T) {
 	const golden = "testdata/metrics.txt"
-	_, registry := metered(t, noEdit)
-	got := scrape(t, registry)
+	c := stillController(t, noEdit)
+	registry := metrics.NewKubeRegistry()
+	c.RegisterMetrics(registry)
+	got := withoutBuckets(t, registry)
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -89,34 +49,61 @@ func TestMetricsGolden(t *testing.T) {
 	}
 }
 
+// withoutBuckets returns the metrics in the text format, without the buckets of the histograms.
+func withoutBuckets(t *testing.T, registry metrics.KubeRegistry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, family := range families {
+		if _, err := testutil.MetricFamilyToText(&all, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return regexp.MustCompile(`(?m)^.*_bucket\{.*\n`).ReplaceAllString(all.String(), "")
+}
+
+// TestReconcilesAreCounted as controller-runtime counts them: those that succeed, those that fail, and those under way.
 func TestReconcilesAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, registry := newControllerMetrics(), metrics.NewKubeRegistry()
-		m.register(registry, 5)
-		first, second := m.reconciling(), m.reconciling()
-		wantMetrics(t, "two at work", registry, `controller_runtime_active_workers{controller="mirror"} 2`,
-			`controller_runtime_max_concurrent_reconciles{controller="mirror"} 5`,
-			`controller_runtime_reconcile_time_seconds_count{controller="mirror"} 0`)
-		time.Sleep(time.Second)
-		first("success")
-		wantMetrics(t, "one has ended", registry, `controller_runtime_active_workers{controller="mirror"} 1`,
-			`controller_runtime_reconcile_time_seconds_sum{controller="mirror"} 1`,
-			`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
-			`controller_runtime_reconcile_errors_total{controller="mirror"} 0`)
-		second("error")
-		wantMetrics(t, "the other has failed", registry, `controller_runtime_active_workers{controller="mirror"} 0`,
-			`controller_runtime_reconcile_total{controller="mirror",result="success"} 1`,
-			`controller_runtime_reconcile_total{controller="mirror",result="error"} 1`,
-			`controller_runtime_reconcile_errors_total{controller="mirror"} 1`)
+	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
+		s.slowly(50 * time.Millisecond)
+		s.refuse(func(c apitest.Call) error {
+			if c.Namespace == "team-001" {
+				return quota()
+			}
+			return nil
+		})
+		s.write(source())
+		time.Sleep(time.Millisecond)
+		want := func(when string, active, succeeded, failed float64) {
+			t.Helper()
+			synctest.Wait()
+			got := [...]float64{
+				s.value("controller_runtime_active_workers", "mirror"),
+				s.value("controller_runtime_reconcile_total", "mirror", "success"),
+				s.value("controller_runtime_reconcile_total", "mirror", "error"),
+				s.value("controller_runtime_reconcile_errors_total", "mirror"),
+				s.value("controller_runtime_reconcile_time_seconds", "mirror"),
+			}
+			if want := [...]float64{active, succeeded, failed, failed, succeeded + failed}; got != want {
+				t.Errorf("%s: got %v under way, succeeded, failed, failed, and in all, want %v", when, got, want)
+			}
+		}
+		want("two at work, after that of the source's own namespace", 2, 1, 0)
+		time.Sleep(200 * time.Millisecond)
+		want("at the end", 0, 2, 1)
 	})
 }
 
-// TestMetricOf is the result of a reconcile in the words of controller-runtime.
-func TestMetricOf(t *testing.T) {
+// TestResultOfAReconcileInItsMetric: the result is in the words of controller-runtime.
+func TestResultOfAReconcileInItsMetric(t *testing.T) {
 	for want, results := range map[string][]result{
-		"success":       {{}, {sent: true}, {state: plan.StateFrozen}},
-		"error":         {{outcome: outcome.Rejected, err: errAway}, {outcome: outcome.Transient, err: errAway}},
-		"requeue_after": {{outcome: outcome.Conflict, err: errAway}, {outcome: outcome.Terminating, err: errAway}, {outcome: outcome.Foreign}, {outcome: outcome.Conflict}, {after: time.Second}, {outcome: outcome.PutOff}},
+		"success": {{}, {sent: true}, {state: plan.StateFrozen}},
+		"error":   {{outcome: outcome.Rejected, err: errAway}, {outcome: outcome.Transient, err: errAway}},
+		"requeue_after": {{outcome: outcome.Conflict, err: errAway}, {outcome: outcome.Terminating, err: errAway},
+			{outcome: outcome.Foreign}, {outcome: outcome.Conflict}, {after: time.Second}, {outcome: outcome.PutOff}},
 	} {
 		for _, res := range results {
 			if got := metricOf(res); got != want {
@@ -126,39 +113,23 @@ func TestMetricOf(t *testing.T) {
 	}
 }
 
-// TestCopiesAreCountedByState records for each state twice as many copies as for the one before.
-func TestCopiesAreCountedByState(t *testing.T) {
-	c, registry := metered(t, noEdit)
-	for state := plan.StateNone + 1; state < plan.States; state++ {
-		for i := range 1 << state {
-			c.records(func(n *nameStatus) {
-				n.set(fmt.Sprint(state, i), "", record{basics: basics{state: state, countsFor: settings("platform")}})
-			})
-		}
-	}
-	wantMetrics(t, "with copies in all states", registry,
-		`mirror_copies{state="synced"} 2`,
-		`mirror_copies{state="pending"} 260`, // with the fights
-		`mirror_copies{state="foreign"} 8`,
-		`mirror_copies{state="superseded"} 16`,
-		`mirror_copies{state="rejected"} 32`,
-		`mirror_copies{state="frozen"} 64`,
-		`mirror_copies{state="out_of_scope"} 128`,
-		`mirror_copies{state="expiring"} 512`,
-		`mirror_fights 256`)
-}
-
-// TestSourcesAreCounted: one that is frozen counts although it has no copies, and one that the flags rule out does not.
+// TestSourcesAreCounted: a source that is frozen counts although it has no copies, and a ConfigMap that the flags rule
+// out does not. The size is that of keys and values.
 func TestSourcesAreCounted(t *testing.T) {
-	c, registry := metered(t, func(o *Options) { o.SourceNamespaces = []string{"platform", "base"} })
-	frozen := plantest.Annotation(plan.SelectorAnnotation, "a in (")
-	c.show(t, plantest.Source("platform", "settings", frozen))
-	c.show(t, plantest.Source("base", "settings"))
-	c.show(t, plantest.Source("base", "other"))
-	c.show(t, plantest.Source("elsewhere", "settings", frozen))
-	wantMetrics(t, "before it leads", registry, "mirror_sources 0", "mirror_invalid_sources 0")
-	c.handlers.active.Store(true)
-	wantMetrics(t, "while it leads", registry, "mirror_sources 3", "mirror_invalid_sources 1")
+	frozen := plantest.Annotation(plan.SelectorAnnotation, malformed)
+	objects := append(teams(3, "team-"), plantest.Source("platform", "frozen", frozen),
+		plantest.Source("elsewhere", "settings", frozen),
+		source(plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2)))
+	edit := func(o *Options) { o.SourceNamespaces = []string{"platform"} }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		bytes := float64(len("key")+len("value")+len("bin")+2) + float64(len("key")+len("value"))
+		for metric, want := range map[string]float64{"mirror_sources": 2, "mirror_invalid_sources": 1,
+			"mirror_source_bytes": bytes} {
+			if got := s.value(metric); got != want {
+				t.Errorf("got %s %v, want %v", metric, got, want)
+			}
+		}
+	})
 }
 
 // TestWatchErrorsAreCounted, by what is watched.
@@ -177,16 +148,6 @@ func TestWatchErrorsAreCounted(t *testing.T) {
 		other := s.value("mirror_watch_errors_total", "configmaps")
 		if refused == 0 || other > 0 {
 			t.Errorf("got %v errors of the watch that is refused, and %v of the other one, want some and none", refused, other)
-		}
-	})
-}
-
-// TestSourceBytes counts keys and values of sources, and no copies.
-func TestSourceBytes(t *testing.T) {
-	src := plantest.Source("platform", "settings", plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2))
-	cluster(t, append(teams(3, "team-"), src), func(t *testing.T, s scene) {
-		if n := s.value("mirror_source_bytes"); n != float64(len("key")+len("value")+len("bin")+2) {
-			t.Errorf("got %v bytes, want 13", n)
 		}
 	})
 }

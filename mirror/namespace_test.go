@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +23,9 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 		src     *corev1.ConfigMap
 		in, out *corev1.Namespace
 	}{
-		"C31 opt-out":                {source(), plantest.Namespace("team-a"), plantest.Namespace("team-a", "mirror", "false")},
-		"C31 selector of the source": {source(plantest.Annotation(plan.SelectorAnnotation, "tier=gold")), plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
+		"C31 opt-out": {source(), plantest.Namespace("team-a"), plantest.Namespace("team-a", "mirror", "false")},
+		"C31 selector of the source": {source(plantest.Annotation(plan.SelectorAnnotation, "tier=gold")),
+			plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
@@ -38,8 +38,12 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 					s.setNamespace(tc.in.DeepCopy())
 					s.wantCopy("team-a", "value")
 				}
-				if reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a"); reads != 3 || deletions != 3 {
+				reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a")
+				if reads != 3 || deletions != 3 {
 					t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
+				}
+				if n := s.value("mirror_namespace_fill_seconds"); n != 1 {
+					t.Errorf("got %v copies in a new namespace counted, want that when the namespace appeared", n)
 				}
 			})
 		})
@@ -51,23 +55,6 @@ func labelsOf(ns *corev1.Namespace) (out []string) {
 		out = append(out, k, v)
 	}
 	return out
-}
-
-// TestC41NamespaceThatQualifiesAgain: the cache still shows the opt-out, and the live read does not.
-func TestC41NamespaceThatQualifiesAgain(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.beforeCall(func(c apitest.Call) {
-			if c == request("get", "namespaces", "team-000") {
-				s.setNamespace(plantest.Namespace("team-000", "theirs", "x"))
-			}
-		})
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		time.Sleep(time.Minute)
-		s.wantCopy("team-000", "value")
-		if n := s.CountAll("team-", "delete"); n > 0 {
-			t.Errorf("got %d deletions, want none", n)
-		}
-	})
 }
 
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
@@ -91,7 +78,8 @@ func TestC28Terminating(t *testing.T) {
 		if n := s.CountAll("team-new", "create", "get"); n != 1 {
 			t.Errorf("got %d requests there, want the one create that is refused", n)
 		}
-		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 || s.reported(plan.ReasonWriteFailed) > 0 {
+		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 ||
+			s.reported(plan.ReasonWriteFailed) > 0 {
 			t.Errorf("got errors counted, and events %q", s.all())
 		}
 	})
@@ -101,9 +89,12 @@ func TestC28Terminating(t *testing.T) {
 // filled at once.
 func TestC29Recreated(t *testing.T) {
 	for name, before := range map[string]func(scene){
-		"nothing before":    func(scene) {},
-		"after a fight":     func(s scene) { s.spoil("team-000", 60, time.Second) },
-		"after a foreigner": func(s scene) { s.edit("team-000", plantest.Without(plan.SourceAnnotation)); time.Sleep(time.Hour) },
+		"nothing before": func(scene) {},
+		"after a fight":  func(s scene) { s.spoil("team-000", 60, time.Second) },
+		"after a foreigner": func(s scene) {
+			s.edit("team-000", plantest.Without(plan.SourceAnnotation))
+			time.Sleep(time.Hour)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
@@ -140,20 +131,23 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 				return nil
 			}
 			err := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("terminating"))
-			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+				metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 			return err
 		})
 		s.addNamespace("team-a")
-		if took := s.within(6*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 }); took < 2*time.Second {
+		took := s.within(6*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 })
+		if took < 2*time.Second {
 			t.Errorf("got a copy after %v", took)
 		}
 	})
 }
 
-// TestC41AbsentNamespace: that the cache does not have a namespace is no reason to delete what is there. It is
+// TestC41AbsentNamespace: a namespace that the cache does not have is no reason to delete its copies. It is
 // reported when the namespace turns out to be out of scope of the flags.
 func TestC41AbsentNamespace(t *testing.T) {
-	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), copyOf(plantest.Source("platform", "gone"), "team-a")}, func(t *testing.T, s scene) {
+	lost := copyOf(plantest.Source("platform", "gone"), "team-a")
+	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), lost}, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
 		if n := s.CountAll("", "delete"); n > 0 {
 			t.Errorf("got %d deletions in namespaces that the cache does not have", n)
@@ -167,31 +161,40 @@ func TestC41AbsentNamespace(t *testing.T) {
 	})
 }
 
-// TestC30OneNamespaceRefuses: all others are served, it is retried at most once a minute in the long run, reported
-// once, and filled within a minute after the refusal ends.
+// TestC30OneNamespaceRefuses: all others are served. That one is retried at most once a minute in the long run,
+// reported once, and filled within a minute after the refusal ends.
 func TestC30OneNamespaceRefuses(t *testing.T) {
-	cluster(t, append(teams(20, "team-"), plantest.Namespace("team-bad")), func(t *testing.T, s scene) {
-		var refuses atomic.Bool
-		refuses.Store(true)
-		s.refuse(func(c apitest.Call) error {
-			if c == request("create", "configmaps", "team-bad") && refuses.Load() {
-				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-			}
-			return nil
+	for name, tc := range map[string]struct {
+		refuse func(scene)
+		filled time.Duration // after the end, with a call that is on its way
+	}{
+		"by a quota": {func(s scene) {
+			s.refuse(func(c apitest.Call) error {
+				if c == request("create", "configmaps", "team-bad-000") {
+					return quota()
+				}
+				return nil
+			})
+		}, time.Minute},
+		"by a webhook that never answers": {func(s scene) { s.hangAt(webhookDown) }, 90 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+				tc.refuse(s)
+				s.write(source())
+				s.within(100*time.Millisecond, "copy in every other namespace",
+					func() bool { return s.copied("team-0", "value") == 20 })
+				time.Sleep(time.Hour)
+				before := s.Count("create", "configmaps", "team-bad-000")
+				time.Sleep(time.Hour)
+				if n := s.Count("create", "configmaps", "team-bad-000") - before; n > 60 ||
+					s.reported(plan.ReasonWriteFailed) != 1 {
+					t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
+				}
+				s.hangEnds()
+				time.Sleep(tc.filled)
+				s.wantCopy("team-bad-000", "value")
+			})
 		})
-		s.write(source())
-		synctest.Wait()
-		if n := s.copied("team-", "value"); n != 20 {
-			t.Errorf("got %d copies at once, want 20", n)
-		}
-		time.Sleep(time.Hour)
-		before := s.Count("create", "configmaps", "team-bad")
-		time.Sleep(time.Hour)
-		if n := s.Count("create", "configmaps", "team-bad") - before; n > 60 || s.reported(plan.ReasonWriteFailed) != 1 {
-			t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
-		}
-		refuses.Store(false)
-		time.Sleep(time.Minute)
-		s.wantCopy("team-bad", "value")
-	})
+	}
 }

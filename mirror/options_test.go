@@ -73,28 +73,26 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 	}
 }
 
-func TestFlagsThenValidate(t *testing.T) {
-	const prefix = "--namespace-prefix=team-"
+// TestWrongFlagsAreRefused has a row for each text. Package plan has the others.
+func TestWrongFlagsAreRefused(t *testing.T) {
+	const prefix, resync = "--namespace-prefix=team-", ": must be 0 (never), or 100ms or more, such as 10m"
+	type list = []string
 	for name, tc := range map[string]struct {
-		args []string
-		want []string // the beginnings of the lines of the error
+		args, want list // the beginnings of the lines of the error
 	}{
-		"a prefix":                         {[]string{prefix}, nil},
-		"nothing":                          {nil, []string{"--namespace-prefix: required"}},
-		"an empty prefix":                  {[]string{"--namespace-prefix="}, []string{"--namespace-prefix: required"}},
-		"a comma too many":                 {[]string{"--namespace-prefix=team-,"}, []string{`--namespace-prefix="": must not be empty`}},
-		"all namespaces":                   {[]string{"--all-namespaces"}, nil},
-		"no exclusion":                     {[]string{"--all-namespaces", "--exclude-namespace="}, nil},
-		"all, and a prefix":                {[]string{"--all-namespaces", prefix}, []string{"--all-namespaces=true: cannot be combined"}},
-		"never a resync":                   {[]string{prefix, "--resync-period=0"}, nil},
-		"the shortest resync period":       {[]string{prefix, "--resync-period=100ms"}, nil},
-		"resync period below zero":         {[]string{prefix, "--resync-period=-1s"}, []string{"--resync-period=-1s: must be 0 (never), or 100ms or more, such as 10m"}},
-		"resync period that is a hot loop": {[]string{prefix, "--resync-period=99ms"}, []string{"--resync-period=99ms: must be 0 (never), or 100ms or more, such as 10m"}},
-		"one at a time":                    {[]string{prefix, "--concurrent-sources=1", "--concurrent-writes=1"}, nil},
-		"no source at a time":              {[]string{prefix, "--concurrent-sources=0"}, []string{"--concurrent-sources=0: must be 1 or more"}},
-		"no write at a time":               {[]string{prefix, "--concurrent-writes=-3"}, []string{"--concurrent-writes=-3: must be 1 or more"}},
-		"all problems at once": {[]string{"--instance=!", "--resync-period=-1s", "--concurrent-sources=0", "--concurrent-writes=0"},
-			[]string{"--namespace-prefix: required", `--instance="!": `, "--resync-period=-1s: ", "--concurrent-sources=0: ", "--concurrent-writes=0: "}},
+		"nothing":                    {nil, list{"--namespace-prefix: required"}},
+		"an empty prefix":            {list{"--namespace-prefix="}, list{"--namespace-prefix: required"}},
+		"a comma too many":           {list{"--namespace-prefix=team-,"}, list{`--namespace-prefix="": must not be empty`}},
+		"no exclusion":               {list{"--all-namespaces", "--exclude-namespace="}, nil},
+		"all, and a prefix":          {list{"--all-namespaces", prefix}, list{"--all-namespaces=true: cannot be combined"}},
+		"never a resync":             {list{prefix, "--resync-period=0"}, nil},
+		"the shortest resync period": {list{prefix, "--resync-period=100ms"}, nil},
+		"a resync as a hot loop":     {list{prefix, "--resync-period=99ms"}, list{"--resync-period=99ms" + resync}},
+		"one at a time":              {list{prefix, "--concurrent-sources=1", "--concurrent-writes=1"}, nil},
+		"all problems at once": {list{"--instance=!", "--resync-period=-1s", "--concurrent-sources=0",
+			"--concurrent-writes=-3"},
+			list{"--namespace-prefix: required", `--instance="!": `, "--resync-period=-1s" + resync,
+				"--concurrent-sources=0: must be 1 or more", "--concurrent-writes=-3: must be 1 or more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := NewOptions()

@@ -122,21 +122,3 @@ func TestC38HundredEditsWithinASecond(t *testing.T) {
 		}
 	})
 }
-
-// TestC38EditAfterAReport: an edit right after a report waits for nothing.
-func TestC38EditAfterAReport(t *testing.T) {
-	const takes = 90 * time.Millisecond // with the pause the time between two fan-outs
-	objects := append([]runtime.Object{source()}, teams(3, "team-")...)
-	cluster(t, objects, func(t *testing.T, s scene) {
-		time.Sleep(time.Second)
-		s.slowly(takes)
-		for i := range 3 {
-			s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
-			time.Sleep(takes)
-			if synctest.Wait(); s.copied("team-", strconv.Itoa(i)) != 3 {
-				t.Errorf("edit %d is not everywhere after the time of one write", i)
-			}
-			time.Sleep(runGap - takes)
-		}
-	})
-}

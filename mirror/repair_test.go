@@ -18,22 +18,26 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestRepair: the event of a change to a copy restores the copy, and the repair counts once. Other people's metadata stays,
-// unless a copy has to be re-created, an immutable one or one with more than the cache holds: the admission policy lets this account add none.
+// TestRepair: the event of a change to a copy restores the copy, and the repair counts once. Other people's metadata
+// stays, unless a copy has to be re-created, an immutable one or one with more than the cache holds: the admission
+// policy lets this account add none.
 func TestRepair(t *testing.T) {
 	none := func(cm *corev1.ConfigMap) { cm.Data = nil }
 	for name, tc := range map[string]struct {
 		edit  plantest.Option // nil: deleted
 		cause string
 	}{
-		"deleted":                        {nil, "deleted"},
-		"C19 edited":                     {plantest.Data("key", "spoilt"), "edited"},
-		"C19 a key more":                 {plantest.Data("theirs", "x"), "edited"},
-		"C19 a key less":                 {none, "edited"},
-		"C08 unlabelled":                 {plantest.Without("mirror"), "unlabelled"},
-		"C02 labelled as a source":       {plantest.Label("mirror", "true"), "unlabelled"},
-		"C23 immutable":                  {plantest.Immutable, "edited"},
-		"C23 immutable, with other data": {func(cm *corev1.ConfigMap) { plantest.Immutable(cm); plantest.Data("key", "spoilt")(cm) }, "edited"},
+		"deleted":                  {nil, "deleted"},
+		"C19 edited":               {plantest.Data("key", "spoilt"), "edited"},
+		"C19 a key more":           {plantest.Data("theirs", "x"), "edited"},
+		"C19 a key less":           {none, "edited"},
+		"C08 unlabelled":           {plantest.Without("mirror"), "unlabelled"},
+		"C02 labelled as a source": {plantest.Label("mirror", "true"), "unlabelled"},
+		"C23 immutable":            {plantest.Immutable, "edited"},
+		"C23 immutable, with other data": {func(cm *corev1.ConfigMap) {
+			plantest.Immutable(cm)
+			plantest.Data("key", "spoilt")(cm)
+		}, "edited"},
 		"C71 edited, with much metadata": {func(cm *corev1.ConfigMap) {
 			plantest.Annotation("note", strings.Repeat("x", 100<<10))(cm)
 			plantest.Data("key", "spoilt")(cm)
@@ -57,7 +61,8 @@ func TestRepair(t *testing.T) {
 				if len(cm.Data) != 1 || cm.Immutable != nil || cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller" {
 					t.Errorf("got %v, want it as it was", cm)
 				}
-				if recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable") || strings.HasPrefix(name, "C71"); !recreated && cm.Labels["theirs"] != "x" {
+				recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable") || strings.HasPrefix(name, "C71")
+				if !recreated && cm.Labels["theirs"] != "x" {
 					t.Errorf("got labels %v, want other people's kept", cm.Labels)
 				}
 				if n := s.value("mirror_repairs_total", tc.cause); n != 1 {
@@ -83,14 +88,15 @@ func (s scene) wantRestored(cm *corev1.ConfigMap) {
 		s.t.Errorf("got events %q, want one that names the source", notes)
 		return
 	}
-	if about := s.about[slices.Index(s.reasons, plan.ReasonRestored)]; plan.KeyOf(about) != plan.KeyOf(cm) || about.UID != cm.UID {
+	if about := s.about[slices.Index(s.reasons, plan.ReasonRestored)]; plan.KeyOf(about) != plan.KeyOf(cm) ||
+		about.UID != cm.UID {
 		s.t.Errorf("got an event about %v, want one about %v", about, cm)
 	}
 }
 
-// TestNothingWasRestored: what the controller does of itself, and what an event cannot change, has no event Restored.
+// TestNothingWasRestored: no event Restored tells of the controller's own changes, nor of those that an
+// event cannot stop.
 func TestNothingWasRestored(t *testing.T) {
-	quota := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
 	many := plantest.Annotation("note", strings.Repeat("x", 100<<10))
 	for name, tc := range map[string]struct {
 		before, happens func(scene)
@@ -101,6 +107,13 @@ func TestNothingWasRestored(t *testing.T) {
 		"an immutable source is replaced": {happens: func(s scene) {
 			s.remove("platform")
 			s.write(source(plantest.Immutable, plantest.Data("key", "other")))
+		}},
+		"C23 an immutable source is replaced while a finalizer holds the copy": {happens: func(s scene) {
+			s.edit("team-000", plantest.Finalizer)
+			s.remove("platform")
+			s.write(source(plantest.Immutable, plantest.Data("key", "other")))
+			time.Sleep(time.Minute)
+			s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 		}},
 		"the namespace is being deleted": {happens: func(s scene) {
 			s.Terminate("team-000")
@@ -116,7 +129,7 @@ func TestNothingWasRestored(t *testing.T) {
 		"a quota refuses our own re-creation": {happens: func(s scene) {
 			s.refuse(func(c apitest.Call) error {
 				if c.Verb == "create" {
-					return quota
+					return quota()
 				}
 				return nil
 			})
@@ -132,10 +145,12 @@ func TestNothingWasRestored(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := append(teams(1, "team-"), source(plantest.Immutable), copyOf(source(plantest.Immutable), "team-000"))
-			if name != "an immutable source is replaced" {
-				objects = append(teams(1, "team-"), source(), copyOf(source(), "team-000"))
+			replaced := strings.Contains(name, "an immutable source is replaced")
+			src := source()
+			if replaced {
+				src = source(plantest.Immutable)
 			}
+			objects := append(teams(1, "team-"), src, copyOf(src, "team-000"))
 			server := func() *apitest.Server {
 				made := having(objects...)()
 				if tc.before != nil {
@@ -151,6 +166,9 @@ func TestNothingWasRestored(t *testing.T) {
 				if notes := s.notesOf(plan.ReasonRestored); len(notes) != tc.events {
 					t.Errorf("got %d events %q, want %d", len(notes), notes, tc.events)
 				}
+				if n := s.value("mirror_repairs_total", plan.CauseDeleted); replaced && n != 0 {
+					t.Errorf("got %v repairs of copies that nobody else deleted, want none", n)
+				}
 			})
 		})
 	}
@@ -159,20 +177,22 @@ func TestNothingWasRestored(t *testing.T) {
 // TestC08Released: a copy that loses our annotations is foreign.
 func TestC08Released(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.edit("team-000", plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation), plantest.Data("key", "theirs"))
+		s.edit("team-000", plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation),
+			plantest.Data("key", "theirs"))
 		released := s.get("team-000")
 		s.edit("platform", plantest.Data("key", "other"))
 		time.Sleep(time.Hour)
 		s.remove("platform")
 		time.Sleep(time.Minute)
-		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion || s.reported(plan.ReasonForeign) != 1 {
+		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion ||
+			s.reported(plan.ReasonForeign) != 1 {
 			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
 		}
 	})
 }
 
-// TestC43LabelAndSourceGo: a copy without its label that is not wanted counts as released, whatever happened first. It is
-// not touched until a source claims the target again.
+// TestC43LabelAndSourceGo: a copy without its label that is not wanted counts as released, whatever happened first. It
+// is not touched until a source claims the target again.
 func TestC43LabelAndSourceGo(t *testing.T) {
 	strip := func(s scene) { s.edit("team-000", plantest.Without("mirror")) }
 	for name, happens := range map[string]func(scene){
@@ -239,7 +259,8 @@ func TestC13ReplacedBeforeTheCall(t *testing.T) {
 	}
 }
 
-// TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is gone.
+// TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is
+// gone.
 func TestC24HeldByFinalizers(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		s.edit("team-000", plantest.Finalizer)
@@ -254,24 +275,8 @@ func TestC24HeldByFinalizers(t *testing.T) {
 	})
 }
 
-// TestC23RecreationIsNoRepair, also if a finalizer holds the former copy.
-func TestC23RecreationIsNoRepair(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
-		s.edit("team-000", plantest.Finalizer)
-		s.remove("platform")
-		s.write(source(plantest.Immutable, plantest.Data("key", "two")))
-		time.Sleep(time.Minute)
-		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-		time.Sleep(time.Minute)
-		s.wantCopy("team-000", "two")
-		if n := s.value("mirror_repairs_total", plan.CauseDeleted); n != 0 {
-			t.Errorf("got %v repairs of copies that nobody else deleted, want none", n)
-		}
-	})
-}
-
-// TestC58CopyThatGoesUnseen: what is in team-000 goes before the watch has shown it, by a deletion or by a restore of etcd. A
-// relist shows the rest, and no event tells of it. The copy is made again without a resync.
+// TestC58CopyThatGoesUnseen: the ConfigMap in team-000 goes before the watch has shown it, by a deletion or by a
+// restore of etcd. A relist shows the rest, and no event tells of it. The copy is made again without a resync.
 func TestC58CopyThatGoesUnseen(t *testing.T) {
 	for name, do := range map[string]func(scene){
 		"our copy": func(s scene) { s.write(source()) },
@@ -304,16 +309,14 @@ func TestC58CopyThatGoesUnseen(t *testing.T) {
 // TestC36Fight: another client changes the copy back as often as it is restored. It is reported, and it costs a write a
 // minute, until that client stops.
 func TestC36Fight(t *testing.T) {
-	for name, tc := range map[string]struct {
-		spoil func(scene)
-	}{
-		"edited":  {func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) }},
-		"deleted": {func(s scene) { s.remove("team-000") }},
+	for name, spoil := range map[string]func(scene){
+		"edited":  func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) },
+		"deleted": func(s scene) { s.remove("team-000") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 				for range 3600 {
-					tc.spoil(s)
+					spoil(s)
 					time.Sleep(time.Second)
 				}
 				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
@@ -353,10 +356,11 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 	})
 }
 
-// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the watch is late. The copy is repaired without a
-// resync.
+// TestC57AlteredRecreation: a webhook alters a copy that is re-created while the watch is late. The copy is repaired
+// without a resync.
 func TestC57AlteredRecreation(t *testing.T) {
-	for name, alter := range map[string]plantest.Option{"label": plantest.Without("mirror"), "data": plantest.Data("key", "altered")} {
+	for name, alter := range map[string]plantest.Option{"label": plantest.Without("mirror"),
+		"data": plantest.Data("key", "altered")} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(1, "team-"), source(plantest.Immutable))
 			cluster(t, objects, func(t *testing.T, s scene) {
@@ -384,7 +388,7 @@ func quota() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
 }
 
-// TestC36FightBehindAQuota: somebody deletes the copy every 45 seconds, and each time a quota still counts it.
+// TestC36FightBehindAQuota: another client deletes the copy every 45 seconds, and each time a quota still counts it.
 func TestC36FightBehindAQuota(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		var creates atomic.Int32
@@ -404,8 +408,8 @@ func TestC36FightBehindAQuota(t *testing.T) {
 	})
 }
 
-// TestC68AdmissionRemovesAMark from each copy that is created: the copy is taken back, the target is rejected, and the event names
-// admission. When that ends, the copy is made.
+// TestC68AdmissionRemovesAMark from each copy that is created: the copy is taken back, the target is rejected, and the
+// event names admission. When that ends, the copy is made.
 func TestC68AdmissionRemovesAMark(t *testing.T) {
 	for _, mark := range []string{"mirror", plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation} {
 		t.Run(mark, func(t *testing.T) {
@@ -421,7 +425,8 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				time.Sleep(time.Minute)
 				s.wantNone("team-000")
 				s.wantCopy("team-001", "value")
-				if got := s.said(plan.ReasonWriteFailed); !strings.Contains(got, "an admission webhook or policy removes a mark of the copy") || !strings.Contains(got, mark) {
+				const why = "an admission webhook or policy removes a mark of the copy"
+				if got := s.said(plan.ReasonWriteFailed); !strings.Contains(got, why) || !strings.Contains(got, mark) {
 					t.Errorf("got event %q, want admission and %s in it", got, mark)
 				}
 				if n := s.value("mirror_copies", "rejected"); n != 1 {
@@ -439,8 +444,8 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 	}
 }
 
-// TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion two seconds late. Nobody is
-// told of a rejection, and the copies are back as soon as the quota is counted.
+// TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion two seconds late.
+// No event tells of a rejection, and the copies are back as soon as the quota is counted.
 func TestC72QuotaCountsLate(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)

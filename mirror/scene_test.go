@@ -22,7 +22,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -35,7 +34,8 @@ type diary struct {
 	annotations    map[string]string // of the last event
 }
 
-func (d *diary) AnnotatedEventf(about runtime.Object, annotations map[string]string, _, reason, note string, args ...any) {
+func (d *diary) AnnotatedEventf(about runtime.Object, annotations map[string]string, _, reason,
+	note string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.about = append(d.about, about.(*corev1.ConfigMap))
@@ -67,7 +67,7 @@ func (d *diary) all() string {
 }
 
 // scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
-// somebody else: they have no hooks.
+// other clients: they have no hooks.
 type scene struct {
 	*apitest.Server
 	*diary
@@ -76,8 +76,8 @@ type scene struct {
 	registry   metrics.KubeRegistry
 }
 
-// alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes. A bubble does
-// not end while one of its goroutines waits.
+// alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes. A bubble
+// does not end while one of its goroutines waits.
 func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f func(*testing.T, scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func cluster(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) 
 	alone(t, having(objects...), func(*Options) {}, f)
 }
 
-// having returns what makes an API server with the namespace platform, and with these objects.
+// having returns a function that makes an API server with the namespace platform, and with these objects.
 func having(objects ...runtime.Object) func() *apitest.Server {
 	return func() *apitest.Server {
 		return apitest.NewServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
@@ -208,7 +208,8 @@ func (s scene) remove(namespace string) {
 // addNamespace creates a namespace. The labels are keys and values in turn.
 func (s scene) addNamespace(name string, labels ...string) {
 	s.t.Helper()
-	_, err := s.Interface.CoreV1().Namespaces().Create(s.t.Context(), plantest.Namespace(name, labels...), metav1.CreateOptions{})
+	_, err := s.Interface.CoreV1().Namespaces().Create(s.t.Context(), plantest.Namespace(name, labels...),
+		metav1.CreateOptions{})
 	s.noted(err)
 }
 
@@ -267,7 +268,8 @@ func (s scene) wantCopy(namespace, value string) {
 	switch cm := s.get(namespace); {
 	case cm == nil:
 		s.t.Errorf("%s: got no copy, want one with %q", namespace, value)
-	case cm.Data["key"] != value || cm.Labels[plan.DefaultLabel] != plan.CopyValue || cm.Annotations[plan.SourceAnnotation] != "platform/settings":
+	case cm.Data["key"] != value || cm.Labels[plan.DefaultLabel] != plan.CopyValue ||
+		cm.Annotations[plan.SourceAnnotation] != "platform/settings":
 		s.t.Errorf("%s: got %v, want a copy with %q", namespace, cm, value)
 	}
 }
@@ -290,7 +292,7 @@ func (s scene) within(limit time.Duration, what string, holds func() bool) time.
 			s.t.Errorf("got no %s within %v", what, limit)
 			break
 		}
-		// After a second it looks less often: each look at thousands of copies takes longer than what they do meanwhile.
+		// After a second it looks less often: each look at thousands of copies takes longer than their changes.
 		passed := time.Since(began)
 		time.Sleep(min(max(10*time.Millisecond, passed/100), limit-passed))
 	}
@@ -355,16 +357,6 @@ func (s scene) hang(f func(apitest.Call) bool) { s.Hook(func(h *apitest.Hooks) {
 // delay has requests take a time before they are carried out.
 func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
-}
-
-// reporterOf returns a reporter of a status, in a cluster without namespaces.
-func reporterOf(t *testing.T, s *status) *reporter {
-	t.Helper()
-	watched, err := cache.New(apitest.NewServer(), teamRules(), plan.DefaultLabel, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &reporter{rules: teamRules(), cache: watched, status: s, outbox: newOutbox(&diary{}), metrics: newControllerMetrics()}
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

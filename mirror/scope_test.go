@@ -1,6 +1,6 @@
 package mirror
 
-// What the flags rule out stays as it is, unless --prune is set.
+// Copies that the flags rule out stay as they are, unless --prune is set.
 
 import (
 	"fmt"
@@ -24,8 +24,10 @@ var narrowings = map[string]struct {
 		"--namespace-prefix does not allow the namespace"},
 	"--exclude-namespace": {func(o *Options) { o.ExcludeNamespaces = []string{"team-*"} },
 		"--exclude-namespace names the namespace"},
-	"--source-namespace":   {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} }, "--source-namespace does not allow the source"},
-	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" }, "--namespace-selector does not match the namespace"},
+	"--source-namespace": {func(o *Options) { o.SourceNamespaces = []string{"platfrom"} },
+		"--source-namespace does not allow the source"},
+	"--namespace-selector": {func(o *Options) { o.NamespaceSelector = "tier" },
+		"--namespace-selector does not match the namespace"},
 }
 
 // TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
@@ -94,53 +96,9 @@ func TestC14WidenedFlags(t *testing.T) {
 				t.Errorf("got the copy of a source that is gone in %s", namespace)
 			}
 		}
-		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "2 copies in 2 namespaces (other, team-001) will be deleted") {
+		const want = "2 copies in 2 namespaces (other, team-001) will be deleted"
+		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, want) {
 			t.Errorf("got event %q", got)
-		}
-	})
-}
-
-// TestC50Clone: a clone of a copy whose copy annotation was edited along, in a namespace that the flags do not allow,
-// is never deleted, also when its source goes.
-func TestC50Clone(t *testing.T) {
-	objects := append(teams(1, "team-"), source(), plantest.Namespace("other"), copyOf(source(), "other"))
-	cluster(t, objects, func(t *testing.T, s scene) {
-		s.remove("platform")
-		time.Sleep(time.Hour)
-		s.wantNone("team-000")
-		if cm, err := s.ConfigMaps.Get(settings("other")); err != nil || cm.DeletionTimestamp != nil {
-			t.Errorf("got %v, error %v, want the clone", cm, err)
-		}
-		for _, c := range s.ConfigMaps.Changes() {
-			if c.By.Controller && c.Old != nil && (*c.Old).Namespace == "other" {
-				t.Errorf("got the clone touched: %v", c)
-			}
-		}
-		if got := s.value("mirror_copies", "out_of_scope"); got != 1 {
-			t.Errorf("got %v copies out of scope, want 1", got)
-		}
-	})
-}
-
-// TestC51SelectorLabelTaken: a namespace that no longer matches --namespace-selector keeps its copies, and they are not
-// restored until it matches again.
-func TestC51SelectorLabelTaken(t *testing.T) {
-	objects := []runtime.Object{plantest.Namespace("team-a", "tier", "gold"), source()}
-	alone(t, having(objects...), func(o *Options) { o.NamespaceSelector = "tier" }, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.setNamespace(plantest.Namespace("team-a"))
-		time.Sleep(time.Minute)
-		s.edit("team-a", plantest.Data("key", "edited"))
-		time.Sleep(time.Hour)
-		s.wantCopy("team-a", "edited")
-		if got := s.notesOf(plan.ReasonOutOfScope); len(got) != 1 {
-			t.Errorf("got events %q, want one", got)
-		}
-		s.setNamespace(plantest.Namespace("team-a", "tier", "gold"))
-		time.Sleep(time.Minute)
-		s.wantCopy("team-a", "value")
-		if got := s.said(plan.ReasonMirrored); !strings.HasSuffix(got, " to 1 namespace") {
-			t.Errorf("got events %q, want that it is over", s.all())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"testing"
@@ -18,21 +19,24 @@ const malformed = "tier in ("
 
 // TestSourceChanges has one source with a copy in team-a and team-b, and then one thing happens to it.
 func TestSourceChanges(t *testing.T) {
-	other := plantest.Data("key", "other")
+	other, label := plantest.Data("key", "other"), plantest.Label("mirror", "true")
+	edited := func(o plantest.Option) func(scene) { return func(s scene) { s.edit("platform", o) } }
+	gone := func(s scene) { s.remove("platform") }
+	replaced := func(s scene) { s.remove("platform"); s.write(source(plantest.Immutable, other)) }
 	for name, tc := range map[string]struct {
 		src  *corev1.ConfigMap
 		act  func(scene)
 		want string        // empty: no copy
 		at   time.Duration // when that is so, and no earlier; 0 is at once
 	}{
-		"changed":                    {source(), func(s scene) { s.edit("platform", other) }, "other", 0},
-		"written without a change":   {source(), func(s scene) { s.edit("platform", plantest.Label("theirs", "x")) }, "value", 0},
-		"unlabelled":                 {source(), func(s scene) { s.edit("platform", plantest.Without("mirror")) }, "", time.Second},
-		"labelled":                   {source(plantest.Without("mirror")), func(s scene) { s.edit("platform", plantest.Label("mirror", "true")) }, "value", 0},
-		"C15 deleted":                {source(), func(s scene) { s.remove("platform") }, "", time.Second},
-		"C16 held by a finalizer":    {source(plantest.Finalizer), func(s scene) { s.remove("platform") }, "", time.Second},
-		"C22 made immutable":         {source(), func(s scene) { s.edit("platform", plantest.Immutable) }, "value", 0},
-		"C22 immutable and replaced": {source(plantest.Immutable), func(s scene) { s.remove("platform"); s.write(source(plantest.Immutable, other)) }, "other", 0},
+		"changed":                    {source(), edited(other), "other", 0},
+		"written without a change":   {source(), edited(plantest.Label("theirs", "x")), "value", 0},
+		"unlabelled":                 {source(), edited(plantest.Without("mirror")), "", time.Second},
+		"labelled":                   {source(plantest.Without("mirror")), edited(label), "value", 0},
+		"C15 deleted":                {source(), gone, "", time.Second},
+		"C16 held by a finalizer":    {source(plantest.Finalizer), gone, "", time.Second},
+		"C22 made immutable":         {source(), edited(plantest.Immutable), "value", 0},
+		"C22 immutable and replaced": {source(plantest.Immutable), replaced, "other", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(2, "team-"), tc.src), func(t *testing.T, s scene) {
@@ -198,40 +202,6 @@ func TestC31Freeze(t *testing.T) {
 	}
 }
 
-// TestC31FrozenSourceKeepsItsPlace against another source of its name, and a copy that lost its label meanwhile is
-// restored when the annotation is fixed.
-func TestC31FrozenSourceKeepsItsPlace(t *testing.T) {
-	objects := append(teams(2, "team-"), plantest.Namespace("shared"), source())
-	cluster(t, objects, func(t *testing.T, s scene) {
-		s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, malformed))
-		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
-		s.edit("team-001", plantest.Without("mirror"))
-		time.Sleep(time.Hour)
-		s.wantCopy("team-000", "value")
-		if cm := s.get("team-001"); cm.Data["key"] != "value" {
-			t.Errorf("got %v, want the copy of the frozen source untouched", cm.Data)
-		}
-		if n := s.Count("create", "configmaps", "team-001"); n > 70 {
-			t.Errorf("got %d creates in an hour, want one a minute at most", n)
-		}
-		wantCounted := func(after string) {
-			time.Sleep(time.Second)
-			if failed, superseded := s.value("mirror_copies", "frozen"), s.value("mirror_copies", "superseded"); failed != 2 || superseded != 0 {
-				t.Errorf("got %v copies frozen and %v superseded after %s, want 2 and none: the other source wins", failed, superseded, after)
-			}
-		}
-		s.edit("shared", plantest.Data("key", "other"))
-		wantCounted("an edit")
-		s.edit("shared", plantest.Label("tier", "gold")) // the content stays: no try before its time
-		wantCounted("a fan-out")
-		s.setNamespace(plantest.Namespace("team-001", "tier", "gold"))
-		wantCounted("a reconcile")
-		s.edit("platform", plantest.Without(plan.SelectorAnnotation))
-		time.Sleep(time.Second)
-		s.wantCopy("team-001", "value")
-	})
-}
-
 // TestC40NothingHappens: no request but those of the watches, with a resync every minute.
 func TestC40NothingHappens(t *testing.T) {
 	objects := append(teams(20, "team-"), source(), plantest.Source("platform", "other"))
@@ -258,5 +228,33 @@ func TestC42Relist(t *testing.T) {
 			t.Errorf("got %d writes after a relist, want none", n)
 		}
 		s.wantCopy("team-001", "value")
+	})
+}
+
+// TestC64CountsOfManySources: each of a hundred sources of one name is superseded everywhere but in its own namespace,
+// and the winner is not. So it stays when one of them is edited.
+func TestC64CountsOfManySources(t *testing.T) {
+	const n = 100
+	objects := []runtime.Object{}
+	for i := range n {
+		namespace := fmt.Sprintf("team-%03d", i)
+		objects = append(objects, plantest.Namespace(namespace), sourceIn(namespace, plantest.CreatedAt(int64(1+i))))
+	}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		check := func(what string) {
+			t.Helper()
+			// Each but the first selects all but its own namespace, and the second wins that of the first.
+			if got, want := s.value("mirror_copies", "superseded"), float64((n-1)*(n-1)-1); got != want {
+				t.Errorf("%s: got %v superseded, want %v", what, got, want)
+			}
+			if got := s.reported(plan.ReasonSuperseded); got != n-1 {
+				t.Errorf("%s: got %d events, want one for each but the winner", what, got)
+			}
+		}
+		check("at first")
+		s.edit("team-050", plantest.Data("key", "new"))
+		time.Sleep(time.Minute)
+		check("after an edit")
 	})
 }

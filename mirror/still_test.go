@@ -10,13 +10,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// stillController returns a controller that does not run, with these ConfigMaps in its caches, and their namespaces. It
+// stillController returns a controller that does not run, with these ConfigMaps and their namespaces in its caches. It
 // mirrors into team-*.
-func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.ConfigMap) (*Controller, *diary) {
+func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.ConfigMap) *Controller {
 	t.Helper()
-	o, n := teamOptions(), &diary{}
+	o := teamOptions()
 	edit(o)
-	c, err := New(fake.NewClientset(), n, o)
+	c, err := New(fake.NewClientset(), &diary{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func stillController(t testing.TB, edit func(*Options), configMaps ...*corev1.Co
 		c.show(t, cm)
 		c.showNamespace(t, plantest.Namespace(cm.Namespace))
 	}
-	return c, n
+	return c
 }
 
 func noEdit(*Options) {}
