@@ -14,8 +14,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// apiServer is an API server with one target namespace, one source, and one that makes no sense, so that there is nothing to do
-// but to say so. A write waits until the test calls answer.
+// apiServer is an API server with one target namespace, one source, and one that makes no sense, so that there is
+// nothing to do but to say so. A write waits until the test calls answer.
 type apiServer struct {
 	*httptest.Server
 	writes chan *http.Request
@@ -23,7 +23,6 @@ type apiServer struct {
 
 	leaseLock sync.Mutex
 	lease     []byte
-	taken     bool // the lease is another's
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -78,19 +77,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLease keeps the one lease that there is as it was last written, until it is another's.
+// serveLease keeps the one lease that there is as it was last written.
 func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
 	s.leaseLock.Lock()
 	defer s.leaseLock.Unlock()
-	if s.taken {
-		if r.Method == http.MethodGet {
-			fmt.Fprint(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-				"spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}`)
-		} else {
-			http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 409, "reason": "Conflict"}`, http.StatusConflict)
-		}
-		return
-	}
 	if r.Method != http.MethodGet {
 		s.lease, _ = io.ReadAll(r.Body)
 	}
@@ -100,11 +90,4 @@ func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	w.Write(s.lease)
-}
-
-// takeLease makes the lease another's.
-func (s *apiServer) takeLease() {
-	s.leaseLock.Lock()
-	defer s.leaseLock.Unlock()
-	s.taken = true
 }

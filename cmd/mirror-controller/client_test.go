@@ -57,7 +57,7 @@ func TestClientConfig(t *testing.T) {
 	}
 }
 
-// The kubeconfig in somebody's home directory names the cluster that was used last, not one to write to.
+// TestKubeconfigOfTheHomeDirectoryIsNotRead: it names the cluster that was used last, not one to write to.
 func TestKubeconfigOfTheHomeDirectoryIsNotRead(t *testing.T) {
 	outsideOfAnyCluster(t)
 	home := t.TempDir()
@@ -86,7 +86,8 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 		args           []string
 		want           string // a prefix of the line, where it ends in words of a library
 	}{
-		{"is something else", "", []string{"--kubeconfig=" + pod}, `--kubeconfig="` + pod + `": ` + pod + " is not a kubeconfig: "},
+		{"is something else", "", []string{"--kubeconfig=" + pod}, `--kubeconfig="` + pod + `": ` + pod +
+			" is not a kubeconfig: "},
 		{"has no such context", "", []string{"--kubeconfig=" + good, "--context=three"},
 			`--context="three": no such context, must be one of: one, two`},
 		{"has no current context", "", []string{"--kubeconfig=" + none},

@@ -18,9 +18,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// TestEvent: an event is in the namespace of its source, names it, and has the name of the program, by which tools select
-// it and the admission policy tells it from others.
-func TestEvent(t *testing.T) {
+// TestEventNamesItsSourceAndTheProgram: an event is in the namespace of its source, names it, and has the name of the
+// program, by which tools select it and the admission policy tells it from others.
+func TestEventNamesItsSourceAndTheProgram(t *testing.T) {
 	store := &eventStore{}
 	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
 		say(r, "settings", "a")
@@ -44,25 +44,6 @@ func TestEvent(t *testing.T) {
 	})
 }
 
-// TestRepeatedEvents: a repeated text is counted on the same object, with the time of the last one.
-func TestRepeatedEvents(t *testing.T) {
-	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		start := time.Now()
-		for _, message := range []string{"a", "a", "b", "a"} {
-			say(r, "settings", message)
-			time.Sleep(time.Minute)
-		}
-		expect(t, store, "a (3)", "b")
-		if last := store.events[0].LastTimestamp; !last.Equal(&metav1.Time{Time: start.Add(3 * time.Minute)}) {
-			t.Errorf("last at %v, want 3 minutes after %v", last, start)
-		}
-		store.delete()
-		say(r, "settings", "a")
-		expect(t, store, "a (4)")
-	})
-}
-
 // TestEachTextArrives: a source that changes every 10 seconds has each of its texts in an event of its own, as it is.
 func TestEachTextArrives(t *testing.T) {
 	store := &eventStore{}
@@ -77,32 +58,9 @@ func TestEachTextArrives(t *testing.T) {
 	})
 }
 
-// TestThousandsOfEvents: each event arrives if 50 are handed over in a second, also after a pause in which nobody answered.
-func TestThousandsOfEvents(t *testing.T) {
-	began := time.Now()
-	store := &eventStore{before: func(context.Context, string) error {
-		time.Sleep(50 * time.Millisecond)
-		if e := time.Since(began); 20*time.Second < e && e < 25*time.Second {
-			return errors.New("connection refused")
-		}
-		return nil
-	}}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
-		began = time.Now()
-		for i := range 5000 {
-			say(r, fmt.Sprint("source-", i), "a") // waits while too many wait to be written
-		}
-		time.Sleep(time.Minute)
-		r.endAfter(nil)
-		if n := len(store.written()); n != 5000 {
-			t.Errorf("%d events arrived, want all 5000", n)
-		}
-	})
-}
-
-// TestNobodyAnswers: a caller waits a moment for the API server and no more, the log is not flooded and says that events are
-// lost, and the events that wait are written when the API server answers again.
-func TestNobodyAnswers(t *testing.T) {
+// TestEventsWaitWhileNobodyAnswers: a caller waits a moment for the API server and no more, the log is not flooded and
+// says that events are lost, and the events that wait are written when the API server answers again.
+func TestEventsWaitWhileNobodyAnswers(t *testing.T) {
 	var answers atomic.Bool
 	store := &eventStore{before: func(context.Context, string) error {
 		if answers.Load() {
@@ -137,8 +95,8 @@ func TestNobodyAnswers(t *testing.T) {
 	})
 }
 
-// expectLines fails the test unless the log has that many lines about events that cannot be written, none longer than an
-// error may be, and nothing else.
+// expectLines fails the test unless the log has that many lines about events that cannot be written, none longer than
+// an error may be, and nothing else.
 func expectLines(t *testing.T, log *buffer, want int) {
 	t.Helper()
 	lines := 0
@@ -153,9 +111,9 @@ func expectLines(t *testing.T, log *buffer, want int) {
 	}
 }
 
-// TestRefusedEvents: a refusal is final and holds up no other event. The log has one line a minute, and none about a
-// namespace that is going or gone.
-func TestRefusedEvents(t *testing.T) {
+// TestRefusedEventsHoldUpNoOther: a refusal is final and holds up no other event. The log has one line a minute, and
+// none about a namespace that is going or gone.
+func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 	resource := corev1.Resource("events")
 	terminating := apierrors.NewForbidden(resource, "", errors.New("being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -193,9 +151,9 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
-// TestLastEvents: at the end the events that wait are written, in at most 3 seconds. None is written after a lost
-// leadership, whenever it was handed over, and no line is logged about that.
-func TestLastEvents(t *testing.T) {
+// TestLastEventsAreWritten: at the end the events that wait are written, in at most 3 seconds. None is written after a
+// lost leadership, whenever it was handed over, and no line is logged about that.
+func TestLastEventsAreWritten(t *testing.T) {
 	lost := fmt.Errorf("lease: %w", mirror.ErrLeadershipLost)
 	for name, test := range map[string]struct {
 		err   error

@@ -2,19 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -30,19 +26,14 @@ type eventStore struct {
 	events   []*corev1.Event
 }
 
-// written returns the events as they are now: message, and how often if that is more than once.
-func (s *eventStore) written() []string {
+// written returns the texts of the events.
+func (s *eventStore) written() (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []string
 	for _, e := range s.events {
-		if e.Count > 1 {
-			out = append(out, fmt.Sprintf("%s (%d)", e.Message, e.Count))
-		} else {
-			out = append(out, e.Message)
-		}
+		texts = append(texts, e.Message)
 	}
-	return out
+	return texts
 }
 
 func (s *eventStore) tried() int {
@@ -51,53 +42,19 @@ func (s *eventStore) tried() int {
 	return s.attempts
 }
 
-// delete removes all events, as the API server does when their time is over.
-func (s *eventStore) delete() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = nil
-}
-
 func (s *eventStore) CreateWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event) (
 	*corev1.Event, error) {
-	return event, s.request(ctx, event.Message, func() error {
-		s.events = append(s.events, event)
-		return nil
-	})
-}
-
-func (s *eventStore) PatchWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event, patch []byte) (
-	*corev1.Event, error) {
-	patched := &corev1.Event{}
-	return patched, s.request(ctx, event.Message, func() error {
-		i := slices.IndexFunc(s.events, func(e *corev1.Event) bool { return e.Name == event.Name })
-		if i < 0 {
-			return apierrors.NewNotFound(corev1.Resource("events"), event.Name)
-		}
-		old, err := json.Marshal(s.events[i])
-		changed, err2 := strategicpatch.StrategicMergePatch(old, patch, corev1.Event{})
-		s.events[i] = patched
-		return errors.Join(err, err2, json.Unmarshal(changed, patched))
-	})
-}
-
-// request has its effect after the decision.
-func (s *eventStore) request(ctx context.Context, message string, effect func() error) error {
+	var err error
 	if s.before != nil {
-		if err := s.before(ctx, message); err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.attempts++
-			return err
-		}
+		err = s.before(ctx, event.Message)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts++
-	if err := ctx.Err(); err != nil {
-		return err
+	if err = cmp.Or(err, ctx.Err()); err == nil {
+		s.events = append(s.events, event)
 	}
-	return effect()
+	return event, err
 }
 
 // buffer is a bytes.Buffer for several goroutines.
@@ -118,8 +75,8 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// testEvents runs the test in a bubble with a recorder on the store, and the log of everything in the process. The context
-// of the process has ended: events come after the last write.
+// testEvents runs the test in a bubble with a recorder on the store, and the log of everything in the process. The
+// context of the process has ended: events come after the last write.
 func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *eventRecorder, log *buffer)) {
 	t.Helper()
 	var log buffer

@@ -122,7 +122,7 @@ func TestValid(t *testing.T) {
 		want   bool
 		lost   bool
 	}{
-		{"a moment before the end of the term", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(12*second - 1) }, true, false},
+		{"just before the end", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(12*second - 1) }, true, false},
 		{"at the end of the term", func(*testing.T, *timedLock, *fakeLock) { time.Sleep(12 * second) }, false, false},
 		{"renewed", func(t *testing.T, l *timedLock, _ *fakeLock) {
 			time.Sleep(11 * second)
@@ -146,10 +146,6 @@ func TestValid(t *testing.T) {
 			}
 			time.Sleep(6 * second)
 		}, false, false},
-		{"one failure is not the end", func(t *testing.T, l *timedLock, fake *fakeLock) {
-			fake.hinder(noAnswer)
-			_ = l.Update(t.Context(), ours(l))
-		}, true, false},
 		{"a renewal after the end of the term", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			time.Sleep(12 * second)
 			tooLate(t, l, fake)
@@ -169,10 +165,6 @@ func TestValid(t *testing.T) {
 			expectLost(t, l)
 			tooLate(t, l, fake) // or the old term would continue
 		}, false, true},
-		{"a read finds it ours", func(t *testing.T, l *timedLock, _ *fakeLock) {
-			_, _, err := l.Get(t.Context())
-			noError(t, err)
-		}, true, false},
 		{"somebody deleted it", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.lease.remove()
 			if _, _, err := l.Get(t.Context()); !apierrors.IsNotFound(err) {
@@ -180,12 +172,6 @@ func TestValid(t *testing.T) {
 			}
 			noError(t, l.Create(t.Context(), ours(l)))
 		}, true, false},
-		{"somebody deleted it, and it cannot be created anew", func(t *testing.T, l *timedLock, fake *fakeLock) {
-			fake.lease.remove()
-			fake.hinder(noAnswer)
-			_ = l.Create(t.Context(), ours(l))
-			time.Sleep(12 * second)
-		}, false, false},
 		{"it is given back", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
 				if l.valid() {
@@ -258,11 +244,6 @@ func TestRelease(t *testing.T) {
 				answers = answers[1:]
 				return first
 			})
-		}, ""},
-		{"it became ours, and the answer was lost", func(l *timedLock, fake *fakeLock) {
-			l.Interface = forgetful{fake}
-			_ = l.Create(t.Context(), ours(l))
-			l.Interface = fake
 		}, ""},
 		{"another's", func(l *timedLock, fake *fakeLock) {
 			_ = l.Create(t.Context(), ours(l))

@@ -17,13 +17,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// byChance are metrics that are there only if a request was tried again, if a renewal of the lease met another one, if a
-// transport was thrown away, or after the self-check; and those of the runtime, which differ from version to version.
+// byChance are metrics that are there only if a request was tried again, if a renewal of the lease met another one, if
+// a transport was thrown away, or after the self-check; and those of the runtime, which differ from version to version.
 var byChance = regexp.MustCompile(
 	`^(mirror_confined|rest_client_request_retries_|leader_election_slowpath_|rest_client_transport_cache_gc_|go_)`)
 
-// TestMetricsOfTheProcess holds the names, labels and types of all metrics of a process that leads, also of those that come
-// from libraries: alerts and dashboards hang on them.
+// TestMetricsOfTheProcess holds the names, labels and types of all metrics of a process that leads, also of those that
+// come from libraries: alerts and dashboards hang on them.
 func TestMetricsOfTheProcess(t *testing.T) {
 	const golden = "testdata/metrics.txt"
 	server := newAPIServer(t)

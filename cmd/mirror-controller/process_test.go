@@ -10,12 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// Logging and signals belong to a process, so their tests run one: the test binary, which is the program if its environment
-// has this variable.
+// Logging and signals belong to a process, so their tests run one: the test binary, which is the program if its
+// environment has this variable.
 const beTheProgram = "TEST_MIRROR_CONTROLLER"
 
 func TestMain(m *testing.M) {
@@ -101,8 +99,8 @@ func (p *process) end() syscall.WaitStatus {
 	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// TestSignals: a process that was asked to stop is alive, and not ready any more, while it waits for its last writes; the second
-// signal kills it.
+// TestSignals: a process that was asked to stop is alive, and not ready any more, while it waits for its last writes;
+// the second signal kills it.
 func TestSignals(t *testing.T) {
 	server := newAPIServer(t)
 	p := start(t, server.URL)
@@ -130,43 +128,5 @@ func TestSignals(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("ended with status %#x, want death by SIGTERM", status)
-	}
-}
-
-// TestLostLeaseEndsEvents shows that the write of an event ends with the lease, like any other write, and not only when
-// the last of the others has ended.
-func TestLostLeaseEndsEvents(t *testing.T) {
-	server := newAPIServer(t)
-	config, err := configFor(t, "--kubeconfig="+writeKubeconfig(t, "one", server.URL))
-	noError(t, err)
-	opts := newOptions()
-	opts.NamespacePrefixes = []string{"team-"}
-	opts.healthAddress, opts.metricsAddress = serveOff, serveOff
-	opts.election.enabled, opts.election.namespace = true, "mirror-system"
-	writing, end := make(chan struct{}, 1), make(chan struct{})
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") { // it does not end when it is cancelled
-				writing <- struct{}{}
-				<-end
-			}
-			return next.RoundTrip(r)
-		})
-	})
-	ended := make(chan error, 1)
-	go func() { ended <- control(t.Context(), config, opts) }()
-	<-writing
-	event := <-server.writes
-	server.takeLease()
-	select {
-	case <-event.Context().Done():
-	case <-ended:
-		t.Error("it ended before its last write")
-	case <-time.After(patience):
-		t.Error("an event is still being written long after the lease was taken") // and will be
-	}
-	close(end)
-	if err := <-ended; !errors.Is(err, mirror.ErrLeadershipLost) {
-		t.Errorf("error %v, want that the leadership is lost", err)
 	}
 }

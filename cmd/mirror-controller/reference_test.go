@@ -25,8 +25,8 @@ func TestReferenceTables(t *testing.T) {
 	plantest.Section(t, referencePage, "metrics", metricTable(t), *update)
 }
 
-// TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metrics that the golden file
-// does not have.
+// TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metrics that the
+// golden file does not have.
 func TestReferenceRows(t *testing.T) {
 	text := read(t, referencePage)
 	has := func(pattern string) {
@@ -37,7 +37,8 @@ func TestReferenceRows(t *testing.T) {
 	}
 	for _, reason := range found(t, "../../mirror/plan/events.go", `(?m)^\tReason\w+ += "(\w+)"`) {
 		kind := corev1.EventTypeWarning
-		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld || reason == plan.ReasonRestored {
+		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld ||
+			reason == plan.ReasonRestored {
 			kind = corev1.EventTypeNormal
 		}
 		has("`" + reason + "` \\| " + kind + " \\|")
@@ -95,7 +96,8 @@ func defaultOf(f *pflag.Flag) string {
 	}
 }
 
-// metricTable is the table of the metrics of this project, from the golden file to which a test of package mirror holds them.
+// metricTable is the table of the metrics of this project, from the golden file to which a test of package mirror holds
+// them.
 func metricTable(t *testing.T) string {
 	t.Helper()
 	families, err := testutil.TextToMetricFamilies(strings.NewReader(read(t, "../../mirror/testdata/metrics.txt")))
@@ -118,7 +120,8 @@ func metricTable(t *testing.T) string {
 		for _, label := range slices.Sorted(maps.Keys(values)) {
 			labels = append(labels, fmt.Sprintf("`%s`: %s", label, strings.Join(values[label], ", ")))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(families[name].GetType().String()), strings.Join(labels, "; "),
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(families[name].GetType().String()),
+			strings.Join(labels, "; "),
 			strings.TrimPrefix(families[name].GetHelp(), "[STABLE] "))
 	}
 	return b.String()

@@ -22,7 +22,7 @@ func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// outsideOfAnyCluster hides the cluster in which the test may run, and the kubeconfig of who runs it.
+// outsideOfAnyCluster hides the cluster in which the test may run, and the kubeconfig of its user.
 func outsideOfAnyCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
@@ -38,7 +38,8 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// writeKubeconfig returns the path of a kubeconfig with that current context, and the contexts one, for the server, and two.
+// writeKubeconfig returns the path of a kubeconfig with that current context, and the contexts one, for the server, and
+// two.
 func writeKubeconfig(t *testing.T, current, server string) string {
 	t.Helper()
 	return writeFile(t, "kubeconfig", fmt.Sprintf(`
