@@ -314,8 +314,8 @@ func TestC11TheNewestCauseIsReported(t *testing.T) {
 	})
 }
 
-// TestC65SourcesGoneBeforeATakeover: each of two sources of one name was deleted while no controller ran. The deletion of the
-// copies of each is announced, within a grace that is shorter than the spacing of events.
+// TestC65SourcesGoneBeforeATakeover: each of two sources of one name was deleted while no controller ran. The deletion
+// of the copies of each is announced, within a grace that is shorter than the spacing of events.
 func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 	objects := append(teams(2, "team-"), plantest.Namespace("shared"))
 	for i, owner := range []string{"platform", "shared"} {

@@ -235,7 +235,8 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 // [Rules.Excluded] returned.
 func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy string) {
 	if slices.Equal(excluded, []Exclusion{ExcludedName}) {
-		return strings.Replace(r.NoNamespace(), "no namespace", "no other namespace", 1), "create such a namespace, or start the controller with other flags"
+		return strings.Replace(r.NoNamespace(), "no namespace", "no other namespace", 1),
+			"create such a namespace, or start the controller with other flags"
 	}
 	var reasons, remedies []string
 	for _, e := range excluded {

@@ -412,6 +412,40 @@ func TestSuccessAndStopAreNoCut(t *testing.T) {
 	})
 }
 
+// TestUsualTimeDecidesWhatIsSlow: where calls take long, a call counts as slow later. Calls that fail decide nothing.
+func TestUsualTimeDecidesWhatIsSlow(t *testing.T) {
+	inLanes(t, 1, func(t *testing.T, l *calls) {
+		namespaces := 0
+		call := func(takes time.Duration, result error) <-chan error { // each in another namespace
+			namespaces++
+			return l.worker(fmt.Sprint(namespaces), takes, result)
+		}
+		want := func(when string, want int) {
+			t.Helper()
+			done := call(2*minSlow, nil)
+			time.Sleep(2*minSlow - 1)
+			synctest.Wait()
+			if _, slow := l.InFlight(); slow != want {
+				t.Errorf("%s: got %d calls of %v in a slow slot, want %d", when, slow, 2*minSlow, want)
+			}
+			<-done
+		}
+		l.alone.Store(true)
+		want("at first", 1)
+		free := l.fillSlow() // a call that moves does not count
+		for range 100 {
+			<-call(10*minSlow/slowFactor, nil)
+			<-call(time.Millisecond, errRefused)
+		}
+		free()
+		want("where calls take long", 0)
+		for range 100 {
+			<-call(time.Millisecond, nil)
+		}
+		want("where they are quick again", 1)
+	})
+}
+
 // TestErrorsOfACallAreNotLogged: client-go logs each error that it returns.
 func TestErrorsOfACallAreNotLogged(t *testing.T) {
 	var out bytes.Buffer
