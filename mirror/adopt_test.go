@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,11 @@ func TestC11Foreign(t *testing.T) {
 				cm := s.get("team-000")
 				if cm.ResourceVersion != foreign.ResourceVersion || s.reported(plan.ReasonForeign) != 1 {
 					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.all())
+				}
+				said := s.said(plan.ReasonForeign)
+				refused := foreign.Annotations[plan.InstanceAnnotation] == "other" || len(cm.Finalizers) > 0
+				if strings.Contains(said, plan.AdoptAnnotation+"=") == refused {
+					t.Errorf("got event %q, want in it how to hand the object over, if that is possible: %v", said, !refused)
 				}
 				cm.Finalizers = nil
 				s.write(cm)
