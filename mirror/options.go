@@ -44,8 +44,7 @@ func NewOptions() *Options {
 }
 
 // abandons is the warning in the help of the flags by which the controller recognizes its copies.
-const abandons = "A new value abandons the existing copies: hand them over or purge them first " +
-	"(deploy/docs/operate.md)."
+const abandons = "A new value abandons the existing copies: deploy/docs/operate.md says what to do first."
 
 // AddFlags binds the options to flags of fs, with the present values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
@@ -74,8 +73,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
 		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,
-		"Time between two comparisons of all cached copies with their sources. 0: never. Retries do not depend on it: "+
-			"a rejected copy, or a foreign ConfigMap without the mirror label, is checked at least once a minute either way.")
+		"Time between two comparisons of all cached copies with their sources. 0: never. Retries do not depend on it.")
 	fs.IntVar(&o.ConcurrentSources, "concurrent-sources", o.ConcurrentSources,
 		"Number of sources that are compared with their copies in parallel.")
 	fs.IntVar(&o.ConcurrentWrites, "concurrent-writes", o.ConcurrentWrites,

@@ -50,8 +50,7 @@ func (o *electionOptions) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", o.renewDeadline,
 		"Time for which the leader tries to renew the Lease before it stops writing and exits.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", o.retryPeriod,
-		"Time between two attempts to acquire or renew the Lease. A standby reads the Lease every 1 to 2.2 times this period, and "+
-			"so takes over within that time when the leader stops.")
+		"Time between two attempts to acquire or renew the Lease. A standby tries every 1 to 2.2 times this period.")
 	fs.StringVar(&o.name, "leader-elect-resource-name", o.name,
 		"Name of the Lease. All replicas of an installation use the same name.")
 	fs.StringVar(&o.namespace, "leader-elect-resource-namespace", o.namespace,

@@ -47,13 +47,11 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 
 	api := sections.FlagSet("API server flags")
 	api.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
-		"Kubeconfig `file` for the connection to the API server. Default: $KUBECONFIG or, in a pod, the service account. "+
-			"~/.kube/config is not a default.")
+		"Kubeconfig `file`. Default: $KUBECONFIG or, in a pod, the service account, but not ~/.kube/config.")
 	api.StringVar(&o.context, "context", o.context,
 		"Context of the kubeconfig. Default: its current context.")
 	api.Float32Var(&o.qps, "kube-api-qps", o.qps,
-		"Maximum number of requests per second to the API server. 0: the controller does not throttle its requests, and API Priority and "+
-			"Fairness of the API server applies.")
+		"Maximum number of requests per second to the API server. 0: no limit but its API Priority and Fairness.")
 	api.IntVar(&o.burst, "kube-api-burst", o.burst,
 		"Number of requests that can be sent at once before --kube-api-qps throttles them. 0: the requests of one second.")
 
@@ -65,8 +63,7 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 	serving.StringVar(&o.healthAddress, "health-probe-bind-address", o.healthAddress,
 		"Address of /healthz, /livez and /readyz, each also with ?verbose. 0: off.")
 	serving.BoolVar(&o.profiling, "profiling", o.profiling,
-		"Serve Go profiles at /debug/pprof/ on --metrics-bind-address. They contain no data of ConfigMaps, but every client that "+
-			"reaches the port can request them.")
+		"Serve Go profiles at /debug/pprof/ on --metrics-bind-address, to every client. They contain no data of ConfigMaps.")
 
 	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
 
