@@ -54,6 +54,8 @@ HAS_CC := $(shell echo '\#include <stdlib.h>' | $$(go env CC) -E - >/dev/null 2>
 ifndef HAS_CC
 export CGO_ENABLED := 0
 endif
+# go.work is for editors. What is built here must not depend on what another module needs.
+export GOWORK := off
 # What is tested and measured is compiled as what is released. Without data for debuggers, which the linker would strip,
 # compilers take a twelfth less CPU time. The version is stamped: go need not ask git, which refuses in a checkout of
 # another user. GOGC: the compilers take a sixth less CPU time, and more memory.
@@ -145,24 +147,22 @@ e2e-node: node-programs build bin/helm ## Tests of the image and the Deployment 
 node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
-bin/helm: e2e/tools/helm/go.mod e2e/tools/helm/go.sum
-	cd e2e/tools/helm && $(RELEASED) -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
-
-bin/krew: e2e/tools/krew/go.mod e2e/tools/krew/go.sum
-	cd e2e/tools/krew && $(RELEASED) -o $(CURDIR)/bin/krew sigs.k8s.io/krew/cmd/krew
-	cd e2e/tools/krew && $(RELEASED) -o $(CURDIR)/bin/validate-krew-manifest sigs.k8s.io/krew/cmd/validate-krew-manifest
-
-bin/kube-score: e2e/tools/kube-score/go.mod e2e/tools/kube-score/go.sum
-	cd e2e/tools/kube-score && $(RELEASED) -o $(CURDIR)/bin/kube-score github.com/zegl/kube-score/cmd/kube-score
-
-# Rules need no way to find targets. It is a large program: two minutes on two cores.
-bin/promtool: e2e/tools/promtool/go.mod e2e/tools/promtool/go.sum
-	cd e2e/tools/promtool && $(RELEASED) -tags remove_all_sd -o $(CURDIR)/bin/promtool \
-	  github.com/prometheus/prometheus/cmd/promtool
+# Large tools have a module each, of which all that it names as tools is built: minutes, the first time.
+TOOLS := golangci-lint helm krew kube-score promtool
+$(TOOLS:%=bin/%): bin/%: e2e/tools/%/go.mod e2e/tools/%/go.sum
+	cd e2e/tools/$* && $(RELEASED) -tags '$(TAGS)' -o $(CURDIR)/bin/ tool
+TAGS :=
+# Rules need no way to find targets.
+bin/promtool: TAGS := remove_all_sd
 
 .PHONY: generate
-generate: bin/helm ## Write install.yaml, and the chart's copies of what is in deploy/components
+generate: bin/helm ## Write install.yaml, the chart's copies of what is in deploy/components, and the tables of the docs
 	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
+	go test ./cmd/mirror-controller ./cmd/kubectl-mirror -run '^TestReferenceTable' -args -update
+
+.PHONY: verify
+verify: generate ## Fail if make generate changes something
+	git diff --exit-code -- deploy
 
 # Versions of charts are SemVer. What is no release is packaged as one that comes before all releases. Files in the archive
 # keep their times, so they get one that is always the same.
@@ -296,21 +296,14 @@ vuln: ## Find known vulnerabilities in the code that the programs call
 	@if bin/govulncheck -version | grep 'DB updated'; then bin/govulncheck ./...; else \
 	  echo "NOTHING WAS LOOKED FOR: the database of vulnerabilities cannot be reached" >&2; test '$(VULN_ARGS)' != -required; fi
 
+# The modules whose code is ours; the others name what they build.
+MODULES := . e2e e2e/tools
 .PHONY: lint
-lint: vet ## gofmt, vet, staticcheck, tidy modules
-	cd e2e/tools && go vet ./...
-	@files=$$(gofmt -l cmd mirror e2e); test -z "$$files" || { echo "not formatted: $$files" >&2; exit 1; }
-	go mod tidy -diff
-	cd e2e && go mod tidy -diff
-	cd e2e/tools && go mod tidy -diff
-	cd e2e/tools/helm && go mod tidy -diff
-	cd e2e/tools/krew && go mod tidy -diff
-	cd e2e/tools/kube-score && go mod tidy -diff
-	cd e2e/tools/promtool && go mod tidy -diff
-	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ honnef.co/go/tools/cmd/staticcheck
-	bin/staticcheck ./...
-	cd e2e && ../bin/staticcheck ./...
-	cd e2e/tools && ../../bin/staticcheck ./...
+lint: bin/golangci-lint ## golangci-lint, actionlint, tidy modules
+	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ github.com/rhysd/actionlint/cmd/actionlint
+	@set -ex; for module in $(MODULES) $(TOOLS:%=e2e/tools/%); do (cd $$module && go mod tidy -diff); done
+	@set -ex; for module in $(MODULES); do (cd $$module && $(CURDIR)/bin/golangci-lint run); done
+	bin/actionlint
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane in the cache folder stays
