@@ -54,7 +54,7 @@ func main() {
 
 // run is the whole program. It returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	out, root := bufio.NewWriter(stdout), newRoot()
+	out, root := bufio.NewWriter(stdout), newRoot() //nolint:contextcheck // commands get it from cobra
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)

@@ -104,7 +104,7 @@ var lastEvent corev1.ObjectReference
 type eventSink struct {
 	record.EventSink // Update, which the broadcaster never calls
 
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // record.EventSink has none
 	client  typedcorev1.EventInterface
 	failed  rate.Sometimes // logs
 	lost    rate.Sometimes // logs
@@ -150,6 +150,7 @@ func (s *eventSink) log(event *corev1.Event, err error) {
 	}
 	s.failed.Do(func() {
 		regarding := cache.NewObjectName(event.InvolvedObject.Namespace, event.InvolvedObject.Name)
-		klog.FromContext(s.ctx).Error(fmt.Errorf("%.1024s", err), "Cannot write events", "regarding", regarding)
+		clipped := fmt.Errorf("%.1024s", err) //nolint:errorlint // a webhook may answer with a page of its own
+		klog.FromContext(s.ctx).Error(clipped, "Cannot write events", "regarding", regarding)
 	})
 }

@@ -19,7 +19,7 @@ type stream[T Object[T]] struct {
 	broken   chan struct{}
 
 	events chan watch.Event
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // of the request: watch.Interface has none
 	stop   context.CancelFunc
 }
 

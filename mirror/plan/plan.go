@@ -10,6 +10,7 @@ import (
 // Op is the operation at one target.
 type Op int
 
+// The operations.
 const (
 	OpNone     Op = iota // nothing
 	OpCreate             // create the copy: the cache shows no object there
@@ -26,6 +27,7 @@ func (o Op) String() string {
 // a target have, StateRejected and StateFight, which come of writes, and StateExpiring, which takes a clock.
 type State int
 
+// The states.
 const (
 	StateNone       State = iota // no copy is wanted there
 	StateSynced                  // the copy is in sync

@@ -191,6 +191,7 @@ func (s *Source) Hold() (by, remedy string) {
 // Exclusion is the first rule that keeps a source from a namespace.
 type Exclusion int
 
+// The rules.
 const (
 	NotExcluded                 Exclusion = iota
 	SourceGone                            // no ConfigMap of that key asks to be mirrored

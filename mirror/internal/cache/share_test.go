@@ -74,7 +74,6 @@ func TestSharedMetadataIsForgotten(t *testing.T) {
 		t.Errorf("got %d entries for an object in the cache, want 1", known())
 	}
 	runtime.KeepAlive(held)
-	held = nil
 	runtime.GC()
 	if known() != 0 {
 		t.Errorf("got an entry for an object that is gone")

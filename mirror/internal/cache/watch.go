@@ -111,7 +111,7 @@ func watchErrorHandler(
 	refused := &rate.Sometimes{Interval: time.Minute}
 	return func(ctx context.Context, _ *cache.Reflector, err error) {
 		logger := klog.FromContext(ctx)
-		clipped := fmt.Errorf("%.1024s", err) // a proxy may answer with a page of its own
+		clipped := fmt.Errorf("%.1024s", err) //nolint:errorlint // a proxy may answer with a page of its own
 		switch {
 		case ctx.Err() != nil: // the controller stops
 			return
