@@ -230,9 +230,9 @@ func identity(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// TestTwoReleases shows that releases of different names share no object, not even one without a namespace, and that
-// nothing in one names an object of the other.
-func TestTwoReleases(t *testing.T) {
+// TestTwoReleasesShareNothing shows that releases of different names share no object, not even one without a namespace, and
+// that nothing in one names an object of the other.
+func TestTwoReleasesShareNothing(t *testing.T) {
 	args := set(slices.Concat(everything, []string{teams})...)
 	taken := byIdentity(t, charted(t, args...))
 	// The name of a Service has no dots.
@@ -272,8 +272,8 @@ func expectOnlyNamesOf(t *testing.T, name, path string, v any) {
 	}
 }
 
-// TestNamespaceOverride compares a release with one in another namespace whose objects are to be in the first.
-func TestNamespaceOverride(t *testing.T) {
+// TestNamespaceOverrideMovesAll compares a release with one in another namespace whose objects are to be in the first.
+func TestNamespaceOverrideMovesAll(t *testing.T) {
 	args := set(slices.Concat(everything, []string{teams})...)
 	moved := released(t, "mirror-controller", "elsewhere", slices.Concat(set(`namespaceOverride="mirror-system"`), args)...)
 	expectSame(t, "release in the namespace", charted(t, args...), "override", moved)
@@ -282,8 +282,8 @@ func TestNamespaceOverride(t *testing.T) {
 // everyValue are values for all that the chart has.
 var everyValue = "--values=" + filepath.Join("testdata", "everything.yaml")
 
-// TestLint has helm look for what it finds wrong with the chart.
-func TestLint(t *testing.T) {
+// TestHelmFindsNothingWrong has helm look for what it finds wrong with the chart.
+func TestHelmFindsNothingWrong(t *testing.T) {
 	for name, args := range map[string][]string{"default": set(teams), "everything": {everyValue}} {
 		if out, err := newHelm(t).Run(t.Context(), append([]string{"lint", "--strict", chart}, args...)...); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)

@@ -105,9 +105,9 @@ func expectGenerated(t *testing.T, file string, want []byte) {
 	}
 }
 
-// TestInstallSettings renders the kustomization in the header of install.yaml, which the docs have too, and compares it with
-// the components with these settings.
-func TestInstallSettings(t *testing.T) {
+// TestInstallYAMLTakesSettings renders the kustomization in the header of install.yaml, which the docs have too, and
+// compares it with the components with these settings.
+func TestInstallYAMLTakesSettings(t *testing.T) {
 	var shown strings.Builder
 	for _, line := range regexp.MustCompile(`(?m)^#   (.+)$`).FindAllStringSubmatch(header, -1) {
 		shown.WriteString(line[1] + "\n")

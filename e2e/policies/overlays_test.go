@@ -182,7 +182,8 @@ func (w *Policed) apply(t *testing.T, m shipped.Manifests) {
 	}
 }
 
-// withdraw deletes the policies, so that they do not stand in for those of the next overlay, and the settings of its controllers.
+// withdraw deletes the policies, so that they do not stand in for those of the next overlay, and the settings of its
+// controllers.
 func (w *Policed) withdraw() {
 	w.Helper()
 	w.sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")

@@ -18,9 +18,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestPermissions lets the controller do everything it can do, once as it is and once without WatchList, whose fallback
-// lists. By the audit log of the API server it is refused nothing, and no permission of the shipped roles is idle.
-func TestPermissions(t *testing.T) {
+// TestEachPermissionIsUsed lets the controller do everything it can do, once as it is and once without WatchList, whose
+// fallback lists. By the audit log of the API server it is refused nothing, and no permission of the shipped roles is idle.
+func TestEachPermissionIsUsed(t *testing.T) {
 	t.Parallel()
 	var requests []cluster.Event
 	for _, watchList := range []string{"true", "false"} {
@@ -114,9 +114,9 @@ func expectMetricsOfMonitoring(w *suite.World, p *shipped.Process) {
 	}
 }
 
-// TestPodSecurity asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which enforces the
-// Pod Security Standard restricted, and one as root.
-func TestPodSecurity(t *testing.T) {
+// TestPodIsRestricted asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which
+// enforces the Pod Security Standard restricted, and one as root.
+func TestPodIsRestricted(t *testing.T) {
 	t.Parallel()
 	site := suite.Shared(t)
 	create := func(change func(*corev1.SecurityContext)) error {

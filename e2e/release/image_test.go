@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestDockerfileTakesTheGoOfTheModule compares the version of Go in the Dockerfile with that in go.mod. TestImage builds on
-// another image of Go.
+// TestDockerfileTakesTheGoOfTheModule compares the version of Go in the Dockerfile with that in go.mod.
+// TestImageHasTheProgramsAlone builds on another image of Go.
 func TestDockerfileTakesTheGoOfTheModule(t *testing.T) {
 	read := checkout{t, repository}.read
 	minor := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read("go.mod"))
@@ -25,8 +25,9 @@ func TestDockerfileTakesTheGoOfTheModule(t *testing.T) {
 	}
 }
 
-// TestImage builds the image by its Dockerfile, twice, and around programs that were compiled before, and runs what is in it.
-func TestImage(t *testing.T) {
+// TestImageHasTheProgramsAlone builds the image by its Dockerfile, twice, and around programs that were compiled before, and
+// runs what is in it.
+func TestImageHasTheProgramsAlone(t *testing.T) {
 	b := newBuilder(t)
 	b.standIn()
 	cache := b.command("go", "env", "GOCACHE")

@@ -15,8 +15,9 @@ import (
 	"testing"
 )
 
-// TestRelease makes a release of two copies of the repository, at different paths, and looks at what is in dist/.
-func TestRelease(t *testing.T) {
+// TestReleaseIsCompleteAndReproducible makes a release of two copies of the repository, at different paths, and looks at
+// what is in dist/.
+func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 	one, other := checkOut(t, "one"), checkOut(t, "quite/another")
 	one.make("release")
 	other.make("release")
