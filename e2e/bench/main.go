@@ -132,6 +132,9 @@ func run(ctx context.Context, args []string) {
 			b.measure(asked)
 		}
 	}
+	if b.cluster == nil {
+		check(fmt.Errorf("-run: no benchmark matches %s", b.only))
+	}
 }
 
 // measure starts a cluster and measures on it.
