@@ -130,6 +130,7 @@ func (w *world) longestGap(f func()) (longest time.Duration) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.Logf("a gap of %s", longest.Round(10*time.Millisecond))
 	w.expectNoTurns(events)
 	return longest
 }
