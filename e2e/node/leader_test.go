@@ -16,7 +16,7 @@ import (
 )
 
 // TestLeaderGoes edits a source all the time while the leader stops in each way in which it can, and measures the
-// longest time that an edit takes to reach all targets. No process writes after another one has begun to.
+// longest time that an edit takes to reach all targets. No process writes to a copy after another one has.
 func TestLeaderGoes(t *testing.T) {
 	graceful := 3
 	if *strict {
@@ -135,7 +135,9 @@ func (w *world) longestGap(f func()) (longest time.Duration) {
 	return longest
 }
 
-// expectNoTurns fails the test if a Pod wrote to a copy after another one had begun to.
+// expectNoTurns fails the test if a Pod wrote to a copy after another one had. A leader that stands still between its
+// look at the Lease and a write sends that write when it goes on: where the next one was first, its precondition
+// fails.
 func (w *world) expectNoTurns(events []cluster.Event) {
 	w.Helper()
 	events = slices.DeleteFunc(events, func(e cluster.Event) bool {
@@ -144,19 +146,20 @@ func (w *world) expectNoTurns(events []cluster.Event) {
 			strings.Contains(e.RequestURI, "dryRun=All") // the self-check changes nothing
 	})
 	slices.SortFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
-	var turns []string
-	writes := map[string]int{}
+	writes, turns := map[string]int{}, map[string][]string{}
 	for _, e := range events {
 		pod := strings.Join(e.User.Extra["authentication.kubernetes.io/pod-name"], "")
-		if writes[pod]++; len(turns) == 0 || turns[len(turns)-1] != pod {
-			turns = append(turns, pod)
+		writes[pod]++
+		earlier := turns[e.Object.Namespace]
+		switch i := slices.Index(earlier, pod); {
+		case i < 0:
+			turns[e.Object.Namespace] = append(earlier, pod)
+		case i < len(earlier)-1:
+			w.Errorf("%s wrote in turn with %v: %v", pod, earlier, e)
 		}
 	}
-	if len(turns) == 0 || writes[""] > 0 {
+	if len(events) == 0 || writes[""] > 0 {
 		w.Errorf("the audit log has no writes, or some without the name of a Pod: %v", writes)
-	}
-	if len(turns) > len(writes) {
-		w.Errorf("these wrote in turns: %v", turns)
 	}
 	w.Logf("writes of each Pod: %v", writes)
 }
