@@ -53,6 +53,15 @@ func TestWaitsGrowAlthoughReasonsTakeTurns(t *testing.T) {
 			t.Errorf("failure %d: got the first one of this reason at %v", i, rec.retry.since)
 		}
 	}
+	other := plan.Change{Op: plan.OpCreate, Source: parsed(sourceIn("base"))}
+	for s, want := range map[step]plan.State{stepWait: plan.StateRejected, stepAct: plan.StatePending} {
+		if got, _ := rec.status(s, other, now); got != want {
+			t.Errorf("step %d of another source: got %v, want %v", s, got, want)
+		}
+	}
+	if rec.rest(plan.StateSynced, synced, now); !rec.isPlain() {
+		t.Errorf("at rest: got %+v, want no retry", rec)
+	}
 }
 
 // TestNextStepAtATarget is the table of the steps.
