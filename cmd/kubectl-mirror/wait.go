@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,7 +104,7 @@ func (c *cli) wait(
 	case p == waitHeld:
 		s.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
 	}
-	if r.answer != errUnknown {
+	if !errors.Is(r.answer, errUnknown) {
 		r.answer = verdict(p == waitDone)
 	}
 	return r, nil

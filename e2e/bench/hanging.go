@@ -161,7 +161,7 @@ func slowReads(b *bench) {
 		}
 	})
 	proxy := get(faultproxy.Start(faultproxy.Options{Kubeconfig: b.installed.Kubeconfig, Dir: b.cluster.Dir()}))
-	defer proxy.Close()
+	defer func() { check(proxy.Close()) }()
 	healthy := scene{targets: slowTargets}
 	for range b.few {
 		b.lay(healthy)

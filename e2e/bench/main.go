@@ -160,7 +160,7 @@ func (b *bench) measure(stage []benchmark) {
 func (b *bench) printMachine() {
 	proc := get(procfs.NewDefaultFS())
 	processor, load := get(proc.CPUInfo())[0], get(proc.LoadAvg())
-	version := get(exec.Command(b.controller, "--version").CombinedOutput())
+	version := get(exec.CommandContext(b.ctx, b.controller, "--version").CombinedOutput())
 	fmt.Printf("date: %s\ncontroller: %s\ncpu: %s\nload: %.2f before the run\n",
 		time.Now().Format(time.DateOnly), strings.TrimSpace(string(version)), processor.ModelName, load.Load1)
 }

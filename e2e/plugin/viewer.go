@@ -9,6 +9,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
+// ViewerRole is the cluster role of component viewer.
 const ViewerRole = "mirror-controller-viewer"
 
 // ViewerRules returns the permissions of the role of component viewer.

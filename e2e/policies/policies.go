@@ -43,6 +43,7 @@ func (w *Policed) as(user string) kubernetes.Interface {
 
 var (
 	dryCreate = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	// DryDelete asks for a deletion that changes nothing.
 	DryDelete = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
@@ -60,7 +61,10 @@ func InForce(policy string, err error) error {
 	if suite.RefusedBy(err, policy) {
 		return nil
 	}
-	return fmt.Errorf("%s is not in force: the answer was %v", policy, err)
+	if err == nil {
+		return fmt.Errorf("%s is not in force: the request was accepted", policy)
+	}
+	return fmt.Errorf("%s is not in force: %w", policy, err)
 }
 
 // ExpectUsed fails the test if a permission of the rules was not needed for any of the requests.
@@ -94,18 +98,19 @@ func RenderWith(t *testing.T, lines string, components ...string) (shipped.Manif
 	return overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", lines, components...)}), nil
 }
 
-// Patches of a kustomization.
-
+// AddFlag returns a patch of a kustomization that adds a flag at this place of the arguments, for example "-".
 func AddFlag(at, flag string) string {
 	return fmt.Sprintf("- target: {kind: Deployment}\n  patch: |\n"+
 		"    - {op: add, path: /spec/template/spec/containers/0/args/%s, value: %q}\n", at, flag)
 }
 
+// SetFlag returns a patch that replaces the first flag.
 func SetFlag(flag string) string {
 	return fmt.Sprintf("- target: {kind: Deployment}\n  patch: |\n"+
 		"    - {op: replace, path: /spec/template/spec/containers/0/args/0, value: %q}\n", flag)
 }
 
+// Setting returns a patch that sets an annotation of each ClusterRoleBinding.
 func Setting(name, value string) string {
 	return fmt.Sprintf("- target: {kind: ClusterRoleBinding}\n  patch: |\n"+
 		"    - {op: add, path: /metadata/annotations/mirror-controller.github.io~1%s, value: %q}\n", name, value)

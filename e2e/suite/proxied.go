@@ -14,6 +14,7 @@ type Proxied struct {
 	Proxy *faultproxy.Proxy
 }
 
+// NewProxied returns the world with a proxy between it and the API server.
 func NewProxied(t *testing.T, w *World) *Proxied {
 	t.Helper()
 	return NewProxiedAs(t, w, w.Installed.Kubeconfig)

@@ -14,6 +14,7 @@ import (
 // Requests returns the requests of the world's controllers since the world began.
 func (w *World) Requests() []cluster.Event { return w.RequestsSince(w.Mark) }
 
+// RequestsSince returns the requests of the world's controllers since the mark.
 func (w *World) RequestsSince(mark cluster.Mark) []cluster.Event {
 	w.Helper()
 	all, _, err := w.Cluster.Audit().Since(mark)
@@ -56,6 +57,7 @@ func WritesTo(requests []cluster.Event, name string) []cluster.Event {
 	return out
 }
 
+// AuditMark returns the present end of the audit log.
 func (w *World) AuditMark() cluster.Mark {
 	w.Helper()
 	mark, err := w.Cluster.Audit().Mark()

@@ -23,8 +23,11 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
+// Flags of the tests, with paths from the folder of a test.
 var (
-	Binary    = flag.String("controller", "../../bin/mirror-controller", "the controller's binary")
+	// Binary is the path of the controller.
+	Binary = flag.String("controller", "../../bin/mirror-controller", "the controller's binary")
+	// Manifests is the path of the kustomization.
 	Manifests = flag.String("deploy", "../../deploy/base", "the kustomization that installs the controller")
 )
 
