@@ -25,7 +25,7 @@ func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: bareNamespace, Name: name},
 		User:    cluster.ServiceAccountUser(bareNamespace, name),
 	}
-	w.Cleanup(func() { w.ExpectConfined(a.User) })
+	w.Cleanup(func() { w.expectConfined(a.User) })
 	_, err := w.Admin.CoreV1().ServiceAccounts(bareNamespace).Create(w.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {

@@ -132,8 +132,8 @@ func RefusedBy(err error, policy string) bool {
 // Refusal is what the API server says before the name of the policy that has refused a request.
 const Refusal = "ValidatingAdmissionPolicy '"
 
-// TakeAccount has the controllers of the world run from now on as the account for its settings.
-func (w *World) TakeAccount() {
+// takeAccount has the controllers of the world run from now on as the account for its settings.
+func (w *World) takeAccount() {
 	w.Helper()
 	_, err := w.Admin.CoreV1().ServiceAccounts(AccountNamespace).Create(w.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.Account()}}, metav1.CreateOptions{})
@@ -147,7 +147,7 @@ func (w *World) TakeAccount() {
 		w.Fatal(err)
 	}
 	w.Site = &own
-	w.Cleanup(func() { w.ExpectConfined(own.Installed.User) })
+	w.Cleanup(func() { w.expectConfined(own.Installed.User) })
 }
 
 // BindAccount creates the binding of an account until the test ends, and waits until the account has its permissions:
@@ -176,9 +176,9 @@ func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 // NotThere is what the policy says of a namespace that is no target.
 const NotThere = "is not one of them"
 
-// ExpectConfined fails the test if the policies had to refuse anything to the user. A self-check asks to be refused,
+// expectConfined fails the test if the policies had to refuse anything to the user. A self-check asks to be refused,
 // and a controller may not have seen yet that the owner of a namespace with the prefix has opted out.
-func (w *World) ExpectConfined(user string) {
+func (w *World) expectConfined(user string) {
 	w.Helper()
 	events, _, err := w.Cluster.Audit().Since(w.Mark)
 	if err != nil {

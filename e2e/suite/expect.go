@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -140,9 +139,6 @@ func UID(cm *corev1.ConfigMap) types.UID {
 	return cm.UID
 }
 
-// LastLines returns the last n lines of a text.
-func LastLines(text string, n int) string { return cluster.LastLines(text, n) }
-
 // WaitEvent waits for an event with the reason on the ConfigMap and returns it.
 func (w *World) WaitEvent(namespace, name, reason string) string {
 	w.Helper()
@@ -205,32 +201,4 @@ func (w *World) Settle(namespaces ...string) {
 	w.Edit(w.Home, name, WithoutLabel(w.Label))
 	w.WaitGone(name, namespaces...)
 	w.Delete(w.Home, name)
-}
-
-// Tick edits a source that nothing else changes, and waits for its copy in each of the namespaces. It is cheaper than
-// settle, and as good where nothing can be in the way.
-func (w *World) Tick(i int, namespaces ...string) {
-	w.Helper()
-	data := WithData(map[string]string{"tick": string(rune('a' + i%26))})
-	if i == 0 {
-		w.CreateSource(w.Home, "tick")
-	}
-	w.WaitInSync(w.Edit(w.Home, "tick", data), namespaces...)
-}
-
-// Passes lets a controller with a short --resync-period compare everything n times and more, and events that it writes
-// at once reach the watch. What shows it is a foreign object that is deleted: the controller retries its target by a
-// timer of a second at least, in which a shorter period has passed several times.
-func (w *World) Passes(n int, target string) {
-	w.Helper()
-	for range n {
-		name := fmt.Sprintf("pass-%d", worlds.Add(1))
-		w.Create(target, name)
-		source := w.CreateSource(w.Home, name)
-		w.WaitEvent(w.Home, name, plan.ReasonForeign)
-		w.Delete(target, name)
-		w.WaitInSync(source, target)
-		w.Edit(w.Home, name, WithoutLabel(w.Label))
-		w.WaitGone(name, target)
-	}
 }

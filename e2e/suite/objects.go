@@ -46,12 +46,6 @@ func (w *World) WaitNamespaceGone(name string) {
 	})
 }
 
-// HoldNamespace sets the finalizers of a namespace.
-func (w *World) HoldNamespace(name string, finalizers ...string) {
-	w.Helper()
-	w.editNamespace(name, func(ns *corev1.Namespace) { ns.Finalizers = finalizers })
-}
-
 // LabelNamespace sets a label of a namespace, or removes it if the value is empty.
 func (w *World) LabelNamespace(name, key, value string) {
 	w.Helper()
@@ -89,9 +83,6 @@ func WithBinaryData(data map[string][]byte) Option {
 
 // WithKey sets a key of the data.
 func WithKey(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Data, k, v) } }
-
-// WithoutKey removes a key of the data.
-func WithoutKey(k string) Option { return func(cm *corev1.ConfigMap) { delete(cm.Data, k) } }
 
 // WithLabel sets a label.
 func WithLabel(k, v string) Option { return func(cm *corev1.ConfigMap) { Put(&cm.Labels, k, v) } }
@@ -215,19 +206,6 @@ func (w *World) waitSeen(cm *corev1.ConfigMap) {
 			return fmt.Errorf("it has not shown %s/%s", cm.Namespace, cm.Name)
 		}
 		return nil
-	})
-}
-
-// WaitYounger waits until a new object is younger than cm by its timestamp, which counts seconds.
-func (w *World) WaitYounger(cm *corev1.ConfigMap) {
-	w.Helper()
-	w.Until("the next second", func() error {
-		probe, err := w.Admin.CoreV1().ConfigMaps(w.Home).Create(w.Context(), ConfigMap(w.Home, "probe"),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && !probe.CreationTimestamp.After(cm.CreationTimestamp.Time) {
-			err = errors.New("still the same second")
-		}
-		return err
 	})
 }
 

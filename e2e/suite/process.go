@@ -75,8 +75,3 @@ func (w *World) WaitLog(p *shipped.Process, text string) {
 func Graced(grace time.Duration) []string {
 	return []string{"--deletion-grace=" + grace.String(), "--metrics-bind-address=127.0.0.1:0"}
 }
-
-// Expiring are the metrics of so many copies that no source claims.
-func Expiring(n float64) map[string]float64 {
-	return map[string]float64{`mirror_copies{state="expiring"}`: n}
-}

@@ -84,9 +84,9 @@ func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) 
 	}
 }
 
-// WaitWrites waits until n writes of the world's controllers to ConfigMaps of the name took effect, and returns all of
+// waitWrites waits until n writes of the world's controllers to ConfigMaps of the name took effect, and returns all of
 // them as "verb namespace", in the order of the audit log. (It has a request a moment after its effect can be seen.)
-func (w *World) WaitWrites(name string, n int) []string {
+func (w *World) waitWrites(name string, n int) []string {
 	w.Helper()
 	took := func(e cluster.Event) bool {
 		return e.Response.Code < 300 && len(WritesTo([]cluster.Event{e}, name)) > 0
@@ -107,43 +107,11 @@ func (w *World) WaitWrites(name string, n int) []string {
 // effect, each as "verb namespace", are exactly these, in whichever order.
 func (w *World) ExpectWrites(name string, want ...string) {
 	w.Helper()
-	got := w.WaitWrites(name, len(want))
+	got := w.waitWrites(name, len(want))
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		w.Errorf("writes to ConfigMaps %s: %q, want %q", name, got, want)
-	}
-}
-
-// RequestsFor returns the requests for a ConfigMap. Those count that have no name in the audit log, as they were
-// refused before they were read.
-func RequestsFor(requests []cluster.Event, namespace, name string) []cluster.Event {
-	var out []cluster.Event
-	for _, e := range requests {
-		named := e.Object.Name == name || e.Object.Name == ""
-		if e.Object.Resource == "configmaps" && e.Object.Namespace == namespace && named {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-// ExpectPaced fails the test if a request came before its time. The first tries come at once, the next one a second
-// later, and the wait doubles up to a minute; each try takes some requests. A slow machine delays requests and makes
-// none earlier, so no count is compared. began is a time before the first of them.
-func (w *World) ExpectPaced(began time.Time, atOnce, perTry int, requests []cluster.Event) {
-	w.Helper()
-	slices.SortFunc(requests, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
-	due, wait := began, time.Second
-	for i, e := range requests {
-		if i%perTry == 0 && i/perTry >= atOnce {
-			due = due.Add(wait)
-			wait = min(2*wait, time.Minute)
-		}
-		if e.Received.Before(due) {
-			w.Errorf("request %d came %v too early: %v", i+1, due.Sub(e.Received), e)
-			return
-		}
 	}
 }
 

@@ -63,7 +63,7 @@ func newAt(t *testing.T, s *Site, targets ...string) *World {
 		t.Fatal(err)
 	}
 	w := &World{T: t, Site: s, Prefix: id + "-", Home: "home-" + id, Label: "mirror-" + id, Instance: id, Mark: mark}
-	w.TakeAccount()
+	w.takeAccount()
 	w.CreateNamespace(w.Home, nil)
 	for _, name := range targets {
 		w.CreateNamespace(w.NS(name), nil)
@@ -95,7 +95,7 @@ func (w *World) Sibling() *World {
 	w.Helper()
 	s := newAt(w.T, w.Site)
 	s.Prefix = w.Prefix
-	s.TakeAccount()
+	s.takeAccount()
 	return s
 }
 
@@ -156,7 +156,7 @@ func (w *World) StopAtEnd(p *shipped.Process) {
 		}
 		w.expectShortLines(p.Log())
 		if w.Failed() {
-			w.Logf("the controller printed:\n%s", LastLines(p.Log(), 60))
+			w.Logf("the controller printed:\n%s", cluster.LastLines(p.Log(), 60))
 		}
 	})
 }
@@ -181,7 +181,7 @@ func (w *World) Stop(p *shipped.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), Patience)
 	defer cancel()
 	if err := p.Stop(ctx); err != nil {
-		w.Errorf("stopping the controller: %v\n%s", err, LastLines(p.Log(), 60))
+		w.Errorf("stopping the controller: %v\n%s", err, cluster.LastLines(p.Log(), 60))
 	}
 }
 
