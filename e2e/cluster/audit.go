@@ -17,8 +17,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditLog is what the API server notes about requests of ServiceAccounts outside kube-system and of
-// Options.AuditUsers: each once, watches when they have begun, everything else when it is done.
+// AuditLog is what the API server notes about requests of ServiceAccounts outside kube-system: each once, watches when
+// they have begun, everything else when it is done.
 //
 // The server writes the line of a request before it ends its answer. Whoever has read the answer of its own
 // request finds the line in the log, without waiting. For requests of another process that does not hold: their
@@ -144,27 +144,20 @@ func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bo
 	return all, nil
 }
 
-// WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system, and of these
-// users, is logged once, watches at the level Metadata and everything else at this one. A watch is logged when it has
-// begun, as it may not end before the test does, everything else when it is done. Requests that fit no rule are not
-// logged.
-func WriteAuditPolicy(file string, level auditv1.Level, users ...string) error {
-	rules := []auditv1.PolicyRule{{Level: auditv1.LevelNone, UserGroups: []string{"system:serviceaccounts:kube-system"}}}
-	logged := []auditv1.PolicyRule{{UserGroups: []string{"system:serviceaccounts"}}}
-	if len(users) > 0 {
-		logged = append(logged, auditv1.PolicyRule{Users: users})
-	}
-	for _, rule := range logged {
-		watches := rule
-		watches.Level, watches.Verbs = auditv1.LevelMetadata, []string{"watch"}
-		watches.OmitStages = []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseComplete}
-		rule.Level = level
-		rule.OmitStages = []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted}
-		rules = append(rules, watches, rule)
-	}
+// WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system is logged once,
+// watches at the level Metadata and everything else at this one. A watch is logged when it has begun, as it may not end
+// before the test does, everything else when it is done. Other requests are not logged.
+func WriteAuditPolicy(file string, level auditv1.Level) error {
+	accounts := []string{"system:serviceaccounts"}
+	received, began, done := auditv1.StageRequestReceived, auditv1.StageResponseStarted, auditv1.StageResponseComplete
 	content, err := json.Marshal(auditv1.Policy{
 		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
-		Rules:    rules,
+		Rules: []auditv1.PolicyRule{
+			{Level: auditv1.LevelNone, UserGroups: []string{"system:serviceaccounts:kube-system"}},
+			{Level: auditv1.LevelMetadata, UserGroups: accounts, Verbs: []string{"watch"},
+				OmitStages: []auditv1.Stage{received, done}},
+			{Level: level, UserGroups: accounts, OmitStages: []auditv1.Stage{received, began}},
+		},
 	})
 	if err != nil {
 		return err

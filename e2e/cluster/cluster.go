@@ -26,8 +26,6 @@ const stopGrace = 10 * time.Second
 
 // Options say what cluster to start.
 type Options struct {
-	// AuditUsers are users whose requests are in the audit log beside those of ServiceAccounts.
-	AuditUsers []string
 	// AuditBodies has the audit log hold what requests and answers carry. Watches have none.
 	AuditBodies bool
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas,

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,9 +20,6 @@ import (
 // patience is how long a test waits for what takes a second on an idle machine.
 const patience = 5 * time.Minute
 
-// auditedUser is a user whose requests are logged beside those of ServiceAccounts.
-const auditedUser = "carol"
-
 // shared is the cluster of all tests.
 var shared *Cluster
 
@@ -32,7 +27,7 @@ func TestMain(m *testing.M) {
 	ctx := context.Background()
 	code := 1
 	var err error
-	if shared, err = Start(ctx, Options{AuditUsers: []string{auditedUser}}); err == nil {
+	if shared, err = Start(ctx, Options{}); err == nil {
 		code = m.Run()
 		err = stopLeavesNothing(ctx, shared)
 	}
@@ -87,16 +82,12 @@ func processesOf(dir string) []string {
 // TestAuditHasRequestsOfServiceAccounts has a ServiceAccount and the admin send a request: the log has the first alone,
 // as soon as its answer has been read.
 func TestAuditHasRequestsOfServiceAccounts(t *testing.T) {
-	const namespace, name = metav1.NamespaceDefault, "robot"
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := kubernetes.NewForConfigOrDie(shared.Admin()).CoreV1().ServiceAccounts(namespace).
-		Create(t.Context(), account, metav1.CreateOptions{})
-	cfg, err2 := shared.ServiceAccountConfig(t.Context(), namespace, name)
-	if err := errors.Join(err, err2); err != nil {
+	cfg, err := shared.ServiceAccountConfig(t.Context(), metav1.NamespaceDefault, "default")
+	if err != nil {
 		t.Fatal(err)
 	}
 	mark := auditMark(t)
-	user := ServiceAccountUser(namespace, name)
+	user := ServiceAccountUser(metav1.NamespaceDefault, "default")
 	if got := whoAmI(t, cfg); got != user {
 		t.Errorf("the server knows us as %s, want %s", got, user)
 	}
@@ -115,7 +106,7 @@ func TestAuditHasRequestsOfServiceAccounts(t *testing.T) {
 // TestAuditHasWatchesOnce has a watch that lasts: it is in the log when it has begun, and does not appear again when it
 // ends.
 func TestAuditHasWatchesOnce(t *testing.T) {
-	cfg, err := shared.Config(User{Name: auditedUser, Groups: []string{"system:masters"}})
+	cfg, err := shared.Config(User{Name: "carol", Groups: []string{"system:masters", "system:serviceaccounts"}})
 	if err != nil {
 		t.Fatal(err)
 	}

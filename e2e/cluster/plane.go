@@ -65,7 +65,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if c.options.AuditBodies {
 		level = auditv1.LevelRequestResponse
 	}
-	if err := WriteAuditPolicy(auditPolicy, level, c.options.AuditUsers...); err != nil {
+	if err := WriteAuditPolicy(auditPolicy, level); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{

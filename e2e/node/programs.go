@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -101,7 +102,7 @@ func (n *Node) configure() error {
 			return err
 		}
 	}
-	return cluster.WriteAuditPolicy(n.folder.File("audit-policy.json"), "Metadata")
+	return cluster.WriteAuditPolicy(n.folder.File("audit-policy.json"), auditv1.LevelMetadata)
 }
 
 // The native snapshotter works on every file system, and an OOM score cannot be lowered in a container.
