@@ -98,8 +98,8 @@ func TestMessagesAboutASource(t *testing.T) {
 		},
 		"a rejected write": {
 			{source(), targets{synced: {"a"}, rejected: {"b"}},
-				[]string{failed + "namespace b|Error in b: quota of b", mirrored + "1 namespace; 1 is blocked (see WriteFailed)"}},
-			{source(), targets{rejected: {"b", "a"}}, []string{failed + "2 namespaces (a, b)|Error in a: quota of a",
+				[]string{failed + "namespace b|: quota of b. Fix", mirrored + "1 namespace; 1 is blocked (see WriteFailed)"}},
+			{source(), targets{rejected: {"b", "a"}}, []string{failed + "2 namespaces (a, b)|in the first: quota of a",
 				mirrored + "0 namespaces; 2 are blocked (see WriteFailed)"}},
 			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
 		},

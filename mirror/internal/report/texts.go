@@ -88,13 +88,19 @@ func supersededText(s *Summary, _ []string) string {
 		nameSome(s.Selection.first, s.Selection.Lost), s.Selection.winner)
 }
 
+// maxCause is how many bytes of an error an event quotes, so that the advice behind it fits in.
+const maxCause = 600
+
 func rejectedText(s *Summary, targets []string) string {
-	refusal, remedy := s.notes[targets[0]].Text, ""
+	refusal, where, remedy := s.notes[targets[0]].Text, namespaces(targets), ""
+	if len(targets) > 1 {
+		where += ", in the first"
+	}
 	if command := s.Rules.PolicyRemedy(refusal); command != "" {
 		remedy = " (" + command + ")"
 	}
-	return fmt.Sprintf("Out of sync in %s: the API server rejects the write. Fix the cause%s; the controller retries at least "+
-		"once a minute. Error in %s: %s", namespaces(targets), remedy, targets[0], refusal)
+	return fmt.Sprintf("Out of sync in %s: %s. Fix the cause%s; the controller retries at least once a minute.",
+		where, strings.TrimSuffix(clip(refusal, maxCause), "."), remedy)
 }
 
 func fightText(s *Summary, targets []string) string {
@@ -203,9 +209,12 @@ func counted(n int, one, many string) string {
 const maxNote = 1024
 
 // Clip shortens a text to the 1,024 bytes that fit into an event.
-func Clip(text string) string {
-	if len(text) <= maxNote {
+func Clip(text string) string { return clip(text, maxNote) }
+
+// clip shortens a text to so many bytes.
+func clip(text string, longest int) string {
+	if len(text) <= longest {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxNote-len("…")], "") + "…"
+	return strings.ToValidUTF8(text[:longest-len("…")], "") + "…"
 }
