@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Exit codes.
@@ -69,6 +71,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitYes
 	case errors.Is(err, errNo):
 		return exitNo
+	case apierrors.IsUnauthorized(err):
+		err = fmt.Errorf("the API server refuses the credentials: log in again, or choose another kubeconfig: %w", err)
 	}
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" && !isSaid {

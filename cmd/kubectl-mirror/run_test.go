@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -36,6 +38,18 @@ func TestErrorsAreOneLine(t *testing.T) {
 		}
 	}
 	out.compare(t, "errors")
+}
+
+// TestUnauthorizedIsExplained: the API server answers 401 with one word.
+func TestUnauthorizedIsExplained(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	code, _, stderr := runFor(t, "status", "--server="+server.URL)
+	if code != exitError || !strings.Contains(stderr, "refuses the credentials: log in again") {
+		t.Errorf("got exit code %d and %q, want 2 and what to do", code, stderr)
+	}
 }
 
 func TestVersion(t *testing.T) {
