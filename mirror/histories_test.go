@@ -271,7 +271,6 @@ func (h *history) end() {
 		h.found(notQuiet, "%d changes", n)
 	}
 	h.compare(true)
-	h.compareEvents()
 	left := h.leader.leftOver()
 	time.Sleep(time.Second) // the retry of a blocked target may have been on its way
 	for what, n := range h.leader.leftOver() {
@@ -279,6 +278,7 @@ func (h *history) end() {
 			h.found(leftOver, "%d %s", n, what)
 		}
 	}
+	h.compareEvents() // by another process
 }
 
 // awake returns in how many of the next minutes the controller does something.
