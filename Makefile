@@ -149,7 +149,7 @@ node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 # Large tools have a module each, of which all that it names as tools is built: minutes, the first time.
-TOOLS := golangci-lint helm krew kube-score promtool
+TOOLS := benchstat golangci-lint helm krew kube-score promtool
 $(TOOLS:%=bin/%): bin/%: e2e/tools/%/go.mod e2e/tools/%/go.sum
 	cd e2e/tools/$* && $(RELEASED) -tags '$(TAGS)' -o $(CURDIR)/bin/ tool
 TAGS :=
@@ -162,8 +162,10 @@ generate: bin/helm ## Write install.yaml, the chart's copies of what is in deplo
 	go test ./cmd/mirror-controller ./cmd/kubectl-mirror -run '^TestReferenceTable' -args -update
 
 .PHONY: verify
-verify: generate ## Fail if make generate changes something
-	git diff --exit-code -- deploy
+verify: ## Fail if make generate changes something
+	rm -rf bin/before && mkdir -p bin && cp -R deploy bin/before
+	$(MAKE) --no-print-directory generate
+	diff -r bin/before deploy
 
 # Versions of charts are SemVer. What is no release is packaged as one that comes before all releases. Files in the archive
 # keep their times, so they get one that is always the same.
@@ -202,9 +204,6 @@ bench: build bin/benchstat ## Measure the controller against plain writes
 	@$(ALONE) bin/bench $(SHIPPED) -plugin $(CURDIR)/bin/kubectl-mirror $(BENCH_SIZES) $(BENCH_ARGS) >e2e/bench/out/bench.txt; \
 	  code=$$?; bin/benchstat e2e/bench/out/bench.txt; exit $$code
 endif
-
-bin/benchstat: e2e/tools/benchstat/go.mod e2e/tools/benchstat/go.sum
-	cd e2e/tools/benchstat && $(RELEASED) -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 
 .PHONY: storm
 storm: build cluster ## Random operations and faults with real processes; all becomes as planned, each write is judged

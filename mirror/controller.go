@@ -175,8 +175,8 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
 	c.takeOver(ctx)
-	if !c.hasTarget() {
-		klog.FromContext(ctx).Info("No namespace is a target: " + c.rules.NoNamespace())
+	if why := c.rules.WithoutTarget(c.cache.Namespaces()); why != "" {
+		klog.FromContext(ctx).Info(why)
 	}
 	var workers sync.WaitGroup
 	for range c.opts.ConcurrentSources {
@@ -200,16 +200,6 @@ func (c *Controller) lead(ctx, term context.Context) error {
 	c.fanout.reporter.outbox.Flush(ctx)
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
 	return nil
-}
-
-// hasTarget reports whether the flags allow a namespace.
-func (c *Controller) hasTarget() bool {
-	for ns := range c.cache.Namespaces() {
-		if c.rules.AllowsTarget(ns.Name) && c.rules.Selects(ns) {
-			return true
-		}
-	}
-	return false
 }
 
 // takeOver plans everything.

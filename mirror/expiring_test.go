@@ -101,7 +101,12 @@ func TestC52Expiring(t *testing.T) {
 				if n := s.value("mirror_copies", "expiring"); n == 0 || s.reported(plan.ReasonExpiring) != 1 {
 					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.reported(plan.ReasonExpiring))
 				}
+				s.edit("team-000", plantest.Data("key", "edited"))
+				writes := s.CountAll("", "create", "update", "delete")
 				time.Sleep(4 * time.Minute)
+				if n := s.CountAll("", "create", "update", "delete") - writes; n > 0 {
+					t.Errorf("got %d writes within the grace, want none: nobody restores a copy that expires", n)
+				}
 				tc.keep(s)
 				time.Sleep(time.Hour)
 				after := s.uids()
@@ -270,9 +275,9 @@ func TestC65RefusedDeletion(t *testing.T) {
 		})
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
 		time.Sleep(time.Minute)
-		first := len(s.notesOf(plan.ReasonWriteFailed))
-		if got := s.said(plan.ReasonWriteFailed); !strings.HasPrefix(got, "Out of sync in 3 namespaces ") {
-			t.Errorf("got event %q, want one about all copies", got)
+		first := s.reported(plan.ReasonWriteFailed)
+		if got := s.said(plan.ReasonWriteFailed); !strings.HasPrefix(got, "Out of sync in 3 namespaces ") || first > 3 {
+			t.Errorf("got %d events and at last %q, want few, and one about all copies", first, got)
 		}
 		time.Sleep(time.Hour)
 		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first, plan.ReasonDeleted: 0} {

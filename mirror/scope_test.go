@@ -103,8 +103,8 @@ func TestC14WidenedFlags(t *testing.T) {
 	})
 }
 
-// TestC65ScopeComesBack: 300 namespaces get their label back one after the other. No event says of a copy in scope
-// that it is not.
+// TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other. Their
+// copies stay. No event says of a copy in scope that it is not.
 func TestC65ScopeComesBack(t *testing.T) {
 	var objects = append(teams(0, ""), source())
 	for i := range 300 {
@@ -116,10 +116,16 @@ func TestC65ScopeComesBack(t *testing.T) {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
 		}
 		time.Sleep(time.Minute)
+		if got, n := s.value("mirror_copies", "out_of_scope"), s.copied("team-", "value"); got != 300 || n != 300 {
+			t.Errorf("got %v copies out of scope and %d there, want 300", got, n)
+		}
 		for i := range 300 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
 		}
 		time.Sleep(time.Minute)
+		if got := s.value("mirror_copies", "synced"); got != 300 {
+			t.Errorf("got %v copies in sync, want 300", got)
+		}
 		for _, note := range s.notesOf(plan.ReasonOutOfScope) {
 			if strings.Contains(note, "unchanged: .") {
 				t.Errorf("got event %q", note)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -45,11 +44,13 @@ func newCheck(c *cli) *cobra.Command {
 	k := &checker{}
 	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
+			for _, name := range deciding {
+				if c.settings.Changed(name) {
+					return nil, fmt.Errorf("--%s: check is about an installed controller: choose it with --controller", name)
+				}
+			}
 			if k.session, err = c.begin(cmd); err != nil {
 				return nil, err
-			}
-			if k.settings.deployment == nil {
-				return nil, errors.New("check is about an installed controller: choose it with --controller")
 			}
 			if k.as, err = c.client(k.account()); err != nil {
 				return nil, err

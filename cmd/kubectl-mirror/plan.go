@@ -37,6 +37,7 @@ func newPlan(c *cli) *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
+			s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
 			p := newPlanned(snap)
 			for _, c := range p.Targets {
 				if diff && c.decision.Op != plan.OpNone && err == nil {

@@ -201,7 +201,7 @@ func (r *Rules) PolicyRemedy(refusal string) string {
 	case values[0] == "": // --all-namespaces
 		setting, named = "all-namespaces=true", "namespaces that are not excluded"
 	}
-	if strings.Contains(refusal, named) {
+	if strings.Contains(refusal, named) || strings.Contains(refusal, "to namespaces that are not excluded") {
 		return ""
 	}
 	return "kubectl annotate --overwrite clusterrolebinding " + m[2] + " " + Domain + "/" + setting
@@ -235,7 +235,7 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 // [Rules.Excluded] returned.
 func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy string) {
 	if slices.Equal(excluded, []Exclusion{ExcludedName}) {
-		return strings.Replace(r.NoNamespace(), "no namespace", "no other namespace", 1),
+		return strings.Replace(r.noNamespace(), "no namespace", "no other namespace", 1),
 			"create such a namespace, or start the controller with other flags"
 	}
 	var reasons, remedies []string
@@ -246,8 +246,18 @@ func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy st
 	return strings.Join(reasons, ", or "), strings.Join(remedies, "; ")
 }
 
-// NoNamespace says, by the flags, which namespace there is none of if nothing can be a target.
-func (r *Rules) NoNamespace() string {
+// WithoutTarget says why the flags allow none of the namespaces; empty if they allow one.
+func (r *Rules) WithoutTarget(namespaces iter.Seq[*corev1.Namespace]) string {
+	for ns := range namespaces {
+		if r.AllowsTarget(ns.Name) && r.Selects(ns) {
+			return ""
+		}
+	}
+	return "No namespace is a target: " + r.noNamespace()
+}
+
+// noNamespace says, by the flags, which namespace there is none of if nothing can be a target.
+func (r *Rules) noNamespace() string {
 	text := "there is no namespace but those that --exclude-namespace names"
 	if !slices.Equal(r.prefixes, []string{""}) {
 		text = "no namespace begins with " + strings.Join(r.prefixes, " or ") + ", but those that --exclude-namespace names"

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,7 @@ func TestPolicyRemedy(t *testing.T) {
 		"no annotation":        {false, nil, "to namespaces by the annotation namespace-prefix, which is missing, that are not excluded", prefixes},
 		"the same prefixes":    {false, nil, `to namespaces starting with "team-" or "web-" that are not excluded`, ""},
 		"all namespaces":       {true, nil, `to namespaces starting with "team-" that are not excluded`, annotate + "all-namespaces=true"},
+		"an excluded one":      {false, nil, "to namespaces that are not excluded", ""},
 		"all but the excluded": {true, nil, "to namespaces that are not excluded", ""},
 		"another source":       {false, []string{"home"}, `and delete copies of sources in the namespaces "other"`, annotate + "source-namespace=home"},
 		"any source":           {false, nil, `and delete copies of sources in the namespaces "other"`, annotate + "source-namespace-"},
@@ -78,6 +80,23 @@ func TestPolicyRemedy(t *testing.T) {
 			": team-a is not one of them (settings: annotations of ClusterRoleBinding b-1.x; prune=true …)"
 		if got := NewRules(&o).PolicyRemedy(refusal); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestC73WithoutTarget: the text names the flags that allow no namespace.
+func TestC73WithoutTarget(t *testing.T) {
+	namespaces := slices.Values([]*corev1.Namespace{plantest.Namespace("team-a"), plantest.Namespace("web-a", "tier", "gold")})
+	for want, change := range map[string]func(*Options){
+		"": func(*Options) {},
+		"No namespace is a target: no namespace begins with teem-": func(o *Options) { o.NamespacePrefixes = []string{"teem-"} },
+		"match --namespace-selector=tier=gold":                     func(o *Options) { o.NamespaceSelector = "tier=gold" },
+	} {
+		o := NewOptions()
+		o.NamespacePrefixes = []string{"team-"}
+		change(&o)
+		if got := NewRules(&o).WithoutTarget(namespaces); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("got %q, want in it %q", got, want)
 		}
 	}
 }
