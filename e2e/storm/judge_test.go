@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
@@ -39,7 +40,8 @@ func judge(events []cluster.Event, ours []string, stored *states) (problems []er
 		case e.Object.Resource != "configmaps" || !slices.Contains(ours, e.User.Username):
 		case !accepted && len(e.Sent) == 0: // the API server refused it before it had read it
 		default:
-			for _, problem := range []string{judgeState(e, stored), lost.judge(e)} {
+			version := stateOf(e)
+			for _, problem := range []string{judgeState(e, version, stored), lost.judge(e, version)} {
 				if problem != "" {
 					problems = append(problems, fmt.Errorf("%s %v: %s", e.Received.Format("15:04:05.000"), e, problem))
 				}
@@ -49,19 +51,23 @@ func judge(events []cluster.Event, ours []string, stored *states) (problems []er
 	return problems
 }
 
-// judgeState finds a write that depends on no state of a copy of ours. A create is refused if there is any object.
-func judgeState(e cluster.Event, stored *states) string {
-	if e.Verb == "create" {
-		return ""
-	}
+// stateOf returns the resourceVersion that an update or a deletion depends on; empty if there is none.
+func stateOf(e cluster.Event) string {
 	var sent struct {
 		Metadata      struct{ ResourceVersion string } // of an update
 		Preconditions struct{ UID, ResourceVersion string }
 	}
 	_ = json.Unmarshal(e.Sent, &sent) // of a request without a body nothing is read
-	version := sent.Metadata.ResourceVersion
 	if e.Verb == "delete" && sent.Preconditions.UID != "" {
-		version = sent.Preconditions.ResourceVersion
+		return sent.Preconditions.ResourceVersion
+	}
+	return sent.Metadata.ResourceVersion
+}
+
+// judgeState finds a write that depends on no state of a copy of ours. A create is refused if there is any object.
+func judgeState(e cluster.Event, version string, stored *states) string {
+	if e.Verb == "create" {
+		return ""
 	}
 	if version == "" {
 		return "it names no state"
@@ -84,31 +90,45 @@ func isOurs(cm *corev1.ConfigMap) bool {
 		name == cm.Name && namespace != "" && namespace != cm.Namespace
 }
 
-// tenures says when each user that ever had the Lease lost it; zero: the user has it.
-type tenures map[string]time.Time
+// loss is when and at which resourceVersion a user lost the Lease; zero: the user has it.
+type loss struct {
+	at      time.Time
+	version string
+}
+
+// tenures has each user that ever had the Lease.
+type tenures map[string]loss
 
 // note reads an accepted write of the Lease: it has the last user to write it, except to give it back.
 func (t tenures) note(e cluster.Event) {
-	var lease coordinationv1.Lease
+	var lease, stored coordinationv1.Lease
 	_ = json.Unmarshal(e.Sent, &lease) // the API server has accepted it
+	_ = json.Unmarshal(e.Answer, &stored)
 	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
 	for user, lost := range t {
-		if lost.IsZero() {
-			t[user] = e.Done
+		if lost == (loss{}) {
+			t[user] = loss{e.Done, stored.ResourceVersion}
 		}
 	}
 	if held {
-		t[e.User.Username] = time.Time{}
+		t[e.User.Username] = loss{}
 	}
 }
 
-// judge finds a write whose sender does not have the Lease.
-func (t tenures) judge(e cluster.Event) string {
+// judge finds a write whose sender does not have the Lease. A write that depends on a newer state than the loss was decided
+// after it; any other may have been on its way.
+func (t tenures) judge(e cluster.Event, version string) string {
 	lost, ever := t[e.User.Username]
 	if !ever {
 		return "its sender never had the lease"
 	}
-	if after := e.Received.Sub(lost); !lost.IsZero() && after > late {
+	if lost == (loss{}) {
+		return ""
+	}
+	if order, err := resourceversion.CompareResourceVersion(version, lost.version); err == nil && order > 0 {
+		return fmt.Sprintf("it depends on state %s, and its sender had lost the lease at %s", version, lost.version)
+	}
+	if after := e.Received.Sub(lost.at); after > late {
 		return fmt.Sprintf("its sender had lost the lease %s ago", after)
 	}
 	return ""
@@ -154,7 +174,13 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 	const none = ""
 	lease := func(at time.Duration, user, holder string) cluster.Event {
 		body, _ := json.Marshal(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}})
-		return request(at, user, "update", "leases", string(body))
+		e := request(at, user, "update", "leases", string(body))
+		e.Answer = json.RawMessage(fmt.Sprintf(`{"metadata":{"resourceVersion":"%d"}}`, at))
+		return e
+	}
+	deletion := func(at time.Duration, user string, version int) cluster.Event {
+		return request(at, user, "delete", "configmaps",
+			fmt.Sprintf(`{"preconditions":{"uid":"u","resourceVersion":"%d"}}`, version))
 	}
 	write := func(at time.Duration, user string) cluster.Event {
 		return request(at, user, "create", "configmaps", "{}")
@@ -171,6 +197,9 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 		"it was on the way":      {log{lease(1, "a", "a"), lease(2, "b", "b"), write(late, "a")}, none},
 		"it was overtaken":       {log{lease(1, "a", "a"), lease(2, "b", "b"), write(3+late, "a")}, "had lost the lease"},
 		"it gave the lease back": {log{lease(1, "a", "a"), lease(2, "a", none), write(3+late, "a")}, "had lost the lease"},
+		"it goes by a newer state": {
+			log{lease(1, "a", "a"), lease(2, "b", "b"), deletion(4, "a", 3)}, "had lost the lease at 2",
+		},
 		"it has the lease again": {
 			log{lease(1, "a", "a"), lease(2, "b", "b"), lease(3, "a", "a"), write(4+late, "a")}, none,
 		},
