@@ -61,15 +61,15 @@ func TestMessagesAboutASource(t *testing.T) {
 	}
 	const (
 		mirrored   = "Normal Mirrored: Synced to "
-		foreign    = "Warning Foreign: Not copied to "
+		notCopied  = "Warning Foreign: Not copied to "
 		failed     = "Warning WriteFailed: Out of sync in "
 		outOfScope = "Warning OutOfScope: Copies in "
 		fight      = "Warning Fight: Another client keeps modifying or deleting the copy in "
 		frozen     = "Warning InvalidAnnotation: Frozen"
 		held       = "Normal Held: Held in "
 
-		synced, stranger, rejected = plan.StateSynced, plan.StateForeign, plan.StateRejected
-		fought, beyond, isHeld     = plan.StateFight, plan.StateOutOfScope, plan.StateHeld
+		synced, foreign, rejected = plan.StateSynced, plan.StateForeign, plan.StateRejected
+		fought, beyond, isHeld    = plan.StateFight, plan.StateOutOfScope, plan.StateHeld
 	)
 	changed, canary := plantest.Data("key", "changed"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
 	paused := plantest.Annotation(plan.PausedAnnotation, "true")
@@ -86,14 +86,14 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(changed), targets{synced: {"b"}}, []string{mirrored + "1 namespace"}},
 		},
 		"foreign objects, more and fewer": {
-			{source(), targets{stranger: {"b"}},
-				[]string{foreign + "namespace b: ", mirrored + "0 namespaces; 1 is blocked (see Foreign)"}},
-			{source(), targets{stranger: {"b", "d", "a"}},
-				[]string{foreign + "3 namespaces (a, b, d): ", mirrored + "0 namespaces; 3 are blocked (see Foreign)"}},
-			{source(), targets{synced: {"b"}, stranger: {"a", "d"}},
-				[]string{foreign + "2 namespaces (a, d): ", mirrored + "1 namespace; 2 are blocked (see Foreign)"}},
+			{source(), targets{foreign: {"b"}},
+				[]string{notCopied + "namespace b: ", mirrored + "0 namespaces; 1 is blocked (see Foreign)"}},
+			{source(), targets{foreign: {"b", "d", "a"}},
+				[]string{notCopied + "3 namespaces (a, b, d): ", mirrored + "0 namespaces; 3 are blocked (see Foreign)"}},
+			{source(), targets{synced: {"b"}, foreign: {"a", "d"}},
+				[]string{notCopied + "2 namespaces (a, d): ", mirrored + "1 namespace; 2 are blocked (see Foreign)"}},
 			{source(), targets{synced: {"b"}}, []string{mirrored + "1 namespace"}},
-			{source(), targets{stranger: {"b"}}, []string{foreign, mirrored + "0 namespaces; 1 is blocked (see Foreign)"}},
+			{source(), targets{foreign: {"b"}}, []string{notCopied, mirrored + "0 namespaces; 1 is blocked (see Foreign)"}},
 			{source(), nil, nil},
 		},
 		"a rejected write": {
@@ -109,10 +109,10 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 		},
 		"of two warnings one is over": {
-			{source(), targets{synced: {"a"}, stranger: {"b"}, beyond: {"x"}},
-				[]string{foreign, outOfScope, mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
-			{source(), targets{synced: {"a"}, stranger: {"b"}}, []string{mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
-			{source(), targets{synced: {"a"}, stranger: {"c"}}, []string{foreign + "namespace c: "}},
+			{source(), targets{synced: {"a"}, foreign: {"b"}, beyond: {"x"}},
+				[]string{notCopied, outOfScope, mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
+			{source(), targets{synced: {"a"}, foreign: {"b"}}, []string{mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
+			{source(), targets{synced: {"a"}, foreign: {"c"}}, []string{notCopied + "namespace c: "}},
 		},
 		"a source out of scope": {{with(source(malformed), true, true), targets{beyond: {"x"}},
 			[]string{outOfScope + "namespace x"}}},
@@ -122,8 +122,8 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
 		},
 		"problems of all kinds": {
-			{source(), targets{synced: {"a"}, stranger: {"b"}, rejected: {"d"}, fought: {"e"}, beyond: {"f"}},
-				[]string{foreign, failed, fight, outOfScope,
+			{source(), targets{synced: {"a"}, foreign: {"b"}, rejected: {"d"}, fought: {"e"}, beyond: {"f"}},
+				[]string{notCopied, failed, fight, outOfScope,
 					mirrored + "1 namespace; 3 are blocked (see Fight, Foreign, WriteFailed)"}},
 		},
 		"malformed, and fixed": {
@@ -161,7 +161,7 @@ func TestMessagesAboutASource(t *testing.T) {
 			[]string{"Warning ReservedName: Not mirrored|settings"}}},
 		"the source goes and comes back": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
-			{nil, targets{stranger: {"a"}}, nil},
+			{nil, targets{foreign: {"a"}}, nil},
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 		},
 	} {
