@@ -71,7 +71,7 @@ func waitReadiness(w *suite.World, p *shipped.Process, failing ...string) {
 
 // TestC37MissingPermission takes a permission from the controller: an event about a source that is there, or the log,
 // says which, and no copy goes. The controller is ready unless its watches or its Lease need that permission. When
-// the permission is granted the controller goes on, and it is ready again when the last refusal is 90 s old.
+// the permission is granted the controller goes on.
 func TestC37MissingPermission(t *testing.T) {
 	t.Parallel()
 	unpublish := func(w *suite.World) { w.Delete(w.Home, "settings") }
@@ -125,13 +125,12 @@ func TestC37MissingPermission(t *testing.T) {
 			} else {
 				w.WaitInSync(w.Live(w.Home, "settings"), a, b)
 			}
-			waitReadiness(w, p)
 		})
 	}
 }
 
 // TestC37RevokedLease takes the permission to renew the Lease from the leader: it ends as one that has lost it, and
-// its log says why. Its successor mirrors when the permission is granted.
+// its log says why. Its successor mirrors when the permission is granted, and is ready when the last refusal is 90 s old.
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
@@ -149,4 +148,5 @@ func TestC37RevokedLease(t *testing.T) {
 	waitReadiness(w, p, "update-leases")
 	w.SetRules(account, rules)
 	w.WaitInSync(source, w.NS("a"))
+	waitReadiness(w, p)
 }
