@@ -231,34 +231,6 @@ func TestC43LabelAndSourceGo(t *testing.T) {
 	}
 }
 
-// TestC13ReplacedBeforeTheCall: the object that is deleted is the one that was judged, or none.
-func TestC13ReplacedBeforeTheCall(t *testing.T) {
-	theirs := plantest.ConfigMap("team-000", "settings", plantest.Data("key", "theirs"))
-	for verb, happens := range map[string]func(scene){
-		"delete": func(s scene) { s.remove("platform") },
-		"update": func(s scene) { s.edit("platform", plantest.Data("key", "other")) },
-	} {
-		t.Run(verb, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				var once sync.Once
-				s.beforeCall(func(c apitest.Call) {
-					if c.Verb == verb {
-						once.Do(func() { s.remove("team-000"); s.write(theirs) })
-					}
-				})
-				happens(s)
-				time.Sleep(time.Hour)
-				if n := s.CountAll("team-", verb); n != 1 {
-					t.Errorf("got %d calls to %s, want 1 that is refused", n, verb)
-				}
-				if cm := s.get("team-000"); cm == nil || cm.Data["key"] != "theirs" {
-					t.Errorf("got %v, want what somebody else made", cm)
-				}
-			})
-		})
-	}
-}
-
 // TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is
 // gone.
 func TestC24HeldByFinalizers(t *testing.T) {
