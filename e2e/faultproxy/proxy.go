@@ -1,3 +1,11 @@
+// Package faultproxy stands between a client and the API server and does, on demand, what networks, load balancers
+// and API servers do to clients on bad days.
+//
+// Without a fault it passes on everything as it is, the bearer token included: the API server knows the client and
+// not the proxy. Three things can be made to fail: requests, by rules ([Proxy.Inject]); running watches in protobuf
+// ([Proxy.EndWatches] and its like); and connections ([Proxy.BreakConnections], [Proxy.LoseConnections],
+// [Proxy.Silence]). Only faults that are delays wait by the clock: a test that has to know that something has come to
+// pass asks [Proxy.Await].
 package faultproxy
 
 import (
@@ -22,13 +30,16 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // Options say what the proxy stands in front of.
@@ -59,7 +70,7 @@ type Proxy struct {
 
 // Start starts a proxy that passes on everything. Its caller closes it.
 func Start(o Options) (*Proxy, error) {
-	config, err := clientcmd.LoadFromFile(o.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
 	}
@@ -67,50 +78,44 @@ func Start(o Options) (*Proxy, error) {
 		changed: make(chan struct{}), random: rand.New(rand.NewPCG(1, 2)),
 		counts: map[Kind]int{}, watches: map[*stream]bool{}, conns: map[*conn]bool{},
 	}
-	if p.forward, err = p.newForward(config); err != nil {
-		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
+	if p.forward, err = newForward(config); err != nil {
+		return nil, fmt.Errorf("find the way to the API server: %w", err)
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.server.EnableHTTP2 = true
 	p.server.Listener = &listener{p.server.Listener, p}
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of the faults
-	p.server.Config.ConnContext = withConn
-	p.server.StartTLS()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	for name := range config.Clusters {
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: p.server.URL, CertificateAuthorityData: authority}
+	p.server.Config.ErrorLog = p.forward.ErrorLog
+	p.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
 	}
+	p.server.StartTLS()
+	config.Host = p.server.URL
+	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	p.kubeconfig = filepath.Join(o.Dir, fmt.Sprintf("faultproxy-%d.yaml", p.server.Listener.Addr().(*net.TCPAddr).Port))
-	if err := clientcmd.WriteToFile(*config, p.kubeconfig); err != nil {
+	if err := cluster.WriteKubeconfig(p.kubeconfig, "proxied", config); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 // newForward returns the way to the API server, which does not decode what it passes on.
-func (p *Proxy) newForward(config *clientcmdapi.Config) (*httputil.ReverseProxy, error) {
-	upstream, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+func newForward(config *rest.Config) (*httputil.ReverseProxy, error) {
+	server, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
 	}
-	server, err := url.Parse(upstream.Host)
-	if err != nil {
-		return nil, err
-	}
-	trust, err := rest.TLSConfigFor(upstream)
+	trust, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(server)
-			r.Out.Host = server.Host
 			r.Out.Header.Del("Accept-Encoding") // the events of a packed watch cannot be told apart
 		},
-		Transport:      &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true},
-		FlushInterval:  -1, // at once
-		ErrorLog:       log.New(io.Discard, "", 0),
-		ModifyResponse: p.answered,
+		Transport:     &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true, DisableCompression: true},
+		FlushInterval: -1,                         // at once
+		ErrorLog:      log.New(io.Discard, "", 0), // it would complain of the faults
 		// A server that is not there has no answer.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}, nil
@@ -171,12 +176,8 @@ type exchange struct {
 	after []Fault
 }
 
-type exchangeKey struct{}
+// connKey is that of a request's connection in its context.
 type connKey struct{}
-
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
-}
 
 // requests reads requests as the API server does.
 var requests = request.RequestInfoFactory{
@@ -196,7 +197,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	forward := *p.forward
+	forward.ModifyResponse = func(resp *http.Response) error { return p.answered(x, resp) }
+	forward.ServeHTTP(w, r)
 }
 
 // act does to a request what is to be done before the server hears of it. It returns false if that answers the request.
@@ -236,12 +239,10 @@ func wait[T any](ctx context.Context, released <-chan T) {
 var errCut = errors.New("cut by a fault of the test")
 
 // answered does to an answer of the server what the rules have decided. The client gets none if it returns an error.
-func (p *Proxy) answered(resp *http.Response) error {
-	ctx := resp.Request.Context()
-	x := ctx.Value(exchangeKey{}).(*exchange)
+func (p *Proxy) answered(x *exchange, resp *http.Response) error {
 	for _, f := range x.after {
 		if f.Kind == DelayAnswer {
-			wait(ctx, time.After(f.For))
+			wait(resp.Request.Context(), time.After(f.For))
 			continue
 		}
 		if x.Verb != "watch" {
@@ -258,19 +259,21 @@ func (p *Proxy) answered(resp *http.Response) error {
 	return nil
 }
 
-// statuses are what the proxy answers in place of the API server.
-var statuses = map[Kind]metav1.Status{
-	TooManyRequests: {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests},
-	InternalError:   {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError},
-	Unavailable:     {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable},
-	Conflict:        {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict},
-	Gone:            {Code: http.StatusGone, Reason: metav1.StatusReasonExpired},
+const message = "a fault of the test"
+
+// answers are what the proxy answers in place of the API server.
+var answers = map[Kind]*apierrors.StatusError{
+	TooManyRequests: apierrors.NewTooManyRequestsError(message),
+	InternalError:   apierrors.NewInternalError(errors.New(message)),
+	Unavailable:     apierrors.NewServiceUnavailable(message),
+	Conflict:        apierrors.NewConflict(schema.GroupResource{}, "", errors.New(message)),
+	Gone:            apierrors.NewResourceExpired(message),
 }
 
+// statusOf returns an answer as clients read it.
 func statusOf(k Kind) *metav1.Status {
-	status := statuses[k]
+	status := answers[k].Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.Status, status.Message = metav1.StatusFailure, "a fault of the test: "+string(k)
 	return &status
 }
 

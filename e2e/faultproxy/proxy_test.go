@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -13,29 +14,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // server is an API server that answers each create, and whose watches show a ConfigMap for each event.
 type server struct {
-	*httptest.Server
 	creates atomic.Int32
 	events  chan struct{}
-}
-
-var configMap = &corev1.ConfigMap{
-	TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: "settings"},
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		s.creates.Add(1)
-		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-		_, _ = w.Write(encode(configMap))
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = io.Copy(w, r.Body)
 		return
 	}
 	w.Header().Set("Content-Type", watchInProtobuf)
@@ -43,29 +41,27 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		select {
 		case <-s.events:
-			_, _ = w.Write(newFrame(watch.Added, configMap))
+			_ = encode(w, watch.Added, configMap)
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
+var configMap = &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}}
+
 // start starts a proxy in front of a new server.
 func start(t *testing.T) (*Proxy, *server) {
 	t.Helper()
 	s := &server{events: make(chan struct{})}
-	s.Server = httptest.NewUnstartedServer(s)
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
+	listening := httptest.NewUnstartedServer(s)
+	listening.EnableHTTP2 = true
+	listening.StartTLS()
+	t.Cleanup(listening.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listening.Certificate().Raw})
+	config := &rest.Config{Host: listening.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.URL, CertificateAuthorityData: authority}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: "secret"}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file)
+	err := cluster.WriteKubeconfig(file, "user", config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +78,9 @@ func start(t *testing.T) (*Proxy, *server) {
 }
 
 // client is a client of its own connections that goes through the proxy.
-type client struct{ kubernetes.Interface }
+type client struct {
+	corev1client.ConfigMapInterface
+}
 
 func newClient(t *testing.T, p *Proxy) client {
 	t.Helper()
@@ -90,20 +88,19 @@ func newClient(t *testing.T, p *Proxy) client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
 	// Clients of equal configuration share their connections, unless they dial in a way of their own.
 	config.Proxy = http.ProxyFromEnvironment
-	return client{kubernetes.NewForConfigOrDie(config)}
+	return client{kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("a")}
 }
 
 func (c client) create(ctx context.Context) error {
-	_, err := c.CoreV1().ConfigMaps("a").Create(ctx, configMap.DeepCopy(), metav1.CreateOptions{})
+	_, err := c.Create(ctx, configMap.DeepCopy(), metav1.CreateOptions{})
 	return err
 }
 
 func (c client) watch(t *testing.T) <-chan watch.Event {
 	t.Helper()
-	w, err := c.CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})
+	w, err := c.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +109,11 @@ func (c client) watch(t *testing.T) <-chan watch.Event {
 }
 
 func gotNoAnswer(err error) bool {
-	var status apierrors.APIStatus
-	return err != nil && !errors.As(err, &status)
+	return err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 }
 
-// TestRequests has a create meet each fault once.
-func TestRequests(t *testing.T) {
+// TestFaultsOfRequests has a create meet each fault once.
+func TestFaultsOfRequests(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[Kind]struct {
 		is          func(error) bool
@@ -154,8 +150,8 @@ func TestRequests(t *testing.T) {
 
 func errorOf(e watch.Event) error { return apierrors.FromObject(e.Object) }
 
-// TestWatches ends a watch in each way, behind an event.
-func TestWatches(t *testing.T) {
+// TestEndsOfWatches ends a watch in each way, behind an event.
+func TestEndsOfWatches(t *testing.T) {
 	t.Parallel()
 	p, s := start(t)
 	c := newClient(t, p)
@@ -182,9 +178,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestLostConnections shows that a lost connection is silent for ever. Silence has no test here: without it
-// TestC35CutOff waits in vain.
-func TestLostConnections(t *testing.T) {
+// TestLostConnectionsAreSilentForEver has no twin about Silence: without that TestC35CutOff waits in vain.
+func TestLostConnectionsAreSilentForEver(t *testing.T) {
 	t.Parallel()
 	p, s := start(t)
 	old := newClient(t, p)

@@ -1,22 +1,23 @@
 package faultproxy
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+	clientwatch "k8s.io/client-go/rest/watch"
 )
 
 // watchInProtobuf is the type of an answer to a watch.
 const watchInProtobuf = runtime.ContentTypeProtobuf + ";stream=watch"
+
+// longestEvent is more than an API server makes of the largest object that it takes.
+const longestEvent = 4 << 20
 
 // stream passes the events of a running watch on to the client.
 type stream struct {
@@ -39,10 +40,13 @@ func (p *Proxy) follow(resource string, resp *http.Response) {
 
 // pass writes event by event, until the upstream ends, or is closed for an end on demand.
 func (s *stream) pass(events *io.PipeWriter) {
+	from := protobuf.LengthDelimitedFramer.NewFrameReader(s.upstream)
+	to := protobuf.LengthDelimitedFramer.NewFrameWriter(events)
+	event := make([]byte, longestEvent)
 	for {
-		frame, err := readFrame(s.upstream)
+		n, err := from.Read(event)
 		if err == nil {
-			_, err = events.Write(frame)
+			_, err = to.Write(event[:n])
 		}
 		if err != nil {
 			select {
@@ -56,35 +60,12 @@ func (s *stream) pass(events *io.PipeWriter) {
 	}
 }
 
-// readFrame reads an event with its length before it.
-func readFrame(r io.Reader) ([]byte, error) {
-	frame := make([]byte, 4)
-	if _, err := io.ReadFull(r, frame); err != nil {
-		return nil, err
-	}
-	frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame))...)
-	_, err := io.ReadFull(r, frame[4:])
-	return frame, err
-}
-
-// newFrame is the inverse of readFrame.
-func newFrame(kind watch.EventType, object runtime.Object) []byte {
-	event := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: encode(object)}}
-	var out bytes.Buffer
-	frames := protobuf.LengthDelimitedFramer.NewFrameWriter(&out)
-	if err := protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme).Encode(event, frames); err != nil {
-		panic(fmt.Sprintf("encode an event: %v", err))
-	}
-	return out.Bytes()
-}
-
-// encode is for types that the scheme knows.
-func encode(object runtime.Object) []byte {
-	out, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), object)
-	if err != nil {
-		panic(fmt.Sprintf("encode an object: %v", err))
-	}
-	return out
+// encode writes an event as the API server does.
+func encode(w io.Writer, kind watch.EventType, object runtime.Object) error {
+	events := streaming.NewEncoder(protobuf.LengthDelimitedFramer.NewFrameWriter(w),
+		protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme))
+	objects := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	return clientwatch.NewEncoder(events, objects).Encode(&watch.Event{Type: kind, Object: object})
 }
 
 // EndWatches ends running watches, as the API server does when their time is over. No resources means all.
@@ -101,8 +82,7 @@ func (p *Proxy) CutWatches(resources ...string) {
 // client has to begin anew.
 func (p *Proxy) ExpireWatches(resources ...string) {
 	p.endWatches(resources, func(events *io.PipeWriter) {
-		_, _ = events.Write(newFrame(watch.Error, statusOf(Gone))) // fails if the client has gone
-		_ = events.Close()
+		_ = events.CloseWithError(encode(events, watch.Error, statusOf(Gone)))
 	})
 }
 
