@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // growthSources is the number of sources, each with a copy in each target.
@@ -36,26 +38,19 @@ func growth(b *bench) {
 	}
 }
 
-// copies is how many copies there are, besides those in fresh namespaces.
-func (l *ladder) copies() int { return growthSources * len(l.names) }
-
-// report prints a line of the rung.
-func (l *ladder) report(configuration string, metrics ...metric) {
-	l.print(fmt.Sprintf("n=%d/%s", l.copies(), configuration), metrics...)
-}
-
 // climb makes the copies of a rung, so that there are those in n namespaces, and measures.
 func (l *ladder) climb(n int) {
-	prefix, before := fmt.Sprintf("rung-%d-", n), len(l.names)
-	more := numbered(prefix, n-before)
+	prefix := fmt.Sprintf("rung-%d-", n)
+	more := numbered(prefix, n-len(l.names))
 	l.createNamespaces(more)
 	l.names, l.prefixes = append(l.names, more...), append(l.prefixes, prefix)
+	l.name = fmt.Sprintf("Growth/n=%d", growthSources*n)
 	l.filling(more)
-	l.progress("%d copies: a process that finds them", l.copies())
-	c := l.launch(l.prefixes, "--resync-period="+l.resync().String())
+	l.progress("%s: a process that finds them", l.name)
+	c := l.launch(l.prefixes, shipped.RunOptions{Args: []string{"--resync-period=" + l.resync().String()}})
 	c.during(func() {
 		due := c.started.Add(c.waitMirrors() + l.resync())
-		l.report("restarted", metric{l.settled(c), "resident-B"}, metric{c.liveHeap(), "live-B"})
+		l.print("restarted", metric{l.settled(c), "resident-B"}, metric{c.liveHeap(), "live-B"})
 		l.idling(c, due)
 	})
 	l.with(l.prefixes, func(c *controller) {
@@ -64,35 +59,32 @@ func (l *ladder) climb(n int) {
 		l.freshNamespaces()
 		l.repairing()
 	})
-	l.handover("told", func(c *controller) { c.during(func() {}) })
-	l.handover("killed", func(c *controller) { c.Kill() })
 	for round := range l.few { // at last: a bare informer is the largest program of all
 		ours, limit := l.starts(round, l.prefixes)
-		l.compare(fmt.Sprintf("n=%d/start/bar=1.80", l.copies()), ours, limit)
+		l.compare("start/bar=1.80", ours, limit)
 	}
 }
 
 // filling has a process make the copies in new namespaces. The limit is a create by the plain program.
 func (l *ladder) filling(namespaces []string) {
 	made := growthSources * len(namespaces)
-	l.progress("making %d copies", made)
+	l.progress("%s: making %d copies", l.name, made)
 	w := l.watch(mirrorSelector)
 	x := w.expect(made, holds("", "1"))
-	c := l.launch(l.prefixes)
+	c := l.launch(l.prefixes, shipped.RunOptions{})
 	c.during(func() {
 		took := x.wait().Sub(c.started)
 		w.stop() // what it decodes takes memory
 		resident, database := l.settled(c), filepath.Join(l.cluster.Dir(), "etcd", "member", "snap", "db")
-		l.report("made/bar=2.2GiB", seconds(took, "sec/op"), seconds(took/time.Duration(made), "sec/copy"),
+		l.print("made/bar=2.2GiB", seconds(took, "sec/op"), seconds(took/time.Duration(made), "sec/copy"),
 			metric{resident, "resident-B"}, metric{residentOf(l.servers[0]), "apiserver-B"},
 			metric{residentOf(l.servers[1]), "etcd-B"}, metric{float64(get(os.Stat(database)).Size()), "database-B"})
 	})
-	names := numbered("plain-", max(1, 1000/len(l.names)))
-	o := order{Op: opCreate, Names: names, Namespaces: l.names, Version: "1"}
+	o := order{Op: opCreate, Names: numbered("plain-", max(1, 1000/len(l.names))), Namespaces: l.names, Version: "1"}
 	took := l.limit(o).took
 	o.Op = opDelete
 	l.limit(o)
-	l.report("made/limit", seconds(took/time.Duration(o.size()), "sec/copy"))
+	l.print("made/limit", seconds(took/time.Duration(o.size()), "sec/copy"))
 }
 
 // resyncSpan is for how long CPU time counts as that of the resync in its midst.
@@ -105,13 +97,13 @@ func (l *ladder) resync() time.Duration { return l.settle + l.idle + 2*time.Minu
 func (l *ladder) idling(c *controller, due time.Time) {
 	c.quiet()
 	share := c.shareOfCore(l.idle)
-	l.report("idle/bar=0.3%", metric{100 * share, "%-of-a-core"})
+	l.print("idle/bar=0.3%", metric{100 * share, "%-of-a-core"})
 	if time.Until(due) < resyncSpan/2 {
 		check(fmt.Errorf("the resync came before it was watched"))
 	}
 	l.sleep(time.Until(due) - resyncSpan/2)
 	cpu := max(0, c.shareOfCore(resyncSpan)-share) * resyncSpan.Seconds()
-	l.report("resync/bar=5s", metric{cpu, "cpu-sec/op"})
+	l.print("resync/bar=5s", metric{cpu, "cpu-sec/op"})
 }
 
 // changing is a change of one source, to its last copy; the limit is as many updates by the plain program.
@@ -123,66 +115,45 @@ func (l *ladder) changing(c *controller) {
 		o.Version = fmt.Sprintf("%d-", round+1)
 		var ours, limit use
 		alternately(round, func() { ours = l.changeSource(c) }, func() { limit = l.limit(o) })
-		n := fmt.Sprintf("n=%d/", l.copies())
-		l.compare(n+"change/bar=1.15", ours.took, limit.took)
-		l.compareCPU(n+"change/bar=1.75", len(l.names), ours, limit)
+		l.compare("change/bar=1.15", ours.took, limit.took)
+		l.compareCPU("change/bar=1.75", len(l.names), ours, limit)
 	}
 	o.Op = opDelete
 	l.limit(o)
 }
 
-// changeSource changes the first source and returns what it takes until all its copies hold it.
+// changeSource changes the first source and returns what it takes until all its copies hold it. The data begin as the
+// first ones did: what waits for copies in a fresh namespace takes any version.
 func (l *ladder) changeSource(c *controller) use {
 	w := l.watch(mirrorSelector)
 	defer w.stop()
-	source, version := sourceNames(1)[0], l.nextVersion()
+	l.version++
+	source, version := sourceNames(1)[0], fmt.Sprintf("1-%d-", l.version)
 	l.sleep(pause)
 	return l.used(c.Pid(), func() time.Duration {
 		return w.timed(len(l.names)+l.fresh, holds(source, version), func() { l.updateSource(source, version, payload) })
 	})
 }
 
-// nextVersion is that of the next change. It begins as the first one did: other benchmarks wait for that.
-func (l *ladder) nextVersion() string {
-	l.version++
-	return fmt.Sprintf("1-%d-", l.version)
-}
-
-// freshNamespaces is a new namespace, to the last of its copies: by itself, against as many creates by the plain
-// program, and while a change of a source runs.
+// freshNamespaces is a new namespace, to the last of its copies, against as many creates by the plain program.
 func (l *ladder) freshNamespaces() {
+	w := l.watch(mirrorSelector)
+	defer w.stop()
 	for round := range l.rounds {
 		var ours, limit time.Duration
-		alternately(round, func() { ours = l.freshNamespace() }, func() {
-			name := fmt.Sprintf("plain-%d-%d", len(l.names), round)
-			l.createNamespaces([]string{name})
-			o := order{Op: opCreate, Names: sourceNames(growthSources), Namespaces: []string{name}, Version: "1"}
+		alternately(round, func() {
+			name := numbered(freshPrefix, l.fresh+1)[l.fresh:]
+			l.fresh++
+			l.sleep(pause)
+			ours = w.timed(growthSources, in(name[0], holds("", "1")), func() { l.createNamespaces(name) })
+		}, func() {
+			names := []string{fmt.Sprintf("plain-%d-%d", len(l.names), round)}
+			l.createNamespaces(names)
+			o := order{Op: opCreate, Names: sourceNames(growthSources), Namespaces: names, Version: "1"}
 			limit = l.limit(o).took
 		})
-		l.compare(fmt.Sprintf("n=%d/namespace/bar=1.25", l.copies()), ours, limit)
+		l.compare("namespace/bar=1.25", ours, limit)
 	}
-	w := l.watch(mirrorSelector)
-	defer w.stop()
-	for range l.few {
-		source, version := sourceNames(1)[0], l.nextVersion()
-		part := w.expect(max(1, len(l.names)/4), holds(source, version))
-		all := w.expect(len(l.names)+l.fresh+1, holds(source, version))
-		l.updateSource(source, version, payload)
-		part.wait()
-		l.report("namespace/beside-a-change", seconds(l.freshNamespace(), "sec/op"))
-		all.wait()
-		l.sleep(afterthought)
-	}
-}
-
-// freshNamespace returns how long it takes to create a namespace and all its copies.
-func (l *ladder) freshNamespace() time.Duration {
-	w := l.watch(mirrorSelector)
-	defer w.stop()
-	name := fmt.Sprintf("%s%05d", freshPrefix, l.fresh)
-	l.fresh++
-	l.sleep(pause)
-	return w.timed(growthSources, in(name, holds("", "1")), func() { l.createNamespaces([]string{name}) })
 }
 
 // repairing is the repair of an edited copy.
@@ -192,23 +163,6 @@ func (l *ladder) repairing() {
 	for i := range samples {
 		l.sleep(breath)
 		source, namespace := sourceNames(growthSources)[1+i%(growthSources-1)], l.names[i*len(l.names)/samples]
-		l.report("repair", seconds(l.repair(w, opUpdate, namespace, source), "sec/op"))
+		l.print("repair", seconds(l.repair(w, opUpdate, namespace, source), "sec/op"))
 	}
-}
-
-// handover is a standby with warm caches that takes over: until it mirrors. The lease is asked for every two seconds,
-// and has to run out where the leader is killed.
-func (l *ladder) handover(how string, end func(leader *controller)) {
-	leader := l.launch(l.prefixes)
-	defer leader.Kill() // it has ended by then, if nothing failed
-	leader.waitMirrors()
-	standby := l.launch(l.prefixes)
-	standby.during(func() {
-		standing, leading := l.settled(standby), residentOf(leader.Pid())
-		began := time.Now()
-		end(leader)
-		standby.waitMirrors()
-		l.report("handover/leader="+how, seconds(time.Since(began), "sec/op"),
-			metric{leading, "leader-B"}, metric{standing, "standby-B"})
-	})
 }

@@ -166,7 +166,7 @@ func slowReads(b *bench) {
 	for range b.few {
 		b.lay(healthy)
 		w := b.watch(mirrorSelector)
-		c := b.launchWith(shipped.RunOptions{Kubeconfig: proxy.Kubeconfig()}, []string{healthy.prefix(), obstructed})
+		c := b.launch([]string{healthy.prefix(), obstructed}, shipped.RunOptions{Kubeconfig: proxy.Kubeconfig()})
 		c.during(func() {
 			defer w.stop()
 			c.waitMirrors()

@@ -93,7 +93,7 @@ func (o options) stages() [][]benchmark {
 		{"NewNamespace", newNamespace}, {"Repair", repair},
 		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
 	}, o.hangings(), {
-		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes}, {"Objects", objects},
+		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes},
 	}, {
 		{"Plugin", plugin},
 	}}

@@ -23,12 +23,7 @@ type controller struct {
 }
 
 // launch starts a controller whose targets are the namespaces with the prefixes.
-func (b *bench) launch(prefixes []string, args ...string) *controller {
-	return b.launchWith(shipped.RunOptions{Args: args}, prefixes)
-}
-
-// launchWith is launch with whatever can be said about a run.
-func (b *bench) launchWith(o shipped.RunOptions, prefixes []string) *controller {
+func (b *bench) launch(prefixes []string, o shipped.RunOptions) *controller {
 	for _, p := range prefixes {
 		o.Args = append(o.Args, "--namespace-prefix="+p)
 	}
@@ -54,7 +49,7 @@ func (c *controller) during(f func()) {
 
 // with starts a controller, waits until it mirrors, calls f and stops it.
 func (b *bench) with(prefixes []string, f func(*controller)) {
-	c := b.launch(prefixes)
+	c := b.launch(prefixes, shipped.RunOptions{})
 	c.during(func() {
 		c.waitMirrors()
 		f(c)

@@ -209,7 +209,7 @@ func (b *bench) makeCopies(s scene, f func(*controller)) {
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	x := w.expect(s.copies(), holds("", "1"))
-	c := b.launch([]string{s.prefix()})
+	c := b.launch([]string{s.prefix()}, shipped.RunOptions{})
 	c.during(func() {
 		x.wait()
 		b.filled = s

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
 // Benchmarks that begin with copies in sync.
@@ -33,7 +35,7 @@ func restart(b *bench) {
 func (b *bench) starts(round int, prefixes []string) (ours, limit time.Duration) {
 	alternately(round, func() {
 		b.sleep(pause)
-		c := b.launch(prefixes)
+		c := b.launch(prefixes, shipped.RunOptions{})
 		c.during(func() { ours = c.waitMirrors() })
 	}, func() { limit = b.informerSync() })
 	return ours, limit
@@ -121,26 +123,6 @@ func (b *bench) change(w *watcher, s scene, i int, namespace string) {
 	w.timed(s.sources, in(namespace, gone("")), func() {
 		check(b.admin.CoreV1().Namespaces().Delete(b.ctx, namespace, metav1.DeleteOptions{}))
 	})
-}
-
-// objects is what a source and a namespace cost by themselves, once: the mean of so many. It comes last on its
-// cluster: its namespaces stay.
-func objects(b *bench) {
-	const n = 3000
-	live := func() (bytes float64) {
-		b.with([]string{"none-"}, func(c *controller) {
-			c.quiet()
-			bytes = c.liveHeap()
-		})
-		return bytes
-	}
-	b.lay(scene{})
-	empty := live()
-	b.lay(scene{sources: n, payload: payload})
-	sources := live()
-	b.print("source", metric{(sources - empty) / n, "live-B"})
-	b.createNamespaces(numbered("growth-", n))
-	b.print("namespace", metric{(live() - sources) / n, "live-B"})
 }
 
 // plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,12 +29,11 @@ const (
 
 // watcher is a watch on the ConfigMaps of all namespaces, from outside. It notes when what is expected is shown.
 type watcher struct {
-	stop context.CancelFunc
+	ctx  context.Context // ends with a cause when the watch cannot go on
+	stop func()
 
 	mu      sync.Mutex
 	waiting map[*expectation]bool
-	failed  chan struct{} // closed when the watch cannot go on
-	err     error
 }
 
 // watch begins a watch at what is there now. It shares no connection with what sets the scene, and goes on where it
@@ -41,37 +41,36 @@ type watcher struct {
 func (b *bench) watch(selector string) *watcher {
 	maps := b.watching.CoreV1().ConfigMaps(metav1.NamespaceAll)
 	list := get(maps.List(b.ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1}))
-	ctx, stop := context.WithCancel(b.ctx)
+	ctx, end := context.WithCancelCause(b.ctx)
 	begin := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.LabelSelector = selector
 		return maps.Watch(ctx, o)
 	}
 	again := &cache.ListWatch{WatchFuncWithContext: begin}
 	events := get(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, again))
-	w := &watcher{stop: stop, waiting: map[*expectation]bool{}, failed: make(chan struct{})}
-	go w.follow(events)
+	w := &watcher{ctx: ctx, stop: func() { end(nil) }, waiting: map[*expectation]bool{}}
+	go func() { end(fmt.Errorf("the outside watch: %w", w.follow(events))) }()
 	return w
 }
 
-// follow tells all who wait of each event.
-func (w *watcher) follow(events watch.Interface) {
-	defer close(w.failed)
-	w.err = fmt.Errorf("the outside watch ended")
+// follow tells all who wait of each event, until the watch cannot go on.
+func (w *watcher) follow(events watch.Interface) error {
 	for e := range events.ResultChan() {
 		now := time.Now()
 		cm, ok := e.Object.(*corev1.ConfigMap)
 		if !ok {
-			w.err = fmt.Errorf("the outside watch: %w", apierrors.FromObject(e.Object))
-			return
+			return apierrors.FromObject(e.Object)
 		}
 		w.mu.Lock()
 		for x := range w.waiting {
-			if x.see(now, e.Type, cm) {
+			if x.see(e.Type, cm) {
+				x.shown <- now
 				delete(w.waiting, x)
 			}
 		}
 		w.mu.Unlock()
 	}
+	return errors.New("it ended")
 }
 
 // matcher reports whether an event is one that is looked for.
@@ -83,13 +82,12 @@ type expectation struct {
 	match   matcher
 	n       int
 	seen    map[cache.ObjectName]bool
-	at      time.Time // when the last was seen
-	done    chan struct{}
+	shown   chan time.Time // has the time when the last was seen
 }
 
 // expect begins to look for events of n different objects for which match holds.
 func (w *watcher) expect(n int, match matcher) *expectation {
-	x := &expectation{watcher: w, match: match, n: n, seen: make(map[cache.ObjectName]bool, n), done: make(chan struct{})}
+	x := &expectation{w, match, n, make(map[cache.ObjectName]bool, n), make(chan time.Time, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting[x] = true
@@ -97,42 +95,28 @@ func (w *watcher) expect(n int, match matcher) *expectation {
 }
 
 // see reports whether the event was the last that was expected.
-func (x *expectation) see(now time.Time, event watch.EventType, cm *corev1.ConfigMap) bool {
-	if !x.match(event, cm) {
-		return false
+func (x *expectation) see(event watch.EventType, cm *corev1.ConfigMap) bool {
+	if x.match(event, cm) {
+		x.seen[cache.MetaObjectToName(cm)] = true
 	}
-	x.seen[cache.MetaObjectToName(cm)] = true
-	if len(x.seen) < x.n {
-		return false
-	}
-	x.at = now
-	close(x.done)
-	return true
+	return len(x.seen) == x.n
 }
 
-// wait returns when the last of the events was shown. It fails when none is for a time of patience.
-func (x *expectation) wait() time.Time {
-	for seen := -1; ; {
-		select {
-		case <-x.done:
-			return x.at
-		case <-x.watcher.failed:
-			check(x.watcher.err)
-		case <-time.After(patience):
-		}
-		now := x.count()
-		if now == seen {
-			check(fmt.Errorf("the outside watch has shown %d of %d, and nothing more in %s", seen, x.n, patience))
-		}
-		seen = now
-	}
-}
+// slowest is what one of many copies may take before it counts as not happening: five times as long as usual.
+const slowest = 5 * time.Millisecond
 
-// count returns how many of the objects were seen so far.
-func (x *expectation) count() int {
-	x.watcher.mu.Lock()
-	defer x.watcher.mu.Unlock()
-	return len(x.seen)
+// wait returns when the last of the events was shown.
+func (x *expectation) wait() (at time.Time) {
+	select {
+	case at = <-x.shown:
+	case <-x.watcher.ctx.Done():
+		check(context.Cause(x.watcher.ctx))
+	case <-time.After(patience + time.Duration(x.n)*slowest):
+		x.watcher.mu.Lock()
+		defer x.watcher.mu.Unlock()
+		check(fmt.Errorf("the outside watch has shown %d of %d", len(x.seen), x.n))
+	}
+	return at
 }
 
 // timed returns how long it takes from just before act until the watch has shown what is expected.
