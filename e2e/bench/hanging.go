@@ -19,29 +19,13 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// hangSeconds is how long the API server waits for the webhook. It takes or refuses the write then, by the policy.
-const hangSeconds int32 = 29
-
-// policy is that of a webhook.
+// policy is that of a webhook: how a write ends after it has hung.
 type policy = admissionregistrationv1.FailurePolicyType
 
-// How a write ends after it has hung, as the policy says.
 const (
 	succeeds = admissionregistrationv1.Ignore
 	refused  = admissionregistrationv1.Fail
 )
-
-// hangings are the benchmarks beside more namespaces that hang, if they are asked for.
-func (o options) hangings() []benchmark {
-	if o.hanging == 0 {
-		return nil
-	}
-	return []benchmark{
-		besideHanging(o.hanging, succeeds, "10s"),
-		besideHanging(2*o.hanging, refused, "30s"), besideHanging(2*o.hanging, succeeds, "45s"),
-		besideHanging(5*o.hanging, refused, "60s"), besideHanging(5*o.hanging, succeeds, "90s"),
-	}
-}
 
 // besideHanging is a source while many of its targets, which the controller has not written to before, hang: from just
 // before a change to the last copy in the healthy targets. The changes are the first contact, then an edit, then
@@ -84,45 +68,35 @@ func (b *bench) hangWrites(prefix, namespace string, p policy) (release func()) 
 		asked.Store(true)
 		<-released
 	}))
+	hook := admissionregistrationv1.ValidatingWebhook{
+		Name: prefix + "webhook.example.com",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			URL:      &server.URL,
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		}},
+		MatchConditions: []admissionregistrationv1.MatchCondition{{
+			Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
+		FailurePolicy:           &p,
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(29)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
 	hooks := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	hook := get(hooks.Create(b.ctx, hangingHook(prefix, server, p), metav1.CreateOptions{}))
+	get(hooks.Create(b.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: hook.Name},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{hook},
+	}, metav1.CreateOptions{}))
 	for !asked.Load() {
 		b.probe(namespace)
 	}
 	return func() {
 		close(released)
 		check(hooks.Delete(b.ctx, hook.Name, metav1.DeleteOptions{}))
-	}
-}
-
-// hangingHook has the API server ask the server about the ConfigMaps of the namespaces whose names begin with the
-// prefix.
-func hangingHook(
-	prefix string, server *httptest.Server, p policy,
-) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	name := prefix + "webhook.example.com"
-	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: name,
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &server.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{
-					admissionregistrationv1.Create, admissionregistrationv1.Update,
-				},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "where", Expression: fmt.Sprintf("request.namespace.startsWith(%q)", prefix)}},
-			FailurePolicy:           new(p),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(hangSeconds),
-			AdmissionReviewVersions: []string{"v1"},
-		}},
 	}
 }
 

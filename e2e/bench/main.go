@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -88,25 +89,23 @@ func (o options) stages() [][]benchmark {
 	if o.million > 0 {
 		return [][]benchmark{{{"Growth", growth}}}
 	}
+	hanging := []benchmark{
+		besideHanging(o.hanging, succeeds, "10s"),
+		besideHanging(2*o.hanging, refused, "30s"), besideHanging(2*o.hanging, succeeds, "45s"),
+		besideHanging(5*o.hanging, refused, "60s"), besideHanging(5*o.hanging, succeeds, "90s"),
+	}
+	if o.hanging == 0 {
+		hanging = nil
+	}
 	return [][]benchmark{{
 		fanOut(o.fanOut, o.rounds, "1.10"), fanOut(o.large, o.few, "1.12"),
 		{"NewNamespace", newNamespace}, {"Repair", repair},
 		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
-	}, o.hangings(), {
+	}, hanging, {
 		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes},
 	}, {
 		{"Plugin", plugin},
 	}}
-}
-
-// asked returns those benchmarks that -run matches.
-func (o options) asked(stage []benchmark) (out []benchmark) {
-	for _, m := range stage {
-		if o.only.MatchString(m.name) {
-			out = append(out, m)
-		}
-	}
-	return out
 }
 
 func main() {
@@ -128,8 +127,9 @@ func run(ctx context.Context, args []string) {
 	b := &bench{options: get(parse(args)), ctx: ctx, began: time.Now()}
 	b.printMachine()
 	for _, stage := range b.stages() {
-		if asked := b.asked(stage); len(asked) > 0 {
-			b.measure(asked)
+		stage = slices.DeleteFunc(stage, func(m benchmark) bool { return !b.only.MatchString(m.name) })
+		if len(stage) > 0 {
+			b.measure(stage)
 		}
 	}
 	if b.cluster == nil {
@@ -177,15 +177,11 @@ func seconds(d time.Duration, unit string) metric { return metric{d.Seconds(), u
 // print prints a line: what was measured in a round. The configuration is that of benchstat, such as n=1000/bar=1.10.
 // A bar is the most that the median may be.
 func (b *bench) print(configuration string, metrics ...metric) {
-	line := "Benchmark" + b.name
-	if configuration != "" {
-		line += "/" + configuration
-	}
-	line += "\t1"
+	fmt.Printf("Benchmark%s/%s\t1", b.name, configuration)
 	for _, m := range metrics {
-		line += fmt.Sprintf("\t%g %s", m.value, m.unit)
+		fmt.Printf("\t%g %s", m.value, m.unit)
 	}
-	fmt.Println(line)
+	fmt.Println()
 }
 
 // compare prints our time of a round, the limit's, and how many times the limit ours is.
