@@ -14,10 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -29,8 +27,6 @@ const (
 	plainRole = "plain"
 	// plainLabel marks what the plain program writes, so that the controller's watch does not carry it.
 	plainLabel = "plain"
-	// plainAgent is the user agent by which the audit log tells it from the controller.
-	plainAgent = "plain"
 )
 
 // order is what the plain program has to do: a write for each name in each namespace, or to fill an informer.
@@ -147,14 +143,13 @@ func (p *plainWriter) watch(o order) (stop func()) {
 	return w.Stop
 }
 
-// plainClient speaks protobuf, wants nothing compressed, and has no limit on requests a second, as the controller.
+// plainClient wants nothing compressed, and has no limit on requests a second, as the controller. Like that it speaks
+// protobuf, as is usual for ConfigMaps.
 func plainClient(kubeconfig string) kubernetes.Interface {
 	cfg := get(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	cfg.QPS = -1
-	cfg.UserAgent = plainAgent
+	cfg.UserAgent = plainRole // by which the audit log tells it from the controller
 	cfg.DisableCompression = true
-	cfg.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf,
-		AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}
 	return get(kubernetes.NewForConfig(cfg))
 }
 

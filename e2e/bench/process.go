@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -62,19 +61,17 @@ const mirrorsLine = `"Mirroring"`
 
 // waitMirrors waits until the controller mirrors, and returns how long that took from its start.
 func (c *controller) waitMirrors() time.Duration {
-	err := wait.PollUntilContextTimeout(c.b.ctx, 2*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	for !strings.Contains(c.Log(), mirrorsLine) {
 		select {
 		case <-c.Done():
-			return false, fmt.Errorf("the controller ended with code %d", c.ExitCode())
-		default:
-			return strings.Contains(c.Log(), mirrorsLine), nil
+			check(fmt.Errorf("the controller ended with code %d:\n%s", c.ExitCode(), c.Log()))
+		case <-time.After(2 * time.Millisecond):
 		}
-	})
-	took := time.Since(c.started)
-	if err != nil {
-		check(fmt.Errorf("the controller has not begun to mirror after %s: %w\n%s", took, err, c.Log()))
+		if time.Since(c.started) > patience || c.b.ctx.Err() != nil {
+			check(fmt.Errorf("the controller has not begun to mirror:\n%s", c.Log()))
+		}
 	}
-	return took
+	return time.Since(c.started)
 }
 
 // quiet waits until the controller does nearly nothing for two seconds: what is left is the lease.

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -38,7 +35,7 @@ const (
 	smallTargets = 100
 	// samples is the number of new namespaces, and of repaired copies.
 	samples = 50
-	// patience is how long nothing may happen before what is waited for counts as not happening.
+	// patience is how long anything may take before it counts as not happening.
 	patience = 5 * time.Minute
 )
 
@@ -117,12 +114,18 @@ func parallel[T any](items []T, f func(T)) {
 }
 
 // createNamespaces makes sure that the namespaces are there, and waits until kube-controller-manager has no more work
-// with them.
+// with them: they have a ServiceAccount and, in a cluster that is not lean, a ConfigMap.
 func (b *bench) createNamespaces(names []string) {
 	parallel(names, b.createNamespace)
-	// The account and the certificate are made in the order in which the namespaces come, and 20 more last are enough.
+	// Both are made in the order in which the namespaces come, and 20 more last are enough.
 	for _, name := range names[max(0, len(names)-20):] {
-		b.waitUntilFurnished(name)
+		check(cluster.Until(b.ctx, patience, func() error {
+			_, err := b.admin.CoreV1().ServiceAccounts(name).Get(b.ctx, "default", metav1.GetOptions{})
+			if err == nil && b.million == 0 {
+				_, err = b.maps(name).Get(b.ctx, rootCA, metav1.GetOptions{})
+			}
+			return err
+		}))
 	}
 }
 
@@ -133,22 +136,6 @@ func (b *bench) createNamespace(name string) {
 	if !apierrors.IsAlreadyExists(err) {
 		check(err)
 	}
-}
-
-// waitUntilFurnished waits until a namespace has the ServiceAccount and the ConfigMap that every namespace gets, in a
-// lean cluster the ServiceAccount only.
-func (b *bench) waitUntilFurnished(name string) {
-	furnished := func(ctx context.Context) (bool, error) {
-		_, err := b.admin.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if err == nil && b.million == 0 {
-			_, err = b.maps(name).Get(ctx, rootCA, metav1.GetOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return true, err
-	}
-	check(wait.PollUntilContextTimeout(b.ctx, 50*time.Millisecond, patience, true, furnished))
 }
 
 // maps are the ConfigMaps of a namespace.
@@ -185,10 +172,13 @@ func (b *bench) unlabelSource(name string) {
 	get(b.maps(home).Update(b.ctx, cm, metav1.UpdateOptions{}))
 }
 
-// lay clears the scene and makes the targets and the sources of another one. No controller may run.
+// lay deletes sources and copies, and makes the targets and the sources of another scene. No controller may run.
 func (b *bench) lay(s scene) {
 	b.filled = scene{}
-	b.clear(mirrorSelector)
+	all := get(b.maps(metav1.NamespaceAll).List(b.ctx, metav1.ListOptions{LabelSelector: mirrorSelector}))
+	parallel(all.Items, func(cm corev1.ConfigMap) {
+		check(b.maps(cm.Namespace).Delete(b.ctx, cm.Name, metav1.DeleteOptions{}))
+	})
 	b.createNamespaces(s.names())
 	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
 }
@@ -214,17 +204,5 @@ func (b *bench) makeCopies(s scene, f func(*controller)) {
 		x.wait()
 		b.filled = s
 		f(c)
-	})
-}
-
-// clear deletes all ConfigMaps that the selector selects.
-func (b *bench) clear(selector string) {
-	options := metav1.ListOptions{LabelSelector: selector}
-	found := map[string]bool{}
-	for _, cm := range get(b.maps(metav1.NamespaceAll).List(b.ctx, options)).Items {
-		found[cm.Namespace] = true
-	}
-	parallel(slices.Collect(maps.Keys(found)), func(name string) {
-		check(b.maps(name).DeleteCollection(b.ctx, metav1.DeleteOptions{}, options))
 	})
 }
