@@ -42,12 +42,7 @@ type conn struct {
 // Read returns what the client sent. In silence it comes when that is over; on a lost connection never.
 func (c *conn) Read(b []byte) (int, error) {
 	for {
-		n, err := c.Conn.Read(b)
-		lost, open := c.await()
-		if !open {
-			return 0, net.ErrClosed
-		}
-		if !lost || err != nil {
+		if n, err := c.Conn.Read(b); err != nil || c.passes() {
 			return n, err
 		}
 	}
@@ -55,28 +50,25 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write sends to the client. On a lost connection it seems so.
 func (c *conn) Write(b []byte) (int, error) {
-	lost, open := c.await()
-	switch {
-	case !open:
-		return 0, net.ErrClosed
-	case lost:
+	if !c.passes() {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }
 
-// await returns when there is no silence. It reports whether the connection is lost, and whether it is open.
-func (c *conn) await() (lost, open bool) {
+// passes returns when there is no silence, and reports whether anything arrives: not if the connection is lost, or was
+// closed meanwhile.
+func (c *conn) passes() (yes bool) {
 	for {
 		var silence chan struct{}
-		c.proxy.locked(func() { silence, lost = c.proxy.silence, c.lost })
-		if silence == nil || lost {
-			return lost, true
+		c.proxy.locked(func() { silence, yes = c.proxy.silence, !c.lost })
+		if silence == nil || !yes {
+			return yes
 		}
 		select {
 		case <-silence:
 		case <-c.closed:
-			return lost, false
+			return false
 		}
 	}
 }

@@ -44,8 +44,7 @@ import (
 
 // Options say what the proxy stands in front of.
 type Options struct {
-	// Kubeconfig is the file that says where the API server is and which client this is. The client must be
-	// known by a token: a client certificate cannot be passed on.
+	// Kubeconfig says where the API server is, and has the token of the client: a certificate cannot be passed on.
 	Kubeconfig string
 	// Dir is an existing folder, in which the kubeconfig for the way through the proxy is written.
 	Dir string
