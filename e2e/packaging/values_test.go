@@ -70,31 +70,39 @@ func words(comment string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(last, "# ", "")), " ")
 }
 
-// flags are the values that become flags of the controller: which flag, another value, and what it makes of the flag.
-var flags = map[string]struct{ flag, value, want string }{
-	"namespacePrefixes": {"namespace-prefix", `["a-","b-"]`, "a-,b-"},
-	"namespaceSelector": {"namespace-selector",
-		`[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"Exists"}]`, "a in (b,c),d"},
-	"excludeNamespaces":            {"exclude-namespace", `["a","b*"]`, "a,b*"},
-	"sourceNamespaces":             {"source-namespace", `["a","b"]`, "a,b"},
-	"mirrorLabel":                  {"mirror-label", `"example.com/mirror"`, "example.com/mirror"},
-	"instance":                     {"instance", `"blue"`, "blue"},
-	"copyLabels":                   {"copy-label", `["team","example.com/*"]`, "team,example.com/*"},
-	"copyAnnotations":              {"copy-annotation", `["team","*"]`, "team,*"},
-	"prune":                        {"prune", "true", "true"},
-	"deletionGrace":                {"deletion-grace", `"1h"`, "1h"},
-	"resyncPeriod":                 {"resync-period", `"1h30m"`, "1h30m"},
-	"concurrentSources":            {"concurrent-sources", "1", "1"},
-	"concurrentWrites":             {"concurrent-writes", "1000000", "1000000"},
-	"kubeApi.qps":                  {"kube-api-qps", "0.5", "0.5"},
-	"kubeApi.burst":                {"kube-api-burst", "100", "100"},
-	"leaderElection.leaseDuration": {"leader-elect-lease-duration", `"60s"`, "60s"},
-	"leaderElection.renewDeadline": {"leader-elect-renew-deadline", `"40s"`, "40s"},
-	"leaderElection.retryPeriod":   {"leader-elect-retry-period", `"5s"`, "5s"},
-	"fullnameOverride":             {"leader-elect-resource-name", `"blue"`, "blue"},
-	"logging.format":               {"logging-format", `"json"`, "json"},
-	"logging.verbosity":            {"v", "4", "4"},
+// flagValue is a value that becomes a flag of the controller: which flag, another value, and what it makes of the flag.
+type flagValue struct{ path, flag, value, want string }
+
+// settings are flags that the policies read, too, in the order of the chart.
+var settings = []flagValue{
+	{"namespacePrefixes", "namespace-prefix", `["team-","dev-"]`, "team-,dev-"},
+	{"namespaceSelector", "namespace-selector", `[{"key":"team","operator":"In","values":["red","blue"]},` +
+		`{"key":"example.com/tier","operator":"NotIn","values":["gold"]},{"key":"mirrored","operator":"Exists"},` +
+		`{"key":"frozen","operator":"DoesNotExist"}]`, "team in (red,blue),example.com/tier notin (gold),mirrored,!frozen"},
+	{"excludeNamespaces", "exclude-namespace", `["kube-*","team-secret"]`, "kube-*,team-secret"},
+	{"sourceNamespaces", "source-namespace", `["platform","infra"]`, "platform,infra"},
+	{"mirrorLabel", "mirror-label", `"example.com/mirror"`, "example.com/mirror"},
+	{"instance", "instance", `"blue"`, "blue"},
+	{"copyLabels", "copy-label", `["team","example.com/*"]`, "team,example.com/*"},
+	{"copyAnnotations", "copy-annotation", `["note"]`, "note"},
+	{"prune", "prune", "true", "true"},
 }
+
+// flags are all of them.
+var flags = append(slices.Clone(settings), []flagValue{
+	{"deletionGrace", "deletion-grace", `"1h"`, "1h"},
+	{"resyncPeriod", "resync-period", `"1h30m"`, "1h30m"},
+	{"concurrentSources", "concurrent-sources", "1", "1"},
+	{"concurrentWrites", "concurrent-writes", "1000000", "1000000"},
+	{"kubeApi.qps", "kube-api-qps", "0.5", "0.5"},
+	{"kubeApi.burst", "kube-api-burst", "100", "100"},
+	{"leaderElection.leaseDuration", "leader-elect-lease-duration", `"60s"`, "60s"},
+	{"leaderElection.renewDeadline", "leader-elect-renew-deadline", `"40s"`, "40s"},
+	{"leaderElection.retryPeriod", "leader-elect-retry-period", `"5s"`, "5s"},
+	{"fullnameOverride", "leader-elect-resource-name", `"blue"`, "blue"},
+	{"logging.format", "logging-format", `"json"`, "json"},
+	{"logging.verbosity", "v", "4", "4"},
+}...)
 
 // notValues are the flags that no value sets as such, with the reason.
 var notValues = map[string]string{
@@ -116,7 +124,8 @@ func TestValuesAreFlags(t *testing.T) {
 	defaults := programDefaults(t)
 	var args []string
 	want, known := []string{"--leader-elect"}, maps.Clone(notValues)
-	for path, f := range flags {
+	for _, f := range flags {
+		path := f.path
 		known[f.flag] = path
 		have, exists := defaults[f.flag]
 		differs := path == "fullnameOverride" || path == "deletionGrace" // has another default, on purpose
