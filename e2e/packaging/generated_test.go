@@ -1,13 +1,11 @@
 package packaging
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +22,16 @@ const deploy = "../../deploy"
 
 var update = flag.Bool("update", false, "write anew what is generated in deploy/ (make generate)")
 
+// read returns a file of deploy/.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(deploy, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 // copies are the files of the chart that are kept by hand elsewhere in deploy/. Helm reads nothing outside a chart, and
 // archives and GitOps tools do not all follow symbolic links.
 var copies = map[string]string{
@@ -39,11 +47,7 @@ var copies = map[string]string{
 // TestGeneratedCopies holds the chart's files to those that they are copies of.
 func TestGeneratedCopies(t *testing.T) {
 	for file, original := range copies {
-		content, err := os.ReadFile(filepath.Join(deploy, original))
-		if err != nil {
-			t.Fatal(err)
-		}
-		expectGenerated(t, file, content)
+		expectGenerated(t, file, read(t, original))
 	}
 	have, err := os.ReadDir(filepath.Join(deploy, "chart/files"))
 	if err != nil {
@@ -67,7 +71,7 @@ func TestGeneratedInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectGenerated(t, "install.yaml", slices.Concat([]byte(header), content))
+	expectGenerated(t, "install.yaml", header+string(content))
 }
 
 // header stands above the objects in install.yaml. A test renders its kustomization.
@@ -90,18 +94,15 @@ const header = `# mirror-controller and its admission policies. It needs Kuberne
 `
 
 // expectGenerated fails the test if a file of deploy/ is not what it should be, or writes it with -update.
-func expectGenerated(t *testing.T, file string, want []byte) {
+func expectGenerated(t *testing.T, file string, want string) {
 	t.Helper()
-	path := filepath.Join(deploy, file)
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
-		return
+	if *update {
+		if err := os.WriteFile(filepath.Join(deploy, file), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if !*update {
+	if read(t, file) != want {
 		t.Errorf("%s: is not up to date: make generate writes it", file)
-		return
-	}
-	if err := os.WriteFile(path, want, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -142,24 +143,16 @@ func patch(kind, op, path, value string) string {
 // TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag
 // that is set without its annotation leaves the policies looser, or shuts the controller out.
 func TestExampleNamesSettings(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(deploy, "example/kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	yours, _, found := strings.Cut(string(content), "# Change nothing below")
+	yours, _, found := strings.Cut(read(t, "example/kustomization.yaml"), "# Change nothing below")
 	if !found {
 		t.Fatal("nothing tells where the settings end")
 	}
+	setting := regexp.MustCompile(`settings\[\?'mirror-controller\.github\.io/([a-z-]+)'`)
 	for _, policy := range []string{"confined.yaml", "publishers.yaml", "protected-copies.yaml"} {
-		content, err := os.ReadFile(filepath.Join(deploy, "chart/files", policy))
-		if err != nil {
-			t.Fatal(err)
-		}
-		setting := regexp.MustCompile(`settings\[\?'mirror-controller\.github\.io/([a-z-]+)'`)
-		for _, read := range setting.FindAllStringSubmatch(string(content), -1) {
-			slot := regexp.MustCompile(`(?m)^(  - ` + read[1] + `=|#.*--` + read[1] + `\b[^-])`)
+		for _, reads := range setting.FindAllStringSubmatch(read(t, "chart/files/"+policy), -1) {
+			slot := regexp.MustCompile(`(?m)^(  - ` + reads[1] + `=|#.*--` + reads[1] + `\b[^-])`)
 			if !slot.MatchString(yours) {
-				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, read[1])
+				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, reads[1])
 			}
 		}
 	}
@@ -167,16 +160,13 @@ func TestExampleNamesSettings(t *testing.T) {
 
 // TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the chart.
 func TestDocumentedComponents(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(deploy, "docs/install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "docs/install.md")
 	folders, err := os.ReadDir(filepath.Join(deploy, "components"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		row := regexp.MustCompile("(?m)^\\| `" + folder.Name() + "` \\|.*$").FindString(string(page))
+		row := regexp.MustCompile("(?m)^\\| `" + folder.Name() + "` \\|.*$").FindString(page)
 		if row == "" {
 			t.Errorf("the table does not have the component %s", folder.Name())
 		}

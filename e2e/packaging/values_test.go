@@ -3,8 +3,6 @@ package packaging
 import (
 	"encoding/json"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +21,7 @@ type schema struct {
 
 func readValues(t *testing.T) *yaml.RNode {
 	t.Helper()
-	values, err := yaml.ReadFile(filepath.Join(chart, "values.yaml"))
+	values, err := yaml.Parse(read(t, "chart/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +30,8 @@ func readValues(t *testing.T) *yaml.RNode {
 
 // TestSchemaHasTheValues compares the schema with values.yaml: each value has the words of its comment, and no other is let in.
 func TestSchemaHasTheValues(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var s schema
-	if err := json.Unmarshal(content, &s); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "chart/values.schema.json")), &s); err != nil {
 		t.Fatal(err)
 	}
 	delete(s.Properties, "global") // which Helm hands to every chart
@@ -164,11 +158,7 @@ func spelled(flag string) string {
 // programDefaults returns the flags in the table of the reference with their defaults.
 func programDefaults(t *testing.T) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile("../../deploy/docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(content), "<!-- flags -->")
+	_, table, _ := strings.Cut(read(t, "docs/reference.md"), "<!-- flags -->")
 	table, _, found := strings.Cut(table, "<!-- /flags -->")
 	if !found {
 		t.Fatal("the reference has no table of flags")
