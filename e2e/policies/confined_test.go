@@ -74,19 +74,6 @@ func (w *Policed) confinedRows() []row {
 	}
 }
 
-// Accounts of more controllers, by the names of moreControllers.
-const (
-	unbounded = "system:serviceaccount:more-controllers:unbounded"
-	everyone  = "system:serviceaccount:more-controllers:everyone"
-	selective = "system:serviceaccount:more-controllers:selective"
-	malformed = "system:serviceaccount:more-controllers:malformed"
-	copying   = "system:serviceaccount:more-controllers:copying"
-	another   = "system:serviceaccount:more-controllers:another"
-	choosy    = "system:serviceaccount:more-controllers:choosy"
-	pruning   = "system:serviceaccount:more-controllers:pruning"
-	unsure    = "system:serviceaccount:more-controllers:unsure"
-)
-
 // moreControllers have settings of their own, each in the annotations of its own ClusterRoleBinding.
 var moreControllers = map[string]map[string]string{
 	"unbounded": {},
@@ -112,42 +99,42 @@ func (w *Policed) settingRows() []row {
 	both := []suite.Option{label("team"), label("example.com/x"), note("note")}
 	return []row{
 		// Targets.
-		{"copy created with the second of two prefixes", another, teamA, nil, create(shared), ""},
-		{"copy created where the owner has opted out of another label", another, optedOut, nil, create(shared), ""},
-		{"copy created with the shipped label and instance", another, teamA,
+		{"copy created with the second of two prefixes", more + "another", teamA, nil, create(shared), ""},
+		{"copy created where the owner has opted out of another label", more + "another", optedOut, nil, create(shared), ""},
+		{"copy created with the shipped label and instance", more + "another", teamA,
 			nil, create(copied), `of instance "third" with the label share=copy`},
-		{"copy created without settings", unbounded, teamA, nil, create(copied), noPrefix},
-		{"copy deleted without settings", unbounded, teamA, copied, remove, noPrefix},
-		{"copy created anywhere", everyone, formerly, nil, create(copied), ""},
-		{"copy created in a namespace excluded by name", everyone, teamB, nil, create(copied), suite.NotThere},
-		{"copy created in a namespace excluded by prefix", everyone, platform, nil, create(copied), suite.NotThere},
-		{"copy deleted in a namespace excluded by name", everyone, teamB, copied, remove, suite.NotThere},
-		{"copy created where all labels match", selective, red, nil, create(copied), ""},
-		{"copy created where one label does not match", selective, frozen, nil, create(copied), suite.NotThere},
-		{"copy created where labels are absent", selective, teamA, nil, create(copied), suite.NotThere},
-		{"copy deleted where one label does not match", selective, frozen, copied, remove, suite.NotThere},
-		{"copy created with a malformed selector", malformed, red, nil, create(copied), suite.NotThere},
+		{"copy created without settings", more + "unbounded", teamA, nil, create(copied), noPrefix},
+		{"copy deleted without settings", more + "unbounded", teamA, copied, remove, noPrefix},
+		{"copy created anywhere", more + "everyone", formerly, nil, create(copied), ""},
+		{"copy created in a namespace excluded by name", more + "everyone", teamB, nil, create(copied), suite.NotThere},
+		{"copy created in a namespace excluded by prefix", more + "everyone", platform, nil, create(copied), suite.NotThere},
+		{"copy deleted in a namespace excluded by name", more + "everyone", teamB, copied, remove, suite.NotThere},
+		{"copy created where all labels match", more + "selective", red, nil, create(copied), ""},
+		{"copy created where one label does not match", more + "selective", frozen, nil, create(copied), suite.NotThere},
+		{"copy created where labels are absent", more + "selective", teamA, nil, create(copied), suite.NotThere},
+		{"copy deleted where one label does not match", more + "selective", frozen, copied, remove, suite.NotThere},
+		{"copy created with a malformed selector", more + "malformed", red, nil, create(copied), suite.NotThere},
 
 		// Sources.
-		{"copy created of a source that is allowed", choosy, teamA, nil, create(copied), ""},
-		{"copy created of a source that is not allowed", choosy, teamA, nil, create(ofOther), notItsSource},
-		{"copy given to a source that is not allowed", choosy, teamA, copied, change(ofOther), notItsSource},
-		{"copy taken over from a source that is not allowed", choosy, teamA, ofOther, change(copied), ""},
-		{"copy deleted of a source that is allowed", choosy, teamA, copied, remove, ""},
-		{"copy deleted of a source that is not allowed", choosy, teamA, ofOther, remove, notItsSource},
-		{"object handed over deleted where sources are named", choosy, teamA, with(handOver), remove, ""},
+		{"copy created of a source that is allowed", more + "choosy", teamA, nil, create(copied), ""},
+		{"copy created of a source that is not allowed", more + "choosy", teamA, nil, create(ofOther), notItsSource},
+		{"copy given to a source that is not allowed", more + "choosy", teamA, copied, change(ofOther), notItsSource},
+		{"copy taken over from a source that is not allowed", more + "choosy", teamA, ofOther, change(copied), ""},
+		{"copy deleted of a source that is allowed", more + "choosy", teamA, copied, remove, ""},
+		{"copy deleted of a source that is not allowed", more + "choosy", teamA, ofOther, remove, notItsSource},
+		{"object handed over deleted where sources are named", more + "choosy", teamA, with(handOver), remove, ""},
 
 		// With prune all copies may be deleted, and nothing else is allowed.
-		{"copy pruned outside the prefix", pruning, formerly, copied, remove, ""},
-		{"copy pruned of a source that is not allowed", pruning, teamA, ofOther, remove, ""},
-		{"copy pruned where one label does not match", pruning, frozen, copied, remove, ""},
-		{"copy pruned of another instance", pruning, formerly, copied.but(otherInstance), remove, suite.NotThere},
-		{"object handed over pruned outside the prefix", pruning, platform, with(handOver), remove, suite.NotThere},
-		{"plain object pruned", pruning, teamA, plain, remove, notCopy},
-		{"copy created outside the prefix with pruning", pruning, formerly, nil, create(copied), suite.NotThere},
-		{"copy changed outside the prefix with pruning", pruning, formerly, copied, changeBy(other), suite.NotThere},
-		{"copy created of a source that is not allowed with pruning", pruning, teamA, nil, create(ofOther), notItsSource},
-		{"copy pruned by another value", unsure, formerly, copied, remove, suite.NotThere},
+		{"copy pruned outside the prefix", more + "pruning", formerly, copied, remove, ""},
+		{"copy pruned of a source that is not allowed", more + "pruning", teamA, ofOther, remove, ""},
+		{"copy pruned where one label does not match", more + "pruning", frozen, copied, remove, ""},
+		{"copy pruned of another instance", more + "pruning", formerly, copied.but(otherInstance), remove, suite.NotThere},
+		{"object handed over pruned outside the prefix", more + "pruning", platform, with(handOver), remove, suite.NotThere},
+		{"plain object pruned", more + "pruning", teamA, plain, remove, notCopy},
+		{"copy created outside the prefix with pruning", more + "pruning", formerly, nil, create(copied), suite.NotThere},
+		{"copy changed outside the prefix with pruning", more + "pruning", formerly, copied, changeBy(other), suite.NotThere},
+		{"copy created of a source that is not allowed with pruning", more + "pruning", teamA, nil, create(ofOther), notItsSource},
+		{"copy pruned by another value", more + "unsure", formerly, copied, remove, suite.NotThere},
 
 		// Labels and annotations of others: the settings of the controller list none.
 		{"annotation created", controller, teamA, nil, create(copied.but(note("replicate-to"))), notItsKey},
@@ -155,9 +142,9 @@ func (w *Policed) settingRows() []row {
 		{"label added", controller, teamA, copied, changeBy(label("team")), notItsKey},
 		{"label and annotation of others changed", controller, teamA,
 			copied.but(both...), changeBy(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
-		{"copied keys created", copying, teamA, nil, create(copied.but(both...)), ""},
-		{"label created like a copied annotation", copying, teamA, nil, create(copied.but(label("note"))), notItsKey},
-		{"annotation created like a copied label", copying, teamA, nil, create(copied.but(note("team"))), notItsKey},
-		{"label created with the beginning of a copied one", copying, teamA, nil, create(copied.but(label("teams"))), notItsKey},
+		{"copied keys created", more + "copying", teamA, nil, create(copied.but(both...)), ""},
+		{"label created like a copied annotation", more + "copying", teamA, nil, create(copied.but(label("note"))), notItsKey},
+		{"annotation created like a copied label", more + "copying", teamA, nil, create(copied.but(note("team"))), notItsKey},
+		{"label created with the beginning of a copied one", more + "copying", teamA, nil, create(copied.but(label("teams"))), notItsKey},
 	}
 }

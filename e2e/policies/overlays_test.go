@@ -1,10 +1,8 @@
 package policies
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,34 +19,25 @@ import (
 
 // installation is what the policies of an overlay let one controller do.
 type installation struct {
-	namespace, account string
-	label, instance    string
-	in, out            []string // where it may create copies, and where it may not
-}
-
-// shippedOne is an installation by the defaults.
-var shippedOne = moved("mirror-system", "mirror-controller", []string{teamA}, []string{formerly})
-
-// moved is one with other names.
-func moved(namespace, account string, in, out []string) installation {
-	return installation{namespace, account, "mirror", "default", in, append(out, platform)}
+	in, out         string // a namespace where it may create copies, and one where it may not, besides those of sources
+	label, instance string // of its copies; empty: as shipped
 }
 
 // overlays are kustomizations above deploy/default and copies of deploy/example. TestPolicies has what the policies make of
 // each setting.
 var overlays = map[string]struct {
 	files         map[string]string
-	installations []installation
+	installations []installation // in the order of their Deployments
 }{
 	"account with another name": {
 		above("patches:\n- target: {kind: ServiceAccount}\n  options: {allowNameChange: true}\n  patch: |\n" +
 			"    - {op: replace, path: /metadata/name, value: theirs}\n"),
-		[]installation{moved("mirror-system", "theirs", []string{teamA}, []string{formerly})},
+		[]installation{{in: teamA, out: formerly}},
 	},
 	"labels and annotations on all": {
 		above("commonAnnotations: {example.com/team: theirs}\n" +
 			"labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n"),
-		[]installation{shippedOne},
+		[]installation{{in: teamA, out: formerly}},
 	},
 	"policies below, settings above": {
 		map[string]string{
@@ -56,7 +45,7 @@ var overlays = map[string]struct {
 			"top": overlay.Above("middle", "namespace: your-system\nnamePrefix: blue-\npatches:\n"+
 				SetFlag("--namespace-prefix=dev-")+Setting("namespace-prefix", "dev-")),
 		},
-		[]installation{moved("your-system", "blue-mirror-controller", []string{formerly}, []string{teamA})},
+		[]installation{{in: formerly, out: teamA}},
 	},
 	"two installations": {
 		map[string]string{
@@ -64,22 +53,19 @@ var overlays = map[string]struct {
 			"blue": oneOfTwo("blue", "dev-"),
 			"top":  "resources: [../red, ../blue]\n",
 		},
-		[]installation{
-			{"red-system", "red-mirror-controller", "mirror", "red", []string{teamA}, []string{formerly, platform}},
-			{"blue-system", "blue-mirror-controller", "mirror", "blue", []string{formerly}, []string{teamA, platform}},
-		},
+		[]installation{{in: teamA, out: formerly, instance: "red"}, {in: formerly, out: teamA, instance: "blue"}},
 	},
-	"example as it is": {example(), []installation{shippedOne}},
+	"example as it is": {example(), []installation{{in: teamA, out: formerly}}},
 	"example with settings": {
 		example("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
 			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share",
 			"prune=false", "prune=true"),
-		[]installation{{"my-system", "mirror-controller", "share", "default", []string{formerly, teamB}, []string{teamA, platform}}},
+		[]installation{{in: formerly, out: teamA, label: "share"}},
 	},
 	"example with the lines for labels": {
 		map[string]string{"top": regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).
 			ReplaceAllString(example("platform,infra", platform)["top"], "$1")},
-		[]installation{moved("mirror-system", "mirror-controller", []string{red}, []string{teamA, frozen})},
+		[]installation{{in: red, out: frozen}},
 	},
 }
 
@@ -103,23 +89,23 @@ func example(oldnew ...string) map[string]string {
 	return map[string]string{"top": strings.NewReplacer(append(oldnew, "- ../", "- ../deploy/")...).Replace(string(content))}
 }
 
-// TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones, with the kubectl of this
-// version. The controller's account is confined all the same, or its self-check finds that it is not.
+// TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones. The account that the
+// Deployment names is confined all the same, or its self-check finds that it is not.
 func TestC48Overlays(t *testing.T) {
 	t.Parallel()
 	w := New(t)
 	t.Run("without the label", w.testNotConfined) // of the policies that the site has already
 	for name, o := range overlays {
 		t.Run(name, func(t *testing.T) {
-			m := w.kustomize(t, o.files)
-			w.apply(t, m)
-			defer w.withdraw()
+			m := overlay.Render(t, o.files)
 			accounts, flags, settings := read(m)
-			for _, i := range o.installations {
-				if account := cluster.ServiceAccountUser(i.namespace, i.account); !slices.Contains(accounts, account) {
-					t.Errorf("the controller runs as %q, want %s", accounts, account)
-				}
-				w.expectConfined(t, i)
+			w.apply(m)
+			defer w.withdraw()
+			if len(accounts) != len(o.installations) {
+				t.Fatalf("there are Deployments for the accounts %q, want %d", accounts, len(o.installations))
+			}
+			for n, account := range accounts {
+				w.expectConfined(t, account, o.installations[n])
 			}
 			for _, setting := range settings {
 				if !slices.Contains(flags, setting) {
@@ -148,40 +134,6 @@ func (w *Policed) testNotConfined(t *testing.T) {
 	w.WaitLog(p, "No admission policy confines this account")
 }
 
-// kustomize returns what kubectl makes of the kustomization in the folder top.
-func (w *Policed) kustomize(t *testing.T, files map[string]string) shipped.Manifests {
-	t.Helper()
-	out, err := w.Cluster.KubectlCommand(t.Context(), "kustomize", filepath.Join(overlay.Dir(t, files), "top")).Output()
-	if err != nil {
-		t.Fatalf("kubectl kustomize: %v", err)
-	}
-	m, err := shipped.Parse(bytes.NewReader(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// apply applies what decides about requests.
-func (w *Policed) apply(t *testing.T, m shipped.Manifests) {
-	t.Helper()
-	var all bytes.Buffer
-	for _, o := range m {
-		kind := o.GetKind()
-		if strings.HasPrefix(kind, "ValidatingAdmissionPolicy") || strings.HasPrefix(kind, "ClusterRole") ||
-			kind == "Namespace" || kind == "ServiceAccount" {
-			if err := json.NewEncoder(&all).Encode(o.Object); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	cmd := w.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "--force-conflicts", "--filename=-")
-	cmd.Stdin = &all
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
 // withdraw deletes the policies, so that they do not stand in for those of the next overlay, and the settings of its
 // controllers.
 func (w *Policed) withdraw() {
@@ -191,20 +143,17 @@ func (w *Policed) withdraw() {
 	w.sh("kubectl delete clusterrolebindings --ignore-not-found mirror-controller red-mirror-controller blue-mirror-controller")
 }
 
-// expectConfined fails the test unless the controller may create copies where it should, and nowhere else.
-func (w *Policed) expectConfined(t *testing.T, i installation) {
+// expectConfined fails the test unless the user may create copies where it should, and nowhere else.
+func (w *Policed) expectConfined(t *testing.T, user string, i installation) {
 	t.Helper()
-	user := cluster.ServiceAccountUser(i.namespace, i.account)
 	w.Until(user+" is confined", func() error { return InForce("", w.Probe(user, platform)) })
 	as := *w.World
-	as.Label, as.Instance = i.label, i.instance
+	as.Label, as.Instance = cmp.Or(i.label, w.Label), cmp.Or(i.instance, w.Instance)
 	ask := func(namespace string) error {
 		return w.Probe(user, namespace, as.MarksOfCopy(platform, namespace, probed)...)
 	}
-	for _, namespace := range i.in {
-		w.Until(user+" may create copies in "+namespace, func() error { return ask(namespace) })
-	}
-	for _, namespace := range append(i.out, "kube-public") {
+	w.Until(user+" may create copies in "+i.in, func() error { return ask(i.in) })
+	for _, namespace := range []string{i.out, platform, "kube-public"} {
 		expectAnswer(t, "", suite.NotThere, ask(namespace)) // of two installations either may refuse first
 	}
 }

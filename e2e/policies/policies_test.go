@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -33,7 +35,9 @@ const (
 
 	controller = "system:serviceaccount:mirror-system:mirror-controller"
 	// unlabeled has the permissions of the controller by a ClusterRoleBinding without the label.
-	unlabeled = "system:serviceaccount:more-controllers:unlabeled"
+	unlabeled = more + "unlabeled"
+	// more begins the accounts of moreControllers.
+	more = "system:serviceaccount:more-controllers:"
 )
 
 // Namespaces.
@@ -101,7 +105,7 @@ func TestPolicies(t *testing.T) {
 
 	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third",
 		"exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
-	w.applyPolicies("admission")
+	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "admission")}))
 	w.sh(letPublish)
 	w.Until("publishing is refused", func() error { return InForce(publishers, w.Probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
@@ -113,7 +117,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishers, w.publisherRows()) })
 	t.Run("forgers", func(t *testing.T) { w.check(t, publishers, w.forgerRows()) })
 
-	w.applyPolicies("protect-copies")
+	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "protect-copies")}))
 	w.Create(teamA, "protected", w.Copied(teamA, "protected")...)
 	w.Until("the copies are protected", func() error {
 		return InForce(protected, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), "protected", DryDelete))
@@ -185,14 +189,13 @@ func (w *Policed) bindController(name string, settings map[string]string) {
 	w.Until(name+" is confined", func() error { return InForce(confined, w.Probe(user, platform)) })
 }
 
-// applyPolicies applies what a component decides by: policies and roles.
-func (w *Policed) applyPolicies(component string) {
+// apply creates what of the manifests decides about requests. What is there already stays as it is.
+func (w *Policed) apply(m shipped.Manifests) {
 	w.Helper()
-	rendered, err := RenderWith(w.T, "", component)
-	rendered = slices.DeleteFunc(rendered, func(o *unstructured.Unstructured) bool {
-		return !strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetKind() != "ClusterRole"
-	})
-	if err := errors.Join(err, rendered.Apply(w.Context(), w.Cluster.Admin())); err != nil {
+	decide := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding",
+		"Namespace", "ServiceAccount"}
+	m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool { return !slices.Contains(decide, o.GetKind()) })
+	if err := m.Apply(w.Context(), w.Cluster.Admin()); err != nil {
 		w.Fatal(err)
 	}
 }
