@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
@@ -18,15 +17,7 @@ const alwaysConfigured = "poddisruptionbudget.policy/mirror-controller configure
 // change that somebody made. A default of the API in a list that kubectl replaces as a whole would count as a change.
 func TestDocsApplyTwice(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := suite.NewAlone(t)
 	// The API server does not know the kinds of the Prometheus operator.
 	everything := example(t, "# - ../components/monitoring\n", "", "# - ../components/admission-alerts\n", "", "# - ../", "- ../",
 		"namespace: mirror-system", "namespace: my-system")
@@ -36,7 +27,7 @@ func TestDocsApplyTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := overlay.Dir(t, map[string]string{"deploy/mine": kustomization})
 			for _, again := range []bool{false, true} {
-				out, err := c.KubectlCommand(t.Context(), "apply", "-k", filepath.Join(dir, "deploy/mine")).CombinedOutput()
+				out, err := w.Cluster.KubectlCommand(t.Context(), "apply", "-k", filepath.Join(dir, "deploy/mine")).CombinedOutput()
 				if err != nil {
 					t.Fatalf("kubectl apply: %v\n%s", err, out)
 				}

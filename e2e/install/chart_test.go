@@ -121,7 +121,7 @@ func TestChartInstalls(t *testing.T) {
 	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a", "b")
 	w.run("upgrade", w.release, suite.Deployed("chart"), "--reuse-values",
 		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
-		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true")
+		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true,deletionGrace=1s")
 	w.waitConfined()
 	p := w.StartChecked()
 	w.testAsTheChart()

@@ -26,16 +26,8 @@ var otherTools = map[string]otherTool{
     reflector.v1.k8s.emberstack.com/reflection-allowed: "true"
     reflector.v1.k8s.emberstack.com/reflection-auto-enabled: "true"
     reflector.v1.k8s.emberstack.com/reflection-auto-namespaces: PREFIX.*`,
-		a: `
-  annotations:
-    reflector.v1.k8s.emberstack.com/auto-reflects: "True"
-    reflector.v1.k8s.emberstack.com/reflected-version: "1"
-    reflector.v1.k8s.emberstack.com/reflects: HOME/settings`,
-		b: `
-  annotations:
-    reflector.v1.k8s.emberstack.com/auto-reflects: "False"
-    reflector.v1.k8s.emberstack.com/reflected-version: "1"
-    reflector.v1.k8s.emberstack.com/reflects: HOME/settings`,
+		a: reflected,
+		b: reflected,
 	},
 	"replicator": {
 		mark:  `annotations.replicator\.v1\.mittwald\.de/replicated-keys`,
@@ -62,6 +54,12 @@ var otherTools = map[string]otherTool{
 		b:      cloned,
 	},
 }
+
+const reflected = `
+  annotations:
+    reflector.v1.k8s.emberstack.com/auto-reflects: "True"
+    reflector.v1.k8s.emberstack.com/reflected-version: "1"
+    reflector.v1.k8s.emberstack.com/reflects: HOME/settings`
 
 // cloned is what a rule with clone and synchronize makes of the source: a copy with all its labels, and with more.
 const cloned = `
