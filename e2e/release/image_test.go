@@ -137,18 +137,8 @@ type image struct {
 // config is the configuration of an image, as the OCI image specification has it.
 type config struct {
 	OS, Architecture, Created string
-	Config                    imageConfig
-	RootFS                    struct {
-		DiffIDs []string `json:"diff_ids"`
-	}
-}
-
-// imageConfig is what a container begins with.
-type imageConfig struct {
-	User, WorkingDir, StopSignal string
-	Env, Entrypoint, Cmd, Shell  []string
-	Labels                       map[string]string
-	ExposedPorts, Volumes        map[string]struct{}
+	Config                    map[string]any // what a container begins with
+	RootFS                    any
 }
 
 // image builds the image by that target of the Makefile, and returns what is in it.
@@ -163,30 +153,30 @@ func (b builder) image(target, arch string, args ...string) image {
 	if err := json.Unmarshal([]byte(b.command("buildah", "inspect", "--type=image", name)), &inspected); err != nil {
 		b.Fatal(err)
 	}
-	delete(inspected.OCIv1.Config.Labels, "io.buildah.version") // which buildah adds by itself
+	delete(inspected.OCIv1.labels(), "io.buildah.version") // which buildah adds by itself
 	container := strings.TrimSpace(b.command("buildah", "from", "--arch="+arch, name))
 	return image{inspected.FromImageDigest, inspected.OCIv1, strings.TrimSpace(b.command("buildah", "mount", container))}
 }
 
+func (c config) labels() map[string]any { return c.Config["Labels"].(map[string]any) }
+
 // expectConfig: the image runs the program, not as root, and has nothing of a shell.
 func expectConfig(t *testing.T, got config, arch string) {
 	t.Helper()
-	want := imageConfig{
-		User:       "65532:65532",
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, // of the builders, all have it
-		Entrypoint: []string{"/mirror-controller"},
-		Labels: map[string]string{
+	description := got.labels()["org.opencontainers.image.description"]
+	want := map[string]any{
+		"User":       "65532:65532",
+		"Env":        []any{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, // of the builders, all have it
+		"Entrypoint": []any{"/mirror-controller"},
+		"Labels": map[string]any{
 			"org.opencontainers.image.title":       "mirror-controller",
-			"org.opencontainers.image.description": got.Config.Labels["org.opencontainers.image.description"],
+			"org.opencontainers.image.description": description,
 			"org.opencontainers.image.version":     version,
 			"org.opencontainers.image.revision":    "unknown", // there is no history in a copy
 		},
 	}
-	if !reflect.DeepEqual(got.Config, want) {
+	if !reflect.DeepEqual(got.Config, want) || description == "" {
 		t.Errorf("the config is\n%+v\nwant\n%+v", got.Config, want)
-	}
-	if got.Config.Labels["org.opencontainers.image.description"] == "" {
-		t.Error("it has no description")
 	}
 	if got.OS != "linux" || got.Architecture != arch || got.Created != "2023-11-14T22:13:20Z" {
 		t.Errorf("it is for %s/%s, of %s", got.OS, got.Architecture, got.Created)

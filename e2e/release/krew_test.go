@@ -2,12 +2,10 @@ package release
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,20 +14,6 @@ const (
 	plugin        = "kubectl-mirror"
 	archiveEnding = ".tar.gz"
 )
-
-// archives returns the names of the plug-in's archives.
-func archives(files map[string][]byte) []string {
-	isNone := func(name string) bool { return !strings.HasSuffix(name, archiveEnding) }
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(files)), isNone)
-}
-
-// programIn returns the name of the plug-in in an archive.
-func programIn(archive string) string {
-	if strings.Contains(archive, "-windows-") {
-		return plugin + ".exe"
-	}
-	return plugin
-}
 
 // expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has to be
 // right.
@@ -44,8 +28,16 @@ func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 		t.Errorf("it is not filled in:\n%s", files["mirror.yaml"])
 	}
 	c.command(filepath.Join(bin, "validate-krew-manifest"), "-skip-install", "-manifest="+manifest)
-	for _, archive := range archives(files) {
+	for archive := range files {
 		of, home := platform.FindStringSubmatch(archive), t.TempDir()
+		program, isArchive := strings.CutSuffix(archive, archiveEnding)
+		if !isArchive {
+			continue
+		}
+		ending := ""
+		if of[1] == "windows" {
+			ending = ".exe"
+		}
 		install := exec.CommandContext(t.Context(), filepath.Join(bin, "krew"), "install", "--manifest="+manifest,
 			"--archive="+filepath.Join(c.dir, "dist", archive))
 		install.Env = []string{"HOME=" + home, "KREW_ROOT=" + home, "KREW_OS=" + of[1], "KREW_ARCH=" + of[2],
@@ -54,8 +46,8 @@ func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 			t.Errorf("%s: %v: %s", archive, err, out)
 			continue
 		}
-		installed, err := os.ReadFile(filepath.Join(home, "store", "mirror", version, programIn(archive)))
-		if err != nil || !bytes.Equal(installed, files[strings.TrimSuffix(archive, archiveEnding)+filepath.Ext(programIn(archive))]) {
+		installed, err := os.ReadFile(filepath.Join(home, "store", "mirror", version, plugin+ending))
+		if err != nil || !bytes.Equal(installed, files[program+ending]) {
 			t.Errorf("%s: what is installed is not the program (%v)", archive, err)
 		}
 		if of[1] != runtime.GOOS || of[2] != runtime.GOARCH {

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -106,7 +105,7 @@ func linked(info *debug.BuildInfo) []*spdx.Package {
 		p.PackageExternalReferences = []*spdx.PackageExternalReference{{
 			Category: common.CategoryPackageManager,
 			RefType:  common.TypePackageManagerPURL,
-			Locator:  "pkg:golang/" + m.Path + "@" + url.PathEscape(m.Version), // which may have a +
+			Locator:  "pkg:golang/" + m.Path + "@" + m.Version, // a + stays as it is
 		}}
 		if m.Sum != "" {
 			p.PackageSourceInfo = "go.sum " + m.Sum
