@@ -3,6 +3,7 @@ package overlay
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,4 +48,26 @@ func Above(resource, lines string, components ...string) string {
 		all.WriteString("- ../deploy/components/" + component + "\n")
 	}
 	return "resources: [../" + resource + "]\ncomponents:\n" + all.String() + lines
+}
+
+// SetPrefix sets the prefixes of an installation: what the first flag and the policies say.
+func SetPrefix(prefix string) string {
+	return patch("Deployment", "replace", "/spec/template/spec/containers/0/args/0", "--namespace-prefix="+prefix) +
+		setting("namespace-prefix", prefix)
+}
+
+// AddFlag adds a flag with a value, which the policies know as well.
+func AddFlag(flag, value string) string { return AddFlagKnownAs(flag, value, value) }
+
+// AddFlagKnownAs is AddFlag where the policies read the value in another form.
+func AddFlagKnownAs(flag, value, known string) string {
+	return patch("Deployment", "add", "/spec/template/spec/containers/0/args/-", "--"+flag+"="+value) + setting(flag, known)
+}
+
+func setting(flag, value string) string {
+	return patch("ClusterRoleBinding", "add", "/metadata/annotations/mirror-controller.github.io~1"+flag, value)
+}
+
+func patch(kind, op, path, value string) string {
+	return fmt.Sprintf("- target: {kind: %s}\n  patch: |\n    - {op: %s, path: %s, value: %q}\n", kind, op, path, value)
 }

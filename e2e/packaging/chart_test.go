@@ -104,18 +104,17 @@ func TestChartSettingsAreKustomize(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	values := append(slices.Clone(everything), sameGrace, `image={"repository":"r.example/m","digest":"`+digest+`"}`)
 	patches := ""
-	for i, s := range settings {
-		op, at := "add", "-"
-		if i == 0 {
-			op, at = "replace", "0"
-		}
-		known := s.want
-		if s.flag == "namespace-selector" { // which the policies read in the form of a label selector
-			known = "team In red,blue\nexample.com/tier NotIn gold\nmirrored Exists\nfrozen DoesNotExist"
-		}
+	for _, s := range settings {
 		values = append(values, s.path+"="+s.value)
-		patches += patch("Deployment", op, "/spec/template/spec/containers/0/args/"+at, "--"+s.flag+"="+s.want) +
-			patch("ClusterRoleBinding", "add", "/metadata/annotations/mirror-controller.github.io~1"+s.flag, known)
+		switch s.flag {
+		case "namespace-prefix":
+			patches += overlay.SetPrefix(s.want)
+		case "namespace-selector":
+			patches += overlay.AddFlagKnownAs(s.flag, s.want,
+				"team In red,blue\nexample.com/tier NotIn gold\nmirrored Exists\nfrozen DoesNotExist")
+		default:
+			patches += overlay.AddFlag(s.flag, s.want)
+		}
 	}
 	kustomized := overlay.Render(t, map[string]string{
 		"middle": overlay.Above("deploy/base", "namespace: my-system\n"+

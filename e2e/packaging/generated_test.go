@@ -2,7 +2,6 @@ package packaging
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,14 +129,8 @@ func TestInstallYAMLTakesSettings(t *testing.T) {
 	want := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", `
 images: [{name: mirror-controller, newName: r.example/some/mirror-controller, newTag: v1.2.3}]
 patches:
-`+patch("Deployment", "replace", "/spec/template/spec/containers/0/args/0", "--namespace-prefix="+prefixes)+
-		patch("ClusterRoleBinding", "replace", "/metadata/annotations/mirror-controller.github.io~1namespace-prefix", prefixes))})
+`+overlay.SetPrefix(prefixes))})
 	expectSame(t, "default", want, "install.yaml", have)
-}
-
-// patch is one of a kustomization.
-func patch(kind, op, path, value string) string {
-	return fmt.Sprintf("- target: {kind: %s}\n  patch: |\n    - {op: %s, path: %s, value: %q}\n", kind, op, path, value)
 }
 
 // TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag

@@ -1,10 +1,8 @@
 package plugin
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
-	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
 // StartChecked runs the controller, and has the Deployment report its Pod ready.
@@ -80,16 +77,4 @@ func ExpectLines(t *testing.T, got answer, code int, want ...string) {
 		t.Errorf("got exit code %d and\n%s\nwant %d and\n%s\nstderr: %s",
 			got.code, got.out, code, strings.Join(missing, "\n"), got.err)
 	}
-}
-
-// RenderExample writes a kustomization beside a copy of deploy/, and renders it.
-func RenderExample(t *testing.T, example string) (shipped.Manifests, error) {
-	t.Helper()
-	dir := t.TempDir()
-	err := errors.Join(os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(suite.Deployed("."))),
-		os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(example), 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shipped.Render(dir)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
@@ -24,17 +25,10 @@ import (
 func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 	t.Helper()
 	w := NewInstalled(t, "checked", "a")
-	var patches strings.Builder
-	for flag, value := range map[string]string{"mirror-label": w.Label, "instance": w.Instance} {
-		patches.WriteString(policies.AddFlag("-", "--"+flag+"="+value) + policies.Setting(flag, value))
-	}
-	prefixes := w.Prefix + ",dev-"
 	names := "namespace: " + w.Namespace + "\nnamePrefix: " + w.Namespace + "-\n"
-	m, err := RenderExample(t, "resources: [deploy/default]\n"+names+"patches:\n"+
-		policies.SetFlag("--namespace-prefix="+prefixes)+policies.Setting("namespace-prefix", prefixes)+patches.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", names+"patches:\n"+
+		overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+overlay.AddFlag("instance", w.Instance))})
+	var err error
 	// A label of its own, so that its policies judge nobody else.
 	for _, o := range m {
 		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {

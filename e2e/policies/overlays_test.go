@@ -43,7 +43,7 @@ var overlays = map[string]struct {
 		map[string]string{
 			"middle": overlay.Above("deploy/default", "namespace: my-system\n"),
 			"top": overlay.Above("middle", "namespace: your-system\nnamePrefix: blue-\npatches:\n"+
-				SetFlag("--namespace-prefix=dev-")+Setting("namespace-prefix", "dev-")),
+				overlay.SetPrefix("dev-")),
 		},
 		[]installation{{in: formerly, out: teamA}},
 	},
@@ -76,8 +76,7 @@ func above(lines string) map[string]string {
 
 func oneOfTwo(name, prefix string) string {
 	return overlay.Above("deploy/default", "namespace: "+name+"-system\nnamePrefix: "+name+"-\npatches:\n"+
-		SetFlag("--namespace-prefix="+prefix)+Setting("namespace-prefix", prefix)+
-		AddFlag("-", "--instance="+name)+Setting("instance", name))
+		overlay.SetPrefix(prefix)+overlay.AddFlag("instance", name))
 }
 
 // example is a copy of deploy/example, with these texts replaced by those behind them.

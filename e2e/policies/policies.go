@@ -12,8 +12,6 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
@@ -90,28 +88,4 @@ func ExpectUsed(t *testing.T, rules []rbacv1.PolicyRule, requests []cluster.Even
 
 func permission(verb, group, resource string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}}
-}
-
-// RenderWith renders the base with components and more lines of a kustomization.
-func RenderWith(t *testing.T, lines string, components ...string) (shipped.Manifests, error) {
-	t.Helper()
-	return overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", lines, components...)}), nil
-}
-
-// AddFlag returns a patch of a kustomization that adds a flag at this place of the arguments, for example "-".
-func AddFlag(at, flag string) string {
-	return fmt.Sprintf("- target: {kind: Deployment}\n  patch: |\n"+
-		"    - {op: add, path: /spec/template/spec/containers/0/args/%s, value: %q}\n", at, flag)
-}
-
-// SetFlag returns a patch that replaces the first flag.
-func SetFlag(flag string) string {
-	return fmt.Sprintf("- target: {kind: Deployment}\n  patch: |\n"+
-		"    - {op: replace, path: /spec/template/spec/containers/0/args/0, value: %q}\n", flag)
-}
-
-// Setting returns a patch that sets an annotation of each ClusterRoleBinding.
-func Setting(name, value string) string {
-	return fmt.Sprintf("- target: {kind: ClusterRoleBinding}\n  patch: |\n"+
-		"    - {op: add, path: /metadata/annotations/mirror-controller.github.io~1%s, value: %q}\n", name, value)
 }

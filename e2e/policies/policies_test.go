@@ -195,6 +195,11 @@ func (w *Policed) apply(m shipped.Manifests) {
 	decide := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding",
 		"Namespace", "ServiceAccount"}
 	m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool { return !slices.Contains(decide, o.GetKind()) })
+	for _, o := range m {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			o.SetNamespace("") // kustomize does not know that they have none; kubectl takes it off
+		}
+	}
 	if err := m.Apply(w.Context(), w.Cluster.Admin()); err != nil {
 		w.Fatal(err)
 	}
