@@ -60,18 +60,9 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 		return request.Body([]byte(body)).Do(w.Context()).Error()
 	}
 	w.Until("the permissions are there", func() error { return client.Get().AbsPath(leases).Do(w.Context()).Error() })
-	for _, there := range []struct{ path, body string }{
-		{events, eventOf("kubelet", "v1", "ConfigMap", platform, "any")},
-		{events, eventOf("mirror-controller", "v1", "ConfigMap", platform, "any")},
-		{leases, leaseNamed("of-others")},
-	} {
-		err := w.Admin.CoreV1().RESTClient().Post().AbsPath(there.path).SetHeader("Content-Type", "application/json").
-			Body([]byte(there.body)).Do(w.Context()).Error()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	const its = "mirror-controller"
+	w.sh("kubectl create -n platform -f - <<'END'\n" + eventOf("kubelet", "v1", "ConfigMap", platform, "any") +
+		eventOf(its, "v1", "ConfigMap", platform, "any") + leaseNamed("of-others") + "\nEND")
 	for name, c := range map[string]struct{ verb, path, body, refused string }{
 		"event about a ConfigMap": {"POST", events, eventOf(its, "v1", "ConfigMap", platform, "other"), ""},
 		"event about its Lease": {"POST", eventsAtHome,

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -25,7 +26,13 @@ func TestEachPermissionIsUsed(t *testing.T) {
 	var requests []cluster.Event
 	for _, watchList := range []string{"true", "false"} {
 		w := suite.New(t, "a", "b")
-		setSetting(w, "leader-elect-resource-namespace", w.Installed.Namespace)
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {"%s/leader-elect-resource-namespace": %q}}}`,
+			plan.Domain, w.Installed.Namespace)
+		_, err := w.Admin.RbacV1().ClusterRoleBindings().Patch(w.Context(), w.Account(), types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		w.CleanUp(w.Admin.CoordinationV1().Leases(w.Installed.Namespace).Delete(w.Context(), suite.LeaseName, metav1.DeleteOptions{}))
 		p := w.StartWith(shipped.RunOptions{
 			Env:  []string{"KUBE_FEATURE_WatchListClient=" + watchList},
