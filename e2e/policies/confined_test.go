@@ -61,7 +61,6 @@ func (w *Policed) confinedRows() []row {
 		{"foreign object adopted", controller, teamA,
 			with(handOver), change(copied.but(suite.WithoutAnnotation(plan.AdoptAnnotation))), ""},
 		{"immutable object that was handed over adopted", controller, teamA, with(handOver, immutable), recreate(copied), ""},
-		{"copy outside handed over and deleted", controller, formerly, copied.but(handOver), remove, suite.NotThere},
 		{"object with a finalizer adopted", controller, teamA, with(handOver, held), change(copied), notCopy},
 		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
 		{"copy of another source labelled as one adopted", controller, teamA,
@@ -108,11 +107,9 @@ func (w *Policed) settingRows() []row {
 		{"copy created anywhere", more + "everyone", formerly, nil, create(copied), ""},
 		{"copy created in a namespace excluded by name", more + "everyone", teamB, nil, create(copied), suite.NotThere},
 		{"copy created in a namespace excluded by prefix", more + "everyone", platform, nil, create(copied), suite.NotThere},
-		{"copy deleted in a namespace excluded by name", more + "everyone", teamB, copied, remove, suite.NotThere},
 		{"copy created where all labels match", more + "selective", red, nil, create(copied), ""},
 		{"copy created where one label does not match", more + "selective", frozen, nil, create(copied), suite.NotThere},
 		{"copy created where labels are absent", more + "selective", teamA, nil, create(copied), suite.NotThere},
-		{"copy deleted where one label does not match", more + "selective", frozen, copied, remove, suite.NotThere},
 		{"copy created with a malformed selector", more + "malformed", red, nil, create(copied), suite.NotThere},
 
 		// Sources.
@@ -127,7 +124,6 @@ func (w *Policed) settingRows() []row {
 		// With prune all copies may be deleted, and nothing else is allowed.
 		{"copy pruned outside the prefix", more + "pruning", formerly, copied, remove, ""},
 		{"copy pruned of a source that is not allowed", more + "pruning", teamA, ofOther, remove, ""},
-		{"copy pruned where one label does not match", more + "pruning", frozen, copied, remove, ""},
 		{"copy pruned of another instance", more + "pruning", formerly, copied.but(otherInstance), remove, suite.NotThere},
 		{"object handed over pruned outside the prefix", more + "pruning", platform, with(handOver), remove, suite.NotThere},
 		{"plain object pruned", more + "pruning", teamA, plain, remove, notCopy},
