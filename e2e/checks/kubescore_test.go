@@ -27,8 +27,7 @@ var notFollowed = map[string]string{
 // TestKubeScore has kube-score find no fault with all components, by its optional rules too.
 func TestKubeScore(t *testing.T) {
 	var objects bytes.Buffer
-	everything := overlay.Above("deploy/base", "", "admission", "admission-alerts", "protect-copies", "high-availability",
-		"network-policy", "monitoring", "viewer")
+	everything := overlay.Above("deploy/base", "", overlay.Components(t)...)
 	for _, object := range overlay.Render(t, map[string]string{"top": everything}) {
 		objects.WriteString("---\n")
 		if err := json.NewEncoder(&objects).Encode(object.Object); err != nil {

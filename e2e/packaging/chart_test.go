@@ -68,8 +68,6 @@ var (
 	monitored  = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`, `dashboard={"enabled":true}`}
 	everything = append([]string{"replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`,
 		"viewer.create=true"}, monitored...)
-	everyComponent = []string{"admission", "admission-alerts", "protect-copies", "high-availability", "monitoring",
-		"network-policy", "viewer"}
 )
 
 // TestChartIsKustomize compares the chart with the kustomizations, for what can be switched on.
@@ -85,7 +83,7 @@ func TestChartIsKustomize(t *testing.T) {
 		"monitoring":        {[]string{"monitoring"}, append([]string{off}, monitored...)},
 		"network-policy":    {[]string{"network-policy"}, []string{off, `networkPolicy={"enabled":true}`}},
 		"viewer":            {[]string{"viewer"}, []string{off, "viewer.create=true"}},
-		"everything":        {everyComponent, everything},
+		"everything":        {overlay.Components(t), everything},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

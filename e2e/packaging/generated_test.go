@@ -154,14 +154,10 @@ func TestExampleNamesSettings(t *testing.T) {
 // TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the chart.
 func TestDocumentedComponents(t *testing.T) {
 	page := read(t, "docs/install.md")
-	folders, err := os.ReadDir(filepath.Join(deploy, "components"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		row := regexp.MustCompile("(?m)^\\| `" + folder.Name() + "` \\|.*$").FindString(page)
+	for _, component := range overlay.Components(t) {
+		row := regexp.MustCompile("(?m)^\\| `" + component + "` \\|.*$").FindString(page)
 		if row == "" {
-			t.Errorf("the table does not have the component %s", folder.Name())
+			t.Errorf("the table does not have the component %s", component)
 		}
 		for _, value := range regexp.MustCompile("`([a-zA-Z.]+)=[^`]+`").FindAllStringSubmatch(row, -1) {
 			defaultOf(t, value[1]) // fails if there is none
