@@ -29,7 +29,7 @@ func (b Block) IsCommands() bool {
 // Pages returns the paths of the pages that tell users what to run.
 func Pages(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root(), docs, "*.md"))
+	files, err := filepath.Glob(filepath.Join(root, docs, "*.md"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there is no page in %s: %v", docs, err)
 	}
@@ -40,18 +40,18 @@ func Pages(t testing.TB) []string {
 	return pages
 }
 
-const docs = "deploy/docs"
+const (
+	root = "../.." // the folder of the repository, from that of a test
+	docs = "deploy/docs"
+)
 
-// root returns the folder of the repository: tests run somewhere in it.
-func root() string {
-	dir := "."
-	for range 5 {
-		if _, err := os.Stat(filepath.Join(dir, docs)); err == nil {
-			break
-		}
-		dir = filepath.Join(dir, "..")
+func read(t testing.TB, page string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dir
+	return string(content)
 }
 
 var (
@@ -62,12 +62,8 @@ var (
 // Blocks returns the blocks of a page.
 func Blocks(t testing.TB, page string) []Block {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []Block
-	text, end := string(content), 0
+	text, end := read(t, page), 0
 	for _, at := range fenced.FindAllStringSubmatchIndex(text, -1) {
 		b := Block{Page: page, Language: text[at[2]:at[3]], Above: text[end:at[0]], Text: text[at[4]:at[5]]}
 		if reason := notTested.FindStringSubmatch(b.Above); reason != nil {
@@ -104,11 +100,7 @@ func Commands(t testing.TB, page, text string, words ...string) string {
 // Inline returns a command if a page has it within a sentence, as it is.
 func Inline(t testing.TB, page, command string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(content), "`"+command+"`") {
+	if !strings.Contains(read(t, page), "`"+command+"`") {
 		t.Fatalf("%s does not have the command %q", page, command)
 	}
 	return command
