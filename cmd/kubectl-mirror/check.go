@@ -286,34 +286,30 @@ func (k *checker) checkPublishers(ctx context.Context) {
 	}
 }
 
-func (k *checker) end() (err error) {
+func (k *checker) count(result string) (n int) {
 	for _, l := range k.Checks {
-		switch l.Result {
-		case resultTodo:
-			return errNo
-		case resultUnknown:
-			err = errUnknown
+		if l.Result == result {
+			n++
 		}
 	}
-	return err
+	return n
 }
 
-func (k *checker) table(w io.Writer, wide bool) error {
-	counts := map[string]int{}
+func (k *checker) end() error {
+	if k.count(resultTodo) == 0 && k.count(resultUnknown) > 0 {
+		return errUnknown
+	}
+	return verdict(k.count(resultTodo) == 0)
+}
+
+func (k *checker) table(w io.Writer, wide bool) {
 	var rows [][]any
 	for _, l := range k.Checks {
-		counts[l.Result]++
-		text := l.Detail
-		if l.Remedy != "" {
-			text += ": " + l.Remedy
-		}
-		rows = append(rows, []any{l.Check, l.Result, printable(text)})
+		rows = append(rows, []any{l.Check, l.Result, strings.TrimSuffix(l.Detail+": "+l.Remedy, ": ")})
 	}
-	if err := printTable(w, wide, []string{"Check", "Result", "Detail"}, rows); err != nil {
-		return err
-	}
-	return printLines(w, fmt.Sprintf("%d ok, %d to do, %d not checked.",
-		counts[resultOK], counts[resultTodo], counts[resultUnknown]))
+	printTable(w, wide, []string{"Check", "Result", "Detail"}, rows)
+	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n",
+		k.count(resultOK), k.count(resultTodo), k.count(resultUnknown))
 }
 
 func (k *checker) names() (names []string) {

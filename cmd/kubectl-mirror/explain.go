@@ -209,7 +209,7 @@ func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName
 	why, remedy := withheld(snap, about, key.Namespace)
 	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
 	for _, s := range snap.Sources(key) {
-		x.Verdict += fmt.Sprintf(" It is no longer a source: %s left.", count(len(s.Targets), "copy is", "copies are"))
+		x.Verdict += fmt.Sprintf(" It is no longer a source; copies left: %d.", len(s.Targets))
 	}
 }
 
@@ -238,7 +238,7 @@ func (x *explanation) names() []string { return []string{x.name} }
 
 func (x *explanation) end() error { return nil }
 
-func (x *explanation) table(w io.Writer, wide bool) error {
+func (x *explanation) table(w io.Writer, wide bool) {
 	remedy := ""
 	if x.Remedy != "" {
 		remedy = "To change that: " + x.Remedy
@@ -246,15 +246,12 @@ func (x *explanation) table(w io.Writer, wide bool) error {
 	var rules [][]any
 	for _, r := range x.Rules {
 		if wide {
-			rules = append(rules, []any{r.Source, map[bool]string{true: "yes", false: "NO"}[r.Holds], printable(r.Text)})
+			rules = append(rules, []any{r.Source, map[bool]string{true: "yes", false: "NO"}[r.Holds], r.Text})
 		}
 	}
-	err := printLines(w, x.Verdict, remedy, x.Warning.String())
-	if err == nil && x.Diff != "" {
-		_, err = io.WriteString(w, "The copy would replace:\n"+x.Diff)
+	printLines(w, x.Verdict, remedy, x.Warning.String())
+	if x.Diff != "" {
+		fmt.Fprint(w, "The copy would replace:\n"+x.Diff)
 	}
-	if err == nil {
-		err = printTable(w, wide, []string{"Source", "Holds", "Rule"}, rules)
-	}
-	return err
+	printTable(w, wide, []string{"Source", "Holds", "Rule"}, rules)
 }

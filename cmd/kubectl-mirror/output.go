@@ -34,9 +34,9 @@ func (o *output) bind(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// printed is what a command has to print, in every form.
+// printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
-	table(w io.Writer, wide bool) error
+	table(w io.Writer, wide bool)
 	names() []string
 	end() error // ends the command, after it is printed
 }
@@ -47,25 +47,25 @@ func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n
 func (o output) print(w io.Writer, p printed) error {
 	switch o {
 	case "json":
-		out, err := json.MarshalIndent(p, "", "  ")
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%s\n", out)
-		}
-		return err
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(p)
 	case "name":
 		for _, name := range p.names() {
-			if _, err := fmt.Fprintln(w, name); err != nil {
-				return err
-			}
+			fmt.Fprintln(w, name)
 		}
-		return nil
+	default:
+		p.table(w, o == "wide")
 	}
-	return p.table(w, o == "wide")
+	return nil
 }
 
 // printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name
 // begins with '+' shows with -o wide only.
-func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
+func printTable(w io.Writer, wide bool, columns []string, rows [][]any) {
+	if len(rows) == 0 {
+		return // not even a header
+	}
 	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
 	for i, name := range columns {
 		empty := !slices.ContainsFunc(rows, func(row []any) bool { return row[i] != "" && row[i] != 0 })
@@ -75,25 +75,19 @@ func printTable(w io.Writer, wide bool, columns []string, rows [][]any) error {
 		}
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})
 		for j, row := range rows {
-			t.Rows[j].Cells = append(t.Rows[j].Cells, row[i])
+			t.Rows[j].Cells = append(t.Rows[j].Cells, printable(fmt.Sprint(row[i])))
 		}
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w)
+	_ = printers.NewTablePrinter(printers.PrintOptions{}).PrintObj(t, w) // fails as the writer does
 }
 
 // printLines prints the lines that are not empty.
-func printLines(w io.Writer, lines ...string) error {
-	var b strings.Builder
+func printLines(w io.Writer, lines ...string) {
 	for _, line := range lines {
 		if line != "" {
-			b.WriteString(printable(line) + "\n")
+			fmt.Fprintln(w, printable(line))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a
@@ -104,12 +98,4 @@ func printable(text string) string { return escaped(strings.ReplaceAll(text, "\n
 func escaped(text string) string {
 	quoted := strconv.Quote(text)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
-}
-
-// count returns the number with its noun.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

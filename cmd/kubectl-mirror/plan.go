@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -101,11 +102,11 @@ func (p *planned) names() (names []string) {
 	return names
 }
 
-func (p *planned) table(w io.Writer, wide bool) error {
+func (p *planned) table(w io.Writer, wide bool) {
 	var rows [][]any
 	diffs, counts := "", map[string]int{}
 	for _, t := range p.Targets {
-		rows = append(rows, []any{t.Operation, t.Namespace + "/" + t.Name, t.Source, printable(t.Reason)})
+		rows = append(rows, []any{t.Operation, t.Namespace + "/" + t.Name, t.Source, t.Reason})
 		diffs += t.Diff
 		counts[t.Operation]++
 	}
@@ -113,12 +114,6 @@ func (p *planned) table(w io.Writer, wide bool) error {
 	for _, operation := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))
 	}
-	if err := printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows); err != nil {
-		return err
-	}
-	if len(parts) == 0 {
-		parts = []string{"nothing"}
-	}
-	_, err := fmt.Fprintf(w, "%sIn all: %s.\n", diffs, strings.Join(parts, ", "))
-	return err
+	printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
+	fmt.Fprintf(w, "%sIn all: %s.\n", diffs, cmp.Or(strings.Join(parts, ", "), "nothing"))
 }

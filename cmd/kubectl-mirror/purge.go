@@ -2,10 +2,10 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -133,7 +133,7 @@ func (p *purge) confirm() error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.out, "Delete %s of instance %s? [y/N] ", count(len(p.Targets), "copy", "copies"), p.settings.Instance)
+	fmt.Fprintf(p.out, "Delete these copies of instance %s? [y/N] ", p.settings.Instance)
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
@@ -146,39 +146,34 @@ func (p *purge) confirm() error {
 // delete deletes the copies that are still as they were listed, and says what has come of it. It returns errNo if not
 // all are gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
 func (p *purge) delete(ctx context.Context) error {
-	copies := p.Targets
 	var workers errgroup.Group
 	workers.SetLimit(32)
-	results := make([]error, len(copies))
-	for i, c := range copies {
+	var gone, changed atomic.Int64
+	for _, c := range p.Targets {
 		workers.Go(func() error {
 			have := c.decision.Have
-			results[i] = p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
+			err := p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
 			})
+			switch {
+			case err == nil, apierrors.IsNotFound(err):
+				gone.Add(1)
+			case apierrors.IsConflict(err):
+				changed.Add(1)
+			default:
+				return err
+			}
 			return nil
 		})
 	}
-	_ = workers.Wait() // the results tell
-	gone, changed := 0, 0
-	var failed error
-	for _, err := range results {
-		switch {
-		case err == nil, apierrors.IsNotFound(err):
-			gone++
-		case apierrors.IsConflict(err):
-			changed++
-		default:
-			failed = cmp.Or(failed, err)
-		}
-	}
-	text := fmt.Sprintf("Deleted %d of %s", gone, count(len(copies), "copy", "copies"))
-	if changed > 0 {
-		text += fmt.Sprintf("; changed since they were listed, and left alone: %d. Run the command again", changed)
+	failed, all := workers.Wait(), int64(len(p.Targets))
+	text := fmt.Sprintf("Deleted %d of %d copies", gone.Load(), all)
+	if n := changed.Load(); n > 0 {
+		text += fmt.Sprintf("; changed since they were listed, and left alone: %d. Run the command again", n)
 	}
 	if failed != nil {
-		text += fmt.Sprintf("; failed: %d, the first because of: %v", len(copies)-gone-changed, failed)
+		text += fmt.Sprintf("; failed: %d, the first because of: %v", all-gone.Load()-changed.Load(), failed)
 	}
 	p.say(text + ".")
-	return verdict(gone == len(copies))
+	return verdict(gone.Load() == all)
 }

@@ -90,9 +90,8 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	}
 	for i := range deployments {
 		s, err := f.settingsOf(&deployments[i])
-		if err != nil { // say of each line where it is from
-			origin := "arguments of Deployment " + keyOf(s.deployment) + ": "
-			return nil, errors.New(origin + strings.ReplaceAll(err.Error(), "\n", "\n"+origin))
+		if err != nil {
+			return nil, fmt.Errorf("arguments of Deployment %s: %w", keyOf(s.deployment), err)
 		}
 		all = append(all, s)
 	}

@@ -92,8 +92,7 @@ func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) 
 		}
 		all = append(all, found...)
 	}
-	key := func(s *snapshot.Source) string { return s.Key().String() }
-	slices.SortStableFunc(all, func(a, b *snapshot.Source) int { return strings.Compare(key(a), key(b)) })
+	slices.SortStableFunc(all, (*snapshot.Source).Compare)
 	return newReport(all), nil
 }
 
@@ -121,8 +120,8 @@ func (s *session) warn(ctx context.Context, namespace string, sources []*snapsho
 		return nil
 	}
 	for _, source := range sources {
-		if found := reports[source.UID]; found != nil && source.UID != "" && !source.IsInSync() {
-			source.Warning = found.Warning()
+		if source.UID != "" && !source.IsInSync() {
+			source.Warning = reports[source.UID].Warning()
 		}
 	}
 	return err
@@ -182,12 +181,13 @@ func (r *report) names() (names []string) {
 	return slices.Compact(names)
 }
 
-func (r *report) table(w io.Writer, wide bool) error {
-	if r.one {
-		return printSource(w, wide, r.Sources[0], r.all)
-	}
-	if len(r.Sources) == 0 {
-		return printLines(w, "No sources found. -A shows those of all namespaces.")
+func (r *report) table(w io.Writer, wide bool) {
+	switch {
+	case r.one:
+		printSource(w, wide, r.Sources[0], r.all)
+		return
+	case len(r.Sources) == 0:
+		printLines(w, "No sources found. -A shows those of all namespaces.")
 	}
 	columns := []string{"Namespace", "Name", "Controller", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
@@ -203,21 +203,19 @@ func (r *report) table(w io.Writer, wide bool) error {
 		if s.Warning != nil {
 			warning = s.Warning.Reason
 		}
-		rows = append(rows, append(row, warning, printable(s.Note)))
+		rows = append(rows, append(row, warning, s.Note))
 	}
-	return printTable(w, wide, append(columns, "Warning", "+Note"), rows)
+	printTable(w, wide, append(columns, "Warning", "+Note"), rows)
 }
 
 // printSource prints a source itself, and its targets that are not in sync, or all.
-func printSource(w io.Writer, wide bool, s *snapshot.Source, all bool) error {
+func printSource(w io.Writer, wide bool, s *snapshot.Source, all bool) {
 	var rows [][]any
 	for _, t := range s.Targets {
 		if all || t.State != plan.StateSynced.Metric() {
-			rows = append(rows, []any{t.Namespace, t.State, t.Operation, printable(t.Reason)})
+			rows = append(rows, []any{t.Namespace, t.State, t.Operation, t.Reason})
 		}
 	}
-	if err := printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning.String()); err != nil {
-		return err
-	}
-	return printTable(w, wide, []string{"Target", "State", "+Operation", "Reason"}, rows)
+	printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning.String())
+	printTable(w, wide, []string{"Target", "State", "+Operation", "Reason"}, rows)
 }

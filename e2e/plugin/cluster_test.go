@@ -138,7 +138,7 @@ func TestKubectlPlan(t *testing.T) {
 	narrow.flags = []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}
 	const only = " --namespace-prefix=team-a"
 	narrow.says(1, "plan"+only, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
-	narrow.says(0, "purge --out-of-scope --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copy.")
+	narrow.says(0, "purge --out-of-scope --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copies.")
 	w.Absent("settings", c)
 	planned, mark = narrow.says(1, "plan --prune"+only, "\nIn all: delete 1."), w.AuditMark()
 	w.StartExactly("--namespace-prefix="+a, "--prune")
@@ -242,7 +242,7 @@ func TestKubectlPurge(t *testing.T) {
 	purger.prints(0, "purge --dry-run", shown(t, "purge --dry-run"))
 	theirs := w.Create(w.Elsewhere("other"), "settings", w.MarksOfCopy(a, "other-"+w.Home, "settings")...)
 	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")
-	purger.says(0, "purge platform/settings --yes", "Deleted 1 of 1 copy.")
+	purger.says(0, "purge platform/settings --yes", "Deleted 1 of 1 copies.")
 	w.Absent("settings", a)
 	w.Untouched(theirs)
 	w.WaitInSync(other, a)

@@ -24,37 +24,32 @@ type Warning struct {
 	Last   time.Time `json:"last"`
 }
 
-// String returns the warning, with its age if it is more than a minute old; empty if there is none.
+// String returns the warning; empty if there is none.
 func (w *Warning) String() string {
 	if w == nil {
 		return ""
 	}
-	age := ""
-	if d := time.Since(w.Last); d > time.Minute {
-		age = " " + duration.HumanDuration(d) + " ago"
-	}
-	return "Warning " + w.Reason + age + ": " + w.Note
+	return "Warning " + w.Reason + ": " + w.Note
 }
 
-// Reports are the newest events about one object, by reason. Mirrored is of the controller's own instance.
-type Reports struct {
-	Newest map[string]*corev1.Event
-	Others []string // further instances that have reported Mirrored
-}
+// Reports are the newest events about one object, by reason.
+type Reports map[string]*corev1.Event
 
-// ReportsOf sorts events by the object that they are about. Only those of controllers count.
-func ReportsOf(instance string, events []*corev1.Event) map[types.UID]*Reports {
-	all := map[types.UID]*Reports{}
+// ReportsOf sorts events by the object that they are about. Only those of controllers count, and Mirrored only of the
+// instance.
+func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
+	all := map[types.UID]Reports{}
 	for _, e := range events {
-		r := cmp.Or(all[e.InvolvedObject.UID], &Reports{Newest: map[string]*corev1.Event{}})
-		all[e.InvolvedObject.UID] = r
-		by := e.Annotations[plan.InstanceAnnotation]
-		switch known := r.Newest[e.Reason]; {
-		case e.ReportingController != reporter:
-		case e.Reason == plan.ReasonMirrored && by != instance:
-			r.Others = append(r.Others, by)
-		case known == nil || compareAge(e, known) > 0:
-			r.Newest[e.Reason] = e
+		isOurs := e.Reason != plan.ReasonMirrored || e.Annotations[plan.InstanceAnnotation] == instance
+		if e.ReportingController != reporter || !isOurs {
+			continue
+		}
+		about := e.InvolvedObject.UID
+		if all[about] == nil {
+			all[about] = Reports{}
+		}
+		if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
+			all[about][e.Reason] = e
 		}
 	}
 	return all
@@ -63,8 +58,8 @@ func ReportsOf(instance string, events []*corev1.Event) map[types.UID]*Reports {
 const reporter = "mirror-controller"
 
 // number returns a number of namespaces that Mirrored counts; 0 if there is none, or somebody has forged it.
-func (r *Reports) number(key string) (n int) {
-	if e := r.Newest[plan.ReasonMirrored]; e != nil {
+func (r Reports) number(key string) (n int) {
+	if e := r[plan.ReasonMirrored]; e != nil {
 		n, _ = strconv.Atoi(e.Annotations[key])
 	}
 	return n
@@ -72,14 +67,14 @@ func (r *Reports) number(key string) (n int) {
 
 // Warning returns the newest warning that is not over; nil if there is none. After the last one comes a Mirrored in
 // which nothing is blocked.
-func (r *Reports) Warning() *Warning {
+func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
-	for _, e := range r.Newest {
+	for _, e := range r {
 		if e.Type == corev1.EventTypeWarning && (newest == nil || compareAge(e, newest) > 0) {
 			newest = e
 		}
 	}
-	mirrored := r.Newest[plan.ReasonMirrored]
+	mirrored := r[plan.ReasonMirrored]
 	isOver := newest != nil && mirrored != nil && compareAge(newest, mirrored) < 0 && r.number(plan.EventBlocked) == 0
 	if newest == nil || isOver {
 		return nil
@@ -87,20 +82,16 @@ func (r *Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
-// Judge returns the state of a source by the reports, which are nil if there are none. byPayload says that the flags
-// which decide about copied metadata are not known.
-func (r *Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
-	r = cmp.Or(r, &Reports{})
+// Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
+// are not known.
+func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
 	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
-	if len(r.Others) > 0 {
-		out.Note += ". A controller of another instance has reported: --instance=" + r.Others[0]
-	}
 	out.Warning = r.Warning()
 	if status, note := StatusOf(s); status != InSync {
 		out.Status, out.Note = status, note
 		return out
 	}
-	mirrored := r.Newest[plan.ReasonMirrored]
+	mirrored := r[plan.ReasonMirrored]
 	if mirrored == nil {
 		return out
 	}
@@ -143,7 +134,7 @@ func compareAge(a, b *corev1.Event) int {
 }
 
 // Reports returns what controllers have reported about objects of a namespace, or of all; with a UID about this one.
-func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (map[types.UID]*Reports, error) {
+func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (map[types.UID]Reports, error) {
 	with := fields.Set{"reportingComponent": reporter}
 	if uid != "" {
 		with["involvedObject.uid"] = string(uid)
