@@ -297,7 +297,7 @@ func (k *checker) count(result string) (n int) {
 
 func (k *checker) end() error {
 	if k.count(resultTodo) == 0 && k.count(resultUnknown) > 0 {
-		return errUnknown
+		return exitUnknown
 	}
 	return verdict(k.count(resultTodo) == 0)
 }

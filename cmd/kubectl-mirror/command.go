@@ -33,9 +33,7 @@ changes anything.
 The settings are the arguments of the Deployment of the installed controller. Flags named as the controller's change
 them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.
 
-Completion: link kubectl_complete-mirror to this program, in a folder of your PATH.
-
-Exit codes: 0 all in sync or nothing to do, 1 not, 2 unknown: wrong usage, or the cluster could not be asked.`
+Completion: link kubectl_complete-mirror to this program, in a folder of your PATH.`
 
 // cli is what all commands share.
 type cli struct {
@@ -71,20 +69,25 @@ type runFunc func(cmd *cobra.Command, args []string) (printed, error)
 
 // command returns a command whose result is printed as -o says.
 func (c *cli) command(use, short, long, example string, args cobra.PositionalArgs, run runFunc) *cobra.Command {
-	var out output
+	var format string
+	formats := strings.Join(outputFormats, ", ")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
 		Args: args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(outputFormats, format) {
+				return fmt.Errorf("--output=%q: must be one of: %s", format, formats)
+			}
 			p, err := run(cmd, args)
 			if err == nil {
-				err = out.print(cmd.OutOrStdout(), p)
+				err = printAs(cmd.OutOrStdout(), format, p)
 			}
 			if err != nil {
 				return err
 			}
 			return p.end()
 		}}
-	out.bind(cmd)
+	cmd.Flags().StringVarP(&format, "output", "o", outputFormats[0], "Output format, one of: "+formats+".")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -168,11 +171,15 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 
 func (c *cli) newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
 	copied := c.settings.Changed("copy-label") || c.settings.Changed("copy-annotation")
-	return &session{
+	s := &session{
 		Reader:   &snapshot.Reader{Client: client, Rules: plan.NewRules(&settings.Options.Options)},
 		settings: settings, byPayload: settings.deployment == nil && !copied,
 		out: cmd.ErrOrStderr(), said: map[string]bool{},
 	}
+	if d := settings.deployment; d != nil && d.Status.ReadyReplicas == 0 {
+		s.say(fmt.Sprintf("No controller runs: Deployment %s has no ready replica.", keyOf(d)))
+	}
+	return s
 }
 
 // say prints a line on stderr, unless it is empty or was printed before.

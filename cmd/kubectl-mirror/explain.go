@@ -41,7 +41,6 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say(s.settings.absence())
 	cm, err := s.Get(cmd.Context(), asked)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
 		r, err := s.ask(cmd.Context(), asked)
 		if err == nil {
-			r.answer = nil // explained
+			r.answer = exitYes // explained
 		}
 		return r, err
 	}
@@ -83,7 +82,6 @@ func (c *cli) explainNamespace(cmd *cobra.Command, name string) (printed, error)
 	if err != nil {
 		return nil, err
 	}
-	s.say(s.settings.absence())
 	namespaces, err := s.Namespaces(cmd.Context())
 	return explainNamespace(&snapshot.Snapshot{Rules: s.Rules, Namespaces: namespaces}, name), err
 }
@@ -156,9 +154,6 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 // explain explains a ConfigMap by a snapshot; cm is nil if there is none.
 func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
 	d, view := snap.Decision(key), snap.View(key.Name)
-	if d == nil {
-		d = &snapshot.Decision{Change: plan.Change{Key: key}}
-	}
 	x := &explanation{name: nameOf(key), of: d.CountsFor()}
 	if ns := snap.Namespaces[key.Namespace]; ns != nil {
 		for _, s := range view.All() {
@@ -236,7 +231,7 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *
 
 func (x *explanation) names() []string { return []string{x.name} }
 
-func (x *explanation) end() error { return nil }
+func (x *explanation) end() error { return exitYes }
 
 func (x *explanation) table(w io.Writer, wide bool) {
 	remedy := ""

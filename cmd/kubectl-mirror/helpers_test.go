@@ -14,17 +14,12 @@ var update = flag.Bool("update", false, "write the golden files")
 // golden collects what is printed, under titles, for one golden file.
 type golden struct{ bytes.Buffer }
 
-// codeOf returns the exit code of a command that ends with an error.
-func codeOf(err error) int {
-	return map[error]int{nil: exitYes, errNo: exitNo, errUnknown: exitError}[err]
-}
-
 // print adds what is printed in each of the formats, and the exit code.
 func (g *golden) print(t *testing.T, title string, p printed, formats ...string) {
 	t.Helper()
 	for _, format := range formats {
-		fmt.Fprintf(g, "=== %s, %s, exit code %d\n", title, format, codeOf(p.end()))
-		if err := output(format).print(g, p); err != nil {
+		fmt.Fprintf(g, "=== %s, %s, %v\n", title, format, p.end())
+		if err := printAs(g, format, p); err != nil {
 			t.Fatal(err)
 		}
 	}

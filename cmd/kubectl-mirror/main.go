@@ -23,25 +23,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Exit codes.
+// exitCode ends a command that has said all there is to say.
+type exitCode int
+
 const (
-	exitYes   = 0 // all in sync, nothing to do
-	exitNo    = 1 // out of sync, something to do
-	exitError = 2 // unknown: wrong usage, or the cluster could not be asked
+	exitYes     exitCode = iota // all in sync, nothing to do
+	exitNo                      // out of sync, something to do
+	exitUnknown                 // wrong usage, or the cluster could not be asked
 )
 
-// These end a command that has said all there is to say: with exitNo, or with exitError.
-var (
-	errNo      = errors.New("no")
-	errUnknown = errors.New("unknown")
-)
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // verdict ends a command that answers yes or no.
-func verdict(yes bool) error {
+func verdict(yes bool) exitCode {
 	if yes {
-		return nil
+		return exitYes
 	}
-	return errNo
+	return exitNo
 }
 
 // main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the
@@ -62,22 +60,19 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	isSaid := err == nil || errors.Is(err, errNo) || errors.Is(err, errUnknown)
-	if flushErr := out.Flush(); flushErr != nil && isSaid {
-		err, isSaid = flushErr, false
+	if code := exitYes; err == nil || errors.As(err, &code) {
+		if err = out.Flush(); err == nil {
+			return int(code)
+		}
 	}
-	switch {
-	case err == nil:
-		return exitYes
-	case errors.Is(err, errNo):
-		return exitNo
-	case apierrors.IsUnauthorized(err):
+	if apierrors.IsUnauthorized(err) {
 		err = fmt.Errorf("the API server refuses the credentials: log in again, or choose another kubeconfig: %w", err)
 	}
+	_ = out.Flush() // the error counts that came first
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" && !isSaid {
+		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(stderr, "%s: %s\n", displayName, printable(line))
 		}
 	}
-	return exitError
+	return int(exitUnknown)
 }

@@ -2,37 +2,19 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// outputFormats are the values of -o.
+// outputFormats are the values of -o. The first one is the default.
 var outputFormats = []string{"table", "wide", "json", "name"}
-
-// output is the format of -o.
-type output string
-
-// bind adds the flag -o to a command.
-func (o *output) bind(cmd *cobra.Command) {
-	*o = "table"
-	formats := "Output format, one of: " + strings.Join(outputFormats, ", ") + "."
-	cmd.Flags().FuncP("output", "o", formats, func(value string) error {
-		if *o = output(value); !slices.Contains(outputFormats, value) {
-			return errors.New("must be one of: " + strings.Join(outputFormats, ", "))
-		}
-		return nil
-	})
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp))
-}
 
 // printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
@@ -44,8 +26,9 @@ type printed interface {
 // nameOf names a ConfigMap as the arguments of kubectl get do.
 func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n " + k.Namespace }
 
-func (o output) print(w io.Writer, p printed) error {
-	switch o {
+// printAs prints in one of the formats.
+func printAs(w io.Writer, format string, p printed) error {
+	switch format {
 	case "json":
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -55,7 +38,7 @@ func (o output) print(w io.Writer, p printed) error {
 			fmt.Fprintln(w, name)
 		}
 	default:
-		p.table(w, o == "wide")
+		p.table(w, format == "wide")
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (p *purge) list(ctx context.Context, asked types.NamespacedName) error {
 	return nil
 }
 
-// refuse returns errNo while a controller of the instance is ready, and says which.
+// refuse returns exitNo while a controller of the instance is ready, and says which.
 func (p *purge) refuse(ctx context.Context) error {
 	deployments, err := deploymentsOf(ctx, p.Client, "")
 	if err != nil {
@@ -119,13 +119,13 @@ func (p *purge) refuse(ctx context.Context) error {
 		if d.Status.ReadyReplicas > 0 && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
 			p.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore copies. Stop it before: "+
 				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
-			return errNo
+			return exitNo
 		}
 	}
 	return nil
 }
 
-// confirm returns nil if the answer is yes, and errNo if it is no, or if there is none. It flushes the output first: if
+// confirm returns nil if the answer is yes, and exitNo if it is no, or if there is none. It flushes the output first: if
 // nobody reads that, the program ends here, before it changes anything.
 func (p *purge) confirm() error {
 	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
@@ -140,10 +140,10 @@ func (p *purge) confirm() error {
 		return nil
 	}
 	p.say("Nothing was changed. --yes answers the question.")
-	return errNo
+	return exitNo
 }
 
-// delete deletes the copies that are still as they were listed, and says what has come of it. It returns errNo if not
+// delete deletes the copies that are still as they were listed, and says what has come of it. It returns exitNo if not
 // all are gone. So many deletions in flight are enough for a thousand a second, and few for an API server.
 func (p *purge) delete(ctx context.Context) error {
 	var workers errgroup.Group

@@ -33,7 +33,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 	} {
 		code, stdout, stderr := runFor(t, strings.Fields(args)...)
 		fmt.Fprintf(&out, "$ kubectl mirror %s\n%s", args, stderr)
-		if code != exitError || stdout != "" || strings.Count(stderr, "\n") != 1 {
+		if exitCode(code) != exitUnknown || stdout != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: got exit code %d, stdout %q and stderr %q, want 2, nothing, and one line", args, code, stdout, stderr)
 		}
 	}
@@ -47,7 +47,7 @@ func TestUnauthorizedIsExplained(t *testing.T) {
 	}))
 	defer server.Close()
 	code, _, stderr := runFor(t, "status", "--server="+server.URL)
-	if code != exitError || !strings.Contains(stderr, "refuses the credentials: log in again") {
+	if exitCode(code) != exitUnknown || !strings.Contains(stderr, "refuses the credentials: log in again") {
 		t.Errorf("got exit code %d and %q, want 2 and what to do", code, stderr)
 	}
 }
@@ -69,7 +69,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	var problems bytes.Buffer
 	code := run(t.Context(), []string{"--help"}, nil, fullDisk{}, &problems)
-	if want := "kubectl mirror: no space left on device\n"; code != exitError || problems.String() != want {
+	if want := "kubectl mirror: no space left on device\n"; exitCode(code) != exitUnknown || problems.String() != want {
 		t.Errorf("got exit code %d and %q, want 2 and %q", code, problems.String(), want)
 	}
 }

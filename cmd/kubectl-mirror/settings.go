@@ -30,14 +30,6 @@ type settings struct {
 	leaseName, leaseNamespace string
 }
 
-// absence says that no replica of the controller is ready; empty if one is, or if there is no Deployment.
-func (s *settings) absence() string {
-	if s.deployment == nil || s.deployment.Status.ReadyReplicas > 0 {
-		return ""
-	}
-	return fmt.Sprintf("No controller runs: Deployment %s has no ready replica.", keyOf(s.deployment))
-}
-
 // deciding are the flags of a controller that decide what is mirrored where. The first two name the targets.
 var deciding = []string{
 	"namespace-prefix", "all-namespaces", "namespace-selector", "exclude-namespace", "source-namespace",

@@ -103,7 +103,6 @@ func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snap
 	if err != nil {
 		return nil, err
 	}
-	s.say(s.settings.absence())
 	sources := snap.Sources(asked)
 	return sources, s.warn(ctx, asked.Namespace, sources)
 }
@@ -147,7 +146,7 @@ func (s *session) ask(ctx context.Context, asked types.NamespacedName) (*report,
 	}
 	r := newReport(found)
 	if r.one = true; found[0].Status == snapshot.NotKnown {
-		r.answer = errUnknown
+		r.answer = exitUnknown
 	}
 	return r, nil
 }
@@ -157,8 +156,8 @@ type report struct {
 	InSync  bool               `json:"inSync"`
 	Sources []*snapshot.Source `json:"sources"`
 
-	one, all bool  // there is one source, which was asked for; show its targets in sync, too
-	answer   error // ends the command
+	one, all bool     // there is one source, which was asked for; show its targets in sync, too
+	answer   exitCode // ends the command
 }
 
 func newReport(sources []*snapshot.Source) *report {
@@ -213,9 +212,9 @@ func printSource(w io.Writer, wide bool, s *snapshot.Source, all bool) {
 	var rows [][]any
 	for _, t := range s.Targets {
 		if all || t.State != plan.StateSynced.Metric() {
-			rows = append(rows, []any{t.Namespace, t.State, t.Operation, t.Reason})
+			rows = append(rows, []any{t.Namespace, t.State, t.Reason})
 		}
 	}
 	printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning.String())
-	printTable(w, wide, []string{"Target", "State", "+Operation", "Reason"}, rows)
+	printTable(w, wide, []string{"Target", "State", "Reason"}, rows)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -90,8 +89,13 @@ func (c *cli) wait(
 			break
 		}
 		r, p = now, phaseOf(now.Sources[0], allow)
-		if s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary())); p == waitOn {
-			err = pause(limited, time.Since(began))
+		s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary()))
+		if p == waitOn {
+			select {
+			case <-limited.Done():
+				err = limited.Err()
+			case <-time.After(max(time.Second, 5*time.Since(began))): // large clusters are read seldom
+			}
 		}
 	}
 	switch {
@@ -104,18 +108,8 @@ func (c *cli) wait(
 	case p == waitHeld:
 		s.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
 	}
-	if !errors.Is(r.answer, errUnknown) {
+	if r.answer != exitUnknown {
 		r.answer = verdict(p == waitDone)
 	}
 	return r, nil
-}
-
-// pause waits for a second, or five times as long as the last reading took: large clusters are read seldom.
-func pause(ctx context.Context, took time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(max(time.Second, 5*took)):
-		return nil
-	}
 }

@@ -55,8 +55,6 @@ type Source struct {
 type Target struct {
 	Namespace string `json:"namespace"`
 	State     string `json:"state"`
-	// Operation is what is to be done, at a held target once the hold ends.
-	Operation string `json:"operation,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
 
@@ -134,11 +132,7 @@ func StatusOf(s *plan.Source) (status, note string) {
 
 func (s *Source) add(state plan.State, d *Decision, reason string) {
 	s.Counts[state.Metric()]++
-	t := Target{Namespace: d.Key.Namespace, State: state.Metric(), Reason: reason}
-	if op := cmp.Or(d.Op, d.Withheld); op != plan.OpNone && state == d.Status() {
-		t.Operation = op.String()
-	}
-	s.Targets = append(s.Targets, t)
+	s.Targets = append(s.Targets, Target{d.Key.Namespace, state.Metric(), reason})
 }
 
 // finish sets the status of a source that can be mirrored by its counts. found is nil if the source is gone.

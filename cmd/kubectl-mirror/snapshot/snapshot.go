@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -67,9 +68,9 @@ func (s *Snapshot) group(name string) *group {
 // View returns the sources of a name.
 func (s *Snapshot) View(name string) *plan.View { return s.group(name).view }
 
-// Decision returns the decision about one target; nil if there is nothing to decide.
+// Decision returns the decision about one target; an empty one if there is nothing to decide.
 func (s *Snapshot) Decision(key types.NamespacedName) *Decision {
-	return s.group(key.Name).decisions[key.Namespace]
+	return cmp.Or(s.group(key.Name).decisions[key.Namespace], &Decision{Change: plan.Change{Key: key}})
 }
 
 // All returns the decisions about all targets, sorted.
@@ -89,10 +90,7 @@ func (s *Snapshot) Reason(d *Decision) string {
 // HandedOver returns the change of a ConfigMap, as the API server returns it, if its owner hands it over.
 func (s *Snapshot) HandedOver(have *corev1.ConfigMap) plan.Change {
 	probe := have.DeepCopy()
-	if probe.Annotations == nil {
-		probe.Annotations = map[string]string{}
-	}
-	probe.Annotations[plan.AdoptAnnotation] = plan.AdoptValue
+	metav1.SetMetaDataAnnotation(&probe.ObjectMeta, plan.AdoptAnnotation, plan.AdoptValue)
 	s.Rules.Strip(probe)
 	return s.Rules.Decide(s.View(have.Name), s.target(plan.KeyOf(have), probe))
 }
