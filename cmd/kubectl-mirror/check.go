@@ -216,12 +216,13 @@ func (k *checker) probeElsewhere(ctx context.Context, namespaces []string) {
 // may refuse for reasons of its own, such as a quota. The last two answers are about an object that is not there.
 func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
 	const most = 3
-	tries, refused := 0, error(nil)
-	for _, target := range targets {
-		if tries == most || !strings.HasPrefix(target, prefix) {
-			continue
-		}
-		tries++
+	targets = slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return !strings.HasPrefix(t, prefix) })
+	if len(targets) == 0 {
+		k.add("probe/copy/"+prefix, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
+		return
+	}
+	var refused error
+	for _, target := range targets[:min(most, len(targets))] {
 		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, create)
 		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
@@ -234,10 +235,6 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 			k.add("probe/copy/"+prefix, resultOK, "the controller may write copies in namespace "+target, "")
 			return
 		}
-	}
-	if tries == 0 {
-		k.add("probe/copy/"+prefix, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
-		return
 	}
 	k.add("probe/copy/"+prefix, resultTodo, refused.Error(), k.remedy(refused))
 }
@@ -310,11 +307,4 @@ func (k *checker) table(w io.Writer, wide bool) {
 	printTable(w, wide, []string{"Check", "Result", "Detail"}, rows)
 	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n",
 		k.count(resultOK), k.count(resultTodo), k.count(resultUnknown))
-}
-
-func (k *checker) names() (names []string) {
-	for _, l := range k.Checks {
-		names = append(names, l.Check)
-	}
-	return names
 }

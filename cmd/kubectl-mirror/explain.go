@@ -33,11 +33,7 @@ func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
 	if typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind) {
 		return c.explainNamespace(cmd, name)
 	}
-	asked, err := c.parseKey(arg)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.beginOne(cmd)
+	s, asked, err := c.beginOne(cmd, arg)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +92,6 @@ type explanation struct {
 	// Diff is the content that a copy would replace.
 	Diff string `json:"diff,omitempty"`
 
-	name       string               // as kubectl prints it
 	of         types.NamespacedName // the source that claims the namespace, or whose copy is there
 	handedOver *plan.Change         // of a foreign ConfigMap, if its owner hands it over
 }
@@ -109,7 +104,7 @@ type rule struct {
 
 // explainNamespace explains a namespace.
 func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
-	x := &explanation{name: "namespace/" + name, Verdict: fmt.Sprintf("Namespace %s is a target.", name)}
+	x := &explanation{Verdict: fmt.Sprintf("Namespace %s is a target.", name)}
 	ns, any := snap.Namespaces[name], plan.AnySource()
 	if why, remedy := withheld(snap, any, name); why != "" {
 		x.Verdict, x.Remedy = fmt.Sprintf("Namespace %s is no target: %s.", name, why), remedy
@@ -154,7 +149,7 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 // explain explains a ConfigMap by a snapshot; cm is nil if there is none.
 func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
 	d, view := snap.Decision(key), snap.View(key.Name)
-	x := &explanation{name: nameOf(key), of: d.CountsFor()}
+	x := &explanation{of: d.CountsFor()}
 	if ns := snap.Namespaces[key.Namespace]; ns != nil {
 		for _, s := range view.All() {
 			for _, j := range snap.Rules.Judge(s, ns) {
@@ -228,8 +223,6 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *
 		x.Remedy, x.handedOver = handOver(d.Key), &after
 	}
 }
-
-func (x *explanation) names() []string { return []string{x.name} }
 
 func (x *explanation) end() error { return exitYes }
 

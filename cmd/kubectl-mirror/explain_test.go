@@ -37,7 +37,7 @@ func TestExplain(t *testing.T) {
 		out.print(t, arg, explain(snap, key, s.Get(key)), "table")
 	}
 	key := types.NamespacedName{Namespace: "team-no", Name: "mixed"}
-	out.print(t, key.String(), explain(snap, key, s.Get(key)), "wide", "name")
+	out.print(t, key.String(), explain(snap, key, s.Get(key)), "wide")
 	out.compare(t, "explain")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,6 @@ var outputFormats = []string{"table", "wide", "json", "name"}
 // printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
 	table(w io.Writer, wide bool)
-	names() []string
 	end() error // ends the command, after it is printed
 }
 
@@ -34,7 +34,11 @@ func printAs(w io.Writer, format string, p printed) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(p)
 	case "name":
-		for _, name := range p.names() {
+		named, ok := p.(interface{ names() []string })
+		if !ok {
+			return errors.New("--output=name: the command is about one object, or none")
+		}
+		for _, name := range named.names() {
 			fmt.Fprintln(w, name)
 		}
 	default:

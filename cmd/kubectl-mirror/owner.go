@@ -9,24 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // beginOne is begin for a command about one ConfigMap, which also serves a user who may see no more than a namespace.
-func (c *cli) beginOne(cmd *cobra.Command) (*session, error) {
-	s, err := c.begin(cmd)
-	if apierrors.IsForbidden(err) {
-		client, clientErr := c.client("")
-		if clientErr != nil {
-			return nil, clientErr
-		}
-		s = c.newSession(cmd, client, c.settings.alone)
-		s.isLimited(err)
-		return s, nil
+func (c *cli) beginOne(cmd *cobra.Command, arg string) (s *session, asked types.NamespacedName, err error) {
+	if asked, err = c.parseKey(arg); err != nil {
+		return nil, asked, err
 	}
-	return s, err
+	s, err = c.begin(cmd)
+	if limit := err; apierrors.IsForbidden(limit) {
+		var client kubernetes.Interface
+		if client, err = c.client(""); err == nil {
+			s = c.newSession(cmd, client, c.settings.alone)
+			s.isLimited(limit)
+		}
+	}
+	return s, asked, err
 }
 
 // isLimited reports whether the error says that the user may see no more than a namespace, and remembers that.
@@ -54,7 +56,7 @@ func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
 func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	x := &explanation{name: nameOf(key), Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
+	x := &explanation{Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
 	if cm == nil {
 		return x
 	}

@@ -125,8 +125,8 @@ func (p *purge) refuse(ctx context.Context) error {
 	return nil
 }
 
-// confirm returns nil if the answer is yes, and exitNo if it is no, or if there is none. It flushes the output first: if
-// nobody reads that, the program ends here, before it changes anything.
+// confirm returns nil if the answer is yes, and exitNo if it is no, or if there is none. It flushes the output first:
+// if nobody reads that, the program ends here, before it changes anything.
 func (p *purge) confirm() error {
 	if out, ok := p.cmd.OutOrStdout().(*bufio.Writer); ok {
 		if err := out.Flush(); err != nil || p.yes {

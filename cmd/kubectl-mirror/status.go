@@ -50,11 +50,7 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (p
 	case len(args) == 0:
 		return c.statusOfAll(cmd, everywhere)
 	}
-	asked, err := c.parseKey(args[0])
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.beginOne(cmd)
+	s, asked, err := c.beginOne(cmd, args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +64,11 @@ func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (p
 
 // statusOfAll reports on the sources of each controller, in the namespace of -n or of the context, or everywhere.
 func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) {
-	asked, err := types.NamespacedName{}, error(nil)
-	if !everywhere {
+	var asked types.NamespacedName
+	sessions, err := c.beginAll(cmd)
+	if err == nil && !everywhere {
 		asked.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
 	}
-	if err != nil {
-		return nil, err
-	}
-	sessions, err := c.beginAll(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +85,6 @@ func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) 
 		}
 		all = append(all, found...)
 	}
-	slices.SortStableFunc(all, (*snapshot.Source).Compare)
 	return newReport(all), nil
 }
 
@@ -177,7 +169,8 @@ func (r *report) names() (names []string) {
 			names = append(names, nameOf(types.NamespacedName{Namespace: t.Namespace, Name: s.Name}))
 		}
 	}
-	return slices.Compact(names)
+	slices.Sort(names)
+	return slices.Compact(names) // several controllers may have one source
 }
 
 func (r *report) table(w io.Writer, wide bool) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -25,16 +24,7 @@ func newWait(c *cli) *cobra.Command {
 	var allow allowed
 	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
 		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, args []string) (printed, error) {
-			if timeout <= 0 {
-				return nil, fmt.Errorf("--timeout=%v: must be more than 0, such as 5m", timeout)
-			}
-			asked, err := c.parseKey(args[0])
-			if err != nil {
-				return nil, err
-			}
-			return c.wait(cmd, asked, timeout, allow)
-		})
+		func(cmd *cobra.Command, args []string) (printed, error) { return c.wait(cmd, args[0], timeout, allow) })
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")
 	cmd.Flags().BoolVar(&allow.held, "allow-held", false, "Do not fail if every target is held.")
@@ -74,12 +64,11 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 }
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
-func (c *cli) wait(
-	cmd *cobra.Command, asked types.NamespacedName, timeout time.Duration, allow allowed) (printed, error) {
+func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow allowed) (printed, error) {
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cmd.SetContext(limited)
-	s, err := c.beginOne(cmd)
+	s, asked, err := c.beginOne(cmd, arg)
 	var r *report
 	p := waitOn
 	for err == nil && p == waitOn {

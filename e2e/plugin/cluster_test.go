@@ -51,7 +51,7 @@ func TestKubectlStatus(t *testing.T) {
 	viewer.prints(1, "status -n team-b -o name", "configmap/settings -n team-b")
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
 	half := newPerson(w, "half", may("", "namespaces", "list"))
-	half.says(2, "status -A", "list ConfigMaps: configmaps is forbidden")
+	half.says(2, "status -A", `cannot list resource "configmaps"`)
 }
 
 // TestKubectlOfProblems has a quota that refuses a copy and goes, a source that no namespace matches, and a copy that
@@ -83,8 +83,8 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	const expires = "the namespace has the label mirror=false"
-	viewer.says(1, "status platform/settings -o wide",
-		"platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  delete  "+expires)
+	viewer.says(1, "status platform/settings",
+		"platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
 	viewer.says(0, "wait platform/settings", "team-bad  expiring  "+expires)
 }
 
@@ -123,7 +123,7 @@ func TestKubectlPlan(t *testing.T) {
 	mine := w.Create(w.CreateNamespace(w.NS("e"), nil).Name, "settings")
 	lists := newPerson(w, "reader", may("", "configmaps", "list"), may("", "namespaces", "list"))
 	planned := lists.prints(1, "plan", shown(t, "plan"))
-	lists.says(2, "plan --diff", "get ConfigMap ")
+	lists.says(2, "plan --diff", `cannot get resource "configmaps"`)
 	admin(w).says(1, "plan --diff", "-data key: secret\n") // which the docs do not show
 	mark := w.AuditMark()
 	p := w.Start()

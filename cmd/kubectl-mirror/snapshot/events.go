@@ -141,7 +141,7 @@ func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (
 	}
 	var events []*corev1.Event
 	o := metav1.ListOptions{FieldSelector: with.String()}
-	err := each(ctx, "events", r.Client.CoreV1().Events(namespace).List, o,
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o,
 		func(e *corev1.Event) { events = append(events, e) })
 	return ReportsOf(r.Rules.Instance(), events), err
 }

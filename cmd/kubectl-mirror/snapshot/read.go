@@ -71,13 +71,10 @@ func (r *Reader) decide(ctx context.Context, s *Snapshot, g *group) error {
 // Get returns a ConfigMap with its payload; nil if there is none.
 func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
 	cm, err := r.Client.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get ConfigMap %s: %w", key, err)
 	}
-	return cm, nil
+	return cm, err
 }
 
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
@@ -88,13 +85,13 @@ const (
 )
 
 // each calls f for every object of a list, which it reads page by page and does not keep.
-func each[L runtime.Object, T interface{ Size() int }](ctx context.Context, what string,
+func each[L runtime.Object, T interface{ Size() int }](ctx context.Context,
 	list func(context.Context, metav1.ListOptions) (L, error), o metav1.ListOptions, f func(T)) error {
 	o.Limit = firstPage
 	for {
 		page, err := list(ctx, o)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", what, err)
+			return err
 		}
 		n, bytes := 0, 1
 		err = meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
@@ -111,13 +108,13 @@ func each[L runtime.Object, T interface{ Size() int }](ctx context.Context, what
 }
 
 func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func(*corev1.ConfigMap)) error {
-	return each(ctx, "ConfigMaps", r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List, o, f)
+	return each(ctx, r.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List, o, f)
 }
 
 // Namespaces lists the namespaces, by name.
 func (r *Reader) Namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
 	out := map[string]*corev1.Namespace{}
-	err := each(ctx, "namespaces", r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
+	err := each(ctx, r.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(ns *corev1.Namespace) {
 		plan.StripNamespace(ns)
 		out[ns.Name] = ns
 	})

@@ -63,9 +63,6 @@ func (s *Source) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// Compare orders sources by namespace, then by name.
-func (s *Source) Compare(other *Source) int { return compareKeys(s.Key(), other.Key()) }
-
 func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
@@ -103,7 +100,7 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 	for k, r := range found {
 		s.finish(r, s.View(k.Name).FindAny(k))
 	}
-	return slices.SortedFunc(maps.Values(found), (*Source).Compare)
+	return slices.SortedFunc(maps.Values(found), func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
 }
 
 func newSource(k types.NamespacedName) *Source {
