@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -17,42 +16,6 @@ func TestPlan(t *testing.T) {
 	out.print(t, "every state", newPlanned(everyState().Snapshot(t)), outputFormats...)
 	out.print(t, "nothing", newPlanned(newScene().Snapshot(t)), outputFormats...)
 	out.compare(t, "plan")
-}
-
-// TestPlanOfFlags narrows and widens one flag at a time: what is created, which source wins, what comes into scope
-// and expires, and what goes out of scope, which --prune deletes. dev-a/shared is older than platform/shared, and the
-// source of dev-a/left is gone.
-func TestPlanOfFlags(t *testing.T) {
-	var out golden
-	for _, test := range []struct {
-		title  string
-		change func(*plan.Options)
-	}{
-		{"no change", func(*plan.Options) {}},
-		{"a prefix more", func(o *plan.Options) { o.NamespacePrefixes = []string{"team-", "dev-"} }},
-		{"a longer prefix", func(o *plan.Options) { o.NamespacePrefixes = []string{"team-a"} }},
-		{"an excluded namespace", func(o *plan.Options) { o.ExcludeNamespaces = []string{"team-b"} }},
-		{"a source namespace", func(o *plan.Options) { o.SourceNamespaces = []string{"platform"} }},
-		{"another source namespace", func(o *plan.Options) { o.SourceNamespaces = []string{"dev-a"} }},
-		{"a selector", func(o *plan.Options) { o.NamespaceSelector = "tier=gold" }},
-	} {
-		for _, prune := range []bool{false, true} {
-			s := newScene().with("dev-a")
-			s.Namespaces = append(s.Namespaces, plantest.Namespace("team-d", "tier", "gold"))
-			settings := s.Add(plantest.Source("platform", "settings"))
-			shared := s.Add(plantest.Source("dev-a", "shared", plantest.CreatedAt(500)))
-			s.Add(plantest.Source("platform", "shared"))
-			for _, namespace := range []string{"team-a", "team-b", "team-c", "team-d"} {
-				s.Copy(settings, namespace)
-				s.Copy(shared, namespace)
-			}
-			s.Copy(plantest.Source("platform", "left"), "dev-a")
-			test.change(&s.Options)
-			s.Options.Prune = prune
-			out.print(t, fmt.Sprintf("%s, prune %v", test.title, prune), newPlanned(s.Snapshot(t)), "table")
-		}
-	}
-	out.compare(t, "flags")
 }
 
 // TestC69Diff has the content of each operation. Whatever the data holds, it is escaped, and breaks nothing. What is

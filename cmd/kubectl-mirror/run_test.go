@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -49,16 +48,6 @@ func TestUnauthorizedIsExplained(t *testing.T) {
 	code, _, stderr := runFor(t, "status", "--server="+server.URL)
 	if exitCode(code) != exitUnknown || !strings.Contains(stderr, "refuses the credentials: log in again") {
 		t.Errorf("got exit code %d and %q, want 2 and what to do", code, stderr)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	defer func(before string) { stamp = before }(stamp)
-	stamp = "v1.2.3"
-	code, stdout, stderr := runFor(t, "--version")
-	want := "kubectl-mirror v1.2.3 (" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")\n"
-	if code != 0 || stdout != want || stderr != "" {
-		t.Errorf("got exit code %d, %q and %q, want 0 and %q", code, stdout, stderr, want)
 	}
 }
 

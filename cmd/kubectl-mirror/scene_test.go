@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,7 +19,7 @@ import (
 // scene is a cluster in memory.
 type scene struct {
 	Options    plan.Options
-	Namespaces []*corev1.Namespace
+	Namespaces []runtime.Object
 	Objects    []*corev1.ConfigMap
 }
 
@@ -60,21 +59,14 @@ func (s *scene) Get(key types.NamespacedName) *corev1.ConfigMap {
 	return nil
 }
 
-// Snapshot returns the snapshot of the scene, read from an API server that knows the selectors of a Reader.
+// Snapshot returns the snapshot of the scene, as a Reader reads it.
 func (s *scene) Snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
-	client := fake.NewClientset()
-	client.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		list := &corev1.NamespaceList{}
-		for _, ns := range s.Namespaces {
-			list.Items = append(list.Items, *ns.DeepCopy())
-		}
-		return true, list, nil
-	})
+	client := fake.NewClientset(s.Namespaces...) // which knows no field selectors
 	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		by, list := a.(clienttesting.ListAction).GetListRestrictions(), &corev1.ConfigMapList{}
 		for _, o := range s.Objects {
-			if by.Labels.Matches(labels.Set(o.Labels)) && by.Fields.Matches(fields.Set{"metadata.name": o.Name}) {
+			if by.Fields.Matches(fields.Set{"metadata.name": o.Name}) {
 				list.Items = append(list.Items, *o.DeepCopy())
 			}
 		}
