@@ -25,7 +25,6 @@ import (
 // replica is a process that stands for election, with a worker in the place of the controller.
 type replica struct {
 	t        *testing.T
-	options  *electionOptions
 	lock     *timedLock
 	fake     *fakeLock
 	watchdog *leaderelection.HealthzAdaptor
@@ -48,9 +47,7 @@ func pass(d time.Duration) {
 }
 
 func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
-	options := newElectionOptions()
-	r := &replica{t: t, options: &options, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance),
-		err: make(chan error, 1)}
+	r := &replica{t: t, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), err: make(chan error, 1)}
 	r.ready.Store(true)
 	r.lock, r.fake = newTimedLock(lease, identity)
 	return r
@@ -60,8 +57,7 @@ func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
 func (r *replica) start() *replica {
 	ctx, stop := context.WithCancel(r.t.Context())
 	r.stop = stop
-	r.lock.term = r.options.term()
-	election, err := r.options.newElection(r.lock, r.watchdog, func() {
+	election, err := defaults.newElection(r.lock, r.watchdog, func() {
 		now := time.Now()
 		r.lost.CompareAndSwap(nil, &now)
 	})
@@ -108,34 +104,12 @@ func (r *replica) end() error {
 	return err
 }
 
-// TestLeaseIsLostWhileStopping: a stop waits for the writes in flight only as long as the lease is renewed.
-func TestLeaseIsLostWhileStopping(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := &fakeLease{}
-		r := newReplica(t, lease, "first")
-		r.inFlight = 25 * time.Second
-		r.start()
-		pass(time.Minute) // a multiple of the retry period
-		r.fake.hinder(noAnswer)
-		stopped := time.Now()
-		if err := r.end(); !errors.Is(err, mirror.ErrLeadershipLost) {
-			t.Errorf("error %v, want that the leadership is lost", err)
-		}
-		if took := r.ended.Sub(stopped); took != r.options.term() {
-			t.Errorf("the work ended after %v, want at the end of the term", took)
-		}
-		if lease.holder() != "first" {
-			t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
-		}
-	})
-}
-
 // TestRenewalHangs: a leader may write at any time while one renewal in a hundred hangs until its client gives up.
 func TestRenewalHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(t, &fakeLease{}, "us")
 		r.start()
-		timeout, requests := r.options.leaseConfig(&rest.Config{}).Timeout, 0
+		timeout, requests := defaults.leaseConfig(&rest.Config{}).Timeout, 0
 		r.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
 			if requests++; requests%100 != 1 {
 				return nil
@@ -156,11 +130,11 @@ func TestRenewalHangs(t *testing.T) {
 // times.
 func TestLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	for range 20 {
-		synctest.Test(t, handOver)
+		synctest.Test(t, testHandOver)
 	}
 }
 
-func handOver(t *testing.T) {
+func testHandOver(t *testing.T) {
 	lease := &fakeLease{}
 	first, second := newReplica(t, lease, "first"), newReplica(t, lease, "second")
 	first.inFlight = 25 * time.Second // longer than the lease: it has to be renewed meanwhile
@@ -192,7 +166,7 @@ func TestLeaseIsReleasedWithoutATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
 		r := newReplica(t, lease, "us")
-		r.lock.Interface = forgetful{r.fake}
+		r.fake.forgets = true
 		r.start()
 		if lease.holder() != "us" || !r.began.IsZero() {
 			t.Fatalf("%q has the lease, and its term began at %v", lease.holder(), r.began)
@@ -292,29 +266,30 @@ func TestLeaseClient(t *testing.T) {
 	}
 }
 
-// TestLostLease has a leader that cannot renew its lease any more: its term ends, and the writes in flight with it. The
-// lease is left to expire, although it could be released, because the last writes may be late.
+// TestLostLease has a leader that cannot renew its lease any more: its term ends, and with it the writes in flight, also
+// of a leader that is stopping. The lease is left to expire, although it could be released, because the last writes may
+// be late.
 func TestLostLease(t *testing.T) {
-	defaults, slow := newElectionOptions(), newElectionOptions()
-	slow.renewDeadline, slow.retryPeriod = 9*time.Second, 5*time.Second
-	noRenewal := func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
-		if record.HolderIdentity != "" {
-			return errors.New("no answer")
-		}
-		return nil
-	}
-	for name, options := range map[string]electionOptions{"defaults": defaults, "seldom tries": slow} {
+	for name, stops := range map[string]bool{"at work": false, "stopping": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lease := &fakeLease{}
 				first, second := newReplica(t, lease, "first"), newReplica(t, lease, "second")
-				*first.options = options
+				first.inFlight = time.Minute
 				first.start()
 				second.start()
 				pass(time.Minute)
 				last := time.Now() // a multiple of the retry period after it was first renewed
-				first.fake.hinder(noRenewal)
-				pass(options.term() - 1)
+				first.fake.hinder(func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+					if record.HolderIdentity == "" { // a release
+						return nil
+					}
+					return errors.New("no answer")
+				})
+				if stops {
+					first.stop()
+				}
+				pass(defaults.term() - 1)
 				if !first.valid() {
 					t.Error("not valid before the end of the term")
 				}
@@ -325,8 +300,8 @@ func TestLostLease(t *testing.T) {
 				if err := <-first.err; !errors.Is(err, mirror.ErrLeadershipLost) || !strings.Contains(err.Error(), "system/lease") {
 					t.Errorf("error %v, want one that names the lease", err)
 				}
-				if took := first.ended.Sub(last); took != options.term() {
-					t.Errorf("the term ended %v after the last renewal, want %v", took, options.term())
+				if took := first.ended.Sub(last); took != defaults.term() {
+					t.Errorf("the term ended %v after the last renewal, want %v", took, defaults.term())
 				}
 				if lost := first.lost.Load(); lost == nil || !lost.Equal(first.ended) {
 					t.Errorf("notified at %v that the lease is lost, want at the end of the term at %v", lost, first.ended)
@@ -359,7 +334,7 @@ func TestTakenLease(t *testing.T) {
 				if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
 					t.Errorf("error %v, want that the leadership is lost", err)
 				}
-				if took := r.ended.Sub(taken); took != r.options.retryPeriod || r.valid() || r.lost.Load() == nil {
+				if took := r.ended.Sub(taken); took != defaults.retryPeriod || r.valid() || r.lost.Load() == nil {
 					t.Errorf("the term ended after %v; valid %v, lost at %v", took, r.valid(), r.lost.Load())
 				}
 				if lease.holder() != holder {
@@ -370,21 +345,17 @@ func TestTakenLease(t *testing.T) {
 	}
 }
 
-// TestStuckLeader has a leader whose elector neither renews nor gives up: after its term it writes no more, and fails
-// its liveness. A standby does not.
+// TestStuckLeader: a leader whose elector neither renews nor gives up fails its liveness.
 func TestStuckLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease := &fakeLease{}
-		leader, standby := newReplica(t, lease, "leader").start(), newReplica(t, lease, "standby").start()
+		leader := newReplica(t, &fakeLease{}, "leader").start()
 		pass(time.Minute)
 		free := make(chan struct{})
-		stuck := func(context.Context, resourcelock.LeaderElectionRecord) error { <-free; return errors.New("too late") }
-		leader.fake.hinder(stuck)
-		standby.fake.hinder(stuck)
+		leader.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
+			<-free
+			return errors.New("too late")
+		})
 		pass(30 * time.Second)
-		if leader.valid() {
-			t.Error("valid long after the last renewal")
-		}
 		if err := leader.watchdog.Check(nil); err != nil {
 			t.Errorf("within the tolerance: %v", err)
 		}
@@ -392,11 +363,7 @@ func TestStuckLeader(t *testing.T) {
 		if leader.watchdog.Check(nil) == nil {
 			t.Error("a leader that has been stuck for 40 s passes")
 		}
-		if err := standby.watchdog.Check(nil); err != nil {
-			t.Errorf("a standby: %v", err)
-		}
 		close(free)
 		<-leader.err
-		noError(t, standby.end())
 	})
 }
