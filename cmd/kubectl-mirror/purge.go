@@ -133,7 +133,7 @@ func (p *purge) confirm() error {
 			return err
 		}
 	}
-	fmt.Fprintf(p.out, "Delete these copies of instance %s? [y/N] ", p.settings.Instance)
+	fmt.Fprintf(p.out, "Delete these copies of instance %s (%d)? [y/N] ", p.settings.Instance, len(p.Targets))
 	line, _ := bufio.NewReader(p.cmd.InOrStdin()).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

@@ -31,7 +31,7 @@ import (
 const (
 	// maxMemory, in MiB, is far below the memory limit of the Deployment, and far above what the controller takes in a
 	// small cluster.
-	maxMemory = 150
+	maxMemory = 110
 	// maxMemoryOfLists, in MiB, is for an API server that cannot stream: a page of a list is in memory whole before it
 	// is stripped. It is below GOMEMLIMIT of the Deployment. How much of a page is garbage at a moment depends on the
 	// machine.
@@ -56,9 +56,9 @@ func TestC47MemoryIsBounded(t *testing.T) {
 		objects all
 		starts  map[string]int // the most memory, without a stream and with one
 	}{
-		"forged copies":             {380, all{forgedCopy}, map[string]int{"false": maxMemoryOfLists, "true": maxMemory}},
-		"namespaces":                {100, all{largeNamespace}, map[string]int{"true": maxMemory}},
-		"sources of copies that go": {80, all{largeObject, copyOfLargeObject}, nil},
+		"forged copies":             {250, all{forgedCopy}, map[string]int{"false": maxMemoryOfLists, "true": maxMemory}},
+		"namespaces":                {60, all{largeNamespace}, map[string]int{"true": maxMemory}},
+		"sources of copies that go": {50, all{largeObject, copyOfLargeObject}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := suite.New(t, "a", "b", "tenant")

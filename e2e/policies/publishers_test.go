@@ -23,6 +23,7 @@ func (w *Policed) publisherRows() []row {
 		{"editor deletes a source", tenant, platform, source, remove, needsVerb},
 		{"editor passes a source off as a copy", tenant, platform, source, change(copied.but(asSource)), needsVerb},
 		{"publisher creates a source", publisher, platform, nil, create(source), ""},
+		{"publisher changes a source", publisher, platform, source, changeBy(other), ""},
 		{"publisher deletes a source", publisher, platform, source, remove, ""},
 		{"publisher publishes in another namespace", publisher, platformToo, nil, create(source), needsVerb},
 		{"holder of the name creates a source", byName, platform, nil, create(source), ""},
