@@ -32,7 +32,7 @@ func growth(b *bench) {
 		b.createSource(name, "1", payload)
 	}
 	for _, part := range []int{1000, 100, 10, 1} {
-		if n := b.million / part; n > 0 {
+		if n := *million / part; n > 0 {
 			l.climb(n)
 		}
 	}
@@ -59,7 +59,7 @@ func (l *ladder) climb(n int) {
 		l.freshNamespaces()
 		l.repairing()
 	})
-	for round := range l.few { // at last: a bare informer is the largest program of all
+	for round := range *few { // at last: a bare informer is the largest program of all
 		ours, limit := l.starts(round, l.prefixes)
 		l.compare("start/bar=1.80", ours, limit)
 	}
@@ -91,12 +91,12 @@ func (l *ladder) filling(namespaces []string) {
 const resyncSpan = 20 * time.Second
 
 // resync is the period of a process that is watched while it is idle, and then once compares everything.
-func (l *ladder) resync() time.Duration { return l.settle + l.idle + 2*time.Minute }
+func (l *ladder) resync() time.Duration { return *settleFor + *idleFor + 2*time.Minute }
 
 // idling is a process with nothing to do, and then with a resync: CPU time.
 func (l *ladder) idling(c *controller, due time.Time) {
 	c.quiet()
-	share := c.shareOfCore(l.idle)
+	share := c.shareOfCore(*idleFor)
 	l.print("idle/bar=0.3%", metric{100 * share, "%-of-a-core"})
 	if time.Until(due) < resyncSpan/2 {
 		check(fmt.Errorf("the resync came before it was watched"))
@@ -111,7 +111,7 @@ func (l *ladder) changing(c *controller) {
 	o := order{Op: opCreate, Names: []string{"changed"}, Namespaces: l.names, Version: "0-"}
 	l.limit(o)
 	o.Op = opUpdate
-	for round := range l.few {
+	for round := range *few {
 		o.Version = fmt.Sprintf("%d-", round+1)
 		var ours, limit use
 		alternately(round, func() { ours = l.changeSource(c) }, func() { limit = l.limit(o) })
@@ -139,7 +139,7 @@ func (l *ladder) changeSource(c *controller) use {
 func (l *ladder) freshNamespaces() {
 	w := l.watch(mirrorSelector)
 	defer w.stop()
-	for round := range l.rounds {
+	for round := range *rounds {
 		var ours, limit time.Duration
 		alternately(round, func() {
 			name := numbered(freshPrefix, l.fresh+1)[l.fresh:]

@@ -37,7 +37,7 @@ func besideHanging(n int, p policy, bar string) benchmark {
 		prefix, healthy := fmt.Sprintf("hang-%d-", n), scene{targets: smallTargets}
 		names := numbered(prefix, n)
 		b.createNamespaces(names)
-		for range max(1, b.few*100/n) {
+		for range max(1, *few*100/n) {
 			b.lay(healthy)
 			w := b.watch(mirrorSelector)
 			b.with([]string{healthy.prefix(), prefix}, func(*controller) {
@@ -137,7 +137,7 @@ func slowReads(b *bench) {
 	proxy := get(faultproxy.Start(faultproxy.Options{Kubeconfig: b.installed.Kubeconfig, Dir: b.cluster.Dir()}))
 	defer func() { check(proxy.Close()) }()
 	healthy := scene{targets: slowTargets}
-	for range b.few {
+	for range *few {
 		b.lay(healthy)
 		w := b.watch(mirrorSelector)
 		c := b.launch([]string{healthy.prefix(), obstructed}, shipped.RunOptions{Kubeconfig: proxy.Kubeconfig()})

@@ -33,49 +33,25 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// options are what the flags say.
-type options struct {
-	controller, manifests, plugin string
-	only                          *regexp.Regexp
+// The defaults make a run of some ten minutes on two idle cores.
+var (
+	program       = flag.String("controller", "bin/mirror-controller", "the controller's binary")
+	manifests     = flag.String("deploy", "deploy/base", "the kustomization that installs the controller")
+	kubectlMirror = flag.String("plugin", "bin/kubectl-mirror", "the binary of kubectl-mirror")
+	only          = flag.String("run", "", "run only benchmarks whose name matches this regular `expression`")
 
-	rounds   int           // of a comparison
-	few      int           // rounds of those comparisons that move the most objects
-	fanOut   int           // target namespaces of a fan-out
-	large    int           // target namespaces of a large fan-out
-	synced   int           // sources of the benchmarks that begin with copies in sync
-	hanging  int           // namespaces that hang, besides the 100 of the first benchmark about them
-	pluginAt int           // target namespaces of 10 sources when kubectl mirror is measured
-	million  int           // target namespaces of 100 sources; 0: everything else is measured
-	settle   time.Duration // how long a process is left alone before its memory is read
-	idle     time.Duration // how long an idle controller is watched
-}
+	rounds   = flag.Int("rounds", 7, "`rounds` of a comparison")
+	few      = flag.Int("few", 3, "`rounds` of the comparisons that move the most objects")
+	fanOutTo = flag.Int("fan-out", 1000, "target `namespaces` of a fan-out")
+	largeTo  = flag.Int("large", 2000, "target `namespaces` of a large fan-out")
+	synced   = flag.Int("synced", 30, "`sources`, with copies in 200 namespaces, of the benchmarks that begin in sync")
+	hangTo   = flag.Int("hanging", 0, "`namespaces` that hang beside healthy ones; then twice and five times as many")
+	pluginAt = flag.Int("plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
+	million  = flag.Int("million", 0, "measure only how copies of 100 sources in this many `namespaces` grow")
 
-// parse reads the flags. The defaults make a run of some ten minutes on two idle cores.
-func parse(args []string) (o options, err error) {
-	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.controller, "controller", "bin/mirror-controller", "the controller's binary")
-	fs.StringVar(&o.manifests, "deploy", "deploy/base", "the kustomization that installs the controller")
-	fs.StringVar(&o.plugin, "plugin", "bin/kubectl-mirror", "the binary of kubectl-mirror")
-	only := fs.String("run", "", "run only benchmarks whose name matches this regular `expression`")
-	fs.IntVar(&o.rounds, "rounds", 7, "`rounds` of a comparison")
-	fs.IntVar(&o.few, "few", 3, "`rounds` of the comparisons that move the most objects")
-	fs.IntVar(&o.fanOut, "fan-out", 1000, "target `namespaces` of a fan-out")
-	fs.IntVar(&o.large, "large", 2000, "target `namespaces` of a large fan-out")
-	fs.IntVar(&o.synced, "synced", 30, "`sources`, with copies in 200 namespaces, of the benchmarks that begin in sync")
-	fs.IntVar(&o.hanging, "hanging", 0, "`namespaces` that hang beside healthy ones; then twice and five times as many")
-	fs.IntVar(&o.pluginAt, "plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
-	fs.IntVar(&o.million, "million", 0, "measure only how copies of 100 sources in this many `namespaces` grow")
-	fs.DurationVar(&o.settle, "settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
-	fs.DurationVar(&o.idle, "idle", 20*time.Second, "how `long` an idle controller is watched")
-	if err := fs.Parse(args); err != nil {
-		return o, err
-	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	}
-	o.only, err = regexp.Compile(*only)
-	return o, err
-}
+	settleFor = flag.Duration("settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
+	idleFor   = flag.Duration("idle", 20*time.Second, "how `long` an idle controller is watched")
+)
 
 // benchmark measures something. It fails if something does not happen, not if it takes long.
 type benchmark struct {
@@ -85,20 +61,20 @@ type benchmark struct {
 
 // stages are all benchmarks. Each stage has a cluster of its own: thousands of namespaces, which nobody waits to see
 // deleted, would count in every start and in all memory.
-func (o options) stages() [][]benchmark {
-	if o.million > 0 {
+func stages() [][]benchmark {
+	if *million > 0 {
 		return [][]benchmark{{{"Growth", growth}}}
 	}
 	hanging := []benchmark{
-		besideHanging(o.hanging, succeeds, "10s"),
-		besideHanging(2*o.hanging, refused, "30s"), besideHanging(2*o.hanging, succeeds, "45s"),
-		besideHanging(5*o.hanging, refused, "60s"), besideHanging(5*o.hanging, succeeds, "90s"),
+		besideHanging(*hangTo, succeeds, "10s"),
+		besideHanging(2**hangTo, refused, "30s"), besideHanging(2**hangTo, succeeds, "45s"),
+		besideHanging(5**hangTo, refused, "60s"), besideHanging(5**hangTo, succeeds, "90s"),
 	}
-	if o.hanging == 0 {
+	if *hangTo == 0 {
 		hanging = nil
 	}
 	return [][]benchmark{{
-		fanOut(o.fanOut, o.rounds, "1.10"), fanOut(o.large, o.few, "1.12"),
+		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
 		{"NewNamespace", newNamespace}, {"Repair", repair},
 		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
 	}, hanging, {
@@ -111,29 +87,33 @@ func (o options) stages() [][]benchmark {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := attempt(func() { run(ctx, os.Args[1:]) })
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := attempt(func() { run(ctx) }); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 // run is the benchmark, or the plain program that it compares the controller with.
-func run(ctx context.Context, args []string) {
-	if len(args) == 2 && args[0] == plainRole {
-		servePlain(ctx, args[1], os.Stdin, os.Stdout)
+func run(ctx context.Context) {
+	if len(os.Args) == 3 && os.Args[1] == plainRole {
+		servePlain(ctx, os.Args[2], os.Stdin, os.Stdout)
 		return
 	}
-	b := &bench{options: get(parse(args)), ctx: ctx, began: time.Now()}
+	flag.Parse()
+	if flag.NArg() > 0 {
+		check(fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+	}
+	matching := get(regexp.Compile(*only))
+	b := &bench{ctx: ctx, began: time.Now()}
 	b.printMachine()
-	for _, stage := range b.stages() {
-		stage = slices.DeleteFunc(stage, func(m benchmark) bool { return !b.only.MatchString(m.name) })
+	for _, stage := range stages() {
+		stage = slices.DeleteFunc(stage, func(m benchmark) bool { return !matching.MatchString(m.name) })
 		if len(stage) > 0 {
 			b.measure(stage)
 		}
 	}
 	if b.cluster == nil {
-		check(fmt.Errorf("-run: no benchmark matches %s", b.only))
+		check(fmt.Errorf("-run: no benchmark matches %s", *only))
 	}
 }
 
@@ -160,7 +140,7 @@ func (b *bench) measure(stage []benchmark) {
 func (b *bench) printMachine() {
 	proc := get(procfs.NewDefaultFS())
 	processor, load := get(proc.CPUInfo())[0], get(proc.LoadAvg())
-	version := get(exec.CommandContext(b.ctx, b.controller, "--version").CombinedOutput())
+	version := get(exec.CommandContext(b.ctx, *program, "--version").CombinedOutput())
 	fmt.Printf("date: %s\ncontroller: %s\ncpu: %s\nload: %.2f before the run\n",
 		time.Now().Format(time.DateOnly), strings.TrimSpace(string(version)), processor.ModelName, load.Load1)
 }

@@ -27,8 +27,8 @@ func (b *bench) launch(prefixes []string, o shipped.RunOptions) *controller {
 		o.Args = append(o.Args, "--namespace-prefix="+p)
 	}
 	o.Args = append(o.Args, "--deletion-grace=0s", "--profiling") // profiling costs nothing unless somebody asks
-	if b.million > 0 {
-		o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(growthSources*b.million)))
+	if *million > 0 {
+		o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(*million*growthSources)))
 	}
 	started := time.Now()
 	return &controller{Process: get(b.installed.Start(o)), b: b, started: started}

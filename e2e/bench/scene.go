@@ -41,7 +41,6 @@ const (
 
 // bench is the scene: a cluster with the controller installed, target namespaces, and sources and copies in them.
 type bench struct {
-	options
 	ctx       context.Context
 	cluster   *cluster.Cluster
 	installed *shipped.Installation
@@ -75,9 +74,9 @@ func sourceNames(n int) []string { return numbered("source-", n) }
 
 // start starts a cluster, installs the controller without starting it, and starts the plain program.
 func (b *bench) start() {
-	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: b.million > 0, Inlined: true}))
+	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: *million > 0, Inlined: true}))
 	b.filled = scene{}
-	b.installed = get(shipped.Install(b.ctx, b.cluster, b.manifests, b.controller))
+	b.installed = get(shipped.Install(b.ctx, b.cluster, *manifests, *program))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
 	cfg := b.cluster.Admin()
 	b.admin = get(kubernetes.NewForConfig(cfg))
@@ -121,7 +120,7 @@ func (b *bench) createNamespaces(names []string) {
 	for _, name := range names[max(0, len(names)-20):] {
 		check(cluster.Until(b.ctx, patience, func() error {
 			_, err := b.admin.CoreV1().ServiceAccounts(name).Get(b.ctx, "default", metav1.GetOptions{})
-			if err == nil && b.million == 0 {
+			if err == nil && *million == 0 {
 				_, err = b.maps(name).Get(b.ctx, rootCA, metav1.GetOptions{})
 			}
 			return err

@@ -15,15 +15,15 @@ import (
 // Benchmarks that begin with copies in sync.
 
 // syncedScene has small sources: what is measured is what goes with each copy.
-func (o options) syncedScene() scene { return scene{sources: o.synced, targets: 200, payload: 100} }
+func syncedScene() scene { return scene{sources: *synced, targets: 200, payload: 100} }
 
 // restart is a controller that starts with all copies in sync, until it mirrors. The limit is the time in which a bare
 // informer in a plain program has the same ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of
 // ours.
 func restart(b *bench) {
-	all := b.syncedScene()
+	all := syncedScene()
 	b.fill(all)
-	for round := range b.rounds {
+	for round := range *rounds {
 		ours, limit := b.starts(round, []string{all.prefix()})
 		const start = 300 * time.Millisecond
 		b.print(fmt.Sprintf("n=%d/bar=1.30", all.copies()), seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
@@ -43,11 +43,11 @@ func (b *bench) starts(round int, prefixes []string) (ours, limit time.Duration)
 
 // idle is a controller with nothing to do: the share of a core that it uses.
 func idle(b *bench) {
-	all := b.syncedScene()
+	all := syncedScene()
 	b.fill(all)
 	b.with([]string{all.prefix()}, func(c *controller) {
 		c.quiet()
-		b.print(fmt.Sprintf("n=%d/bar=0.3%%", all.copies()), metric{100 * c.shareOfCore(b.idle), "%-of-a-core"})
+		b.print(fmt.Sprintf("n=%d/bar=0.3%%", all.copies()), metric{100 * c.shareOfCore(*idleFor), "%-of-a-core"})
 	})
 }
 
@@ -55,14 +55,14 @@ func idle(b *bench) {
 // has started with all in sync, both left alone for a while. A copy costs the difference between few copies and many;
 // that scene has the same targets and fewer sources.
 func memory(b *bench) {
-	many := b.syncedScene()
-	few := many
-	few.sources = max(1, many.sources/4)
-	more := float64(many.copies() - few.copies())
-	for range b.few {
-		before, after := b.footprint(few), b.footprint(many)
+	many := syncedScene()
+	fewer := many
+	fewer.sources = max(1, many.sources/4)
+	more := float64(many.copies() - fewer.copies())
+	for range *few {
+		before, after := b.footprint(fewer), b.footprint(many)
 		for i, what := range []string{"made/bar=2.0KiB", "restarted/bar=2.0KiB", "live/bar=0.8KiB"} {
-			n := fmt.Sprintf("n=%d-%d/", few.copies(), many.copies())
+			n := fmt.Sprintf("n=%d-%d/", fewer.copies(), many.copies())
 			b.print(n+what, metric{(after[i] - before[i]) / more, "B/copy"})
 		}
 	}
@@ -80,7 +80,7 @@ func (b *bench) footprint(s scene) (bytes [3]float64) {
 // settled leaves a process alone for a while and returns what it has in memory then.
 func (b *bench) settled(c *controller) float64 {
 	c.quiet()
-	b.sleep(b.settle)
+	b.sleep(*settleFor)
 	return residentOf(c.Pid())
 }
 
@@ -99,7 +99,7 @@ func changes(b *bench) {
 	b.with([]string{all.prefix(), fresh}, func(c *controller) {
 		for _, third := range []string{"first", "middle", "last"} {
 			for rest := range 3 {
-				for i := range b.few {
+				for i := range *few {
 					b.change(w, all, i, fmt.Sprintf("%s%s-%d-%d", fresh, third, rest, i))
 				}
 				c.quiet()
@@ -128,9 +128,9 @@ func (b *bench) change(w *watcher, s scene, i int, namespace string) {
 // plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on
 // a laptop.
 func plugin(b *bench) {
-	all := scene{10, b.pluginAt, payload}
+	all := scene{10, *pluginAt, payload}
 	b.fill(all)
-	for range b.few {
+	for range *few {
 		b.runPlugin(all, "status", "-A")
 		b.runPlugin(all, "plan")
 	}
@@ -140,7 +140,7 @@ func plugin(b *bench) {
 func (b *bench) runPlugin(s scene, args ...string) {
 	name := args[0]
 	args = append(args, "--namespace-prefix="+s.prefix(), "--kubeconfig="+b.cluster.AdminKubeconfig())
-	cmd := b.cluster.Command(b.ctx, b.options.plugin, args...)
+	cmd := b.cluster.Command(b.ctx, *kubectlMirror, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	began := time.Now()
