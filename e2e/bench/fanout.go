@@ -144,7 +144,7 @@ func newNamespace(b *bench) {
 // copy of its own: a copy that is damaged again and again is restored ever more slowly.
 func repair(b *bench) {
 	all := scene{1, samples, payload}
-	b.fill(all)
+	b.fill(all, nil)
 	w, plain := b.watch(mirrorSelector), b.watch(plainSelector)
 	defer w.stop()
 	defer plain.stop()

@@ -78,7 +78,7 @@ func stages() [][]benchmark {
 		{"NewNamespace", newNamespace}, {"Repair", repair},
 		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
 	}, hanging, {
-		{"Restart", restart}, {"Idle", idle}, {"Memory", memory}, {"Changes", changes},
+		{"InSync", inSync}, {"Memory", memory}, {"Changes", changes},
 	}, {
 		{"Plugin", plugin},
 	}}

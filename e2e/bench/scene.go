@@ -50,7 +50,6 @@ type bench struct {
 	servers   []int // processes: the API server and etcd
 	began     time.Time
 	name      string // of the present benchmark
-	filled    scene  // the copies of this scene are there
 }
 
 // scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes
@@ -75,7 +74,6 @@ func sourceNames(n int) []string { return numbered("source-", n) }
 // start starts a cluster, installs the controller without starting it, and starts the plain program.
 func (b *bench) start() {
 	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: *million > 0, Inlined: true}))
-	b.filled = scene{}
 	b.installed = get(shipped.Install(b.ctx, b.cluster, *manifests, *program))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
 	cfg := b.cluster.Admin()
@@ -173,7 +171,6 @@ func (b *bench) unlabelSource(name string) {
 
 // lay deletes sources and copies, and makes the targets and the sources of another scene. No controller may run.
 func (b *bench) lay(s scene) {
-	b.filled = scene{}
 	all := get(b.maps(metav1.NamespaceAll).List(b.ctx, metav1.ListOptions{LabelSelector: mirrorSelector}))
 	parallel(all.Items, func(cm corev1.ConfigMap) {
 		check(b.maps(cm.Namespace).Delete(b.ctx, cm.Name, metav1.DeleteOptions{}))
@@ -182,26 +179,17 @@ func (b *bench) lay(s scene) {
 	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
 }
 
-// fill lays a scene and has a controller make the copies, unless that is how things are. No controller runs before
-// and after.
-func (b *bench) fill(s scene) {
-	if b.filled == s {
-		return
-	}
+// fill lays a scene and has a controller make the copies. It calls f, if there is one, before the controller stops.
+func (b *bench) fill(s scene, f func(*controller)) {
 	b.lay(s)
-	b.makeCopies(s, func(*controller) {})
-}
-
-// makeCopies has a controller make all copies of a scene that is laid, and calls f before it stops the controller.
-func (b *bench) makeCopies(s scene, f func(*controller)) {
 	b.progress("making %d copies of %d bytes", s.copies(), s.payload)
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	x := w.expect(s.copies(), holds("", "1"))
 	c := b.launch([]string{s.prefix()}, shipped.RunOptions{})
 	c.during(func() {
-		x.wait()
-		b.filled = s
-		f(c)
+		if x.wait(); f != nil {
+			f(c)
+		}
 	})
 }

@@ -17,16 +17,19 @@ import (
 // syncedScene has small sources: what is measured is what goes with each copy.
 func syncedScene() scene { return scene{sources: *synced, targets: 200, payload: 100} }
 
-// restart is a controller that starts with all copies in sync, until it mirrors. The limit is the time in which a bare
-// informer in a plain program has the same ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of
-// ours.
-func restart(b *bench) {
+// inSync is a controller with nothing to do: the share of a core that it uses. Then it is one that starts with all
+// copies in sync, until it mirrors. The limit is the time in which a bare informer in a plain program has the same
+// ConfigMaps, without the start of its process: the ratio leaves out 0.3 s of ours.
+func inSync(b *bench) {
 	all := syncedScene()
-	b.fill(all)
+	b.fill(all, func(c *controller) {
+		c.quiet()
+		b.print(fmt.Sprintf("idle/n=%d/bar=0.3%%", all.copies()), metric{100 * c.shareOfCore(*idleFor), "%-of-a-core"})
+	})
 	for round := range *rounds {
 		ours, limit := b.starts(round, []string{all.prefix()})
 		const start = 300 * time.Millisecond
-		b.print(fmt.Sprintf("n=%d/bar=1.30", all.copies()), seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
+		b.print(fmt.Sprintf("restart/n=%d/bar=1.30", all.copies()), seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
 			metric{(ours - start).Seconds() / limit.Seconds(), "x-limit"})
 	}
 }
@@ -39,16 +42,6 @@ func (b *bench) starts(round int, prefixes []string) (ours, limit time.Duration)
 		c.during(func() { ours = c.waitMirrors() })
 	}, func() { limit = b.informerSync() })
 	return ours, limit
-}
-
-// idle is a controller with nothing to do: the share of a core that it uses.
-func idle(b *bench) {
-	all := syncedScene()
-	b.fill(all)
-	b.with([]string{all.prefix()}, func(c *controller) {
-		c.quiet()
-		b.print(fmt.Sprintf("n=%d/bar=0.3%%", all.copies()), metric{100 * c.shareOfCore(*idleFor), "%-of-a-core"})
-	})
 }
 
 // memory is what the controller has in memory for a copy: in a process that has made all copies, and in one that
@@ -71,8 +64,7 @@ func memory(b *bench) {
 // footprint has a process make all copies of a scene, and another start with them. It returns what both have in
 // memory, and the live heap of the second, in bytes.
 func (b *bench) footprint(s scene) (bytes [3]float64) {
-	b.lay(s)
-	b.makeCopies(s, func(c *controller) { bytes[0] = b.settled(c) })
+	b.fill(s, func(c *controller) { bytes[0] = b.settled(c) })
 	b.with([]string{s.prefix()}, func(c *controller) { bytes[1], bytes[2] = b.settled(c), c.liveHeap() })
 	return bytes
 }
@@ -91,8 +83,7 @@ var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 // in the first third.
 func changes(b *bench) {
 	all := scene{10, smallTargets, payload}
-	b.fill(all)
-	b.filled = scene{} // from here on
+	b.fill(all, nil)
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	const fresh = "churn-"
@@ -129,7 +120,7 @@ func (b *bench) change(w *watcher, s scene, i int, namespace string) {
 // a laptop.
 func plugin(b *bench) {
 	all := scene{10, *pluginAt, payload}
-	b.fill(all)
+	b.fill(all, nil)
 	for range *few {
 		b.runPlugin(all, "status", "-A")
 		b.runPlugin(all, "plan")
