@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -168,31 +166,13 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		`cannot find the controller: deployments.apps "mirror-controller" is forbidden: `)
 }
 
-// TestKubectlCheckOfManifests checks the manifests without policies before anything runs.
-func TestKubectlCheckOfManifests(t *testing.T) {
+// TestKubectlCheckOfBase checks an installation where publishers are not bound, before anything runs.
+func TestKubectlCheckOfBase(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	check := func(args ...string) answer {
-		args = append(args, "check", "--kubeconfig="+c.AdminKubeconfig())
-		cmd := c.Command(context.WithoutCancel(t.Context()), plugin(), args...)
-		out, _ := cmd.Output() // the exit code tells
-		return answer{code: cmd.ProcessState.ExitCode(), out: runsOfBlanks.ReplaceAllString(string(out), "  ")}
-	}
-	if _, err := shipped.Install(t.Context(), c, *suite.Manifests, *suite.Binary); err != nil {
-		t.Fatal(err)
-	}
+	w := suite.NewAlone(t)
 	asleep := []string{"deployment  to do  Deployment mirror-system/mirror-controller: 0 of 1 replicas are ready, ",
 		"leader  to do  nobody holds Lease ", `probe/copy/team-  not probed  no target begins with "team-"`}
-	ExpectLines(t, check(), 1, append(asleep, "probe/unmarked  to do  the API server would let the controller create any "+
-		"ConfigMap in namespace mirror-system: no policy confines it: ",
-		"publishers  to do  no policy is bound ", "0 ok, 6 to do, 0 not checked.")...)
-	ExpectLines(t, check("--confined=false", "--publishers=false"), 1, append(asleep, "0 ok, 2 to do, 0 not checked.")...)
+	admin := &user{w: w, kubeconfig: w.Cluster.AdminKubeconfig()}
+	admin.says(1, "check", append(asleep, "publishers  to do  no policy is bound ")...)
+	admin.says(1, "check --confined=false --publishers=false", append(asleep, "0 ok, 2 to do, 0 not checked.")...)
 }

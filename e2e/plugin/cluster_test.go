@@ -1,9 +1,10 @@
 package plugin
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -54,25 +54,25 @@ func TestKubectlStatus(t *testing.T) {
 	half.says(2, "status -A", `cannot list resource "configmaps"`)
 }
 
-// TestKubectlOfProblems has a quota that refuses a copy and goes, a source that no namespace matches, and a copy that
-// expires.
+// TestKubectlOfProblems has 207 targets, a quota that refuses one of the copies and goes, a label that means nothing, a
+// source that no namespace matches, and a copy that expires.
 func TestKubectlOfProblems(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "bad", "good")
-	bad, good := w.NS("bad"), w.NS("good")
+	w := suite.New(t, "bad")
+	bad, good := w.NS("bad"), w.CreateMany(206)
 	run, lift := suite.RefuseByQuota(w, bad)
 	run.Args = append(run.Args, suite.Graced(time.Hour)...)
 	w.StartWith(run)
 	source := w.CreateSource(w.Home, "settings")
-	w.WaitInSync(source, good)
+	w.WaitInSync(source, good...)
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	viewer := newViewer(w)
 	for _, command := range []string{"status platform/settings", "wait platform/settings --timeout=5s"} {
-		viewer.says(1, command, "platform/settings: OutOfSync, 1 synced, 1 pending\nWarning WriteFailed: ",
+		viewer.says(1, command, "platform/settings: OutOfSync, 206 synced, 1 pending\nWarning WriteFailed: ",
 			"exceeded quota: no-more", "team-bad  pending  there is no copy yet")
 	}
 	lift()
-	viewer.prints(0, "wait platform/settings", "platform/settings: InSync, 2 synced")
+	viewer.prints(0, "wait platform/settings", "platform/settings: InSync, 207 synced")
 	w.WaitInSync(source, bad)
 
 	w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "nowhere-"))
@@ -80,26 +80,15 @@ func TestKubectlOfProblems(t *testing.T) {
 		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
 			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`)
 	}
+	w.OptOut("False", "bad")
+	viewer.says(0, "explain namespace/team-bad",
+		"Namespace team-bad is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	const expires = "the namespace has the label mirror=false"
 	viewer.says(1, "status platform/settings",
-		"platform/settings: OutOfSync, 1 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
+		"platform/settings: OutOfSync, 206 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
 	viewer.says(0, "wait platform/settings", "team-bad  expiring  "+expires)
-}
-
-// TestKubectlOfMany has 207 targets in sync, one of which has a label that means nothing.
-func TestKubectlOfMany(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	all := w.CreateMany(207)
-	w.LabelNamespace(all[0], w.Label, "False")
-	w.Start()
-	w.WaitInSync(w.CreateSource(w.Home, "settings"), all...)
-	viewer := newViewer(w)
-	viewer.prints(0, "status platform/settings", "platform/settings: InSync, 207 synced")
-	viewer.says(0, "explain namespace/team-n0000",
-		"Namespace team-n0000 is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
 }
 
 // TestKubectlPlan has everything that a controller changes when it takes over, planned first and then done: the audit
@@ -125,14 +114,14 @@ func TestKubectlPlan(t *testing.T) {
 	planned := lists.prints(1, "plan", shown(t, "plan"))
 	lists.says(2, "plan --diff", `cannot get resource "configmaps"`)
 	admin(w).says(1, "plan --diff", "-data key: secret\n") // which the docs do not show
-	mark := w.AuditMark()
+	w.Mark = w.AuditMark()
 	p := w.Start()
 	w.WaitInSync(source, a, b, c)
 	w.WaitGone("gone", a, b, c, d)
 	w.WaitGone("settings", d)
 	w.Untouched(mine)
 	w.Stop(p)
-	expectPlanned(w, planned, writesSince(w, mark))
+	expectPlanned(w, planned)
 
 	narrow := admin(w)
 	narrow.flags = []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}
@@ -140,44 +129,30 @@ func TestKubectlPlan(t *testing.T) {
 	narrow.says(1, "plan"+only, "out_of_scope  team-b/settings  ", "\nIn all: out_of_scope 2.")
 	narrow.says(0, "purge --out-of-scope --yes"+only+",team-b", "team-c/settings", "Deleted 1 of 1 copies.")
 	w.Absent("settings", c)
-	planned, mark = narrow.says(1, "plan --prune"+only, "\nIn all: delete 1."), w.AuditMark()
+	planned = narrow.says(1, "plan --prune"+only, "\nIn all: delete 1.")
+	w.Mark = w.AuditMark()
 	w.StartExactly("--namespace-prefix="+a, "--prune")
 	w.WaitGone("settings", b)
 	w.WaitInSync(source, a)
-	expectPlanned(w, planned, writesSince(w, mark))
+	expectPlanned(w, planned)
 }
 
-// writesSince returns the changes that the world's controller has made to ConfigMaps, as plan prints them: an operation
-// and an object each.
-func writesSince(w *suite.World, mark cluster.Mark) (out []string) {
+// expectPlanned fails the test if the controllers have done something else than a plan, since the world's mark.
+func expectPlanned(w *suite.World, planned answer) {
 	w.Helper()
-	for _, e := range w.RequestsSince(mark) {
-		write := e.Verb == "create" || e.Verb == "update" || e.Verb == "delete"
-		if write && e.User.Username == w.Installed.User && e.Object.Resource == "configmaps" && e.Response.Code < 300 &&
-			!strings.Contains(e.RequestURI, "dryRun=All") {
-			out = append(out, anonymous(w, fmt.Sprintf("%s %s/%s", e.Verb, e.Object.Namespace, e.Object.Name)))
-		}
-	}
-	return out
-}
-
-// expectPlanned fails the test if what was done is something else than the plan.
-func expectPlanned(w *suite.World, planned answer, done []string) {
-	w.Helper()
-	var want []string
+	want := map[string][]string{"settings": nil, "gone": nil}
 	for line := range strings.Lines(planned.out) {
 		fields := strings.Fields(line)
-		switch fields[0] {
+		namespace, name, _ := strings.Cut(strings.Replace(fields[1], "team-", w.Prefix, 1), "/")
+		switch op := fields[0]; op {
 		case "create", "update", "delete":
-			want = append(want, fields[0]+" "+fields[1])
+			want[name] = append(want[name], op+" "+namespace)
 		case "recreate":
-			want = append(want, "delete "+fields[1], "create "+fields[1])
+			want[name] = append(want[name], "delete "+namespace, "create "+namespace)
 		}
 	}
-	slices.Sort(want)
-	slices.Sort(done)
-	if !slices.Equal(done, want) {
-		w.Errorf("the controller did\n%s\nplanned was\n%s", strings.Join(done, "\n"), strings.Join(want, "\n"))
+	for name, writes := range want {
+		w.ExpectWrites(name, writes...)
 	}
 }
 
@@ -261,34 +236,22 @@ func TestKubectlPurgeAsks(t *testing.T) {
 	w.Create(b, "settings", w.MarksOfCopy(w.Home, b, "settings")...)
 	args := append(w.Args(), "purge", "--force", "--kubeconfig="+w.Cluster.AdminKubeconfig())
 	cmd := w.Cluster.Command(w.Context(), plugin(), args...)
-	stdin, err := cmd.StdinPipe()
-	var problems io.ReadCloser
-	if err == nil {
-		problems, err = cmd.StderrPipe()
-	}
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
+	stdin, noInput := cmd.StdinPipe()
+	stderr, noOutput := cmd.StderrPipe()
+	if err := errors.Join(noInput, noOutput, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	for char := make([]byte, 1); !strings.HasSuffix(said.String(), " [y/N] "); said.Write(char) {
-		if _, err := problems.Read(char); err != nil {
-			t.Fatalf("the program ended without a question: %s", said.String())
-		}
+	problems := bufio.NewReader(stderr)
+	if question, err := problems.ReadString(']'); err != nil {
+		t.Fatalf("the program ended without a question: %s", question)
 	}
 	w.Untouched(there)
 	there = w.Edit(a, "settings", suite.WithoutAnnotation(plan.CopyAnnotation))
-	if _, err := io.WriteString(stdin, "y\n"); err != nil {
-		t.Fatal(err)
-	}
+	fmt.Fprintln(stdin, "y")
 	out, _ := io.ReadAll(problems)
 	_ = cmd.Wait() // the exit code tells
-	const want = "Deleted 1 of 2 copies; changed since they were listed, and left alone: 1. Run the command again."
-	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), want) {
-		t.Errorf("got exit code %d and %q, want 1 and %q", code, out, want)
-	}
+	expectIn(w, answer{code: cmd.ProcessState.ExitCode(), err: string(out)}, 1,
+		"Deleted 1 of 2 copies; changed since they were listed, and left alone: 1. Run the command again.")
 	w.Untouched(there)
 	w.Absent("settings", b)
 }

@@ -39,60 +39,54 @@ func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
 func newPerson(w *suite.World, name string, rules ...rbacv1.PolicyRule) *user {
 	w.Helper()
 	name = w.Account() + "." + name
-	meta, rbac := metav1.ObjectMeta{Name: name}, w.Admin.RbacV1()
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}
-	_, err := rbac.ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{})
-	if err == nil {
-		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: roleOf(name), Subjects: subject(name)}
-		_, err = rbac.ClusterRoleBindings().Create(w.Context(), binding, metav1.CreateOptions{})
-	}
-	if err != nil {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	if _, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 	r := rules[0]
-	return login(w, name, w.Args(),
-		authorizationv1.ResourceAttributes{Verb: r.Verbs[0], Group: r.APIGroups[0], Resource: r.Resources[0]})
-}
-
-func roleOf(name string) rbacv1.RoleRef {
-	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
-}
-
-func subject(name string) []rbacv1.Subject {
-	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	may := authorizationv1.ResourceAttributes{Verb: r.Verbs[0], Group: r.APIGroups[0], Resource: r.Resources[0]}
+	return bound(w, name, name, may, w.Args())
 }
 
 // newMember returns a user with a ClusterRole in one namespace, and nothing else.
 func newMember(w *suite.World, role, namespace string) *user {
 	w.Helper()
-	name := w.Account() + "." + namespace
-	meta := metav1.ObjectMeta{Name: name}
-	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: roleOf(role), Subjects: subject(name)}
-	_, err := w.Admin.RbacV1().RoleBindings(namespace).Create(w.Context(), binding, metav1.CreateOptions{})
+	may := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "events"}
+	return bound(w, w.Account()+"."+namespace, role, may,
+		[]string{"-n", namespace, "--mirror-label=" + w.Label, "--instance=" + w.Instance})
+}
+
+// bound binds a ClusterRole to a user, in the namespace of a permission or, if it has none, in all, and returns the
+// user, who has the permission.
+func bound(
+	w *suite.World, name, role string, permission authorizationv1.ResourceAttributes, flags []string) *user {
+	w.Helper()
+	meta, rbac := metav1.ObjectMeta{Name: name}, w.Admin.RbacV1()
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	kubeconfig, err := w.Cluster.Kubeconfig(cluster.User{Name: name})
+	switch {
+	case err != nil:
+	case permission.Namespace == "":
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
+		_, err = rbac.ClusterRoleBindings().Create(w.Context(), binding, metav1.CreateOptions{})
+	default:
+		binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
+		_, err = rbac.RoleBindings(permission.Namespace).Create(w.Context(), binding, metav1.CreateOptions{})
+	}
 	if err != nil {
 		w.Fatal(err)
 	}
-	return login(w, name, []string{"-n", namespace, "--mirror-label=" + w.Label, "--instance=" + w.Instance},
-		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "events"})
-}
-
-// login returns a user as soon as the user has a permission.
-func login(w *suite.World, name string, flags []string, permission authorizationv1.ResourceAttributes) *user {
-	w.Helper()
 	review := &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &permission},
 	}
-	w.Until(name+" has the permissions", func() error {
+	w.Until(name+" has the permission", func() error {
 		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {
 			err = errors.New("not yet")
 		}
 		return err
 	})
-	kubeconfig, err := w.Cluster.Kubeconfig(cluster.User{Name: name})
-	if err != nil {
-		w.Fatal(err)
-	}
 	return &user{w: w, kubeconfig: kubeconfig, flags: flags}
 }
 
