@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -97,7 +95,7 @@ func TestC48Overlays(t *testing.T) {
 	for name, o := range overlays {
 		t.Run(name, func(t *testing.T) {
 			m := overlay.Render(t, o.files)
-			accounts, flags, settings := read(m)
+			accounts, flags, settings := read(t, m)
 			w.apply(m)
 			defer w.withdraw()
 			if len(accounts) != len(o.installations) {
@@ -158,15 +156,18 @@ func (w *Policed) expectConfined(t *testing.T, user string, i installation) {
 }
 
 // read returns as which users the Deployments run, their flags, and these as the policies read them from annotations.
-func read(m shipped.Manifests) (users, flags, settings []string) {
+func read(t *testing.T, m shipped.Manifests) (users, flags, settings []string) {
+	t.Helper()
 	for _, o := range m {
 		switch o.GetKind() {
 		case "Deployment":
-			account, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
-			users = append(users, cluster.ServiceAccountUser(o.GetNamespace(), account))
-			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-			args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-			flags = append(flags, args...)
+			deployment, err := shipped.Manifests{o}.Deployment()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := deployment.Spec.Template.Spec
+			users = append(users, cluster.ServiceAccountUser(deployment.Namespace, pod.ServiceAccountName))
+			flags = append(flags, pod.Containers[0].Args...)
 		case "ClusterRoleBinding":
 			for name, value := range o.GetAnnotations() {
 				if flag, ours := strings.CutPrefix(name, plan.Domain+"/"); ours && flag != "namespace-selector" { // in another form
