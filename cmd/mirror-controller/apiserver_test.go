@@ -6,30 +6,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // apiServer is an API server with one target namespace, one source, and one that makes no sense, so that there is
-// nothing to do but to say so. A write waits until the test calls answer.
+// nothing to do but to say so. A write of that is never answered.
 type apiServer struct {
 	*httptest.Server
-	writes chan *http.Request
-	held   chan struct{}
-
-	leaseLock sync.Mutex
-	lease     []byte
+	writes chan struct{}
 }
 
 func newAPIServer(t *testing.T) *apiServer {
-	s := &apiServer{
-		writes: make(chan *http.Request, 100),
-		held:   make(chan struct{}),
-	}
+	s := &apiServer{writes: make(chan struct{}, 100)}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -37,8 +27,6 @@ func newAPIServer(t *testing.T) *apiServer {
 	})
 	return s
 }
-
-func (s *apiServer) answer() { close(s.held) }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -59,35 +47,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`{"name": "frozen", "uid": "3", `+about+`, "annotations": {"`+plan.PrefixAnnotation+`": ""}}`)
 	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/namespaces":
 		list("NamespaceList", `{"name": "team-a", "uid": "2", "resourceVersion": "1"}`)
-	case strings.Contains(r.URL.Path, "/leases"):
-		s.serveLease(w, r)
-	case r.Method == http.MethodPost:
-		body, _ := io.ReadAll(r.Body)
-		s.writes <- r
-		select {
-		case <-s.held:
-		case <-r.Context().Done():
-		}
-		// The object as it came is the answer: protobuf, as it was sent.
+	case r.Method == http.MethodGet: // also the lease, which nobody has
+		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
+	case !strings.Contains(r.URL.Path, "/leases"):
+		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection does not end the context
+		s.writes <- struct{}{}
+		<-r.Context().Done()
+	default: // the lease as it came is the answer: protobuf, as it was sent
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
-		w.WriteHeader(http.StatusCreated)
-		w.Write(body)
-	default:
-		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
+		_, _ = io.Copy(w, r.Body)
 	}
-}
-
-// serveLease keeps the one lease that there is as it was last written.
-func (s *apiServer) serveLease(w http.ResponseWriter, r *http.Request) {
-	s.leaseLock.Lock()
-	defer s.leaseLock.Unlock()
-	if r.Method != http.MethodGet {
-		s.lease, _ = io.ReadAll(r.Body)
-	}
-	if s.lease == nil {
-		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "code": 404, "reason": "NotFound"}`, http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-	w.Write(s.lease)
 }

@@ -1,23 +1,9 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
+	"errors"
 	"testing"
-
-	"k8s.io/client-go/rest"
 )
-
-// configFor returns the client configuration that the arguments ask for.
-func configFor(t *testing.T, args ...string) (*rest.Config, error) {
-	t.Helper()
-	opts := newOptions()
-	if invalid, err := parse(combine(opts.bind()), args); invalid != nil || err != nil {
-		t.Fatal(invalid, err)
-	}
-	return opts.clientConfig()
-}
 
 func TestClientConfig(t *testing.T) {
 	outsideOfAnyCluster(t)
@@ -35,10 +21,11 @@ func TestClientConfig(t *testing.T) {
 		{"rate and burst", []string{"--kube-api-qps=20", "--kube-api-burst=30"}, "https://one.example", 20, 30},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			config, err := configFor(t, append(test.args, kubeconfig)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opts := newOptions()
+			invalid, err := parse(combine(opts.bind()), append(test.args, kubeconfig))
+			noError(t, errors.Join(invalid, err))
+			config, err := opts.clientConfig()
+			noError(t, err)
 			if config.Host != test.host || config.QPS != test.qps || config.Burst != test.burst {
 				t.Errorf("host %s, QPS %v, burst %d, want %s, %v, %d",
 					config.Host, config.QPS, config.Burst, test.host, test.qps, test.burst)
@@ -57,18 +44,6 @@ func TestClientConfig(t *testing.T) {
 	}
 }
 
-// TestKubeconfigOfTheHomeDirectoryIsNotRead: it names the cluster that was used last, not one to write to.
-func TestKubeconfigOfTheHomeDirectoryIsNotRead(t *testing.T) {
-	outsideOfAnyCluster(t)
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	noError(t, os.Mkdir(filepath.Join(home, ".kube"), 0o700))
-	noError(t, os.Rename(writeKubeconfig(t, "one", "https://one.example"), filepath.Join(home, ".kube", "config")))
-	if config, err := configFor(t); err != errNoCluster {
-		t.Errorf("config %+v, error %v, want %v", config, err, errNoCluster)
-	}
-}
-
 func TestWrongKubeconfig(t *testing.T) {
 	outsideOfAnyCluster(t)
 	good := writeKubeconfig(t, "one", "https://one.example")
@@ -84,7 +59,7 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 	for _, test := range []struct {
 		name, variable string
 		args           []string
-		want           string // a prefix of the line, where it ends in words of a library
+		want           string // see expectRefused
 	}{
 		{"is something else", "", []string{"--kubeconfig=" + pod}, `--kubeconfig="` + pod + `": ` + pod +
 			" is not a kubeconfig: "},
@@ -105,14 +80,7 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.variable)
-			code, stdout, stderr := runFor(t, append(test.args, "--namespace-prefix=team-")...)
-			want := "mirror-controller: " + test.want
-			if code != 2 || stdout != "" || !strings.HasPrefix(stderr, want) || strings.Count(stderr, "\n") != 1 {
-				t.Errorf("exit code %d, stdout %q, stderr\n%swant 2, nothing, and one line\n%s", code, stdout, stderr, want)
-			}
-			if !strings.HasSuffix(want, ": ") && stderr != want+"\n" {
-				t.Errorf("stderr\n%swant\n%s", stderr, want)
-			}
+			expectRefused(t, append(test.args, "--namespace-prefix=team-"), test.want)
 		})
 	}
 }

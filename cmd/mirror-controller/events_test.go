@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,32 +16,88 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// TestEventNamesItsSourceAndTheProgram: an event is in the namespace of its source, names it, and has the name of the
-// program, by which tools select it and the admission policy tells it from others.
-func TestEventNamesItsSourceAndTheProgram(t *testing.T) {
+// eventStore is an API server for events. before, if set, decides about a request before it has its effect. A test reads
+// the rest when all goroutines wait.
+type eventStore struct {
+	typedcorev1.EventInterface
+	before   func(ctx context.Context, message string) error
+	attempts int
+	events   []*corev1.Event
+}
+
+func (s *eventStore) CreateWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event) (
+	*corev1.Event, error) {
+	s.attempts++
+	var err error
+	if s.before != nil {
+		err = s.before(ctx, event.Message)
+	}
+	if err = cmp.Or(err, ctx.Err()); err == nil {
+		s.events = append(s.events, event)
+	}
+	return event, err
+}
+
+// testEvents runs the test in a bubble with a recorder on the store, and the log of everything in the process. The
+// context of the process has ended: events come after the last write.
+func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *eventRecorder, log ktesting.Buffer)) {
+	t.Helper()
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(logger)
+	defer klog.ClearLogger()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		recorder, err := startEvents(ctx, store)
+		noError(t, err)
+		defer recorder.cancel()
+		test(t, recorder, logger.GetSink().(ktesting.Underlier).GetBuffer())
+	})
+}
+
+// say records an event about the source of this name.
+func say(r *eventRecorder, name, message string) {
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shared", Name: name, UID: "1", ResourceVersion: "1",
+	}}
+	r.AnnotatedEventf(source, map[string]string{"about": message}, corev1.EventTypeWarning, "Foreign", "%s", message)
+}
+
+// expect fails the test unless events with these texts are written now, in this order.
+func expect(t *testing.T, store *eventStore, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, event := range store.events {
+		got = append(got, event.Message)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("written: %q, want %q", got, want)
+	}
+}
+
+// TestEventNamesTheProgram, by which tools select it, and the admission policy tells it from others.
+func TestEventNamesTheProgram(t *testing.T) {
 	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ ktesting.Buffer) {
 		say(r, "settings", "a")
 		expect(t, store, "a")
 		e := store.events[0]
 		host, err := os.Hostname()
 		noError(t, err)
 		if want := (corev1.EventSource{Component: "mirror-controller", Host: host}); e.Source != want ||
-			e.ReportingController != "mirror-controller" || e.ReportingInstance != host {
+			e.ReportingController != want.Component || e.ReportingInstance != host {
 			t.Errorf("from %+v, %q, %q, want %+v", e.Source, e.ReportingController, e.ReportingInstance, want)
 		}
-		want := corev1.ObjectReference{
-			APIVersion: "v1", Kind: "ConfigMap", Namespace: "shared", Name: "settings", UID: "1", ResourceVersion: "1",
-		}
-		if e.Namespace != "shared" || e.InvolvedObject != want {
-			t.Errorf("in %q, about %+v, want %+v", e.Namespace, e.InvolvedObject, want)
-		}
-		if e.Type != corev1.EventTypeWarning || e.Reason != "Foreign" || e.Annotations["about"] != "a" {
-			t.Errorf("got %s %s with %v", e.Type, e.Reason, e.Annotations)
+		if e.Namespace != "shared" || e.InvolvedObject.Name != "settings" || e.Annotations["about"] != "a" {
+			t.Errorf("in %q, about %+v, with %v", e.Namespace, e.InvolvedObject, e.Annotations)
 		}
 	})
 }
@@ -47,7 +105,7 @@ func TestEventNamesItsSourceAndTheProgram(t *testing.T) {
 // TestEachTextArrives: a source that changes every 10 seconds has each of its texts in an event of its own, as it is.
 func TestEachTextArrives(t *testing.T) {
 	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ *buffer) {
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ ktesting.Buffer) {
 		var want []string
 		for i := range 200 {
 			want = append(want, fmt.Sprint("text ", i))
@@ -68,7 +126,7 @@ func TestEventsWaitWhileNobodyAnswers(t *testing.T) {
 		}
 		return errors.New("connection refused: " + strings.Repeat("long ", 10000))
 	}}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+	testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
 		began := time.Now()
 		for i := range maxWaitingEvents {
 			say(r, fmt.Sprint("source-", i), strings.Repeat("long ", 100))
@@ -89,25 +147,25 @@ func TestEventsWaitWhileNobodyAnswers(t *testing.T) {
 		}
 		answers.Store(true)
 		time.Sleep(20 * time.Second)
-		if n := len(store.written()); n < maxWaitingEvents {
+		synctest.Wait()
+		if n := len(store.events); n < maxWaitingEvents {
 			t.Errorf("%d events arrived, want those that wait", n)
 		}
 	})
 }
 
-// expectLines fails the test unless the log has that many lines about events that cannot be written, none longer than
-// an error may be, and nothing else.
-func expectLines(t *testing.T, log *buffer, want int) {
+// expectLines fails the test unless the log has that many lines about events that cannot be written, none with an error
+// that is longer than it may be, and nothing else.
+func expectLines(t *testing.T, log ktesting.Buffer, want int) {
 	t.Helper()
-	lines := 0
-	for line := range strings.Lines(log.String()) {
-		lines++
-		if !strings.Contains(line, `"Cannot write events"`) || len(line) > 1500 {
-			t.Errorf("a line of %d bytes: %.1500s", len(line), line)
-		}
+	lines := log.Data()
+	if len(lines) != want {
+		t.Errorf("%d lines, want %d", len(lines), want)
 	}
-	if lines != want {
-		t.Errorf("%d lines, want %d", lines, want)
+	for _, line := range lines {
+		if line.Message != "Cannot write events" || len(line.Err.Error()) > 1024 {
+			t.Errorf("a line %s: %.1500s", line.Message, line.Err)
+		}
 	}
 }
 
@@ -126,7 +184,7 @@ func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 		"written, answer lost":  {apierrors.NewAlreadyExists(resource, "settings"), 0},
 		"permission missing":    {apierrors.NewForbidden(resource, "", errors.New(`cannot create resource "events"`)), 10},
 		"invalid":               {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil), 10},
-		"webhook hangs":         {apierrors.NewInternalError(errors.New("failed calling webhook")), 10},
+		"webhook hangs":         {apierrors.NewInternalError(errors.New(strings.Repeat("long ", 10000))), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &eventStore{before: func(_ context.Context, message string) error {
@@ -135,7 +193,7 @@ func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 				}
 				return nil
 			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
 				for i := range 600 {
 					say(r, fmt.Sprint("source-", i), "bad")
 					time.Sleep(time.Second)
@@ -143,8 +201,8 @@ func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 				say(r, "settings", "good")
 				expect(t, store, "good")
 				expectLines(t, log, test.lines)
-				if n := store.tried(); n != 601 {
-					t.Errorf("%d attempts, want 601", n)
+				if store.attempts != 601 {
+					t.Errorf("%d attempts, want 601", store.attempts)
 				}
 			})
 		})
@@ -172,7 +230,7 @@ func TestLastEventsAreWritten(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, log *buffer) {
+			testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
 				say(r, "settings", "one")
 				say(r, "settings", "two")
 				synctest.Wait() // the first is being written

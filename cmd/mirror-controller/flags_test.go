@@ -23,7 +23,7 @@ func TestWrongFlags(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"no cluster, and empty lists", []string{prefix, "--exclude-namespace=", "--copy-label="}, []string{
+		{"no cluster but in the home directory, and empty lists", []string{prefix, "--exclude-namespace=", "--copy-label="}, []string{
 			"--kubeconfig: required outside a cluster: give a kubeconfig file, or set $KUBECONFIG"}},
 
 		{"empty prefix", []string{"--namespace-prefix="}, []string{
@@ -93,15 +93,7 @@ func TestWrongFlags(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := runFor(t, test.args...)
-			var want strings.Builder
-			for _, line := range test.want {
-				want.WriteString("mirror-controller: " + line + "\n")
-			}
-			if code != 2 || stdout != "" || stderr != want.String() {
-				t.Errorf("%q:\nexit code %d, stdout %q, stderr\n%swant 2, nothing, and\n%s", test.args, code, stdout,
-					stderr, want.String())
-			}
+			expectRefused(t, test.args, test.want...)
 		})
 	}
 }
@@ -109,10 +101,8 @@ func TestWrongFlags(t *testing.T) {
 // TestFlagsInTheLog: the first line of the log names each flag that is not default.
 func TestFlagsInTheLog(t *testing.T) {
 	flags := newOptions().bind()
-	if _, err := parse(combine(flags), []string{"--namespace-prefix=team-", "--prune", "-v=2",
-		"--resync-period=10m"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := parse(combine(flags), []string{"--namespace-prefix=team-", "--prune", "-v=2", "--resync-period=10m"})
+	noError(t, err)
 	if got, want := strings.Join(notDefault(flags), " "), "--namespace-prefix=[team-] --prune=true -v=2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

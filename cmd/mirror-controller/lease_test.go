@@ -230,10 +230,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func noAnswer(context.Context, resourcelock.LeaderElectionRecord) error {
-	return errors.New("no answer")
-}
-
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -26,31 +25,18 @@ var byChance = regexp.MustCompile(
 // come from libraries: alerts and dashboards hang on them.
 func TestMetricsOfTheProcess(t *testing.T) {
 	const golden = "testdata/metrics.txt"
-	server := newAPIServer(t)
-	server.answer()
-	p := start(t, server.URL, "--leader-elect", "--leader-elect-resource-namespace=system", "--kube-api-qps=100")
-	_, address, _ := strings.Cut(p.awaitLine("Serving metrics"), "address=")
+	p := start(t, newAPIServer(t).URL, "--leader-elect", "--leader-elect-resource-namespace=system", "--kube-api-qps=100")
+	url := p.awaitURL("metrics")
 	p.awaitLine(`"Mirroring"`)
-	url := "http://" + strings.Trim(address, `"`)
-	answer, err := http.Get(url + "/metrics")
-	noError(t, err)
-	defer answer.Body.Close()
-	content, err := io.ReadAll(answer.Body)
-	noError(t, err)
-	if !regexp.MustCompile(`(?m)^mirror_build_info\{goversion="go1[^"]*",version="[^"]+"\} 1$`).Match(content) {
+	content := get(t, url+"/metrics", http.StatusOK)
+	if !regexp.MustCompile(`(?m)^mirror_build_info\{goversion="go1[^"]*",version="[^"]+"\} 1$`).MatchString(content) {
 		t.Errorf("no build in\n%s", content)
 	}
-	if profiles, err := http.Get(url + "/debug/pprof/"); err != nil || profiles.StatusCode != http.StatusNotFound {
-		t.Errorf("got %v, %v for profiles, want none", profiles, err)
-	}
-
-	got := metricForms(t, string(content))
+	got := metricForms(t, content)
 	if *update {
 		noError(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	noError(t, err)
-	if got != string(want) {
+	if got != read(t, golden) {
 		t.Errorf("the metrics are not those of %s (go test ./cmd/... -update writes it):\n%s", golden, got)
 	}
 }

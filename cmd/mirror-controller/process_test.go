@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -10,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Logging and signals belong to a process, so their tests run one: the test binary, which is the program if its
@@ -43,12 +47,8 @@ func start(t *testing.T, server string, args ...string) *process {
 	cmd.Env = append(os.Environ(), beTheProgram+"=1",
 		"GORACE=atexit_sleep_ms=0") // else a program built with -race lingers for a second
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, cmd.Start())
 	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000)}
 	go func() {
 		defer close(p.lines)
@@ -79,11 +79,37 @@ func (p *process) awaitLine(text string) string {
 	}
 }
 
+// awaitURL returns where the process serves this.
+func (p *process) awaitURL(what string) string {
+	p.t.Helper()
+	_, address, _ := strings.Cut(p.awaitLine("Serving "+what), "address=")
+	return "http://" + strings.Trim(address, `"`)
+}
+
+// get returns the answer to a request as soon as it has this code.
+func get(t *testing.T, url string, want int) (text string) {
+	t.Helper()
+	last := ""
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			resp, err := http.Get(url)
+			if err != nil {
+				return false, err
+			}
+			defer resp.Body.Close()
+			content, err := io.ReadAll(resp.Body)
+			text, last = string(content), resp.Status
+			return resp.StatusCode == want, err
+		})
+	if err != nil {
+		t.Fatalf("%s: %v, last %s, want %d", url, err, last, want)
+	}
+	return text
+}
+
 func (p *process) signal(sig syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatal(err)
-	}
+	noError(p.t, p.cmd.Process.Signal(sig))
 }
 
 // end waits until the process has ended, and returns how. If it takes too long that is by SIGKILL.
@@ -104,27 +130,13 @@ func (p *process) end() syscall.WaitStatus {
 func TestSignals(t *testing.T) {
 	server := newAPIServer(t)
 	p := start(t, server.URL)
-	_, address, _ := strings.Cut(p.awaitLine("Serving health"), "address=")
-	expect := func(path string, want int) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); ; {
-			resp, err := http.Get("http://" + strings.Trim(address, `"`) + path)
-			noError(t, err)
-			noError(t, resp.Body.Close())
-			if resp.StatusCode == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d, want %d", path, resp.StatusCode, want)
-			}
-		}
-	}
+	url := p.awaitURL("health")
 	<-server.writes
-	expect("/readyz", 200)
+	get(t, url+"/readyz", http.StatusOK)
 	p.signal(syscall.SIGINT)
 	p.awaitLine("a second signal ends the process")
-	expect("/readyz", 500)
-	expect("/livez", 200)
+	get(t, url+"/readyz", http.StatusInternalServerError)
+	get(t, url+"/livez", http.StatusOK)
 	p.signal(syscall.SIGTERM)
 	if status := p.end(); !status.Signaled() || status.Signal() != syscall.SIGTERM {
 		t.Errorf("ended with status %#x, want death by SIGTERM", status)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,19 +23,40 @@ func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// outsideOfAnyCluster hides the cluster in which the test may run, and the kubeconfig of its user.
+// expectRefused fails the test unless the program refuses the arguments with these lines and nothing else. A line that
+// ends with ": " goes on in words of a library.
+func expectRefused(t *testing.T, args []string, want ...string) {
+	t.Helper()
+	var pattern strings.Builder
+	for _, line := range want {
+		pattern.WriteString("mirror-controller: " + regexp.QuoteMeta(line))
+		if strings.HasSuffix(line, ": ") {
+			pattern.WriteString(".+")
+		}
+		pattern.WriteString("\n")
+	}
+	code, stdout, stderr := runFor(t, args...)
+	if code != 2 || stdout != "" || !regexp.MustCompile("^"+pattern.String()+"$").MatchString(stderr) {
+		t.Errorf("%q:\nexit code %d, stdout %q, stderr\n%swant 2, nothing, and\n%s", args, code, stdout, stderr,
+			strings.Join(want, "\n"))
+	}
+}
+
+// outsideOfAnyCluster hides the cluster in which the test may run, and the kubeconfig of its user. There is one in the
+// home directory, which names the cluster that was used last, and not one to write to.
 func outsideOfAnyCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
+	before := clientcmd.RecommendedHomeFile
+	clientcmd.RecommendedHomeFile = writeKubeconfig(t, "one", "https://one.example")
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = before })
 }
 
 // writeFile returns the path of a file with that content.
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
