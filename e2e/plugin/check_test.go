@@ -161,9 +161,6 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		}
 		ExpectLines(t, w.Checked(newPerson(w.World, test.name, test.rules...).kubeconfig), test.code, test.lines...)
 	}
-	nobody := newPerson(w.World, "nobody", may("", "pods", "get"))
-	expectIn(w.World, w.Checked(nobody.kubeconfig), 2,
-		`cannot find the controller: deployments.apps "mirror-controller" is forbidden: `)
 }
 
 // TestKubectlCheckOfBase checks an installation where publishers are not bound, before anything runs.

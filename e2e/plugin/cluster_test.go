@@ -168,6 +168,7 @@ func TestKubectlExplain(t *testing.T) {
 		"There is no ConfigMap team-a/settings; the copy of platform/settings is pending: there is no copy yet.")
 	w.Start()
 	w.WaitInSync(source, a)
+	viewer.says(2, "explain team-a/settings -o name", "--output=name: ")
 	viewer.says(0, "explain configmap/settings -n team-a",
 		"ConfigMap team-a/settings is a copy of platform/settings, and in sync.")
 	got := viewer.says(0, "explain team-b/settings",
