@@ -16,8 +16,8 @@ var alertCommand = regexp.MustCompile(`(?s)- alert: MirrorController(\w+)\n.*?de
 // kubectlCommand is a command of the plug-in.
 var kubectlCommand = regexp.MustCompile(`kubectl mirror (\w+)`)
 
-// TestAlertsNameTheSource runs the command of each alert, as it stands there, where sources are in all these states: its
-// answer names the source. The Pods of an alert are not there, so for these the command only has to be right.
+// TestAlertsNameTheSource runs the command of each alert, as it stands there, where sources are in all these states:
+// its answer names the source. The Pods of an alert are not there, so for these the command only has to be right.
 func TestAlertsNameTheSource(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
