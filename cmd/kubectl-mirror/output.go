@@ -36,7 +36,7 @@ func printAs(w io.Writer, format string, p printed) error {
 	case "name":
 		named, ok := p.(interface{ names() []string })
 		if !ok {
-			return errors.New("--output=name: the command is about one object, or none")
+			return errors.New("--output=name: the command lists no ConfigMaps")
 		}
 		for _, name := range named.names() {
 			fmt.Fprintln(w, name)
