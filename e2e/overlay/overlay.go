@@ -75,7 +75,8 @@ func AddFlag(flag, value string) string { return AddFlagKnownAs(flag, value, val
 
 // AddFlagKnownAs is AddFlag where the policies read the value in another form.
 func AddFlagKnownAs(flag, value, known string) string {
-	return patch("Deployment", "add", "/spec/template/spec/containers/0/args/-", "--"+flag+"="+value) + setting(flag, known)
+	return patch("Deployment", "add", "/spec/template/spec/containers/0/args/-", "--"+flag+"="+value) +
+		setting(flag, known)
 }
 
 func setting(flag, value string) string {

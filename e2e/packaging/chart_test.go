@@ -235,8 +235,8 @@ func TestTwoReleasesShareNothing(t *testing.T) {
 }
 
 var (
-	// ofTheChart finds what has the name of the chart, whatever the release is called: a label, the container and its image,
-	// and in expressions a default.
+	// ofTheChart finds what has the name of the chart, whatever the release is called: a label, the container and its
+	// image, and in expressions a default.
 	ofTheChart = regexp.MustCompile(`"(app\.kubernetes\.io/name|image)":"[^"]+"|"name":"mirror-controller","ports"|` +
 		`"expression":"(\\.|[^"\\])+"`)
 	// defaultName finds the name of what a release called mirror-controller consists of, but not that name in a sentence.

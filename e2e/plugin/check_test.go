@@ -25,7 +25,8 @@ func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 	w := NewInstalled(t, "checked", "a")
 	names := "namespace: " + w.Namespace + "\nnamePrefix: " + w.Namespace + "-\n"
 	m := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", names+"patches:\n"+
-		overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+overlay.AddFlag("instance", w.Instance))})
+		overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
+		overlay.AddFlag("instance", w.Instance))})
 	var err error
 	// A label of its own, so that its policies judge nobody else.
 	for _, o := range m {

@@ -129,7 +129,8 @@ func (w *Policed) settingRows() []row {
 		{"plain object pruned", more + "pruning", teamA, plain, remove, notCopy},
 		{"copy created outside the prefix with pruning", more + "pruning", formerly, nil, create(copied), suite.NotThere},
 		{"copy changed outside the prefix with pruning", more + "pruning", formerly, copied, changeBy(other), suite.NotThere},
-		{"copy created of a source that is not allowed with pruning", more + "pruning", teamA, nil, create(ofOther), notItsSource},
+		{"copy created of a source that is not allowed with pruning", more + "pruning", teamA,
+			nil, create(ofOther), notItsSource},
 		{"copy pruned by another value", more + "unsure", formerly, copied, remove, suite.NotThere},
 
 		// Labels and annotations of others: the settings of the controller list none.
@@ -139,8 +140,10 @@ func (w *Policed) settingRows() []row {
 		{"label and annotation of others changed", controller, teamA,
 			copied.but(both...), changeBy(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
 		{"copied keys created", more + "copying", teamA, nil, create(copied.but(both...)), ""},
-		{"label created like a copied annotation", more + "copying", teamA, nil, create(copied.but(label("note"))), notItsKey},
+		{"label created like a copied annotation", more + "copying", teamA,
+			nil, create(copied.but(label("note"))), notItsKey},
 		{"annotation created like a copied label", more + "copying", teamA, nil, create(copied.but(note("team"))), notItsKey},
-		{"label created with the beginning of a copied one", more + "copying", teamA, nil, create(copied.but(label("teams"))), notItsKey},
+		{"label created with the beginning of a copied one", more + "copying", teamA,
+			nil, create(copied.but(label("teams"))), notItsKey},
 	}
 }

@@ -192,8 +192,8 @@ func (w *Policed) bindController(name string, settings map[string]string) {
 // apply creates what of the manifests decides about requests. What is there already stays as it is.
 func (w *Policed) apply(m shipped.Manifests) {
 	w.Helper()
-	decide := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding",
-		"Namespace", "ServiceAccount"}
+	decide := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ClusterRole", "ClusterRoleBinding", "Namespace", "ServiceAccount"}
 	m = slices.DeleteFunc(m, func(o *unstructured.Unstructured) bool { return !slices.Contains(decide, o.GetKind()) })
 	for _, o := range m {
 		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {

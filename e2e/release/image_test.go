@@ -165,8 +165,9 @@ func expectConfig(t *testing.T, got config, arch string) {
 	t.Helper()
 	description := got.labels()["org.opencontainers.image.description"]
 	want := map[string]any{
-		"User":       "65532:65532",
-		"Env":        []any{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, // of the builders, all have it
+		"User": "65532:65532",
+		// Of the builders: all have it.
+		"Env":        []any{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		"Entrypoint": []any{"/mirror-controller"},
 		"Labels": map[string]any{
 			"org.opencontainers.image.title":       "mirror-controller",

@@ -82,7 +82,8 @@ var platform = regexp.MustCompile(`-(linux|darwin|windows)-(amd64|arm64)`)
 
 // expectComplete: there is each command for each architecture, the other things that belong to a release, and no more.
 func expectComplete(t *testing.T, files map[string][]byte) {
-	want := []string{"SHA256SUMS", "install.yaml", "mirror.yaml", "mirror-controller.spdx.json", "mirror-controller-1.2.3.tgz"}
+	want := []string{"SHA256SUMS", "install.yaml", "mirror.yaml", "mirror-controller.spdx.json",
+		"mirror-controller-1.2.3.tgz"}
 	for _, arch := range []string{"-amd64", "-arm64"} {
 		want = append(want, "mirror-controller-linux"+arch,
 			plugin+"-linux"+arch, plugin+"-darwin"+arch, plugin+"-windows"+arch+".exe",
@@ -109,7 +110,7 @@ func expectBuiltFor(t *testing.T, info *debug.BuildInfo, system, arch string) {
 	}
 }
 
-// expectListed: the bill of materials describes this very program. What it is made of is for the tests of the tool sbom.
+// expectListed: the bill of materials lists this very program. The test of the tool sbom looks at its modules.
 func expectListed(t *testing.T, content []byte, name string, program []byte) {
 	t.Helper()
 	var bill struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/spdx/tools-golang/spdxlib"
 )
 
-// TestBillListsWhatIsLinked reads the bill of materials of this test program back. The library of SPDX finds it valid, and
-// the program depends on the modules that the Go runtime knows of.
+// TestBillListsWhatIsLinked reads the bill of materials of this test program back. The library of SPDX finds it valid,
+// and the program depends on the modules that the Go runtime knows of.
 func TestBillListsWhatIsLinked(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
