@@ -40,9 +40,7 @@ func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 	if err == nil {
 		a.Kubeconfig, err = w.Cluster.ServiceAccountKubeconfig(w.Context(), bareNamespace, name)
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	return a
 }
 
@@ -51,9 +49,7 @@ func (w *World) SetRules(a *Account, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	_, err := w.Admin.RbacV1().ClusterRoles().Update(w.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.subject.Name}, Rules: rules}, metav1.UpdateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 }
 
 // Grant gives the account rules in one namespace.
@@ -69,22 +65,16 @@ func (w *World) Grant(a *Account, namespace string, rules []rbacv1.PolicyRule) {
 			Subjects:   []rbacv1.Subject{a.subject},
 		}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 }
 
 // ShippedRules returns the rules that the manifests give the controller in the whole cluster, and in its own namespace.
 func (w *World) ShippedRules() (everywhere, atHome []rbacv1.PolicyRule) {
 	w.Helper()
 	clusterRoles, err := w.Installed.Manifests.ClusterRoles()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	roles, err := w.Installed.Manifests.Roles()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	for _, r := range clusterRoles {
 		everywhere = append(everywhere, r.Rules...)
 	}

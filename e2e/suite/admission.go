@@ -57,9 +57,7 @@ func (w *World) StartWebhook(namespace string, judge func(*admissionv1.Admission
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	w.Cleanup(func() { w.CleanUp(hooks.Delete(w.Background(), name, metav1.DeleteOptions{})) })
 	w.untilRefused(namespace)
 	return h
@@ -190,9 +188,7 @@ func (w *World) FillQuota(namespace string, n int) (lift func()) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{what: resource.MustParse(strconv.Itoa(n))}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	w.Until("the quota is counted", func() error {
 		quota, err := quotas.Get(w.Context(), name, metav1.GetOptions{})
 		if used := quota.Status.Used[what]; err == nil && used.Value() != int64(n) {

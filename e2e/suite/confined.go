@@ -137,9 +137,7 @@ func (w *World) takeAccount() {
 	w.Helper()
 	_, err := w.Admin.CoreV1().ServiceAccounts(AccountNamespace).Create(w.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.Account()}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	w.BindAccount(BoundAccount(w.Account(), "mirror-controller",
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: AccountNamespace, Name: w.Account()}, w.settings()))
 	own := *w.Site
@@ -155,9 +153,8 @@ func (w *World) takeAccount() {
 func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 	w.Helper()
 	bindings := w.Admin.RbacV1().ClusterRoleBindings()
-	if _, err := bindings.Create(w.Context(), binding, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	_, err := bindings.Create(w.Context(), binding, metav1.CreateOptions{})
+	w.noError(err)
 	w.Cleanup(func() { w.CleanUp(bindings.Delete(w.Background(), binding.Name, metav1.DeleteOptions{})) })
 	subject := binding.Subjects[0]
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

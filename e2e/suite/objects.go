@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -21,18 +24,14 @@ func (w *World) CreateNamespace(name string, labels map[string]string) *corev1.N
 	w.Helper()
 	ns, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	return ns
 }
 
 // DeleteNamespace deletes a namespace without waiting for its end.
 func (w *World) DeleteNamespace(name string) {
 	w.Helper()
-	if err := w.Admin.CoreV1().Namespaces().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	w.noError(w.Admin.CoreV1().Namespaces().Delete(w.Context(), name, metav1.DeleteOptions{}))
 }
 
 // WaitNamespaceGone waits until a namespace is gone.
@@ -49,24 +48,21 @@ func (w *World) WaitNamespaceGone(name string) {
 // LabelNamespace sets a label of a namespace, or removes it if the value is empty.
 func (w *World) LabelNamespace(name, key, value string) {
 	w.Helper()
-	w.editNamespace(name, func(ns *corev1.Namespace) {
+	w.noError(retry.RetryOnConflict(tries, func() error {
+		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
 		if Put(&ns.Labels, key, value); value == "" {
 			delete(ns.Labels, key)
 		}
-	})
+		_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
+		return err
+	}))
 }
 
-func (w *World) editNamespace(name string, edit func(*corev1.Namespace)) {
-	w.Helper()
-	retry(w, func() error {
-		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
-		if err == nil {
-			edit(ns)
-			_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
-		}
-		return err
-	})
-}
+// tries are for a change that loses a race against another writer.
+var tries = wait.Backoff{Steps: 1000, Duration: time.Millisecond}
 
 // Option changes a ConfigMap before it is written.
 type Option func(*corev1.ConfigMap)
@@ -128,9 +124,7 @@ func (w *World) Create(namespace, name string, options ...Option) *corev1.Config
 	w.Helper()
 	cm := ConfigMap(namespace, name, options...)
 	cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), cm, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	w.waitSeen(cm)
 	return cm
 }
@@ -145,7 +139,7 @@ func (w *World) CreateSource(namespace, name string, options ...Option) *corev1.
 func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMap {
 	w.Helper()
 	var out *corev1.ConfigMap
-	retry(w, func() error {
+	w.noError(retry.RetryOnConflict(tries, func() error {
 		cm, err := w.Admin.CoreV1().ConfigMaps(namespace).Get(w.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -155,7 +149,7 @@ func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMa
 		}
 		out, err = w.Admin.CoreV1().ConfigMaps(namespace).Update(w.Context(), cm, metav1.UpdateOptions{})
 		return err
-	})
+	}))
 	w.waitSeen(out)
 	return out
 }
@@ -164,9 +158,7 @@ func (w *World) Edit(namespace, name string, options ...Option) *corev1.ConfigMa
 func (w *World) Delete(namespace, name string) {
 	w.Helper()
 	old := w.Live(namespace, name)
-	if err := w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	w.noError(w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}))
 	w.Eventually("the watch shows that "+namespace+"/"+name+" is deleted", func() error {
 		if now := w.Seen.ConfigMap(namespace, name); UID(now) == UID(old) && now.DeletionTimestamp == nil {
 			return errors.New("not yet")
@@ -192,9 +184,7 @@ func (w *World) Live(namespace, name string) *corev1.ConfigMap {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	return cm
 }
 
@@ -207,21 +197,6 @@ func (w *World) waitSeen(cm *corev1.ConfigMap) {
 		}
 		return nil
 	})
-}
-
-// retry repeats a change that lost a race against another writer.
-func retry(w *World, change func() error) {
-	w.Helper()
-	for {
-		err := change()
-		if apierrors.IsConflict(err) {
-			continue
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
-		return
-	}
 }
 
 // Having returns those of the namespaces in which the outside watch has shown a ConfigMap of the name.

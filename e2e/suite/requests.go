@@ -18,9 +18,7 @@ func (w *World) Requests() []cluster.Event { return w.RequestsSince(w.Mark) }
 func (w *World) RequestsSince(mark cluster.Mark) []cluster.Event {
 	w.Helper()
 	all, _, err := w.Cluster.Audit().Since(mark)
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	var out []cluster.Event
 	for _, e := range all {
 		if w.made(e) {
@@ -61,9 +59,7 @@ func WritesTo(requests []cluster.Event, name string) []cluster.Event {
 func (w *World) AuditMark() cluster.Mark {
 	w.Helper()
 	mark, err := w.Cluster.Audit().Mark()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	return mark
 }
 

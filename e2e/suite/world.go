@@ -139,9 +139,7 @@ func (w *World) start(o shipped.RunOptions) *shipped.Process {
 	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
 	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
 	p, err := w.Installed.Start(o)
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.noError(err)
 	w.StopAtEnd(p)
 	return p
 }
@@ -194,9 +192,7 @@ func (w *World) Resume(p *shipped.Process) { w.Signal(p, syscall.SIGCONT) }
 // Signal sends a signal to the process of a controller.
 func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
 	w.Helper()
-	if err := p.Signal(sig); err != nil {
-		w.Fatal(err)
-	}
+	w.noError(p.Signal(sig))
 }
 
 // Eventually waits until the condition returns nil. It is asked again at each event of the outside watch.
@@ -235,5 +231,13 @@ func (w *World) CleanUp(err error) {
 	w.Helper()
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.Error(err)
+	}
+}
+
+// noError ends the test at an error.
+func (w *World) noError(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
 	}
 }
