@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -19,7 +20,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
-	code = run(t.Context(), args, &out, &errs)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // one that goes on ends, too
+	code = run(ctx, args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
