@@ -266,9 +266,9 @@ func TestLeaseClient(t *testing.T) {
 	}
 }
 
-// TestLostLease has a leader that cannot renew its lease any more: its term ends, and with it the writes in flight, also
-// of a leader that is stopping. The lease is left to expire, although it could be released, because the last writes may
-// be late.
+// TestLostLease has a leader that cannot renew its lease any more: its term ends, and with it the writes in flight,
+// also of a leader that is stopping. The lease is left to expire, although it could be released, because the last
+// writes may be late.
 func TestLostLease(t *testing.T) {
 	for name, stops := range map[string]bool{"at work": false, "stopping": true} {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventStore is an API server for events. before, if set, decides about a request before it has its effect. A test reads
-// the rest when all goroutines wait.
+// eventStore is an API server for events. before, if set, decides about a request before it has its effect. A test
+// reads the rest when all goroutines wait.
 type eventStore struct {
 	typedcorev1.EventInterface
 	before   func(ctx context.Context, message string) error

@@ -23,7 +23,7 @@ func TestWrongFlags(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"no cluster but in the home directory, and empty lists", []string{prefix, "--exclude-namespace=", "--copy-label="}, []string{
+		{"no cluster but at home, and empty lists", []string{prefix, "--exclude-namespace=", "--copy-label="}, []string{
 			"--kubeconfig: required outside a cluster: give a kubeconfig file, or set $KUBECONFIG"}},
 
 		{"empty prefix", []string{"--namespace-prefix="}, []string{

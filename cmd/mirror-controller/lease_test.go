@@ -119,8 +119,8 @@ func ours(l *timedLock) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: l.Identity(), LeaseDurationSeconds: 15}
 }
 
-// TestValid goes through what can happen to a lease that is ours, each beginning right after a renewal. TestLostLease has
-// the end of a term, and TestTakenLease another holder.
+// TestValid goes through what can happen to a lease that is ours, each beginning right after a renewal. TestLostLease
+// has the end of a term, and TestTakenLease another holder.
 func TestValid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
