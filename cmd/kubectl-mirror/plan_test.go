@@ -18,8 +18,8 @@ func TestPlan(t *testing.T) {
 	out.compare(t, "plan")
 }
 
-// TestC69Diff has the content of each operation. Whatever the data holds, it is escaped, and breaks nothing. What is
-// created again loses the labels and annotations of others.
+// TestC69Diff has the content of each operation. Whatever the data holds, it is escaped, and breaks nothing, as in a
+// table. What is created again loses the labels and annotations of others.
 func TestC69Diff(t *testing.T) {
 	o := plan.NewOptions()
 	rules, lines := plan.NewRules(&o), "one\ntwo\nthree\nfour\nfive\nsix\n"
@@ -47,5 +47,6 @@ func TestC69Diff(t *testing.T) {
 		}
 		out.WriteString("=== " + test.op.String() + "\n" + strings.ReplaceAll(got, strings.Repeat("x", 9<<10), "xxx"))
 	}
+	printTable(&out, false, []string{"Reason"}, [][]any{{"a copy of instance \x1b[2J\nis there"}})
 	out.compare(t, "diff")
 }
