@@ -79,13 +79,7 @@ func TestC70Tenant(t *testing.T) {
 	const remedy = "\nTo change that: ask the owner of platform/settings to leave your namespace out, or opt out of all " +
 		"copies, if you may patch the namespace: kubectl label namespace team-a mirror=false"
 	tenant.prints(0, "explain settings", copied+". Its content matches its checksum."+remedy)
-	w.Edit(a, "settings", suite.WithKey("key", "edited"))
-	tenant.says(0, "explain settings",
-		copied+". Its content does not match its checksum: somebody has edited it, ", remedy)
 	tenant.says(2, "status settings", "no source team-a/settings")
-	w.Create(a, "mine")
-	tenant.says(0, "explain mine", "ConfigMap team-a/mine is no copy",
-		"kubectl annotate -n team-a configmap mine mirror-controller.github.io/adopt=true")
 }
 
 // TestC69OddData has data that no YAML can hold: the copies are identical, and each command works and prints no control
