@@ -23,9 +23,8 @@ func TestC62AChangeInStages(t *testing.T) {
 
 	names := strings.NewReplacer("kubectl mirror wait settings",
 		plugin()+" wait settings "+strings.Join(w.Args(), " "), "-n platform", "-n "+w.Home)
-	commands := func(block string) []string {
-		text := manual.Find(t, "deploy/docs/staging.md", block).Text
-		return strings.Split(strings.TrimSpace(names.Replace(text)), "\n")
+	lines := func(commands string) []string {
+		return strings.Split(strings.TrimSpace(names.Replace(commands)), "\n")
 	}
 	run := func(command string) string {
 		out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput()
@@ -34,7 +33,7 @@ func TestC62AChangeInStages(t *testing.T) {
 		}
 		return anonymous(w, string(out))
 	}
-	stages := commands("rollout=tier=canary")
+	stages := lines(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary"))
 	run(stages[0])
 	run(stages[1])
 	said := run(stages[2])
@@ -71,7 +70,7 @@ team-b  `+held)
 	w.Edit(w.Home, "settings", suite.WithAnnotation(plan.RolloutAnnotation, "tier=canry"), suite.WithKey("colour", "brown"))
 	admin(w).says(1, "wait platform/settings", "Every target is held")
 	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
-	for _, command := range commands("paused=true") {
+	for _, command := range lines(manual.Commands(t, "deploy/docs/staging.md", "paused=true")) {
 		run(command)
 	}
 	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
