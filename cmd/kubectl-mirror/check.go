@@ -42,7 +42,8 @@ const (
 
 func newCheck(c *cli) *cobra.Command {
 	k := &checker{}
-	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "", cobra.NoArgs,
+	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "",
+		outputFormats, cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
 			for _, name := range deciding {
 				if c.settings.Changed(name) {
@@ -138,10 +139,7 @@ func (k *checker) checkLeader(ctx context.Context) {
 	}
 }
 
-var (
-	dryRun = []string{metav1.DryRunAll}
-	create = metav1.CreateOptions{DryRun: dryRun}
-)
+var create = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be
 // refused.
@@ -225,10 +223,10 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 	for _, target := range targets[:min(most, len(targets))] {
 		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, create)
-		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
+		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: create.DryRun}); !apierrors.IsNotFound(err) {
 			refused = cmp.Or(refused, err)
 		}
-		if err := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: dryRun}); !apierrors.IsNotFound(err) {
+		if err := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: create.DryRun}); !apierrors.IsNotFound(err) {
 			refused = cmp.Or(refused, err)
 		}
 		if refused == nil {

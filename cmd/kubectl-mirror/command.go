@@ -64,18 +64,16 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// runFunc runs a command, and returns its result.
-type runFunc func(cmd *cobra.Command, args []string) (printed, error)
-
-// command returns a command whose result is printed as -o says.
-func (c *cli) command(use, short, long, example string, args cobra.PositionalArgs, run runFunc) *cobra.Command {
+// command returns a command whose result is printed in one of the formats, as -o says.
+func (c *cli) command(use, short, long, example string, formats []string, args cobra.PositionalArgs,
+	run func(*cobra.Command, []string) (printed, error)) *cobra.Command {
 	var format string
-	formats := strings.Join(outputFormats, ", ")
+	choice := strings.Join(formats, ", ")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
 		Args: args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(outputFormats, format) {
-				return fmt.Errorf("--output=%q: must be one of: %s", format, formats)
+			if !slices.Contains(formats, format) {
+				return fmt.Errorf("--output=%q: must be one of: %s", format, choice)
 			}
 			p, err := run(cmd, args)
 			if err == nil {
@@ -86,8 +84,8 @@ func (c *cli) command(use, short, long, example string, args cobra.PositionalArg
 			}
 			return p.end()
 		}}
-	cmd.Flags().StringVarP(&format, "output", "o", outputFormats[0], "Output format, one of: "+formats+".")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVarP(&format, "output", "o", formats[0], "Output format, one of: "+choice+".")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

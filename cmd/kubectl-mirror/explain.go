@@ -23,17 +23,16 @@ Exit codes: 0 explained, 2 unknown.`
 func newExplain(c *cli) *cobra.Command {
 	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or namespace takes part or not",
 		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a",
-		cobra.ExactArgs(1),
-		func(cmd *cobra.Command, args []string) (printed, error) { return c.explain(cmd, args[0]) })
+		outputFormats, cobra.ExactArgs(1), c.explain)
 }
 
-// explain explains what an argument names: a ConfigMap, or a namespace.
-func (c *cli) explain(cmd *cobra.Command, arg string) (printed, error) {
-	kind, name, typed := strings.Cut(arg, "/")
+// explain explains what the argument names: a ConfigMap, or a namespace.
+func (c *cli) explain(cmd *cobra.Command, args []string) (printed, error) {
+	kind, name, typed := strings.Cut(args[0], "/")
 	if typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind) {
 		return c.explainNamespace(cmd, name)
 	}
-	s, asked, err := c.beginOne(cmd, arg)
+	s, asked, err := c.beginOne(cmd, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,8 +13,11 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// outputFormats are the values of -o. The first one is the default.
-var outputFormats = []string{"table", "wide", "json", "name"}
+// The values of -o for commands that list ConfigMaps, and for others. The first one is the default.
+var (
+	listFormats   = []string{"table", "wide", "json", "name"}
+	outputFormats = listFormats[:3]
+)
 
 // printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
@@ -34,11 +36,7 @@ func printAs(w io.Writer, format string, p printed) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(p)
 	case "name":
-		named, ok := p.(interface{ names() []string })
-		if !ok {
-			return errors.New("--output=name: the command lists no ConfigMaps")
-		}
-		for _, name := range named.names() {
+		for _, name := range p.(interface{ names() []string }).names() {
 			fmt.Fprintln(w, name)
 		}
 	default:

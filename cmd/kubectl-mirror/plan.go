@@ -25,7 +25,8 @@ Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unkn
 func newPlan(c *cli) *cobra.Command {
 	var diff bool
 	cmd := c.command("plan", "Show what a controller would change", planHelp,
-		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff", cobra.NoArgs,
+		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff",
+		listFormats, cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (printed, error) {
 			if err := c.refuseNamespace(); err != nil {
 				return nil, err

@@ -36,7 +36,7 @@ Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 func newStatus(c *cli) *cobra.Command {
 	var all, everywhere bool
 	cmd := c.command("status [SOURCE]", "Show which copies are in sync", statusHelp,
-		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", cobra.MaximumNArgs(1),
+		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", listFormats, cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.status(cmd, args, everywhere, all) })
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")

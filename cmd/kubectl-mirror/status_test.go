@@ -19,7 +19,7 @@ func TestStatus(t *testing.T) {
 		case "platform/mixed":
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
 				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
-			out.print(t, "mixed", one, outputFormats...)
+			out.print(t, "mixed", one, listFormats...)
 		case "platform/synced":
 			one.all = true
 			out.print(t, "all of synced", one, "table")
@@ -32,7 +32,7 @@ func TestStatus(t *testing.T) {
 	for _, source := range sources {
 		source.Targets = nil
 	}
-	out.print(t, "all", newReport(sources), outputFormats...)
+	out.print(t, "all", newReport(sources), listFormats...)
 	one, two := *sources[0], *sources[0]
 	one.Controller, two.Controller = "mirror-a/mirror-controller", "mirror-b/mirror-controller"
 	out.print(t, "of two controllers", newReport([]*snapshot.Source{&one, &two}), "table")

@@ -23,7 +23,8 @@ func newWait(c *cli) *cobra.Command {
 	var timeout time.Duration
 	var allow allowed
 	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
-		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m", cobra.ExactArgs(1),
+		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
+		listFormats, cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.wait(cmd, args[0], timeout, allow) })
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")
@@ -65,6 +66,9 @@ func phaseOf(s *snapshot.Source, allow allowed) phase {
 
 // wait waits until a source is in sync or blocked, or the time is over, and returns the last report on it.
 func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow allowed) (printed, error) {
+	if timeout <= 0 {
+		return nil, fmt.Errorf("--timeout=%v: must be above zero", timeout)
+	}
 	limited, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	cmd.SetContext(limited)
