@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,7 +23,6 @@ var byChance = regexp.MustCompile(
 // TestMetricsOfTheProcess holds the names, labels and types of all metrics of a process that leads, also of those that
 // come from libraries: alerts and dashboards hang on them.
 func TestMetricsOfTheProcess(t *testing.T) {
-	const golden = "testdata/metrics.txt"
 	p := start(t, newAPIServer(t).URL, "--leader-elect", "--leader-elect-resource-namespace=system", "--kube-api-qps=100")
 	url := p.awaitURL("metrics")
 	p.awaitLine(`"Mirroring"`)
@@ -32,13 +30,7 @@ func TestMetricsOfTheProcess(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^mirror_build_info\{goversion="go1[^"]*",version="[^"]+"\} 1$`).MatchString(content) {
 		t.Errorf("no build in\n%s", content)
 	}
-	got := metricForms(t, content)
-	if *update {
-		noError(t, os.WriteFile(golden, []byte(got), 0o644))
-	}
-	if got != read(t, golden) {
-		t.Errorf("the metrics are not those of %s (go test ./cmd/... -update writes it):\n%s", golden, got)
-	}
+	expectGolden(t, "metrics.txt", metricForms(t, content))
 }
 
 // metricForms returns what metrics there are, without their values and those of their labels.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -26,22 +25,15 @@ func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// expectRefused fails the test unless the program refuses the arguments with these lines and nothing else. A line that
-// ends with ": " goes on in words of a library.
-func expectRefused(t *testing.T, args []string, want ...string) {
+// expectGolden fails the test if the file in testdata has another content; -update writes it.
+func expectGolden(t *testing.T, name, got string) {
 	t.Helper()
-	var pattern strings.Builder
-	for _, line := range want {
-		pattern.WriteString("mirror-controller: " + regexp.QuoteMeta(line))
-		if strings.HasSuffix(line, ": ") {
-			pattern.WriteString(".+")
-		}
-		pattern.WriteString("\n")
+	file := filepath.Join("testdata", name)
+	if *update {
+		noError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	code, stdout, stderr := runFor(t, args...)
-	if code != 2 || stdout != "" || !regexp.MustCompile("^"+pattern.String()+"$").MatchString(stderr) {
-		t.Errorf("%q:\nexit code %d, stdout %q, stderr\n%swant 2, nothing, and\n%s", args, code, stdout, stderr,
-			strings.Join(want, "\n"))
+	if want := read(t, file); got != want {
+		t.Errorf("got (go test ./cmd/... -update writes it)\n%s\nwant that of %s\n%s", got, file, want)
 	}
 }
 
