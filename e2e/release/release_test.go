@@ -43,7 +43,7 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectBuiltFor(t, info, target[1], target[2])
-			expectListed(t, files["mirror-controller.spdx.json"], name, files[name])
+			expectListed(t, files["mirror-controller.spdx.json"], name, files[name], info)
 		})
 	}
 	got := one.command(filepath.Join(one.dir, "dist", "mirror-controller-linux-"+runtime.GOARCH), "--version")
@@ -110,23 +110,40 @@ func expectBuiltFor(t *testing.T, info *debug.BuildInfo, system, arch string) {
 	}
 }
 
-// expectListed: the bill of materials lists this very program. The test of the tool sbom looks at its modules.
-func expectListed(t *testing.T, content []byte, name string, program []byte) {
+// expectListed: the bill of materials lists this very program, and that it depends on the modules that are linked.
+func expectListed(t *testing.T, content []byte, name string, program []byte, info *debug.BuildInfo) {
 	t.Helper()
 	var bill struct {
 		Packages []struct {
-			Name, VersionInfo string
-			Checksums         []struct{ ChecksumValue string }
+			SPDXID, Name, VersionInfo string
+			Checksums                 []struct{ ChecksumValue string }
+			ExternalRefs              []struct{ ReferenceLocator string }
 		}
+		Relationships []struct{ SPDXElementID, RelatedSPDXElement, RelationshipType string }
 	}
 	if err := json.Unmarshal(content, &bill); err != nil {
 		t.Fatal(err)
 	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(program))
+	id, urls, sum := "", map[string]string{}, fmt.Sprintf("%x", sha256.Sum256(program))
 	for _, p := range bill.Packages {
 		if p.Name == name && p.VersionInfo == version && p.Checksums[0].ChecksumValue == sum {
-			return
+			id = p.SPDXID
+		}
+		for _, r := range p.ExternalRefs {
+			urls[p.SPDXID] = r.ReferenceLocator
 		}
 	}
-	t.Errorf("%s %s with the checksum %s is not listed", name, version, sum)
+	var listed []string
+	for _, r := range bill.Relationships {
+		if r.SPDXElementID == id && r.RelationshipType == "DEPENDS_ON" {
+			listed = append(listed, urls[r.RelatedSPDXElement])
+		}
+	}
+	want := []string{"pkg:golang/stdlib@" + strings.TrimPrefix(info.GoVersion, "go")}
+	for _, m := range info.Deps {
+		want = append(want, "pkg:golang/"+m.Path+"@"+m.Version)
+	}
+	if !slices.Equal(listed, want) {
+		t.Errorf("%s %s with the checksum %s: listed are\n%q\nand linked\n%q", name, version, sum, listed, want)
+	}
 }

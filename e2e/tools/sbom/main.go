@@ -25,6 +25,7 @@ import (
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx"
 	"github.com/spdx/tools-golang/spdx/v2/common"
+	"github.com/spdx/tools-golang/spdxlib"
 )
 
 func main() {
@@ -47,6 +48,9 @@ func run(args []string, out io.Writer) error {
 	}
 	doc, err := document(flags.Args(), *version, time.Unix(*created, 0))
 	if err != nil {
+		return err
+	}
+	if err := spdxlib.ValidateDocument(doc); err != nil {
 		return err
 	}
 	return json.Write(doc, out, json.Indent("  "))
