@@ -123,22 +123,22 @@ func TestChartInstalls(t *testing.T) {
 		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
 		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true,deletionGrace=1s")
 	w.waitConfined()
-	p := w.StartChecked()
+	p := w.Start()
 	w.testAsTheChart()
-	sh(w.World, w.advice("Publish a first source"))
+	plugin.Sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
 	w.Until("the copies are protected", func() error {
 		err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete)
 		return policies.InForce(w.FullName+"-protected-copies", err)
 	})
-	sh(w.World, w.advice("To delete the copies too"))
+	plugin.Sh(w.World, w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 	w.Policed.Stop(p)
 
 	w.run("uninstall", w.release)
 	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies," +
 		"poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left := sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
+	left := plugin.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
 	if left != "" {
 		w.Errorf("left behind: %s", left)
 	}
@@ -182,7 +182,7 @@ func (w *charted) testAsTheChart() {
 		w.Fatal(err)
 	}
 	mark := w.AuditMark()
-	plugin.ExpectLines(w.T, w.Checked(kubeconfig, args[2:]...), 0, "probe/copy/team-  ok", "7 ok, 0 to do, 0 not checked.")
+	w.ExpectChecked(kubeconfig, strings.Join(args[2:], " "), 0, "probe/copy/team-  ok", "7 ok, 0 to do, 0 not checked.")
 	all, _, err := w.Cluster.Audit().Since(mark)
 	if err != nil {
 		w.Fatal(err)

@@ -22,16 +22,6 @@ func ofManual(w *suite.World, commands string) string {
 		" mirror-\n", " "+w.Label+"-\n", "-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
 }
 
-// sh runs commands as the admin, and returns what they print.
-func sh(w *suite.World, commands string) string {
-	w.Helper()
-	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
-	if err != nil {
-		w.Fatalf("%s: %v\n%s", commands, err, out)
-	}
-	return string(out)
-}
-
 // TestDocsCopies does with copies what the manual says: it asks for the events on the source, and for the owner of a copy. It
 // keeps one as an ordinary ConfigMap, which the controller leaves alone, and then all of them.
 func TestDocsCopies(t *testing.T) {
@@ -44,7 +34,7 @@ func TestDocsCopies(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Mirrored")
 	shows := func(commands, want string) {
 		t.Helper()
-		if out := sh(w, commands); !strings.Contains(out, want) {
+		if out := plugin.Sh(w, commands); !strings.Contains(out, want) {
 			t.Errorf("%s: no %q in %s", commands, want, out)
 		}
 	}
@@ -53,7 +43,7 @@ func TestDocsCopies(t *testing.T) {
 	shows(owner, plan.SourceAnnotation+": "+w.Home+"/settings\n")
 	shows(owner, "manager: mirror-controller\n")
 
-	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
+	plugin.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
 	w.Eventually("it is foreign", w.Noted("settings", "Foreign", a))
 	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
@@ -61,7 +51,7 @@ func TestDocsCopies(t *testing.T) {
 	w.AllUntouched(released)
 	w.Stop(p)
 
-	sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
+	plugin.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
 	released = append(released, w.Live(b, "settings"))
 	for _, cm := range released {
 		if cm.Labels[w.Label] != "" || cm.Annotations[plan.CopyAnnotation] != "" {
@@ -80,7 +70,7 @@ func TestDocsFluxLabel(t *testing.T) {
 	const page, flag, label = "deploy/docs/gitops.md", "--copy-label=reconcile.fluxcd.io/watch", "reconcile.fluxcd.io/watch"
 	w.Start(manual.Inline(t, page, flag))
 	source := manual.Find(t, page, "name: cluster-vars").Text
-	sh(w, "kubectl apply -f - <<'END'\n"+
+	plugin.Sh(w, "kubectl apply -f - <<'END'\n"+
 		strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "mirror: ", w.Label+": ").Replace(source)+"END")
 	w.WaitInSync(w.Live(w.Home, "cluster-vars"), w.NS("a"))
 	if got := w.Live(w.NS("a"), "cluster-vars").Labels[label]; got != "Enabled" {
@@ -131,7 +121,7 @@ func TestDocsViewer(t *testing.T) {
 	if _, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
+	plugin.Sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
 	w.Until("the role is bound", func() error {
 		ask := "kubectl auth can-i list configmaps -A --as=anybody --as-group=mirror-operators"
 		return w.Cluster.Shell(w.Context(), ask).Run()

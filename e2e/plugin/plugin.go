@@ -1,0 +1,205 @@
+// Package plugin shows what people see of a cluster with kubectl mirror.
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+// plugin is the program kubectl-mirror, which is built beside the controller.
+func plugin() string { return filepath.Join(filepath.Dir(*suite.Binary), "kubectl-mirror") }
+
+// user runs kubectl mirror as one person.
+type user struct {
+	w          *suite.World
+	kubeconfig string
+	flags      []string // of each command
+	names      []string // further names to replace, in pairs
+}
+
+// answer is what a run of kubectl mirror came to, with the names that a reader expects.
+type answer struct {
+	code     int
+	out, err string
+}
+
+// ask runs a command that has the names of an answer: team- for the prefix, platform for the home.
+func (u *user) ask(command string) answer {
+	u.w.Helper()
+	command = strings.NewReplacer("platform", u.w.Home, "team-", u.w.Prefix).Replace(command)
+	args := append(strings.Fields(command), u.flags...)
+	cmd := u.w.Cluster.Command(u.w.Context(), plugin(), append(args, "--kubeconfig="+u.kubeconfig)...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		u.w.Fatalf("kubectl mirror (make build builds it): %v", err)
+	}
+	names := strings.NewReplacer(u.names...)
+	return answer{cmd.ProcessState.ExitCode(), names.Replace(anonymous(u.w, out.String())),
+		names.Replace(anonymous(u.w, problems.String()))}
+}
+
+// lacks returns an error if the answer has another exit code, or lacks one of the texts on stdout or stderr.
+func (a answer) lacks(code int, texts ...string) error {
+	for _, text := range texts {
+		if a.code != code || !strings.Contains(a.out+"\n"+a.err, text) {
+			return fmt.Errorf("got exit code %d and\n%s\nstderr: %s\nwant %d and\n%s", a.code, a.out, a.err, code, text)
+		}
+	}
+	return nil
+}
+
+// says fails the test if the answer to a command lacks something.
+func (u *user) says(code int, command string, texts ...string) answer {
+	u.w.Helper()
+	got := u.ask(command)
+	if err := got.lacks(code, texts...); err != nil {
+		u.w.Errorf("%s: %v", command, err)
+	}
+	return got
+}
+
+// prints fails the test if a command prints something else.
+func (u *user) prints(code int, command, want string) answer {
+	u.w.Helper()
+	got := u.says(code, command, "")
+	if want = strings.TrimSpace(want); got.out != want {
+		u.w.Errorf("%s: got\n%s\nwant\n%s", command, got.out, want)
+	}
+	return got
+}
+
+var runsOfBlanks = regexp.MustCompile(` {2,}`)
+
+// anonymous replaces the names of the world by those that a reader expects, and runs of blanks by two: how wide a
+// column is depends on the names.
+func anonymous(w *suite.World, text string) string {
+	text = strings.NewReplacer(
+		suite.AccountNamespace+"/"+w.Account(), "mirror-system/mirror-controller", w.Account(), "mirror-controller",
+		w.Home, "platform", w.Prefix, "team-", w.Label, "mirror",
+	).Replace(text)
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimRight(runsOfBlanks.ReplaceAllString(strings.TrimRight(line, "\n"), "  "), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Installed is a world with an installation of its own.
+type Installed struct {
+	*policies.Policed
+	Namespace string
+	// FullName is that of all that is installed, account the user as which the controller runs.
+	FullName, Account string
+}
+
+// NewInstalled names an installation, which the caller makes.
+func NewInstalled(t *testing.T, kind string, targets ...string) *Installed {
+	t.Helper()
+	w := &Installed{Policed: policies.At(suite.New(t, targets...))}
+	w.Namespace = kind + "-" + w.Instance
+	w.FullName = w.Namespace + "-mirror-controller"
+	w.Account = cluster.ServiceAccountUser(w.Namespace, w.FullName)
+	return w
+}
+
+// Start runs the controller as the Deployment does, has that report its Pod ready, and waits until check finds nothing
+// to do.
+func (w *Installed) Start() *shipped.Process {
+	w.Helper()
+	as, err := shipped.Deployed(w.Context(), w.Cluster, w.Namespace, w.FullName, *suite.Binary)
+	if err != nil {
+		w.Fatal(err)
+	}
+	p, err := as.Start(shipped.RunOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.StopAtEnd(p)
+	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
+	w.untilChecked(0, "leader  ok")
+	return p
+}
+
+// Sh runs commands as the admin, and returns what they print.
+func Sh(w *suite.World, commands string) string {
+	w.Helper()
+	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// report changes the status of the Deployment, in place of the controllers that this cluster does without.
+func (w *Installed) report(change func(*appsv1.DeploymentStatus)) {
+	w.Helper()
+	deployments := w.Admin.AppsV1().Deployments(w.Namespace)
+	d, err := deployments.Get(w.Context(), w.FullName, metav1.GetOptions{})
+	if err == nil {
+		d.Status.ObservedGeneration = d.Generation
+		change(&d.Status)
+		_, err = deployments.UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// as returns a user who asks about the installation.
+func (w *Installed) as(kubeconfig string) *user {
+	host, _ := os.Hostname()
+	return &user{w.World, kubeconfig, []string{"--controller=" + w.Namespace + "/" + w.FullName},
+		[]string{anonymous(w.World, w.FullName), "mirror-controller", anonymous(w.World, w.Namespace), "mirror-system",
+			host + " ", "mirror-controller-6d4cf56db6-zx8lq "}}
+}
+
+// ExpectChecked fails the test if kubectl mirror check ends otherwise, or does not print one of the texts.
+func (w *Installed) ExpectChecked(kubeconfig, flags string, code int, texts ...string) {
+	w.Helper()
+	w.as(kubeconfig).says(code, "check "+flags, texts...)
+}
+
+// untilChecked waits until the admin's check prints the texts, as soon as the API server has noticed a change of
+// policies or roles.
+func (w *Installed) untilChecked(code int, texts ...string) {
+	w.Helper()
+	w.Until("check has "+texts[0], func() error {
+		return w.as(w.Cluster.AdminKubeconfig()).ask("check").lacks(code, texts...)
+	})
+}
+
+// ViewerRole is the cluster role of component viewer.
+const ViewerRole = "mirror-controller-viewer"
+
+// ViewerRules returns the permissions of the role of component viewer.
+func ViewerRules(w *suite.World) []rbacv1.PolicyRule {
+	w.Helper()
+	m := overlay.Render(w, map[string]string{"top": overlay.Above("deploy/base", "", "viewer")})
+	roles, err := m.ClusterRoles()
+	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == ViewerRole })
+	if err != nil || at < 0 {
+		w.Fatalf("the role is not among %d: %v", len(roles), err)
+	}
+	return roles[at].Rules
+}
