@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,7 +66,7 @@ func say(r *eventRecorder, name, message string) {
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shared", Name: name, UID: "1", ResourceVersion: "1",
 	}}
-	r.AnnotatedEventf(source, map[string]string{"about": message}, corev1.EventTypeWarning, "Foreign", "%s", message)
+	r.AnnotatedEventf(source, nil, corev1.EventTypeWarning, "Foreign", "%s", message)
 }
 
 // expect fails the test unless events with these texts are written now, in this order.
@@ -81,25 +80,6 @@ func expect(t *testing.T, store *eventStore, want ...string) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("written: %q, want %q", got, want)
 	}
-}
-
-// TestEventNamesTheProgram, by which tools select it, and the admission policy tells it from others.
-func TestEventNamesTheProgram(t *testing.T) {
-	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ ktesting.Buffer) {
-		say(r, "settings", "a")
-		expect(t, store, "a")
-		e := store.events[0]
-		host, err := os.Hostname()
-		noError(t, err)
-		if want := (corev1.EventSource{Component: "mirror-controller", Host: host}); e.Source != want ||
-			e.ReportingController != want.Component || e.ReportingInstance != host {
-			t.Errorf("from %+v, %q, %q, want %+v", e.Source, e.ReportingController, e.ReportingInstance, want)
-		}
-		if e.Namespace != "shared" || e.InvolvedObject.Name != "settings" || e.Annotations["about"] != "a" {
-			t.Errorf("in %q, about %+v, with %v", e.Namespace, e.InvolvedObject, e.Annotations)
-		}
-	})
 }
 
 // TestEachTextArrives: a source that changes every 10 seconds has each of its texts in an event of its own, as it is.
