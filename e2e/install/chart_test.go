@@ -125,20 +125,20 @@ func TestChartInstalls(t *testing.T) {
 	w.waitConfined()
 	p := w.Start()
 	w.testAsTheChart()
-	plugin.Sh(w.World, w.advice("Publish a first source"))
+	policies.Sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
 	w.Until("the copies are protected", func() error {
 		err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete)
 		return policies.InForce(w.FullName+"-protected-copies", err)
 	})
-	plugin.Sh(w.World, w.advice("To delete the copies too"))
+	policies.Sh(w.World, w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 	w.Policed.Stop(p)
 
 	w.run("uninstall", w.release)
 	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies," +
 		"poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left := plugin.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
+	left := policies.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
 	if left != "" {
 		w.Errorf("left behind: %s", left)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/plugin"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -34,7 +35,7 @@ func TestDocsCopies(t *testing.T) {
 	w.WaitEvent(w.Home, "settings", "Mirrored")
 	shows := func(commands, want string) {
 		t.Helper()
-		if out := plugin.Sh(w, commands); !strings.Contains(out, want) {
+		if out := policies.Sh(w, commands); !strings.Contains(out, want) {
 			t.Errorf("%s: no %q in %s", commands, want, out)
 		}
 	}
@@ -43,7 +44,7 @@ func TestDocsCopies(t *testing.T) {
 	shows(owner, plan.SourceAnnotation+": "+w.Home+"/settings\n")
 	shows(owner, "manager: mirror-controller\n")
 
-	plugin.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
+	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
 	w.Eventually("it is foreign", w.Noted("settings", "Foreign", a))
 	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
@@ -51,7 +52,7 @@ func TestDocsCopies(t *testing.T) {
 	w.AllUntouched(released)
 	w.Stop(p)
 
-	plugin.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
+	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
 	released = append(released, w.Live(b, "settings"))
 	for _, cm := range released {
 		if cm.Labels[w.Label] != "" || cm.Annotations[plan.CopyAnnotation] != "" {
@@ -70,7 +71,7 @@ func TestDocsFluxLabel(t *testing.T) {
 	const page, flag, label = "deploy/docs/gitops.md", "--copy-label=reconcile.fluxcd.io/watch", "reconcile.fluxcd.io/watch"
 	w.Start(manual.Inline(t, page, flag))
 	source := manual.Find(t, page, "name: cluster-vars").Text
-	plugin.Sh(w, "kubectl apply -f - <<'END'\n"+
+	policies.Sh(w, "kubectl apply -f - <<'END'\n"+
 		strings.NewReplacer("namespace: platform", "namespace: "+w.Home, "mirror: ", w.Label+": ").Replace(source)+"END")
 	w.WaitInSync(w.Live(w.Home, "cluster-vars"), w.NS("a"))
 	if got := w.Live(w.NS("a"), "cluster-vars").Labels[label]; got != "Enabled" {
@@ -121,7 +122,7 @@ func TestDocsViewer(t *testing.T) {
 	if _, err := w.Admin.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	plugin.Sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
+	policies.Sh(w, manual.Commands(t, "deploy/docs/kubectl-mirror.md", "--group=mirror-operators"))
 	w.Until("the role is bound", func() error {
 		ask := "kubectl auth can-i list configmaps -A --as=anybody --as-group=mirror-operators"
 		return w.Cluster.Shell(w.Context(), ask).Run()

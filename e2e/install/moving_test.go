@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
-	"github.com/mirror-controller/mirror-controller/e2e/plugin"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -38,14 +38,14 @@ func TestDocsMove(t *testing.T) {
 func move(w *suite.World, name string, tool otherTool) {
 	w.Helper()
 	a, b := w.NS("a"), w.NS("b")
-	plugin.Sh(w, "sed 's/HOME/"+w.Home+"/; s/PREFIX/"+w.Prefix+"/' testdata/"+name+".yaml | kubectl apply -f -")
+	policies.Sh(w, "sed 's/HOME/"+w.Home+"/; s/PREFIX/"+w.Prefix+"/' testdata/"+name+".yaml | kubectl apply -f -")
 	foreign := w.Create(w.NS("c"), "settings")
 	theirs := w.Copies("settings", a, b)
 	w.Start()
 
 	const shown = `annotations.reflector\.v1\.k8s\.emberstack\.com/reflects`
-	plugin.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
-	plugin.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")))
+	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
+	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")))
 	source := w.Live(w.Home, "settings")
 	w.WaitInSync(source, a, b)
 	w.Eventually("the third is foreign", w.Noted("settings", "Foreign", w.NS("c")))
@@ -58,7 +58,7 @@ func move(w *suite.World, name string, tool otherTool) {
 		}
 	}
 
-	plugin.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "mirror-controller.github.io/copy-")))
+	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "mirror-controller.github.io/copy-")))
 	released := w.Copies("settings", a, b)
 	w.Settle(a, b)
 	w.AllUntouched(append(released, foreign))
@@ -82,22 +82,22 @@ func TestDocsStopOtherTool(t *testing.T) {
 	w := suite.New(t)
 	ask := func(command, want string) {
 		t.Helper()
-		if got := plugin.Sh(w, command); got != want {
+		if got := policies.Sh(w, command); got != want {
 			t.Errorf("%s: got %q, want %q", command, got, want)
 		}
 	}
-	plugin.Sh(w, "kubectl create deployment other-tool --image=other-tool -n "+w.Home)
-	plugin.Sh(w, manual.Commands(t, "deploy/docs/moving.md", "--replicas=0", "-n NAMESPACE", "-n "+w.Home, "NAME", "other-tool"))
+	policies.Sh(w, "kubectl create deployment other-tool --image=other-tool -n "+w.Home)
+	policies.Sh(w, manual.Commands(t, "deploy/docs/moving.md", "--replicas=0", "-n NAMESPACE", "-n "+w.Home, "NAME", "other-tool"))
 	ask("kubectl get deployment other-tool -n "+w.Home+" -o jsonpath='{.spec.replicas}'", "0")
 
-	plugin.Sh(w, "kubectl apply -f testdata/kyverno-kind.yaml\n"+
+	policies.Sh(w, "kubectl apply -f testdata/kyverno-kind.yaml\n"+
 		"kubectl wait crd clusterpolicies.kyverno.io --for=condition=Established\n"+
 		"kubectl apply -f testdata/kyverno-policy.yaml")
 	commands := manual.Commands(t, "deploy/docs/moving.md", "kubectl delete clusterpolicy", "NAME", "other-tool")
 	patch, remove, _ := strings.Cut(commands, "kubectl delete")
-	plugin.Sh(w, patch)
+	policies.Sh(w, patch)
 	ask("kubectl get clusterpolicy other-tool -o jsonpath='{.spec.rules[0].generate}'",
 		`{"orphanDownstreamOnPolicyDelete":true,"synchronize":true}`)
-	plugin.Sh(w, "kubectl delete"+remove)
+	policies.Sh(w, "kubectl delete"+remove)
 	ask("kubectl get clusterpolicy -o name", "")
 }

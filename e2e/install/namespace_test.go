@@ -7,7 +7,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/plugin"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -28,7 +28,7 @@ func TestDocsMoveNamespace(t *testing.T) {
 
 	moved := example(t, "namespace: mirror-system", "namespace: my-system")
 	folder := filepath.Join(overlay.Dir(t, map[string]string{"deploy/mine": moved}), "deploy/mine")
-	plugin.Sh(w, "cd "+folder+"\n"+manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
+	policies.Sh(w, "cd "+folder+"\n"+manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
 	startDeployed(w, "my-system")
 	w.Until("the former account has no permissions", func() error {
 		ask := "kubectl auth can-i update configmaps -n team-a --as=" + user
@@ -41,7 +41,7 @@ func TestDocsMoveNamespace(t *testing.T) {
 	w.Settle(w.NS("a"), w.NS("b"))
 	w.AllUntouched(copies)
 
-	plugin.Sh(w, manual.Commands(t, "deploy/docs/disaster.md", "kubectl delete namespace mirror-system"))
+	policies.Sh(w, manual.Commands(t, "deploy/docs/disaster.md", "kubectl delete namespace mirror-system"))
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"), w.NS("b"))
 	w.SameObjects(copies)
 }

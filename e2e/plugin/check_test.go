@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -28,7 +29,7 @@ func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 			relabel("ValidatingAdmissionPolicyBinding", "/spec/paramRef/selector/matchLabels")+
 			overlay.SetPrefix(w.Prefix+",dev-")+overlay.AddFlag("mirror-label", w.Label)+
 			overlay.AddFlag("instance", w.Instance))})
-	Sh(w.World, "kubectl apply -k "+dir+"/top")
+	policies.Sh(w.World, "kubectl apply -k "+dir+"/top")
 	return w, w.Start()
 }
 
@@ -36,7 +37,7 @@ func installChecked(t *testing.T) (*Installed, *shipped.Process) {
 func (w *Installed) allow(prefixes string) {
 	w.Helper()
 	setting := " " + plan.Domain + "/namespace-prefix=" + prefixes
-	Sh(w.World, "kubectl annotate --overwrite clusterrolebinding "+w.FullName+setting)
+	policies.Sh(w.World, "kubectl annotate --overwrite clusterrolebinding "+w.FullName+setting)
 }
 
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
@@ -66,7 +67,7 @@ func TestKubectlCheck(t *testing.T) {
 	admin.says(1, "status platform/settings", "Warning WriteFailed: ", "Fix the cause ("+repair+")")
 	names := strings.NewReplacer("binding mirror-controller ", "binding "+w.FullName+" ", "team-", w.Prefix)
 	repair = names.Replace(repair)
-	Sh(w.World, repair)
+	policies.Sh(w.World, repair)
 	w.untilChecked(0, "probe/copy/team-  ok")
 	admin.says(0, "wait platform/settings", "platform/settings: InSync, 1 synced")
 	w.WaitInSync(source, w.NS("a"))
@@ -78,13 +79,13 @@ func TestKubectlCheck(t *testing.T) {
 	w.allow(w.Prefix + ",dev-")
 	w.untilChecked(0, "probe/elsewhere  ok")
 
-	Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
+	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
 		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]'`)
 	w.Stop(p)
 	w.untilChecked(1, `probe/copy/team-  to do  configmaps "mirror-controller-self-check" is forbidden: User `,
 		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: "+
 			"kubectl -n mirror-system logs deployment/mirror-controller")
-	Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
+	policies.Sh(w.World, "kubectl label clusterrolebinding "+w.FullName+" "+suite.InstallationLabel+"-")
 	w.untilChecked(1, "probe/unmarked"+unconfined, "probe/elsewhere"+unconfined, "probe/event"+unconfined)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -67,7 +68,7 @@ func bound(w *suite.World, name, binding, permission string, flags []string) *us
 	if err != nil {
 		w.Fatal(err)
 	}
-	Sh(w, "kubectl create "+binding+" "+name+" --user="+name)
+	policies.Sh(w, "kubectl create "+binding+" "+name+" --user="+name)
 	w.Until(name+" has the permission", func() error {
 		return w.Cluster.Shell(w.Context(), "kubectl auth can-i "+permission+" --as="+name).Run()
 	})
@@ -86,9 +87,9 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	Sh(w, "ln -s "+path+" "+dir+"/kubectl-mirror; ln -s "+path+" "+dir+"/kubectl_complete-mirror")
+	policies.Sh(w, "ln -s "+path+" "+dir+"/kubectl-mirror; ln -s "+path+" "+dir+"/kubectl_complete-mirror")
 	for command, want := range map[string]string{"mirror --version": "kubectl-mirror", "__complete mirror sta": "status"} {
-		if got := Sh(w, "PATH="+dir+":$PATH kubectl "+command); !strings.Contains("\n"+got, "\n"+want) {
+		if got := policies.Sh(w, "PATH="+dir+":$PATH kubectl "+command); !strings.Contains("\n"+got, "\n"+want) {
 			t.Errorf("kubectl %s: got %q, want a line that begins with %q", command, got, want)
 		}
 	}
@@ -258,7 +259,7 @@ func follow(w *suite.World, got answer) {
 	command, _, _ = strings.Cut(command, "\n")
 	command = command[max(0, strings.Index(command, "kubectl ")):]
 	const domain = " mirror-controller."
-	Sh(w, strings.NewReplacer("team-", w.Prefix, domain, domain, " mirror-", " "+w.Label+"-").Replace(command))
+	policies.Sh(w, strings.NewReplacer("team-", w.Prefix, domain, domain, " mirror-", " "+w.Label+"-").Replace(command))
 }
 
 // TestKubectlPurge deletes the copies of a source, and then of the instance: nothing else, nothing that has changed

@@ -116,7 +116,7 @@ type Installed struct {
 // NewInstalled names an installation, which the caller makes.
 func NewInstalled(t *testing.T, kind string, targets ...string) *Installed {
 	t.Helper()
-	w := &Installed{Policed: policies.At(suite.New(t, targets...))}
+	w := &Installed{Policed: &policies.Policed{World: suite.New(t, targets...)}}
 	w.Namespace = kind + "-" + w.Instance
 	w.FullName = w.Namespace + "-mirror-controller"
 	w.Account = cluster.ServiceAccountUser(w.Namespace, w.FullName)
@@ -139,16 +139,6 @@ func (w *Installed) Start() *shipped.Process {
 	w.report(func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas, s.ReadyReplicas, s.Replicas = 1, 1, 1 })
 	w.untilChecked(0, "leader  ok")
 	return p
-}
-
-// Sh runs commands as the admin, and returns what they print.
-func Sh(w *suite.World, commands string) string {
-	w.Helper()
-	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
-	if err != nil {
-		w.Fatalf("%s: %v\n%s", commands, err, out)
-	}
-	return string(out)
 }
 
 // report changes the status of the Deployment, in place of the controllers that this cluster does without.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -27,9 +28,9 @@ func TestC62AChangeInStages(t *testing.T) {
 		return strings.Split(strings.TrimSpace(names.Replace(commands)), "\n")
 	}
 	stages := lines(manual.Commands(t, "deploy/docs/staging.md", "rollout=tier=canary"))
-	Sh(w, stages[0])
-	Sh(w, stages[1])
-	said := anonymous(w, Sh(w, stages[2]))
+	policies.Sh(w, stages[0])
+	policies.Sh(w, stages[1])
+	said := anonymous(w, policies.Sh(w, stages[2]))
 	if !strings.Contains(said, "\nteam-a  held  ") || !strings.Contains(said, "\nteam-b  held  ") {
 		t.Errorf("wait said: %s", said)
 	}
@@ -44,7 +45,7 @@ TARGET  STATE  REASON
 team-a  `+held+`
 team-b  `+held)
 	w.AllUntouched(kept)
-	Sh(w, stages[3])
+	policies.Sh(w, stages[3])
 	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
 
 	// A second stage with a typing error reaches nobody, although the copies of the first stage are in sync.
@@ -52,7 +53,7 @@ team-b  `+held)
 	admin(w).says(1, "wait platform/settings", "Every target is held")
 	w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.RolloutAnnotation))
 	for _, command := range lines(manual.Commands(t, "deploy/docs/staging.md", "paused=true")) {
-		Sh(w, command)
+		policies.Sh(w, command)
 	}
 	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
 	w.Eventually("all are held", w.Noted("settings", "Held", "3 of 3 namespaces"))

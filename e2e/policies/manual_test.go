@@ -43,7 +43,7 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 		manual.Commands(t, "deploy/docs/publish.md", "--group=platform-team"): "anybody --as-group=platform-team",
 		ofGitOps: question,
 	} {
-		w.sh(bind)
+		Sh(w.World, bind)
 		w.Until("the answer is yes", func() error {
 			if out, _ := w.Cluster.Shell(w.Context(), ask+who).Output(); string(out) != "yes\n" {
 				return fmt.Errorf("it is %q", out)
@@ -56,7 +56,7 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 // testRefusalGrants runs the command that a refusal of the publishers' policy has: then the same request is accepted.
 func (w *Policed) testRefusalGrants(t *testing.T) {
 	const ns = "newcomers"
-	w.sh("kubectl create namespace " + ns + " && kubectl create rolebinding edit -n " + ns + " --clusterrole=edit --user=newcomer")
+	Sh(w.World, "kubectl create namespace "+ns+" && kubectl create rolebinding edit -n "+ns+" --clusterrole=edit --user=newcomer")
 	publish := manual.Commands(t, "deploy/docs/policies.md", "--as=USER", "NAMESPACE", ns, "USER", "newcomer")
 	var grant string
 	w.Until("it is refused with a command", func() error {
@@ -67,6 +67,6 @@ func (w *Policed) testRefusalGrants(t *testing.T) {
 		}
 		return fmt.Errorf("it is %v, %s", err, out)
 	})
-	w.sh(grant)
+	Sh(w.World, grant)
 	w.Until("it is accepted", func() error { return w.Cluster.Shell(w.Context(), publish).Run() })
 }

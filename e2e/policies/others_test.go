@@ -50,7 +50,7 @@ func leaseNamed(name string) string {
 
 // testEventsAndLeases sends Events and Leases as the controller.
 func (w *Policed) testEventsAndLeases(t *testing.T) {
-	w.sh(mayWriteAll)
+	Sh(w.World, mayWriteAll)
 	client := w.as(controller).CoreV1().RESTClient().(*rest.RESTClient)
 	send := func(verb, path, body string) error {
 		request := client.Verb(verb).AbsPath(path).Param("dryRun", "All").SetHeader("Content-Type", "application/json")
@@ -61,8 +61,8 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 	}
 	w.Until("the permissions are there", func() error { return client.Get().AbsPath(leases).Do(w.Context()).Error() })
 	const its = "mirror-controller"
-	w.sh("kubectl create -n platform -f - <<'END'\n" + eventOf("kubelet", "v1", "ConfigMap", platform, "any") +
-		eventOf(its, "v1", "ConfigMap", platform, "any") + leaseNamed("of-others") + "\nEND")
+	Sh(w.World, "kubectl create -n platform -f - <<'END'\n"+eventOf("kubelet", "v1", "ConfigMap", platform, "any")+
+		eventOf(its, "v1", "ConfigMap", platform, "any")+leaseNamed("of-others")+"\nEND")
 	for name, c := range map[string]struct{ verb, path, body, refused string }{
 		"event about a ConfigMap": {"POST", events, eventOf(its, "v1", "ConfigMap", platform, "other"), ""},
 		"event about its Lease": {"POST", eventsAtHome,

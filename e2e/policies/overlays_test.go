@@ -117,7 +117,7 @@ func TestC48Overlays(t *testing.T) {
 func (w *Policed) testNotConfined(t *testing.T) {
 	defer w.withdraw()
 	w.Until("the controller is confined", func() error { return InForce(confined, w.Probe(controller, platform)) })
-	w.sh("kubectl label clusterrolebinding mirror-controller " + suite.InstallationLabel + "-")
+	Sh(w.World, "kubectl label clusterrolebinding mirror-controller "+suite.InstallationLabel+"-")
 	w.Until("nothing is refused", func() error { return w.Probe(controller, platform) })
 	as, err := shipped.Deployed(w.Context(), w.Cluster, "mirror-system", "mirror-controller", *suite.Binary)
 	if err != nil {
@@ -135,9 +135,9 @@ func (w *Policed) testNotConfined(t *testing.T) {
 // controllers.
 func (w *Policed) withdraw() {
 	w.Helper()
-	w.sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
+	Sh(w.World, "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
 	w.Until("the policies are out of force", func() error { return w.Probe(w.Installed.User, platform) })
-	w.sh("kubectl delete clusterrolebindings --ignore-not-found mirror-controller red-mirror-controller blue-mirror-controller")
+	Sh(w.World, "kubectl delete clusterrolebindings --ignore-not-found mirror-controller red-mirror-controller blue-mirror-controller")
 }
 
 // expectConfined fails the test unless the user may create copies where it should, and nowhere else.

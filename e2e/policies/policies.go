@@ -16,27 +16,28 @@ import (
 )
 
 // Policed is a world in which one asks the API server as many users.
-type Policed struct {
-	*suite.World
-	clients map[string]kubernetes.Interface
-}
-
-// At returns the world with clients for all its users.
-func At(w *suite.World) *Policed { return &Policed{w, map[string]kubernetes.Interface{}} }
+type Policed struct{ *suite.World }
 
 // as returns a client for the user.
 func (w *Policed) as(user string) kubernetes.Interface {
 	w.Helper()
-	if w.clients[user] == nil {
-		cfg := w.Cluster.Admin()
-		cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
-		client, err := kubernetes.NewForConfig(cfg)
-		if err != nil {
-			w.Fatal(err)
-		}
-		w.clients[user] = client
+	cfg := w.Cluster.Admin()
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		w.Fatal(err)
 	}
-	return w.clients[user]
+	return client
+}
+
+// Sh runs commands as the admin, and returns what they print.
+func Sh(w *suite.World, commands string) string {
+	w.Helper()
+	out, err := w.Cluster.Shell(w.Context(), commands).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
 }
 
 var (

@@ -79,18 +79,10 @@ var holders = map[string]string{publisher: platform, elsewhere: teamA, byName: p
 // New starts a cluster with the namespaces and the users. Its world has the shipped label and instance.
 func New(t *testing.T) *Policed {
 	t.Helper()
-	w := At(suite.NewAlone(t))
+	w := &Policed{suite.NewAlone(t)}
 	w.Label, w.Instance = plan.DefaultLabel, "default"
-	w.sh(inhabit)
+	Sh(w.World, inhabit)
 	return w
-}
-
-// sh runs commands as the admin.
-func (w *Policed) sh(script string) {
-	w.Helper()
-	if out, err := w.Cluster.Shell(w.Context(), script).CombinedOutput(); err != nil {
-		w.Fatalf("%s: %v\n%s", script, err, out)
-	}
 }
 
 // TestPolicies sends requests of all kinds of users to a cluster. The policies come into force one after the other, so
@@ -106,7 +98,7 @@ func TestPolicies(t *testing.T) {
 	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third",
 		"exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "admission")}))
-	w.sh(letPublish)
+	Sh(w.World, letPublish)
 	w.Until("publishing is refused", func() error { return InForce(publishers, w.Probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
 		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
@@ -175,7 +167,7 @@ func (w *Policed) testMoreControllers(t *testing.T) {
 	part := *w.World
 	part.T = t
 	for name, settings := range moreControllers {
-		At(&part).bindController(name, settings)
+		(&Policed{&part}).bindController(name, settings)
 	}
 	w.check(t, confined, w.settingRows())
 }
