@@ -119,47 +119,57 @@ func ours(l *timedLock) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{HolderIdentity: l.Identity(), LeaseDurationSeconds: 15}
 }
 
-// TestValid goes through what can happen to a lease that is ours, each beginning right after a renewal. TestLostLease
-// has the end of a term, and TestTakenLease another holder.
+// TestValid goes through what can happen to a lease that is ours, each beginning right after a renewal, and releases it
+// then. TestLostLease has the end of a term, and TestTakenLease another holder.
 func TestValid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		happen func(t *testing.T, l *timedLock, fake *fakeLock)
 		want   bool
 		lost   bool
+		holder string // after the release
 	}{
 		{"the age counts from the request", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.delay = l.term / 2
 			noError(t, l.Update(t.Context(), ours(l)))
 			time.Sleep(l.term / 2)
-		}, false, false},
+		}, false, false, ""},
 		{"the whole machine stood still", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			setClock(l, time.Hour)
 			before := fake.requests.Load()
 			if err := l.Update(t.Context(), ours(l)); !errors.Is(err, errTooLate) || fake.requests.Load() > before {
 				t.Errorf("got error %v after %d requests, want that it is too late for one", err, fake.requests.Load()-before)
 			}
-		}, false, true},
+		}, false, true, ""},
 		{"the wall clock was set back", func(_ *testing.T, l *timedLock, _ *fakeLock) {
 			setClock(l, -time.Hour)
 			time.Sleep(l.term)
-		}, false, false},
-		{"somebody deleted it", func(t *testing.T, l *timedLock, fake *fakeLock) {
+		}, false, false, ""},
+		{"somebody deleted it", func(_ *testing.T, _ *timedLock, fake *fakeLock) {
+			fake.lease.remove()
+		}, true, false, "nobody"},
+		{"somebody deleted it, and it is ours again", func(t *testing.T, l *timedLock, fake *fakeLock) {
 			fake.lease.remove()
 			if _, _, err := l.Get(t.Context()); !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
 			noError(t, l.Create(t.Context(), ours(l)))
-		}, true, false},
-		{"it is given back", func(t *testing.T, l *timedLock, fake *fakeLock) {
+		}, true, false, ""},
+		{"it is another's, which we do not know", func(_ *testing.T, _ *timedLock, fake *fakeLock) {
+			fake.lease.take("them")
+		}, true, false, "them"},
+		{"the first requests of the release fail", func(t *testing.T, l *timedLock, fake *fakeLock) {
+			late := errors.New("a late renewal")
+			answers := []error{errors.New("no answer"), apierrors.NewConflict(leases, "lease", late), nil}
 			fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
 				if l.valid() {
 					t.Error("valid while it is being given back")
 				}
-				return nil
+				first := answers[0]
+				answers = answers[1:]
+				return first
 			})
-			noError(t, l.release(t.Context()))
-		}, false, false},
+		}, true, false, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,6 +187,10 @@ func TestValid(t *testing.T) {
 				if l.valid() != test.want || lost.Load() != test.lost {
 					t.Errorf("valid %v, reported lost %v, want %v, %v", l.valid(), lost.Load(), test.want, test.lost)
 				}
+				noError(t, l.release(t.Context()))
+				if holder := fake.lease.holder(); holder != test.holder || l.valid() {
+					t.Errorf("after the release: holder %q, valid %v, want %q and false", holder, l.valid(), test.holder)
+				}
 			})
 		})
 	}
@@ -187,47 +201,6 @@ func setClock(l *timedLock, d time.Duration) {
 	renewed := now()
 	renewed.wall = renewed.wall.Add(-d)
 	l.renewed.Store(&renewed)
-}
-
-// TestRelease gives a lease back that is hard to be rid of.
-func TestRelease(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		happen func(l *timedLock, fake *fakeLock)
-		want   string // the holder
-	}{
-		{"ours, and the next requests fail", func(l *timedLock, fake *fakeLock) {
-			_ = l.Create(t.Context(), ours(l))
-			answers := []error{errors.New("no answer"), apierrors.NewConflict(leases, "lease", errors.New("a late renewal"))}
-			fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
-				if len(answers) == 0 {
-					return nil
-				}
-				first := answers[0]
-				answers = answers[1:]
-				return first
-			})
-		}, ""},
-		{"another's", func(l *timedLock, fake *fakeLock) {
-			_ = l.Create(t.Context(), ours(l))
-			fake.lease.take("them")
-		}, "them"},
-		{"gone", func(l *timedLock, fake *fakeLock) {
-			_ = l.Create(t.Context(), ours(l))
-			fake.lease.remove()
-		}, "nobody"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, fake := newTimedLock(&fakeLease{}, "us")
-				test.happen(l, fake)
-				noError(t, l.release(t.Context()))
-				if got := fake.lease.holder(); got != test.want {
-					t.Errorf("got holder %q, want %q", got, test.want)
-				}
-			})
-		})
-	}
 }
 
 func noError(t *testing.T, err error) {
