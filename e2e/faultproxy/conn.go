@@ -2,10 +2,9 @@ package faultproxy
 
 import (
 	"errors"
+	"maps"
 	"net"
-	"sync"
-
-	"k8s.io/apimachinery/pkg/util/sets"
+	"slices"
 )
 
 // listener wraps the connections that it accepts.
@@ -19,8 +18,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, proxy: l.proxy, closed: make(chan struct{}), carried: sets.New[string]()}
-	l.proxy.change(func() {
+	c := &conn{Conn: accepted, proxy: l.proxy}
+	l.proxy.locked(func() {
 		l.proxy.conns[c] = true
 		l.proxy.accepted++
 	})
@@ -30,13 +29,8 @@ func (l *listener) Accept() (net.Conn, error) {
 // conn is a connection from a client, below TLS, which can be made to go wrong.
 type conn struct {
 	net.Conn
-	proxy  *Proxy
-	closed chan struct{}
-	close  sync.Once
-
-	// Guarded by the proxy's mutex.
-	lost    bool
-	carried sets.Set[string] // resources that requests on it were about
+	proxy *Proxy
+	lost  bool // guarded by the proxy's mutex
 }
 
 // Read returns what the client sent. In silence it comes when that is over; on a lost connection never.
@@ -56,8 +50,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// passes returns when there is no silence, and reports whether anything arrives: not if the connection is lost, or was
-// closed meanwhile.
+// passes returns when there is no silence, and reports whether anything arrives: not if the connection is lost.
 func (c *conn) passes() (yes bool) {
 	for {
 		var silence chan struct{}
@@ -65,19 +58,12 @@ func (c *conn) passes() (yes bool) {
 		if silence == nil || !yes {
 			return yes
 		}
-		select {
-		case <-silence:
-		case <-c.closed:
-			return false
-		}
+		<-silence
 	}
 }
 
 func (c *conn) Close() error {
-	c.close.Do(func() {
-		close(c.closed)
-		c.proxy.change(func() { delete(c.proxy.conns, c) })
-	})
+	c.proxy.locked(func() { delete(c.proxy.conns, c) })
 	return c.Conn.Close()
 }
 
@@ -90,33 +76,21 @@ func (c *conn) reset() error {
 	return errors.Join(err, c.Close())
 }
 
-// carriers returns the open connections on which there was a request about one of the resources; no resources mean all
-// connections. The mutex is held.
-func (p *Proxy) carriers(resources []string) (out []*conn) {
-	for c := range p.conns {
-		if len(resources) == 0 || c.carried.HasAny(resources...) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// BreakConnections resets open connections that have carried requests about any of the resources, or all if none is
-// given. New ones work.
-func (p *Proxy) BreakConnections(resources ...string) {
-	var broken []*conn
-	p.locked(func() { broken = p.carriers(resources) })
-	for _, c := range broken {
+// BreakConnections resets open connections. New ones work.
+func (p *Proxy) BreakConnections() {
+	var open []*conn
+	p.locked(func() { open = slices.Collect(maps.Keys(p.conns)) })
+	for _, c := range open {
 		_ = c.reset() // fails for one that was closed in this moment
 	}
 }
 
 // LoseConnections makes open connections half-open, for good: they stay open, but nothing that either side sends
-// arrives. It chooses them as BreakConnections does. New ones work. That is what a firewall or a load balancer does
-// that has forgotten them, or a server that was moved away.
-func (p *Proxy) LoseConnections(resources ...string) {
+// arrives. New ones work. That is what a firewall or a load balancer does that has forgotten them, or a server that
+// was moved away.
+func (p *Proxy) LoseConnections() {
 	p.locked(func() {
-		for _, c := range p.carriers(resources) {
+		for c := range p.conns {
 			c.lost = true
 		}
 	})
@@ -135,7 +109,7 @@ func (p *Proxy) Silence() {
 
 // Heal ends a silence.
 func (p *Proxy) Heal() {
-	p.change(func() {
+	p.locked(func() {
 		if p.silence != nil {
 			close(p.silence)
 			p.silence = nil

@@ -4,8 +4,7 @@
 // Without a fault it passes on everything as it is, the bearer token included: the API server knows the client and
 // not the proxy. Three things can be made to fail: requests, by rules ([Proxy.Inject]); running watches in protobuf
 // ([Proxy.EndWatches] and its like); and connections ([Proxy.BreakConnections], [Proxy.LoseConnections],
-// [Proxy.Silence]). Only faults that are delays wait by the clock: a test that has to know that something has come to
-// pass asks [Proxy.Await].
+// [Proxy.Silence]).
 package faultproxy
 
 import (
@@ -17,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -42,14 +40,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// Options say what the proxy stands in front of.
-type Options struct {
-	// Kubeconfig says where the API server is, and has the token of the client: a certificate cannot be passed on.
-	Kubeconfig string
-	// Dir is an existing folder, in which the kubeconfig for the way through the proxy is written.
-	Dir string
-}
-
 // Proxy is a running proxy. Its methods may be called concurrently.
 type Proxy struct {
 	kubeconfig string
@@ -57,25 +47,25 @@ type Proxy struct {
 	forward    *httputil.ReverseProxy
 
 	mu         sync.Mutex
-	changed    chan struct{} // closed and replaced at each change
-	random     *rand.Rand    // decides whether a rule with a probability fires: the same in each run
+	random     *rand.Rand // decides whether a rule with a probability fires: the same in each run
 	injections []*Injection
-	counts     map[Kind]int
 	watches    map[*stream]bool
 	conns      map[*conn]bool // the open connections
 	accepted   int
 	silence    chan struct{} // closed when it is over; nil: there is none
 }
 
-// Start starts a proxy that passes on everything. Its caller closes it.
-func Start(o Options) (*Proxy, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+// Start starts a proxy that passes on everything. Its caller closes it. The kubeconfig says where the API server is, and
+// has the token of the client: a certificate cannot be passed on. The one for the way through the proxy is written into
+// the folder.
+func Start(kubeconfig, folder string) (*Proxy, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig for the proxy: %w", err)
 	}
 	p := &Proxy{
-		changed: make(chan struct{}), random: rand.New(rand.NewPCG(1, 2)),
-		counts: map[Kind]int{}, watches: map[*stream]bool{}, conns: map[*conn]bool{},
+		random:  rand.New(rand.NewPCG(1, 2)),
+		watches: map[*stream]bool{}, conns: map[*conn]bool{},
 	}
 	if p.forward, err = newForward(config); err != nil {
 		return nil, fmt.Errorf("find the way to the API server: %w", err)
@@ -90,7 +80,7 @@ func Start(o Options) (*Proxy, error) {
 	p.server.StartTLS()
 	config.Host = p.server.URL
 	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	p.kubeconfig = filepath.Join(o.Dir, fmt.Sprintf("faultproxy-%d.yaml", p.server.Listener.Addr().(*net.TCPAddr).Port))
+	p.kubeconfig = filepath.Join(folder, fmt.Sprintf("faultproxy-%d.yaml", p.server.Listener.Addr().(*net.TCPAddr).Port))
 	if err := cluster.WriteKubeconfig(p.kubeconfig, "proxied", config); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -130,49 +120,10 @@ func (p *Proxy) Close() error {
 	return p.server.Config.Close()
 }
 
-// Counts returns how many requests have met each kind of fault.
-func (p *Proxy) Counts() (counts map[Kind]int) {
-	p.locked(func() { counts = maps.Clone(p.counts) })
-	return counts
-}
-
-// Await returns when the condition holds, or with the error of ctx. The condition is asked again whenever
-// something changes that the proxy can tell: a fault, a watch or a connection that begins or ends.
-func (p *Proxy) Await(ctx context.Context, condition func() bool) error {
-	for {
-		var changed chan struct{}
-		p.locked(func() { changed = p.changed })
-		if condition() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 func (p *Proxy) locked(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	do()
-}
-
-// change does something, locked, and has each Await ask again.
-func (p *Proxy) change(do func()) {
-	p.locked(func() {
-		do()
-		close(p.changed)
-		p.changed = make(chan struct{})
-	})
-}
-
-// exchange is a request on its way, and what is to happen to its answer.
-type exchange struct {
-	*Request
-	conn  *conn
-	after []Fault
 }
 
 // connKey is that of a request's connection in its context.
@@ -189,39 +140,49 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	x := &exchange{Request: q, conn: r.Context().Value(connKey{}).(*conn)}
-	p.locked(func() { x.conn.carried.Insert(q.Resource) })
+	from := r.Context().Value(connKey{}).(*conn)
+	var after []Fault // happen to the answer
 	for _, i := range p.atWork() {
-		if i.fires(q) && !i.act(w, r, x) {
+		if !i.fires(q) {
+			continue
+		}
+		switch f := i.rule.Fault; f.Kind {
+		case Hold:
+			i.hold(r.Context())
+		case Delay:
+			wait(r.Context(), time.After(f.For))
+		case DelayAnswer, ResetAfter, BreakAfter:
+			after = append(after, f)
+		case BreakBefore:
+			_ = from.reset() // fails if the client has gone
+			panic(http.ErrAbortHandler)
+		case ResetBefore:
+			panic(http.ErrAbortHandler)
+		default:
+			answer(w, r, f)
 			return
 		}
 	}
 	forward := *p.forward
-	forward.ModifyResponse = func(resp *http.Response) error { return p.answered(x, resp) }
+	forward.ModifyResponse = func(resp *http.Response) error {
+		for _, f := range after {
+			if err := f.happen(from, q, resp); err != nil {
+				return err
+			}
+		}
+		if resp.Header.Get("Content-Type") == watchInProtobuf {
+			p.follow(q.Resource, resp)
+		}
+		return nil
+	}
 	forward.ServeHTTP(w, r)
 }
 
-// act does to a request what is to be done before the server hears of it. It returns false if that answers the request.
-func (i *Injection) act(w http.ResponseWriter, r *http.Request, x *exchange) (goesOn bool) {
-	switch f := i.rule.Fault; f.Kind {
-	case Hold:
-		i.proxy.change(func() { i.held++ })
-		defer i.proxy.change(func() { i.held-- })
-		wait(r.Context(), i.stopped)
-	case Delay:
-		wait(r.Context(), time.After(f.For))
-	case DelayAnswer, ResetAfter, BreakAfter:
-		x.after = append(x.after, f)
-	case BreakBefore:
-		_ = x.conn.reset() // fails if the client has gone
-		panic(http.ErrAbortHandler)
-	case ResetBefore:
-		panic(http.ErrAbortHandler)
-	default:
-		answer(w, r, f)
-		return false
-	}
-	return true
+// hold keeps a request back until the injection is stopped.
+func (i *Injection) hold(ctx context.Context) {
+	i.proxy.locked(func() { i.held++ })
+	defer i.proxy.locked(func() { i.held-- })
+	wait(ctx, i.stopped)
 }
 
 // wait returns with the first value from the channel, or when that is closed. It ends the request if the client gives
@@ -237,25 +198,19 @@ func wait[T any](ctx context.Context, released <-chan T) {
 // errCut ends an answer in a way that the client sees as a reset.
 var errCut = errors.New("cut by a fault of the test")
 
-// answered does to an answer of the server what the rules have decided. The client gets none if it returns an error.
-func (p *Proxy) answered(x *exchange, resp *http.Response) error {
-	for _, f := range x.after {
-		if f.Kind == DelayAnswer {
-			wait(resp.Request.Context(), time.After(f.For))
-			continue
-		}
-		if x.Verb != "watch" {
-			_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
-		}
-		if f.Kind == BreakAfter {
-			_ = x.conn.reset() // fails if the client has gone
-		}
-		return errCut
+// happen does to an answer of the server what a rule has decided. The client gets none if it returns an error.
+func (f Fault) happen(from *conn, q *Request, resp *http.Response) error {
+	if f.Kind == DelayAnswer {
+		wait(resp.Request.Context(), time.After(f.For))
+		return nil
 	}
-	if resp.Header.Get("Content-Type") == watchInProtobuf {
-		p.follow(x.Resource, resp)
+	if q.Verb != "watch" {
+		_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
 	}
-	return nil
+	if f.Kind == BreakAfter {
+		_ = from.reset() // fails if the client has gone
+	}
+	return errCut
 }
 
 const message = "a fault of the test"

@@ -65,7 +65,7 @@ func start(t *testing.T) (*Proxy, *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(Options{Kubeconfig: file, Dir: t.TempDir()})
+	p, err := Start(file, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +132,12 @@ func TestFaultsOfRequests(t *testing.T) {
 	} {
 		p, s := start(t)
 		c := newClient(t, p)
-		p.Inject(Rule{Count: 1, Fault: Fault{Kind: kind}})
+		injected := p.Inject(Rule{Count: 1, Fault: Fault{Kind: kind}})
 		if err := c.create(t.Context()); !want.is(err) {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if n := s.creates.Load(); n != want.reached || p.Counts()[kind] != 1 {
-			t.Errorf("%s: %d requests reached the server, want %d; counted %d", kind, n, want.reached, p.Counts()[kind])
+		if n := s.creates.Load(); n != want.reached || injected.Fired() != 1 {
+			t.Errorf("%s: %d requests reached the server, want %d; fired %d", kind, n, want.reached, injected.Fired())
 		}
 		if err := c.create(t.Context()); err != nil {
 			t.Errorf("%s: afterwards: %v", kind, err)
@@ -147,8 +147,6 @@ func TestFaultsOfRequests(t *testing.T) {
 		}
 	}
 }
-
-func errorOf(e watch.Event) error { return apierrors.FromObject(e.Object) }
 
 // TestEndsOfWatches ends a watch in each way, behind an event.
 func TestEndsOfWatches(t *testing.T) {
@@ -160,16 +158,17 @@ func TestEndsOfWatches(t *testing.T) {
 		is  func(watch.Event) bool
 	}{
 		"ended":   {p.EndWatches, func(e watch.Event) bool { return e.Type == "" }},
-		"cut":     {p.CutWatches, func(e watch.Event) bool { return apierrors.IsInternalError(errorOf(e)) }},
-		"expired": {p.ExpireWatches, func(e watch.Event) bool { return apierrors.IsResourceExpired(errorOf(e)) }},
+		"expired": {p.ExpireWatches, func(e watch.Event) bool { return apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) }},
 	} {
 		events := c.watch(t)
 		s.events <- struct{}{}
 		if e := <-events; e.Type != watch.Added {
 			t.Errorf("%s: got %v before", name, e)
 		}
-		if tc.end("secrets"); p.Watches() != 1 || p.Watches("secrets") != 0 {
-			t.Errorf("%s: %d watches, want 1 of something else", name, p.Watches())
+		tc.end("secrets")
+		s.events <- struct{}{}
+		if e := <-events; e.Type != watch.Added {
+			t.Errorf("%s: got %v after the end of other watches", name, e)
 		}
 		tc.end("configmaps")
 		if e := <-events; !tc.is(e) {
@@ -184,12 +183,11 @@ func TestLostConnectionsAreSilentForEver(t *testing.T) {
 	p, s := start(t)
 	old := newClient(t, p)
 	events := old.watch(t)
-	p.LoseConnections("configmaps")
+	p.LoseConnections()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() { failed <- old.create(ctx) }()
 	s.events <- struct{}{}
-	p.LoseConnections("leases")
 	if err := newClient(t, p).create(t.Context()); err != nil {
 		t.Errorf("on a new connection: %v", err)
 	}

@@ -76,13 +76,13 @@ type Injection struct {
 // Inject puts a rule to work, behind those that are at work already.
 func (p *Proxy) Inject(r Rule) *Injection {
 	i := &Injection{proxy: p, rule: r, stopped: make(chan struct{})}
-	p.change(func() { p.injections = append(p.injections, i) })
+	p.locked(func() { p.injections = append(p.injections, i) })
 	return i
 }
 
 // Stop ends the injection, and lets go what it holds. Calls after the first do nothing.
 func (i *Injection) Stop() {
-	i.proxy.change(func() {
+	i.proxy.locked(func() {
 		if at := slices.Index(i.proxy.injections, i); at >= 0 {
 			i.proxy.injections = slices.Delete(i.proxy.injections, at, at+1)
 			close(i.stopped)
@@ -111,7 +111,7 @@ func (p *Proxy) atWork() (all []*Injection) {
 // fires decides whether the rule fires for the request, and counts it.
 func (i *Injection) fires(q *Request) (yes bool) {
 	p, r := i.proxy, i.rule
-	p.change(func() {
+	p.locked(func() {
 		if !slices.Contains(p.injections, i) || !r.fits(q) || r.Count > 0 && i.fired == r.Count {
 			return
 		}
@@ -119,7 +119,6 @@ func (i *Injection) fires(q *Request) (yes bool) {
 			return
 		}
 		i.fired++
-		p.counts[r.Fault.Kind]++
 		yes = true
 	})
 	return yes

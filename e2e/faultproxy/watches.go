@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"slices"
@@ -16,48 +17,33 @@ import (
 // watchInProtobuf is the type of an answer to a watch.
 const watchInProtobuf = runtime.ContentTypeProtobuf + ";stream=watch"
 
-// longestEvent is more than an API server makes of the largest object that it takes.
-const longestEvent = 4 << 20
-
-// stream passes the events of a running watch on to the client.
+// stream is the body of the answer to a running watch.
 type stream struct {
+	io.ReadCloser
+	proxy    *Proxy
 	resource string
-	upstream io.ReadCloser
-	end      chan func(*io.PipeWriter) // how it ends on demand, if it does
+	last     io.Reader // what comes when it has been ended on demand; nil: it has not; guarded by the proxy's mutex
 }
 
 // follow makes the body of an answer to a watch one that can be ended on demand.
 func (p *Proxy) follow(resource string, resp *http.Response) {
-	s := &stream{resource: resource, upstream: resp.Body, end: make(chan func(*io.PipeWriter), 1)}
-	toClient, events := io.Pipe()
-	resp.Body = toClient // when the client has gone, its request to the server ends as well
-	p.change(func() { p.watches[s] = true })
-	go func() {
-		s.pass(events)
-		p.change(func() { delete(p.watches, s) })
-	}()
+	s := &stream{ReadCloser: resp.Body, proxy: p, resource: resource}
+	resp.Body = s
+	p.locked(func() { p.watches[s] = true })
 }
 
-// pass writes event by event, until the upstream ends, or is closed for an end on demand.
-func (s *stream) pass(events *io.PipeWriter) {
-	from := protobuf.LengthDelimitedFramer.NewFrameReader(s.upstream)
-	to := protobuf.LengthDelimitedFramer.NewFrameWriter(events)
-	event := make([]byte, longestEvent)
-	for {
-		n, err := from.Read(event)
-		if err == nil {
-			_, err = to.Write(event[:n])
-		}
-		if err != nil {
-			select {
-			case end := <-s.end:
-				end(events)
-			default:
-				_ = events.CloseWithError(err)
-			}
-			return
-		}
+func (s *stream) Read(b []byte) (int, error) {
+	n, err := s.ReadCloser.Read(b)
+	var last io.Reader
+	if s.proxy.locked(func() { last = s.last }); n == 0 && err != nil && last != nil {
+		return last.Read(b)
 	}
+	return n, err
+}
+
+func (s *stream) Close() error {
+	s.proxy.locked(func() { delete(s.proxy.watches, s) })
+	return s.ReadCloser.Close()
 }
 
 // encode writes an event as the API server does.
@@ -69,48 +55,29 @@ func encode(w io.Writer, kind watch.EventType, object runtime.Object) error {
 }
 
 // EndWatches ends running watches, as the API server does when their time is over. No resources means all.
-func (p *Proxy) EndWatches(resources ...string) {
-	p.endWatches(resources, func(events *io.PipeWriter) { _ = events.Close() })
-}
-
-// CutWatches ends running watches as a reset does, and leaves their connections as they are.
-func (p *Proxy) CutWatches(resources ...string) {
-	p.endWatches(resources, func(events *io.PipeWriter) { _ = events.CloseWithError(errCut) })
-}
+func (p *Proxy) EndWatches(resources ...string) { p.endWatches(nil, resources) }
 
 // ExpireWatches ends running watches with the ERROR event that their resourceVersion is too old, so that the
 // client has to begin anew.
 func (p *Proxy) ExpireWatches(resources ...string) {
-	p.endWatches(resources, func(events *io.PipeWriter) {
-		_ = events.CloseWithError(encode(events, watch.Error, statusOf(Gone)))
-	})
+	var event bytes.Buffer
+	_ = encode(&event, watch.Error, statusOf(Gone)) // a buffer takes everything
+	p.endWatches(event.Bytes(), resources)
 }
 
-func (p *Proxy) endWatches(resources []string, end func(*io.PipeWriter)) {
+// endWatches ends running watches of the resources with this event. Each has shown whole events, unless one is on its
+// way in this moment: then the client sees a part of it.
+func (p *Proxy) endWatches(event []byte, resources []string) {
 	var ended []*stream
-	p.change(func() {
-		ended = p.running(resources)
-		for _, s := range ended {
-			delete(p.watches, s) // although its client may not have heard of the end yet
+	p.locked(func() {
+		for s := range p.watches {
+			if len(resources) == 0 || slices.Contains(resources, s.resource) {
+				s.last = bytes.NewReader(event)
+				ended = append(ended, s)
+			}
 		}
 	})
 	for _, s := range ended {
-		s.end <- end // has room: this is the only time
-		_ = s.upstream.Close()
+		_ = s.ReadCloser.Close() // it has been read to here
 	}
-}
-
-// Watches returns how many watches are running, of the given resources or, if there are none, of all.
-func (p *Proxy) Watches(resources ...string) (n int) {
-	p.locked(func() { n = len(p.running(resources)) })
-	return n
-}
-
-func (p *Proxy) running(resources []string) (out []*stream) {
-	for s := range p.watches {
-		if len(resources) == 0 || slices.Contains(resources, s.resource) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

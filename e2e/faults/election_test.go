@@ -83,7 +83,7 @@ func TestC61Paused(t *testing.T) {
 	hold := faultproxy.Fault{Kind: faultproxy.Hold}
 	between.Proxy.Inject(faultproxy.Rule{Verbs: []string{"list", "watch"}, Fault: hold})
 	between.Proxy.Inject(faultproxy.Rule{Resources: []string{"leases"}, Fault: hold})
-	between.Proxy.CutWatches()
+	between.Proxy.EndWatches()
 	halt.Stop()
 	w.WaitInSync(src, targets...)
 	w.Resume(first.Process)

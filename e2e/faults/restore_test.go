@@ -125,7 +125,7 @@ func (w *rewound) backUpAndChange() {
 	w.blind = w.Proxy.Inject(faultproxy.Rule{
 		Verbs: []string{"watch", "list"}, Resources: []string{"configmaps"}, Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 	})
-	w.Proxy.CutWatches("configmaps")
+	w.Proxy.EndWatches("configmaps")
 	w.Await("the watch is down", func() bool { return w.blind.Held() == 1 })
 	hidden.Stop()
 	for _, name := range []string{"quiet", "missing"} { // of the others it has an older state on its way

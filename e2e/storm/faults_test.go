@@ -68,13 +68,13 @@ var faults = []chance[fault]{
 	}},
 	{4, func(d drawer) fault { return d.requests(nil, "leases") }},
 	{6, func(d drawer) fault {
-		cut := one(d, (*faultproxy.Proxy).EndWatches, (*faultproxy.Proxy).CutWatches, (*faultproxy.Proxy).ExpireWatches)
+		cut := one(d, (*faultproxy.Proxy).EndWatches, (*faultproxy.Proxy).ExpireWatches)
 		return ofWatches(d, "end or expire", func(r *replica, resource string) func() { cut(r.proxy, resource); return nil })
 	}},
 	{3, func(d drawer) fault { return ofWatches(d, "hold", holdWatches) }},
 	{4, func(d drawer) fault {
 		lose := one(d, (*faultproxy.Proxy).BreakConnections, (*faultproxy.Proxy).LoseConnections)
-		return fault{"break or lose connections", func(r *replica) func() { lose(r.proxy, mirrored...); return nil }}
+		return fault{"break or lose connections", func(r *replica) func() { lose(r.proxy); return nil }}
 	}},
 	{2, func(drawer) fault {
 		return fault{"silence", func(r *replica) func() { r.proxy.Silence(); return r.proxy.Heal }}
@@ -108,7 +108,7 @@ func holdWatches(r *replica, resource string) (end func()) {
 	hold := faultproxy.Fault{Kind: faultproxy.Hold}
 	rule := faultproxy.Rule{Verbs: watches, Resources: []string{resource}, Fault: hold}
 	held := r.proxy.Inject(rule)
-	r.proxy.CutWatches(resource)
+	r.proxy.EndWatches(resource)
 	return held.Stop
 }
 

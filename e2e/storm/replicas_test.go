@@ -72,8 +72,7 @@ func newReplicas(t *testing.T, c *cluster.Cluster, installed *shipped.Installati
 		if r.log, err = os.Create(filepath.Join(t.ArtifactDir(), name+".log")); err != nil {
 			return nil, err
 		}
-		r.proxy, err = faultproxy.Start(faultproxy.Options{Kubeconfig: r.installed.Kubeconfig, Dir: t.TempDir()})
-		if err != nil {
+		if r.proxy, err = faultproxy.Start(r.installed.Kubeconfig, t.TempDir()); err != nil {
 			return nil, err
 		}
 		out = append(out, r)

@@ -1,7 +1,7 @@
 package suite
 
 import (
-	"context"
+	"errors"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/faultproxy"
@@ -20,20 +20,14 @@ func NewProxied(t *testing.T, w *World) *Proxied {
 	return NewProxiedAs(t, w, w.Installed.Kubeconfig)
 }
 
-// NewProxiedAs is newProxied for a controller with a kubeconfig of its own.
+// NewProxiedAs is NewProxied for a controller with a kubeconfig of its own.
 func NewProxiedAs(t *testing.T, w *World, kubeconfig string) *Proxied {
 	t.Helper()
-	p, err := faultproxy.Start(faultproxy.Options{
-		Kubeconfig: kubeconfig,
-		Dir:        t.TempDir(),
-	})
+	p, err := faultproxy.Start(kubeconfig, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("faults: %v", p.Counts())
-		}
 		if err := p.Close(); err != nil {
 			t.Errorf("closing the proxy: %v", err)
 		}
@@ -56,12 +50,13 @@ func (w *Proxied) In(t *testing.T) *Proxied {
 	return &Proxied{&inner, w.Proxy}
 }
 
-// Await waits until the condition holds, which the proxy has asked again whenever something happens there.
+// Await waits until the condition holds, which asks the proxy.
 func (w *Proxied) Await(what string, condition func() bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), Patience)
-	defer cancel()
-	if err := w.Proxy.Await(ctx, condition); err != nil {
-		w.Fatalf("%s: %v; faults: %v", what, err, w.Proxy.Counts())
-	}
+	w.Until(what, func() error {
+		if !condition() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
