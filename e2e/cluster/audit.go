@@ -63,7 +63,7 @@ type Event struct {
 	UserAgent  string    `json:"userAgent"`
 	Received   time.Time `json:"requestReceivedTimestamp"`
 	Done       time.Time `json:"stageTimestamp"` // for watches: begun
-	// Sent and Answer are the bodies of the request and of the answer, as JSON, with Options.AuditBodies.
+	// Sent and Answer are the bodies of the request and of the answer, as JSON, with Options.Recorded.
 	Sent   json.RawMessage `json:"requestObject"`
 	Answer json.RawMessage `json:"responseObject"`
 }

@@ -26,13 +26,13 @@ const stopGrace = 10 * time.Second
 
 // Options say what cluster to start.
 type Options struct {
-	// AuditBodies has the audit log hold what requests and answers carry. Watches have none.
-	AuditBodies bool
+	// Recorded has the audit log hold what requests and answers carry, which watches have not, and etcd keep every
+	// revision.
+	Recorded bool
 	// Lean leaves out the controllers that keep every ConfigMap of the cluster in memory: garbage collector, quotas,
 	// and the publisher of kube-root-ca.crt. A million ConfigMaps take them several GiB.
 	Lean bool
-	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace. It
-	// takes etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, if these are new enough.
+	// Bare leaves out kube-controller-manager: nothing makes default ServiceAccounts, and nothing ends a namespace.
 	Bare bool
 	// Inlined takes programs that are compiled as what is released, for measurements.
 	Inlined bool
@@ -62,7 +62,14 @@ type Cluster struct {
 // default namespace has its ServiceAccount and kube-root-ca.crt. That takes 5 to 10 seconds. When it fails, or ctx ends
 // while it runs, nothing is left, and the error has the last lines of the logs. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	bin, err := o.programs(ctx)
+	build, names := Build, controlPlane
+	if o.Inlined {
+		build = BuildInlined
+	}
+	if o.Bare {
+		names = []string{Etcd, APIServer}
+	}
+	bin, err := build(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -83,25 +90,6 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, c.Stop()))
 	}
 	return c, nil
-}
-
-// programs returns the folder of the programs.
-func (o Options) programs(ctx context.Context) (string, error) {
-	switch {
-	case o.Inlined:
-		return BuildInlined(ctx)
-	case !o.Bare:
-		return Build(ctx)
-	}
-	if folder := os.Getenv("KUBEBUILDER_ASSETS"); folder != "" {
-		version, err := assets(ctx, folder)
-		if err == nil {
-			fmt.Fprintf(os.Stderr, "Taking etcd and kube-apiserver %s from KUBEBUILDER_ASSETS=%s.\n", version, folder)
-			return folder, nil
-		}
-		fmt.Fprintf(os.Stderr, "KUBEBUILDER_ASSETS=%s is not used: %v.\n", folder, err)
-	}
-	return Build(ctx, Etcd, APIServer)
 }
 
 // start lays out the folder and starts one program after the other.

@@ -81,58 +81,45 @@ func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func
 	return c.startManager()
 }
 
-// Stored is a revision of etcd: what the API server has stored under a key, or that it has deleted it.
-type Stored struct {
-	Key      string
-	Value    []byte // in protobuf; nil: deleted
-	Revision int64  // the resourceVersion of the object that begins with it
-}
-
-// Follow calls take with every revision of the keys with that prefix since the first one of the cluster, in order,
-// until ctx ends. It misses none, also while there is no API server. etcd must not have forgotten any before.
-func (c *Cluster) Follow(ctx context.Context, prefix string, take func(Stored)) error {
-	end := []byte(prefix)
-	end[len(end)-1]++
-	body, err := c.ask(ctx, "watch", map[string]any{"create_request": map[string]any{
-		"key": []byte(prefix), "range_end": end, "start_revision": 1,
-	}})
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	for answers := json.NewDecoder(body); ; {
-		var answer struct {
-			Result struct {
-				CancelReason string `json:"cancel_reason"`
-				Events       []struct {
-					Type string
-					KV   struct {
-						Key, Value []byte
-						Revision   int64 `json:"mod_revision,string"`
-					}
-				}
-			}
-		}
-		if err := answers.Decode(&answer); err != nil {
-			return fmt.Errorf("etcd watch: %w", err)
-		}
-		if reason := answer.Result.CancelReason; reason != "" {
-			return fmt.Errorf("etcd watch: %s", reason)
-		}
-		for _, e := range answer.Result.Events {
-			take(Stored{string(e.KV.Key), e.KV.Value, e.KV.Revision})
+// Stored returns what the API server stored under a key with a revision, in protobuf. It is an error if it stored
+// nothing there with just this revision, or if etcd has forgotten it: see Options.Recorded.
+func (c *Cluster) Stored(ctx context.Context, key, revision string) ([]byte, error) {
+	var answer struct {
+		KVs []struct {
+			Value    []byte
+			Revision string `json:"mod_revision"`
 		}
 	}
+	if err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte(key), "revision": revision}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.KVs) == 0 || answer.KVs[0].Revision != revision {
+		return nil, fmt.Errorf("%s never had the state %s", key, revision)
+	}
+	return answer.KVs[0].Value, nil
 }
 
-// etcd calls a method of etcd and decodes the answer where out is not nil.
+// etcd calls a method of etcd through its JSON gateway, which spares us its client, and decodes the answer where out is
+// not nil.
 func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
-	body, err := c.ask(ctx, method, in)
+	body, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	answer, err := io.ReadAll(body)
+	target := c.plane.Etcd.URL.JoinPath("v3", method).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("etcd %s: %w", method, err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(answer))
+	}
 	if err != nil {
 		return fmt.Errorf("etcd %s: %w", method, err)
 	}
@@ -140,27 +127,4 @@ func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
 		return nil
 	}
 	return json.Unmarshal(answer, out)
-}
-
-// ask calls a method of etcd through its JSON gateway, which spares us its client, and returns the answer.
-func (c *Cluster) ask(ctx context.Context, method string, in any) (io.ReadCloser, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	target := c.plane.Etcd.URL.JoinPath("v3", method).String()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("etcd %s: %w", method, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		defer response.Body.Close()
-		answer, _ := io.ReadAll(response.Body) // it only says more
-		return nil, fmt.Errorf("etcd %s: %s: %s", method, response.Status, bytes.TrimSpace(answer))
-	}
-	return response.Body, nil
 }

@@ -61,9 +61,9 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		return nil, err
 	}
 	auditPolicy, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
-	level := auditv1.LevelMetadata
-	if c.options.AuditBodies {
-		level = auditv1.LevelRequestResponse
+	level, compaction := auditv1.LevelMetadata, "5m"
+	if c.options.Recorded {
+		level, compaction = auditv1.LevelRequestResponse, "0"
 	}
 	if err := WriteAuditPolicy(auditPolicy, level); err != nil {
 		return nil, err
@@ -100,6 +100,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		// A server told to stop waits a minute for its watches, unless it may end them itself.
 		Set("shutdown-send-retry-after", "true").
 		Set("shutdown-watch-termination-grace-period", "1s").
+		Set("etcd-compaction-interval", compaction).
 		Set("audit-policy-file", auditPolicy).
 		Set("audit-log-path", auditLog).
 		Set("audit-log-mode", "blocking").

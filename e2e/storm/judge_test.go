@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +25,11 @@ type key = types.NamespacedName
 // the way, and another fault may delay it.
 const late = longestFault + longestDelay + 2*time.Second
 
+// storedAt returns the state that a ConfigMap has had from a resourceVersion on.
+type storedAt func(at key, version string) (*corev1.ConfigMap, error)
+
 // judge returns which writes of ConfigMaps by the users that are ours break a rule.
-func judge(events []cluster.Event, ours []string, stored *states) (problems []error) {
+func judge(events []cluster.Event, ours []string, stored storedAt) (problems []error) {
 	slices.SortStableFunc(events, func(a, b cluster.Event) int { return a.Received.Compare(b.Received) })
 	lost := tenures{}
 	for _, e := range events {
@@ -65,14 +66,14 @@ func stateOf(e cluster.Event) string {
 }
 
 // judgeState finds a write that depends on no state of a copy of ours. A create is refused if there is any object.
-func judgeState(e cluster.Event, version string, stored *states) string {
+func judgeState(e cluster.Event, version string, stored storedAt) string {
 	if e.Verb == "create" {
 		return ""
 	}
 	if version == "" {
 		return "it names no state"
 	}
-	cm, err := stored.at(key{Namespace: e.Object.Namespace, Name: e.Object.Name}, version)
+	cm, err := stored(key{Namespace: e.Object.Namespace, Name: e.Object.Name}, version)
 	if err != nil {
 		return err.Error()
 	}
@@ -134,38 +135,14 @@ func (t tenures) judge(e cluster.Event, version string) string {
 	return ""
 }
 
-const configMapsInEtcd = "/registry/configmaps/"
-
-// states are those that each ConfigMap has ever had, from etcd: a watch of an API server misses some while that is
-// away.
-type states struct {
-	mu       sync.Mutex
-	revision map[int64]cluster.Stored
-}
-
-func newStates() *states { return &states{revision: map[int64]cluster.Stored{}} }
-
-// take takes in a revision of etcd.
-func (s *states) take(stored cluster.Stored) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.revision[stored.Revision] = stored
-}
-
-// at returns the state that a ConfigMap has had from a resourceVersion on.
-func (s *states) at(at key, version string) (*corev1.ConfigMap, error) {
-	revision, err := strconv.ParseInt(version, 10, 64)
+// stored asks etcd for a state: a watch of an API server misses some while that is away.
+func (s *storm) stored(at key, version string) (*corev1.ConfigMap, error) {
+	content, err := s.cluster.Stored(s.Context(), "/registry/configmaps/"+at.String(), version)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	stored := s.revision[revision]
-	s.mu.Unlock()
-	if stored.Key != configMapsInEtcd+at.String() || stored.Value == nil {
-		return nil, fmt.Errorf("%v never had the state %s", at, version)
-	}
 	cm := &corev1.ConfigMap{}
-	_, _, err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(stored.Value, nil, cm)
+	_, _, err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(content, nil, cm)
 	return cm, err
 }
 
@@ -185,6 +162,7 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 	write := func(at time.Duration, user string) cluster.Event {
 		return request(at, user, "create", "configmaps", "{}")
 	}
+	noState := func(key, string) (*corev1.ConfigMap, error) { return &corev1.ConfigMap{}, nil }
 	type log []cluster.Event
 	for name, tc := range map[string]struct {
 		events log
@@ -206,7 +184,7 @@ func TestOneProcessHoldsTheLease(t *testing.T) {
 		"somebody else's request": {log{write(1, "user")}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judge(tc.events, []string{"a", "b"}, newStates())
+			got := judge(tc.events, []string{"a", "b"}, noState)
 			if tc.want == none && len(got) > 0 || !strings.Contains(fmt.Sprint(got), tc.want) {
 				t.Errorf("got %v, want %q", got, tc.want)
 			}

@@ -58,25 +58,19 @@ type storm struct {
 	*testing.T // of the present round
 	cluster    *cluster.Cluster
 	users      kubernetes.Interface
-	states     *states
 	replicas   []*replica
 	apiServer  sync.RWMutex // locked while the API server is away; read-locked by each operation of a user
 }
 
 // newStorm starts a cluster and installs the controller.
 func newStorm(t *testing.T) *storm {
-	c, err := cluster.Start(t.Context(), cluster.Options{AuditBodies: true})
+	c, err := cluster.Start(t.Context(), cluster.Options{Recorded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &storm{T: t, cluster: c, states: newStates()}
+	s := &storm{T: t, cluster: c}
 	t.Cleanup(func() { s.end(t) })
 	s.users = kubernetes.NewForConfigOrDie(c.Admin())
-	go func() {
-		if err := c.Follow(t.Context(), configMapsInEtcd, s.states.take); t.Context().Err() == nil {
-			t.Errorf("the states in etcd: %v", err)
-		}
-	}()
 	installed, err := shipped.Install(t.Context(), c, *deploy, *controller)
 	if err == nil {
 		s.replicas, err = newReplicas(t, c, installed)
@@ -227,17 +221,13 @@ func (s *storm) asPlanned(o plan.Options) error {
 
 // findings judges what the controllers have written since the mark.
 func (s *storm) findings(mark cluster.Mark) (problems []error) {
-	barrier := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "barrier-"}}
-	made, err := s.users.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(s.Context(), barrier, metav1.CreateOptions{})
-	s.must(err)
-	s.must(s.eventually(func() error { _, err := s.states.at(plan.KeyOf(made), made.ResourceVersion); return err }))
 	events, _, err := s.cluster.Audit().Since(mark)
 	s.must(err)
 	var ours []string
 	for _, r := range s.replicas {
 		ours = append(ours, r.installed.User)
 	}
-	return judge(events, ours, s.states)
+	return judge(events, ours, s.stored)
 }
 
 // breakRules leaves a source without copies, and writes to a foreign object, as a replica that does not have the
