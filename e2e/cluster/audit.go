@@ -27,10 +27,9 @@ import (
 // A client may cut a write while etcd carries it out. Then the line has code 504, though the write took effect. So the
 // number of accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its
 // line.
-type AuditLog struct{ path string }
-
-// OpenAuditLog returns the audit log in a file, which need not be there yet. Its policy is that of WriteAuditPolicy.
-func OpenAuditLog(path string) *AuditLog { return &AuditLog{path} }
+//
+// It is the path of its file, which need not be there yet. Its policy is that of WriteAuditPolicy.
+type AuditLog string
 
 // Mark is a position in the log: the number of bytes before it.
 type Mark int64
@@ -78,8 +77,8 @@ const longestLine = 1 << 20
 
 // Mark returns the end of the log: Since returns what comes after it. It reads only the last lines, because a log of a
 // million requests is larger than a gigabyte.
-func (l *AuditLog) Mark() (Mark, error) {
-	info, err := os.Stat(l.path)
+func (l AuditLog) Mark() (Mark, error) {
+	info, err := os.Stat(string(l))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // the server creates it with the first line
 	}
@@ -93,7 +92,7 @@ func (l *AuditLog) Mark() (Mark, error) {
 
 // Since returns the requests noted after the mark, in the order in which they were, and the mark to go on from.
 // A line that is being written is left for the next call.
-func (l *AuditLog) Since(mark Mark) ([]Event, Mark, error) {
+func (l AuditLog) Since(mark Mark) ([]Event, Mark, error) {
 	lines, err := l.lines(mark)
 	if err != nil {
 		return nil, mark, err
@@ -110,8 +109,8 @@ func (l *AuditLog) Since(mark Mark) ([]Event, Mark, error) {
 }
 
 // lines returns the whole lines after the mark.
-func (l *AuditLog) lines(mark Mark) ([]byte, error) {
-	file, err := os.Open(l.path)
+func (l AuditLog) lines(mark Mark) ([]byte, error) {
+	file, err := os.Open(string(l))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the server creates it with the first line
 	}
@@ -128,7 +127,7 @@ func (l *AuditLog) lines(mark Mark) ([]byte, error) {
 
 // WaitFor waits until a request after the mark is one that is looked for, and returns all after the mark
 // up to the end of the log at that moment.
-func (l *AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bool) ([]Event, error) {
+func (l AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bool) ([]Event, error) {
 	var all []Event
 	err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
 		more, next, err := l.Since(mark)

@@ -47,7 +47,7 @@ type Cluster struct {
 	kubectl sync.Once // builds it
 	plane   *envtest.ControlPlane
 	manager *manager
-	audit   *AuditLog
+	audit   AuditLog
 	logs    map[string]*os.File
 
 	admin           *rest.Config
@@ -159,4 +159,4 @@ func (c *Cluster) Kubectl() string {
 }
 
 // Audit returns the API server's audit log.
-func (c *Cluster) Audit() *AuditLog { return c.audit }
+func (c *Cluster) Audit() AuditLog { return c.audit }

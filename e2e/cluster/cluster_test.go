@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // patience is how long a test waits for what takes a second on an idle machine.
@@ -82,7 +83,11 @@ func processesOf(dir string) []string {
 // TestAuditHasRequestsOfServiceAccounts has a ServiceAccount and the admin send a request: the log has the first alone,
 // as soon as its answer has been read.
 func TestAuditHasRequestsOfServiceAccounts(t *testing.T) {
-	cfg, err := shared.ServiceAccountConfig(t.Context(), metav1.NamespaceDefault, "default")
+	kubeconfig, err := shared.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,26 +13,11 @@ import (
 	"syscall"
 )
 
-// Compact has etcd forget every revision but the last. Watches and lists that go on from an older one, and are not
-// served from the API server's cache, are then told that it has expired (410).
-func (c *Cluster) Compact(ctx context.Context) error {
-	last, err := c.revision(ctx)
-	if err != nil {
-		return err
-	}
-	return c.etcd(ctx, "kv/compaction", map[string]any{"revision": last, "physical": true}, nil)
-}
-
-// revision returns etcd's last revision.
-func (c *Cluster) revision(ctx context.Context) (int64, error) {
-	var last struct {
-		Header struct {
-			Revision int64 `json:"revision,string"`
-		} `json:"header"`
-	}
-	// Any read tells the revision: this one asks how many keys there are that are a zero byte.
-	err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &last)
-	return last.Header.Revision, err
+// header is what each answer of etcd begins with: its last revision.
+type header struct {
+	Header struct {
+		Revision int64 `json:"revision,string"`
+	} `json:"header"`
 }
 
 // Backup copies etcd's disk to a new folder, while etcd stands still.
@@ -48,8 +33,9 @@ func (c *Cluster) Backup(to string) error {
 // `etcdutl snapshot restore --bump-revision --mark-compacted` has it, every watch is then told that its revision has
 // expired.
 func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func()) error {
-	last, err := c.revision(ctx)
-	if err != nil {
+	var last, now header
+	// Any read tells the revision: this one asks how many keys there are that are a zero byte.
+	if err := c.etcd(ctx, "kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &last); err != nil {
 		return err
 	}
 	c.manager.stop()
@@ -58,20 +44,18 @@ func (c *Cluster) Restore(ctx context.Context, from string, goOn bool, away func
 	}
 	away()
 	dir := c.plane.Etcd.DataDir
-	err = errors.Join(removeAll(filepath.Join(dir, "*")), os.CopyFS(dir, os.DirFS(from)), c.plane.Etcd.Start())
+	err := errors.Join(removeAll(filepath.Join(dir, "*")), os.CopyFS(dir, os.DirFS(from)), c.plane.Etcd.Start())
 	if err != nil {
 		return err
 	}
 	if goOn {
-		for now := int64(0); now <= last; {
-			if err := c.etcd(ctx, "kv/put", map[string]any{"key": []byte("revision")}, nil); err != nil {
-				return err
-			}
-			if now, err = c.revision(ctx); err != nil {
+		for now.Header.Revision <= last.Header.Revision {
+			if err := c.etcd(ctx, "kv/put", map[string]any{"key": []byte("revision")}, &now); err != nil {
 				return err
 			}
 		}
-		if err := c.Compact(ctx); err != nil {
+		compaction := map[string]any{"revision": now.Header.Revision, "physical": true}
+		if err := c.etcd(ctx, "kv/compaction", compaction, &now); err != nil {
 			return err
 		}
 	}
@@ -99,8 +83,7 @@ func (c *Cluster) Stored(ctx context.Context, key, revision string) ([]byte, err
 	return answer.KVs[0].Value, nil
 }
 
-// etcd calls a method of etcd through its JSON gateway, which spares us its client, and decodes the answer where out is
-// not nil.
+// etcd calls a method of etcd through its JSON gateway, which spares us its client, and decodes its answer.
 func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -122,9 +105,6 @@ func (c *Cluster) etcd(ctx context.Context, method string, in, out any) error {
 	}
 	if err != nil {
 		return fmt.Errorf("etcd %s: %w", method, err)
-	}
-	if out == nil {
-		return nil
 	}
 	return json.Unmarshal(answer, out)
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -20,44 +20,21 @@ type module struct {
 	etcd       string
 }
 
-// findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty.
+// findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty. e2e/kubernetes
+// is found from the working directory upwards: a program that is built with -trimpath does not know where its own
+// source is.
 func findModule(ctx context.Context, minor string) (module, error) {
-	folders, err := sources()
+	wd, err := os.Getwd()
 	if err != nil {
 		return module{}, err
 	}
-	var have []string
-	for _, folder := range folders {
-		have = append(have, filepath.Base(folder))
-	}
-	if minor == "" {
-		minor = have[len(have)-1]
-	}
-	i := slices.Index(have, minor)
-	if i < 0 {
-		return module{}, fmt.Errorf("there are no sources of Kubernetes %s in e2e/kubernetes, only of %s",
-			minor, strings.Join(have, ", "))
-	}
-	return readModule(ctx, folders[i])
-}
-
-// sources returns the folders in e2e/kubernetes of this project, which is found from the working directory upwards: a
-// program that is built with -trimpath does not know where its own source is.
-func sources() (folders []string, err error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
+	wanted := filepath.Join("e2e", "kubernetes", cmp.Or(minor, "*"))
 	for dir, last := wd, ""; dir != last; dir, last = filepath.Dir(dir), dir {
-		files, _ := filepath.Glob(filepath.Join(dir, "e2e", "kubernetes", "*", "go.mod"))
-		for _, file := range files {
-			folders = append(folders, filepath.Dir(file))
-		}
-		if len(folders) > 0 {
-			return folders, nil
+		if found, _ := filepath.Glob(filepath.Join(dir, wanted)); len(found) > 0 {
+			return readModule(ctx, found[len(found)-1])
 		}
 	}
-	return nil, fmt.Errorf("no folder e2e/kubernetes in or above %s: run this inside a clone of the project", wd)
+	return module{}, fmt.Errorf("no folder %s in or above %s: run this inside a clone of the project", wanted, wd)
 }
 
 // readModule reads the pinned versions from a folder's go.mod. It needs no network and no module cache.

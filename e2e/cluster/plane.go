@@ -106,7 +106,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		Set("audit-log-mode", "blocking").
 		// Megabytes before the log is rotated away under its reader: never.
 		Set("audit-log-maxsize", "1000000")
-	c.audit = OpenAuditLog(auditLog)
+	c.audit = AuditLog(auditLog)
 	return plane, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -67,32 +66,21 @@ func (c *Cluster) Kubeconfig(user User) (string, error) {
 	return c.writeKubeconfig(user.Name, cfg)
 }
 
-// ServiceAccountConfig returns a client configuration with a new token of a ServiceAccount, which must exist.
-func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+// ServiceAccountKubeconfig returns the path of a kubeconfig with a new token of a ServiceAccount, which must exist.
+func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	life := int64(tokenLife / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}
 	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("make a token of ServiceAccount %s/%s: %w", namespace, name, err)
+		return "", fmt.Errorf("make a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
-	cfg := baseConfig()
-	cfg.Host = c.admin.Host
+	cfg := &rest.Config{Host: c.admin.Host, BearerToken: answer.Status.Token}
 	cfg.CAData = c.admin.CAData
-	cfg.BearerToken = answer.Status.Token
-	return cfg, nil
-}
-
-// ServiceAccountKubeconfig is ServiceAccountConfig as a file: it returns the path.
-func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
-	cfg, err := c.ServiceAccountConfig(ctx, namespace, name)
-	if err != nil {
-		return "", err
-	}
-	return c.writeKubeconfig(namespace+"-"+name, cfg)
+	return c.writeKubeconfig(name, cfg)
 }
 
 // baseConfig has no limit on requests a second: without one of its own a client takes 5.
@@ -106,11 +94,9 @@ func baseConfig() *rest.Config {
 	}
 }
 
-var unfitForFileName = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
-
 // writeKubeconfig writes a new file for a user, and returns its path.
 func (c *Cluster) writeKubeconfig(user string, cfg *rest.Config) (string, error) {
-	file, err := os.CreateTemp(c.folder.File("kubeconfigs"), unfitForFileName.ReplaceAllString(user, "-")+"-*.yaml")
+	file, err := os.CreateTemp(c.folder.File("kubeconfigs"), "*.yaml")
 	if err != nil {
 		return "", err
 	}

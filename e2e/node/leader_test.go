@@ -106,7 +106,7 @@ func (w *world) signal(pod corev1.Pod, sig syscall.Signal) {
 // after its end.
 func (w *world) longestGap(f func()) (longest time.Duration) {
 	w.Helper()
-	audit := cluster.OpenAuditLog(w.node.folder.File("audit.log"))
+	audit := cluster.AuditLog(w.node.folder.File("audit.log"))
 	mark, err := audit.Mark()
 	if err != nil {
 		w.Fatal(err)
