@@ -16,10 +16,9 @@ ARGS ?= --deletion-grace=1m
 # BENCH=node for the times of e2e-node, each held to its bar.
 BENCH ?=
 BENCH_ARGS ?=
-# How long `make storm` goes on, from which seed, and other arguments: `-first 7` begins with that round.
+# How many rounds `make storm` plays, and from which seed: each round has the next one.
 STORM_ROUNDS ?= 20
 STORM_SEED ?= 1
-STORM_ARGS ?=
 # How many histories `make histories` plays, and from which seed: the same each day.
 HISTORIES ?= 1000
 HISTORIES_SEED ?= 1
@@ -209,7 +208,7 @@ endif
 storm: build cluster ## Random operations and faults with real processes; all becomes as planned, each write is judged
 	mkdir -p bin/artifacts
 	cd e2e/storm && $(ALONE) go test -count=1 -timeout 0 -artifacts -outputdir $(CURDIR)/bin/artifacts \
-	  -args $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) $(STORM_ARGS) # without a package it prints while it runs
+	  -args $(SHIPPED) -rounds $(STORM_ROUNDS) -seed $(STORM_SEED) # without a package it prints while it runs
 
 # New seeds find more in a year than the same each day. Each failure prints the command that plays it again. A crash
 # of the process prints none: the first line has the command for all of it.

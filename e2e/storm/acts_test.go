@@ -47,8 +47,8 @@ type act struct {
 }
 
 // draw draws a round.
-func draw(seed uint64, number int) round {
-	d := drawer{rand.New(rand.NewPCG(seed, uint64(number)))}
+func draw(seed uint64) round {
+	d := drawer{rand.New(rand.NewPCG(seed, 0))}
 	selector, wide := one(d, "", "tier!=bronze"), []string{"team-", "dev-"}
 	r := round{
 		begin:  options(selector, one(d, true, false), wide...),

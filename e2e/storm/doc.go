@@ -7,7 +7,7 @@
 //
 // # A round
 //
-// A round follows from the seed and its number alone. It begins in an empty cluster.
+// A round follows from its seed alone. It begins in an empty cluster.
 //
 //  1. Users and faults act at the same time.
 //  2. The controllers stop, users go on, and the controllers start with other flags.
