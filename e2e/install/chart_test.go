@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +23,7 @@ import (
 // newHelm returns a helm that talks to the shared cluster.
 func newHelm(t *testing.T) shipped.Helm {
 	t.Helper()
-	program, err := filepath.Abs("../../bin/helm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shipped.Helm{Program: program, Home: t.TempDir(), Kubeconfig: suite.Shared(t).Cluster.AdminKubeconfig()}
+	return shipped.Helm{Home: t.TempDir(), Kubeconfig: suite.Shared(t).Cluster.AdminKubeconfig()}
 }
 
 // TestChartIsAccepted hands all that the chart can have to the API server, which validates it strictly and keeps nothing.

@@ -1,7 +1,6 @@
 package packaging
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -19,19 +18,10 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-var helmProgram = flag.String("helm", "../../bin/helm", "the program helm")
-
 // chart is the folder of the chart.
 var chart = filepath.Join(deploy, "chart")
 
-func newHelm(t *testing.T) shipped.Helm {
-	t.Helper()
-	program, err := filepath.Abs(*helmProgram)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shipped.Helm{Program: program, Home: t.TempDir()}
-}
+func newHelm(t *testing.T) shipped.Helm { return shipped.Helm{Home: t.TempDir()} }
 
 // released returns what a release of the chart consists of.
 func released(t *testing.T, release, namespace string, args ...string) shipped.Manifests {

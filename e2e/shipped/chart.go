@@ -17,21 +17,22 @@ import (
 
 // Helm runs the program helm, by itself: with nothing that the user has set for his.
 type Helm struct {
-	// Program is its path.
-	Program string
 	// Home is a folder for what it keeps.
 	Home string
 	// Kubeconfig says which cluster it talks to; empty if none.
 	Kubeconfig string
 }
 
+// helm is the path of the program, from the folder of a test.
+const helm = "../../bin/helm"
+
 // Run runs helm and returns its output. An error holds helm's message.
 func (h Helm) Run(ctx context.Context, args ...string) ([]byte, error) {
-	if _, err := os.Stat(h.Program); err != nil {
+	if _, err := os.Stat(helm); err != nil {
 		return nil, fmt.Errorf("helm is not built (make bin/helm builds it): %w", err)
 	}
 	var out, problems bytes.Buffer
-	cmd := exec.CommandContext(ctx, h.Program, args...)
+	cmd := exec.CommandContext(ctx, helm, args...)
 	cmd.Env = []string{"HOME=" + h.Home, "KUBECONFIG=" + h.Kubeconfig}
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
