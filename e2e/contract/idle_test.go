@@ -53,7 +53,7 @@ func TestC40Idle(t *testing.T) {
 			t.Errorf("request without need: %v", e)
 		}
 	}
-	w.AllUntouched(copies)
+	w.Untouched(copies...)
 }
 
 // replaceJSON replaces a source by what is written in JSON, in that order, and adds metadata that does not travel.

@@ -51,7 +51,7 @@ func TestC25LargeSources(t *testing.T) {
 	}
 	binary := suite.WithBinaryData(map[string][]byte{"key": make([]byte, mostData)})
 	w.WaitInSync(w.Edit(w.Home, "large", suite.WithData(nil), binary), a, b)
-	w.AllUntouched(copies)
+	w.Untouched(copies...)
 	w.WaitInSync(w.Edit(w.Home, "long", suite.WithAnnotation(key, "short"), suite.WithKey("key", "two")), a, b)
 }
 

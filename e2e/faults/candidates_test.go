@@ -19,14 +19,10 @@ type candidate struct {
 	*suite.Account
 }
 
-// newCandidate creates the account of a candidate: with the shipped permissions, those on the lease in the world's
-// home.
+// newCandidate creates the account of a candidate, with the shipped permissions.
 func newCandidate(w *suite.World, name string) *candidate {
 	w.Helper()
-	everywhere, atHome := w.ShippedRules()
-	a := w.NewAccount(name, everywhere)
-	w.Grant(a, w.Home, atHome)
-	return &candidate{Account: a}
+	return &candidate{Account: w.NewAccount(name, w.ShippedRules())}
 }
 
 // stand starts the candidate, and returns when its caches are full.
@@ -41,7 +37,7 @@ func stand(w *suite.World, c *candidate, kubeconfig string, args ...string) {
 // leads waits until the candidate has the lease.
 func leads(w *suite.World, c *candidate) {
 	w.Helper()
-	w.WaitLog(c.Process, suite.Leading)
+	w.WaitLog(c.Process, `"Mirroring"`)
 }
 
 // newPair starts two candidates: the first leads, through a proxy, and the second stands by with full caches. The
@@ -79,7 +75,7 @@ func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
 	w.Helper()
 	src := w.CreateSource(w.Home, "settings")
 	w.Eventually("the middle of the fan-out", func() error {
-		if n := w.Count(targets, "settings"); n < len(targets)/20 {
+		if n := len(w.Having(targets, "settings")); n < len(targets)/20 {
 			return fmt.Errorf("%d copies", n)
 		}
 		return nil

@@ -133,7 +133,7 @@ func TestC35CutOff(t *testing.T) {
 	between.Proxy.Heal() // and what it sent in silence comes as well
 	between.Await("its connections are closed", func() bool { open, _ := between.Proxy.Connections(); return open == 0 })
 	w.Settle(targets[0])
-	w.AllUntouched(copies)
+	w.Untouched(copies...)
 	conflicts := 0
 	for _, e := range records(w, first)[0].writes[sent:] {
 		switch {

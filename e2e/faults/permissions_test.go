@@ -33,13 +33,6 @@ func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbac
 	return out
 }
 
-// shippedRules are all permissions of the controller, those on the Lease too.
-func shippedRules(w *suite.World) []rbacv1.PolicyRule {
-	w.Helper()
-	everywhere, atHome := w.ShippedRules()
-	return slices.Concat(everywhere, atHome)
-}
-
 // startConfined runs a controller of the account that stands for election and answers probes.
 func startConfined(w *suite.World, a *suite.Account) *shipped.Process {
 	w.Helper()
@@ -101,7 +94,7 @@ func TestC37MissingPermission(t *testing.T) {
 			t.Parallel()
 			w := suite.New(t, "a", "b")
 			a, b := w.NS("a"), w.NS("b")
-			rules := shippedRules(w)
+			rules := w.ShippedRules()
 			account := w.NewAccount("confined", without(rules, c.resource, c.verbs...))
 			p := startConfined(w, account)
 			source := w.CreateSource(w.Home, "settings")
@@ -118,7 +111,7 @@ func TestC37MissingPermission(t *testing.T) {
 			}
 			w.WaitRequests("it asks again", 2, func(e cluster.Event) bool { return e.Response.Code == http.StatusForbidden })
 			waitReadiness(w, p, c.failing...)
-			w.AllUntouched(copies)
+			w.Untouched(copies...)
 			w.SetRules(account, rules)
 			if c.deletes {
 				w.WaitGone("settings", a)
@@ -134,7 +127,7 @@ func TestC37MissingPermission(t *testing.T) {
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	rules := shippedRules(w)
+	rules := w.ShippedRules()
 	account := w.NewAccount("confined", rules)
 	first := &candidate{startConfined(w, account), account}
 	leads(w, first)

@@ -49,7 +49,7 @@ func TestDocsCopies(t *testing.T) {
 	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
 	w.Settle(a)
-	w.AllUntouched(released)
+	w.Untouched(released...)
 	w.Stop(p)
 
 	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/operate.md", "mirror=copy mirror-\n")))
@@ -61,7 +61,7 @@ func TestDocsCopies(t *testing.T) {
 	}
 	w.Start()
 	w.Eventually("both are foreign", w.Noted("settings", "Foreign", a, b))
-	w.AllUntouched(released)
+	w.Untouched(released...)
 }
 
 // TestDocsFluxLabel publishes the source of the manual that Flux watches: its copies have the label by which Flux does so.

@@ -61,7 +61,7 @@ func move(w *suite.World, name string, tool otherTool) {
 	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "mirror-controller.github.io/copy-")))
 	released := w.Copies("settings", a, b)
 	w.Settle(a, b)
-	w.AllUntouched(append(released, foreign))
+	w.Untouched(append(released, foreign)...)
 	w.SameObjects(theirs)
 	for _, cm := range released {
 		if _, ours := cm.Annotations[plan.CopyAnnotation]; ours || cm.Labels[w.Label] != "" || cm.Data["key"] != "new" {

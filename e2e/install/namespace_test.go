@@ -39,7 +39,7 @@ func TestDocsMoveNamespace(t *testing.T) {
 	})
 	w.Stop(former)
 	w.Settle(w.NS("a"), w.NS("b"))
-	w.AllUntouched(copies)
+	w.Untouched(copies...)
 
 	policies.Sh(w, manual.Commands(t, "deploy/docs/disaster.md", "kubectl delete namespace mirror-system"))
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), w.NS("a"), w.NS("b"))

@@ -44,7 +44,7 @@ held targets stay as they are `+by+`: to reach them, remove the annotation
 TARGET  STATE  REASON
 team-a  `+held+`
 team-b  `+held)
-	w.AllUntouched(kept)
+	w.Untouched(kept...)
 	policies.Sh(w, stages[3])
 	w.WaitInSync(w.Live(w.Home, "settings"), a, b, canary)
 

@@ -2,6 +2,7 @@ package shipped
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -83,13 +85,17 @@ func Deployed(ctx context.Context, c *cluster.Cluster, namespace, name, binary s
 	}, nil
 }
 
-// As returns the installation with another ServiceAccount, which must exist, in place of that of the Deployment.
+// As returns the installation with another ServiceAccount, which must exist, and without the prefixes of the Deployment:
+// a list of prefixes grows, and who runs the controller names all.
 func (i *Installation) As(ctx context.Context, namespace, account string) (*Installation, error) {
 	kubeconfig, err := i.cluster.ServiceAccountKubeconfig(ctx, namespace, account)
 	if err != nil {
 		return nil, err
 	}
 	other := *i
+	other.Args = slices.DeleteFunc(slices.Clone(i.Args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--namespace-prefix=")
+	})
 	other.Kubeconfig, other.User = kubeconfig, cluster.ServiceAccountUser(namespace, account)
 	return &other, nil
 }
@@ -111,9 +117,8 @@ type Process struct {
 
 // RunOptions say how to run the controller, besides what the Deployment says.
 type RunOptions struct {
-	// Args come behind those of the Deployment, or replace them if Replace is set. Of equal flags the last counts.
-	Args    []string
-	Replace bool
+	// Args come behind those of the Deployment. Of equal flags the last counts.
+	Args []string
 	// Env are variables on top of the environment, as "NAME=value".
 	Env []string
 	// Kubeconfig replaces the one of the installation.
@@ -124,17 +129,10 @@ type RunOptions struct {
 
 // Start runs the controller. Whoever starts it stops it, but it does not outlive the cluster.
 func (i *Installation) Start(o RunOptions) (*Process, error) {
-	kubeconfig := i.Kubeconfig
-	if o.Kubeconfig != "" {
-		kubeconfig = o.Kubeconfig
-	}
-	var args []string
-	if !o.Replace {
-		args = i.Args
-	}
-	args = slices.Concat(args, i.local(), o.Args)
+	kubeconfig := cmp.Or(o.Kubeconfig, i.Kubeconfig)
+	args := slices.Concat(i.Args, i.local(), o.Args, []string{"--kubeconfig=" + kubeconfig})
 	p := &Process{log: &log{also: o.Log}, done: make(chan struct{})}
-	p.cmd = i.cluster.Command(context.Background(), i.binary, append(args, "--kubeconfig="+kubeconfig)...)
+	p.cmd = i.cluster.Command(context.Background(), i.binary, args...)
 	p.cmd.Env = append(p.cmd.Env, o.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {

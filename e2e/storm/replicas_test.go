@@ -110,10 +110,7 @@ func flagsOf(o plan.Options, grace time.Duration) []string {
 func (r *replica) start(flags []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.flags = slices.DeleteFunc(slices.Clone(r.installed.Args), func(arg string) bool {
-		return strings.HasPrefix(arg, "--namespace-prefix=") // a list of prefixes grows
-	})
-	r.flags = append(r.flags, flags...)
+	r.flags = flags
 	r.run()
 }
 
@@ -121,7 +118,7 @@ func (r *replica) start(flags []string) {
 func (r *replica) run() {
 	fmt.Fprintf(r.log, "--- %v %v\n", time.Now(), r.flags)
 	p, err := r.installed.Start(shipped.RunOptions{
-		Replace: true, Args: r.flags, Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: r.log,
+		Args: r.flags, Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: r.log,
 	})
 	if err != nil {
 		r.failures = append(r.failures, err)

@@ -11,8 +11,8 @@ import (
 // Account is a ServiceAccount of a test, for a controller with other permissions than the shipped one, or one that is
 // to be told from another in the audit log.
 type Account struct {
-	subject    rbacv1.Subject // a ClusterRole of the same name is its own
-	User       string         // its name, as RBAC and the audit log have it
+	role       string // its own ClusterRole
+	User       string // its name, as RBAC and the audit log have it
 	Kubeconfig string
 }
 
@@ -21,10 +21,7 @@ type Account struct {
 func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 	w.Helper()
 	name = w.Account() + "." + name
-	a := &Account{
-		subject: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: bareNamespace, Name: name},
-		User:    cluster.ServiceAccountUser(bareNamespace, name),
-	}
+	a := &Account{role: name, User: cluster.ServiceAccountUser(bareNamespace, name)}
 	w.Cleanup(func() { w.expectConfined(a.User) })
 	_, err := w.Admin.CoreV1().ServiceAccounts(bareNamespace).Create(w.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -34,7 +31,8 @@ func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 	}
 	if err == nil {
 		bindings := w.Admin.RbacV1().ClusterRoleBindings()
-		_, err = bindings.Create(w.Context(), BoundAccount(name, name, a.subject, w.settings()), metav1.CreateOptions{})
+		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: bareNamespace, Name: name}
+		_, err = bindings.Create(w.Context(), BoundAccount(name, name, subject, w.settings()), metav1.CreateOptions{})
 		w.Cleanup(func() { w.CleanUp(bindings.Delete(w.Background(), name, metav1.DeleteOptions{})) })
 	}
 	if err == nil {
@@ -48,38 +46,22 @@ func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 func (w *World) SetRules(a *Account, rules []rbacv1.PolicyRule) {
 	w.Helper()
 	_, err := w.Admin.RbacV1().ClusterRoles().Update(w.Context(),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.subject.Name}, Rules: rules}, metav1.UpdateOptions{})
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: a.role}, Rules: rules}, metav1.UpdateOptions{})
 	w.noError(err)
 }
 
-// Grant gives the account rules in one namespace.
-func (w *World) Grant(a *Account, namespace string, rules []rbacv1.PolicyRule) {
-	w.Helper()
-	name := a.subject.Name
-	_, err := w.Admin.RbacV1().Roles(namespace).Create(w.Context(),
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = w.Admin.RbacV1().RoleBindings(namespace).Create(w.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   []rbacv1.Subject{a.subject},
-		}, metav1.CreateOptions{})
-	}
-	w.noError(err)
-}
-
-// ShippedRules returns the rules that the manifests give the controller in the whole cluster, and in its own namespace.
-func (w *World) ShippedRules() (everywhere, atHome []rbacv1.PolicyRule) {
+// ShippedRules returns all rules that the manifests give the controller, those in its own namespace too.
+func (w *World) ShippedRules() (rules []rbacv1.PolicyRule) {
 	w.Helper()
 	clusterRoles, err := w.Installed.Manifests.ClusterRoles()
 	w.noError(err)
 	roles, err := w.Installed.Manifests.Roles()
 	w.noError(err)
 	for _, r := range clusterRoles {
-		everywhere = append(everywhere, r.Rules...)
+		rules = append(rules, r.Rules...)
 	}
 	for _, r := range roles {
-		atHome = append(atHome, r.Rules...)
+		rules = append(rules, r.Rules...)
 	}
-	return everywhere, atHome
+	return rules
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -19,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
 // webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
@@ -47,24 +49,32 @@ func (w *World) StartWebhook(namespace string, judge func(*admissionv1.Admission
 	_, err := hooks.Create(w.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    name,
-			ClientConfig:            client,
-			Rules:                   []admissionregistrationv1.RuleWithOperations{writesOfConfigMaps},
-			NamespaceSelector:       onlyNamespace(namespace),
-			MatchConditions:         w.controllersAndProbes(),
+			Name:         name,
+			ClientConfig: client,
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+				},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace},
+			},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "whose",
+				Expression: fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)",
+					w.Installed.User, probeName),
+			}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(webhookSeconds),
+			TimeoutSeconds:          new(int32(30)), // the longest that there is
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}, metav1.CreateOptions{})
 	w.noError(err)
 	w.Cleanup(func() { w.CleanUp(hooks.Delete(w.Background(), name, metav1.DeleteOptions{})) })
-	w.untilRefused(namespace)
+	w.noError(untilRefused(w.Context(), w.Admin, namespace, "a probe"))
 	return h
 }
-
-// webhookSeconds is the longest time that the API server waits for a webhook.
-const webhookSeconds int32 = 30
 
 // serve answers the API server, and returns a name for the webhook and where it is.
 func (h *webhook) serve(namespace string) (name string, client admissionregistrationv1.WebhookClientConfig) {
@@ -75,33 +85,14 @@ func (h *webhook) serve(namespace string) (name string, client admissionregistra
 	return name, admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate}
 }
 
-// writesOfConfigMaps, onlyNamespace and controllersAndProbes confine webhooks and policies.
-var writesOfConfigMaps = admissionregistrationv1.RuleWithOperations{
-	Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
-	Rule: admissionregistrationv1.Rule{
-		APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
-	},
-}
-
-func onlyNamespace(name string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": name}}
-}
-
-func (w *World) controllersAndProbes() []admissionregistrationv1.MatchCondition {
-	return []admissionregistrationv1.MatchCondition{{
-		Name:       "whose",
-		Expression: fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)", w.Installed.User, probeName),
-	}}
-}
-
-// untilRefused waits until the API server refuses the ConfigMaps named probeName in a namespace.
-func (w *World) untilRefused(namespace string) {
-	w.Helper()
-	w.Until("admission of "+namespace, func() error {
-		_, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(w.Context(), ConfigMap(namespace, probeName),
+// untilRefused waits until the API server refuses a client the ConfigMaps named probeName in a namespace, in words that
+// hold this text. Nothing tells when it has taken up a webhook, a policy or a quota.
+func untilRefused(ctx context.Context, client kubernetes.Interface, namespace, text string) error {
+	return cluster.Until(ctx, Patience, func() error {
+		_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, ConfigMap(namespace, probeName),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return errors.New("not in force yet")
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("not yet refused: %w", err)
 		}
 		return nil
 	})
@@ -166,12 +157,6 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 	return judge(r)
 }
 
-// RefuseByQuota has a quota refuse ConfigMaps in a namespace that has its certificate alone.
-func RefuseByQuota(w *World, namespace string) (run shipped.RunOptions, lift func()) {
-	w.Helper()
-	return run, w.FillQuota(namespace, 1)
-}
-
 // FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns
 // when it is in force.
 func (w *World) FillQuota(namespace string, n int) (lift func()) {
@@ -196,6 +181,6 @@ func (w *World) FillQuota(namespace string, n int) (lift func()) {
 		}
 		return err
 	})
-	w.untilRefused(namespace)
+	w.noError(untilRefused(w.Context(), w.Admin, namespace, name))
 	return func() { w.CleanUp(quotas.Delete(w.Context(), name, metav1.DeleteOptions{})) }
 }

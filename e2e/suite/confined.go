@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
@@ -91,7 +89,13 @@ func (s *Site) confine(ctx context.Context) error {
 	if err := objects.Apply(ctx, s.Cluster.Admin()); err != nil {
 		return err
 	}
-	return s.waitConfined(ctx, s.Installed.User)
+	cfg := s.Cluster.Admin()
+	cfg.Impersonate.UserName = s.Installed.User
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	return untilRefused(ctx, client, metav1.NamespaceDefault, Refusal+ConfinedPolicy)
 }
 
 // Deployed returns the path of a folder of deploy/, beside the kustomization that the tests install.
@@ -103,25 +107,6 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	o.SetKind(kind)
 	o.SetName(name)
 	return o
-}
-
-// waitConfined waits until the user is refused a ConfigMap that is no copy. Nothing tells when the API server has taken
-// up a policy, and there is no world yet whose events would do for a clock.
-func (s *Site) waitConfined(ctx context.Context, user string) error {
-	cfg := s.Cluster.Admin()
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	return cluster.Until(ctx, Patience, func() error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, ConfigMap(metav1.NamespaceDefault, probeName),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !RefusedBy(err, ConfinedPolicy) {
-			return fmt.Errorf("%s is not confined: %w", user, err)
-		}
-		return nil
-	})
 }
 
 // RefusedBy reports whether the error is the refusal of a policy whose name begins so.

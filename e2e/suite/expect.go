@@ -19,10 +19,7 @@ import (
 
 // InSync returns nil if the ConfigMap in namespace is the copy of source, whole and with all marks.
 func (w *World) InSync(source *corev1.ConfigMap, namespace string) error {
-	return w.copyOf(source, namespace, w.Seen.ConfigMap(namespace, source.Name))
-}
-
-func (w *World) copyOf(source *corev1.ConfigMap, namespace string, cm *corev1.ConfigMap) error {
+	cm := w.Seen.ConfigMap(namespace, source.Name)
 	if cm == nil {
 		return fmt.Errorf("no copy in %s", namespace)
 	}
@@ -92,22 +89,16 @@ func (w *World) Copies(name string, namespaces ...string) []*corev1.ConfigMap {
 	return out
 }
 
-// Untouched fails the test if the object is no longer the one that was created, to the resourceVersion.
-func (w *World) Untouched(cm *corev1.ConfigMap) {
-	w.Helper()
-	now := w.Live(cm.Namespace, cm.Name)
-	if now == nil {
-		w.Errorf("%s/%s is gone", cm.Namespace, cm.Name)
-	} else if now.UID != cm.UID || now.ResourceVersion != cm.ResourceVersion {
-		w.Errorf("%s/%s was touched: now %v", cm.Namespace, cm.Name, now)
-	}
-}
-
-// AllUntouched is untouched for many.
-func (w *World) AllUntouched(cms []*corev1.ConfigMap) {
+// Untouched fails the test if an object is no longer the one that was created, to the resourceVersion.
+func (w *World) Untouched(cms ...*corev1.ConfigMap) {
 	w.Helper()
 	for _, cm := range cms {
-		w.Untouched(cm)
+		now := w.Live(cm.Namespace, cm.Name)
+		if now == nil {
+			w.Errorf("%s/%s is gone", cm.Namespace, cm.Name)
+		} else if now.UID != cm.UID || now.ResourceVersion != cm.ResourceVersion {
+			w.Errorf("%s/%s was touched: now %v", cm.Namespace, cm.Name, now)
+		}
 	}
 }
 

@@ -209,9 +209,6 @@ func (w *World) Having(namespaces []string, name string) (out []string) {
 	return out
 }
 
-// Count returns in how many of the namespaces that is.
-func (w *World) Count(namespaces []string, name string) int { return len(w.Having(namespaces, name)) }
-
 // OptOut sets the mirror label of target namespaces, or takes it away.
 func (w *World) OptOut(value string, names ...string) {
 	w.Helper()

@@ -11,12 +11,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
-// LeaseName is the default name of the lease, and the only one that the shipped roles allow.
-const LeaseName = "mirror-controller"
-
-// Leading is in the log of a controller that writes.
-const Leading = "\"Mirroring\""
-
 // Probe asks a controller about its health, as a kubelet would: an error holds its answer.
 func (w *World) Probe(p *shipped.Process, path string) error {
 	code, text, err := p.Get(w.Context(), "health", path)

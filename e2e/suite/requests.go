@@ -111,33 +111,6 @@ func (w *World) ExpectWrites(name string, want ...string) {
 	}
 }
 
-// WroteOnce fails the test if a copy of the name was created, updated or deleted more than once, or if anything was
-// written in the namespace that is taken. A refused write does not count: the controller cuts slow calls and sends them
-// again, and each call is conditional.
-func (w *World) WroteOnce(name, taken string) {
-	w.Helper()
-	accepted, refused := map[string]int{}, 0
-	for _, e := range WritesTo(w.Requests(), name) {
-		switch {
-		case e.Response.Code >= 300:
-			refused++
-		case e.Object.Namespace == taken:
-			w.Errorf("a foreign object was written to: %v", e)
-		default:
-			accepted[e.Verb+" in "+e.Object.Namespace]++
-		}
-	}
-	if len(accepted) == 0 {
-		w.Error("the audit log has no write")
-	}
-	for what, n := range accepted {
-		if n > 1 {
-			w.Errorf("%d times %s", n, what)
-		}
-	}
-	w.Logf("%d writes accepted, %d refused", len(accepted), refused)
-}
-
 // ExpectQuiet fails the test if a ConfigMap of the name is written to while the controllers handle other changes. What
 // the API server received before is not counted, however late it ends.
 func (w *World) ExpectQuiet(name string, namespaces ...string) {

@@ -84,12 +84,6 @@ func (w *World) CreateMany(n int) []string {
 	return all
 }
 
-// Elsewhere creates a namespace of the world that is no target by any prefix of it, and returns its full name.
-func (w *World) Elsewhere(name string) string {
-	w.Helper()
-	return w.CreateNamespace(name+"-"+w.Home, nil).Name
-}
-
 // Sibling returns a world with the same target namespaces, for a controller of its own.
 func (w *World) Sibling() *World {
 	w.Helper()
@@ -104,9 +98,9 @@ func (w *World) Args() []string {
 	return []string{"--namespace-prefix=" + w.Prefix, "--mirror-label=" + w.Label, "--instance=" + w.Instance}
 }
 
-// Alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need
+// alone are arguments for a controller without lease and probes: many controllers run at a time, and few tests need
 // them. Those give their own arguments, which come last.
-var Alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
+var alone = []string{"--leader-elect=false", "--health-probe-bind-address=0", "--metrics-bind-address=0"}
 
 // Start runs a controller for the world, with more arguments, until the test ends. It then has to stop with
 // exit code 0, if the test did not end it before.
@@ -118,24 +112,7 @@ func (w *World) Start(args ...string) *shipped.Process {
 // StartWith is Start with more choices.
 func (w *World) StartWith(o shipped.RunOptions) *shipped.Process {
 	w.Helper()
-	// The Deployment's own prefix is left out: a list of prefixes grows, and its namespaces are not the world's.
-	args := slices.DeleteFunc(slices.Clone(w.Installed.Args), func(arg string) bool {
-		return strings.HasPrefix(arg, "--namespace-prefix=")
-	})
-	o.Args = slices.Concat(args, Alone, w.Args(), o.Args)
-	return w.start(o)
-}
-
-// StartExactly runs a controller for the world with a prefix of its own choice among the arguments.
-func (w *World) StartExactly(args ...string) *shipped.Process {
-	w.Helper()
-	own := []string{"--mirror-label=" + w.Label, "--instance=" + w.Instance}
-	return w.start(shipped.RunOptions{Args: slices.Concat(Alone, own, args)})
-}
-
-func (w *World) start(o shipped.RunOptions) *shipped.Process {
-	w.Helper()
-	o.Replace = true
+	o.Args = slices.Concat(alone, w.Args(), o.Args)
 	// The detector makes the controller panic if it changes an object of its cache. A test may turn it off.
 	o.Env = slices.Concat([]string{"KUBE_CACHE_MUTATION_DETECTOR=true"}, o.Env)
 	p, err := w.Installed.Start(o)
