@@ -20,8 +20,8 @@ type module struct {
 	etcd       string
 }
 
-// findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty. e2e/kubernetes
-// is found from the working directory upwards: a program that is built with -trimpath does not know where its own
+// findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty. The folder
+// e2e/kubernetes is found from the working directory upwards: a program that is built with -trimpath does not know where its own
 // source is.
 func findModule(ctx context.Context, minor string) (module, error) {
 	wd, err := os.Getwd()

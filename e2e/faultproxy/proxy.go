@@ -55,9 +55,9 @@ type Proxy struct {
 	silence    chan struct{} // closed when it is over; nil: there is none
 }
 
-// Start starts a proxy that passes on everything. Its caller closes it. The kubeconfig says where the API server is, and
-// has the token of the client: a certificate cannot be passed on. The one for the way through the proxy is written into
-// the folder.
+// Start starts a proxy that passes on everything. Its caller closes it. The kubeconfig says where the API server is,
+// and has the token of the client: a certificate cannot be passed on. The one for the way through the proxy is written
+// into the folder.
 func Start(kubeconfig, folder string) (*Proxy, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

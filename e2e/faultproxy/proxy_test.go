@@ -157,8 +157,10 @@ func TestEndsOfWatches(t *testing.T) {
 		end func(...string)
 		is  func(watch.Event) bool
 	}{
-		"ended":   {p.EndWatches, func(e watch.Event) bool { return e.Type == "" }},
-		"expired": {p.ExpireWatches, func(e watch.Event) bool { return apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) }},
+		"ended": {p.EndWatches, func(e watch.Event) bool { return e.Type == "" }},
+		"expired": {p.ExpireWatches, func(e watch.Event) bool {
+			return apierrors.IsResourceExpired(apierrors.FromObject(e.Object))
+		}},
 	} {
 		events := c.watch(t)
 		s.events <- struct{}{}

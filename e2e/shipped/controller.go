@@ -85,8 +85,8 @@ func Deployed(ctx context.Context, c *cluster.Cluster, namespace, name, binary s
 	}, nil
 }
 
-// As returns the installation with another ServiceAccount, which must exist, and without the prefixes of the Deployment:
-// a list of prefixes grows, and who runs the controller names all.
+// As returns the installation with another ServiceAccount, which must exist, and without the prefixes of the
+// Deployment: a list of prefixes grows, and the caller names all.
 func (i *Installation) As(ctx context.Context, namespace, account string) (*Installation, error) {
 	kubeconfig, err := i.cluster.ServiceAccountKubeconfig(ctx, namespace, account)
 	if err != nil {
