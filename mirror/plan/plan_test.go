@@ -56,7 +56,7 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 
 func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
 
-// The tables have a row for each case. TestPlanOfManyWorlds compares the rest with a second reading of the contract.
+// The tables have a row for each case. TestPlanOfManyWorlds checks what is so in any case.
 
 func TestDecideAboutACopy(t *testing.T) {
 	r := testRules()
@@ -124,18 +124,6 @@ func checkScope(t *testing.T, r *Rules, why Exclusion, cases map[string]decision
 		checkDecisions(t, r, map[string]decision{name: tc})
 		tc.op, tc.state, tc.byLabels = OpDelete, StateNone, byLabels
 		checkDecisions(t, &pruning, map[string]decision{name + ", --prune": tc})
-	}
-}
-
-// TestC51LabelsDoNotOutrank: a tenant who removes a label from their own namespace under --namespace-selector does not
-// make it a platform namespace.
-func TestC51LabelsDoNotOutrank(t *testing.T) {
-	r := testRules(func(o *Options) { o.NamespaceSelector = "tier" })
-	platform, tenant := plantest.Source("platform", "settings", plantest.CreatedAt(2)),
-		plantest.Source("team-b", "settings", plantest.CreatedAt(1))
-	c := decideAt(r, viewOf(r, tenant, platform), plantest.Namespace("team-a", "tier", "gold"), nil)
-	if c.Source == nil || c.Source.Key.Namespace != "platform" {
-		t.Errorf("got the source %v, want the platform's", c.Source)
 	}
 }
 
@@ -277,33 +265,43 @@ func TestC62Held(t *testing.T) {
 	checkDecisions(t, r, map[string]decision{"C44 out of scope": outOfScope})
 }
 
-// TestC62CountsFor: a held target counts for the source that holds it, and that source is not superseded there.
-func TestC62CountsFor(t *testing.T) {
+// TestSourcesOfATarget: a target counts for the source that has, freezes or holds it. The others that claim it are
+// superseded.
+func TestSourcesOfATarget(t *testing.T) {
 	r, ns := testRules(), plantest.Namespace("team-a")
-	paused := plantest.Annotation(PausedAnnotation, PausedValue)
-	platform, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings", paused)
-	v := viewOf(r, platform, tenant)
-	target := Target{Key: keyIn("team-a"), Namespace: ns, Have: plantest.Copy(r, tenant, "team-a",
-		plantest.Data("key", "x"))}
-	c := r.Decide(v, target)
-	if got := c.CountsFor().Namespace; got != "team-b" {
-		t.Errorf("the copy of a source that holds it: got it counted for %s, want team-b", got)
+	platform, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings")
+	with := func(src *corev1.ConfigMap, key, value string) *corev1.ConfigMap {
+		src = src.DeepCopy()
+		src.Annotations[key] = value
+		return src
 	}
-	if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, []string{"platform"}) {
-		t.Errorf("got superseded %v, want platform", got)
-	}
-	want := "team-b/settings holds the target, which stays as it is, " +
-		`by the annotation mirror-controller.github.io/paused="true"`
-	if got := r.Reason(v, target, c); got != want {
-		t.Errorf("got reason %q, want %q", got, want)
-	}
-
-	v = viewOf(r, plantest.Source("platform", "settings", paused), plantest.Source("team-b", "settings"))
-	c = r.Decide(v, target)
-	if got := c.CountsFor().Namespace; got != "platform" {
-		t.Errorf("the winner holds: got the target counted for %s, want platform", got)
-	}
-	if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, []string{"team-b"}) {
-		t.Errorf("the winner holds: got superseded %v, want team-b", got)
+	edited := plantest.Copy(r, tenant, "team-a", plantest.Data("key", "x"))
+	losesPlatform, losesB := []string{"platform"}, []string{"team-b"}
+	for name, tc := range map[string]struct {
+		sources    []*corev1.ConfigMap
+		ns         *corev1.Namespace
+		countsFor  string
+		superseded []string
+	}{
+		"two claim it":             {cms(platform, tenant), ns, "platform", losesB},
+		"one claims it":            {cms(platform, with(tenant, PrefixAnnotation, "team-c")), ns, "platform", nil},
+		"its source is frozen":     {cms(platform, with(tenant, PrefixAnnotation, "")), ns, "team-b", losesPlatform},
+		"C62 its source holds it":  {cms(platform, with(tenant, PausedAnnotation, "true")), ns, "team-b", losesPlatform},
+		"C62 another one holds it": {cms(with(platform, PausedAnnotation, "true"), tenant), ns, "platform", losesB},
+		"labels not in the cache":  {cms(platform, tenant), truncated("team-a"), "", nil},
+	} {
+		v, target := viewOf(r, tc.sources...), Target{Key: keyIn("team-a"), Namespace: tc.ns, Have: edited}
+		c := r.Decide(v, target)
+		if got := c.CountsFor().Namespace; got != tc.countsFor {
+			t.Errorf("%s: got it counted for %q, want %q", name, got, tc.countsFor)
+		}
+		if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, tc.superseded) {
+			t.Errorf("%s: got superseded %q, want %q", name, got, tc.superseded)
+		}
+		const why = `team-b/settings holds the target, which stays as it is, ` +
+			`by the annotation mirror-controller.github.io/paused="true"`
+		if got := r.Reason(v, target, c); name == "C62 its source holds it" && got != why {
+			t.Errorf("got reason %q, want %q", got, why)
+		}
 	}
 }

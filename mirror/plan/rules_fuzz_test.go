@@ -4,13 +4,47 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// Every fuzz target compares the code with a second, naive reading of the contract. The seeds under testdata/fuzz run
-// with every go test. To search for more: go test -run='^$' -fuzz='^FuzzPlan$' -fuzztime=5m ./mirror/plan
+// isAName reports whether a namespace can have this name.
+func isAName(s string) bool {
+	const inside = "-0123456789abcdefghijklmnopqrstuvwxyz"
+	return s != "" && len(s) <= 63 && strings.Trim(s, "-") == s && strings.Trim(s, inside) == ""
+}
 
-// FuzzOwnership judges an object with any annotations. In their values '@' is its namespace and '#' its name.
+// marks is what an object says about itself.
+type marks struct {
+	owner     string // namespace/name of the source whose copy of ours it is; empty: it is none
+	asks      bool   // it has the label of a source, is no copy and not being deleted
+	adoptable bool   // its owner hands it over; has no meaning for a copy of ours
+}
+
+// readMarks is the paragraphs "Source", "Ours" and "A foreign object in the way" of the contract.
+func readMarks(cm *corev1.ConfigMap, instance string) (m marks) {
+	if cm == nil {
+		return marks{}
+	}
+	isCopy := cm.Annotations["mirror-controller.github.io/copy"] == cm.Namespace+"/"+cm.Name
+	labelled := cm.Labels["mirror"] == "true"
+	m.asks = labelled && !isCopy && cm.DeletionTimestamp == nil
+	ofOurInstance := cm.Annotations["mirror-controller.github.io/instance"] == instance
+	from := strings.Split(cm.Annotations["mirror-controller.github.io/source"], "/")
+	if isCopy && ofOurInstance && len(from) == 2 && isAName(from[0]) && from[0] != cm.Namespace && from[1] == cm.Name {
+		m.owner = from[0] + "/" + from[1]
+	}
+	aSource, anothersCopy := labelled && !isCopy, isCopy && !ofOurInstance
+	m.adoptable = cm.Annotations["mirror-controller.github.io/adopt"] == "true" && !aSource && !anothersCopy &&
+		len(cm.Finalizers) == 0
+	return m
+}
+
+// The seeds under testdata/fuzz run with every go test. To search for more:
+// go test -run='^$' -fuzz='^FuzzPlan$' -fuzztime=5m ./mirror/plan
+
+// FuzzOwnership compares the code with readMarks about an object with any annotations. In their values '@' is its namespace and '#' its name.
 func FuzzOwnership(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ns, name, mirrorLabel, source, copied, instance, adopt, flagInstance string, present byte) {
 		// No name of an object has a slash, and the flags allow no empty instance.

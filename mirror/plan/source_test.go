@@ -12,8 +12,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestC31MalformedAnnotations: the error says where and why. FuzzPlan compares the meaning of an annotation with a
-// second reading.
+// TestC31MalformedAnnotations: the error says where and why.
 func TestC31MalformedAnnotations(t *testing.T) {
 	const (
 		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix="
@@ -122,9 +121,12 @@ func TestExclusion(t *testing.T) {
 	}
 }
 
-// TestC03NewViewSorts the same sources in many orders: the winner depends on the cluster alone.
+// TestC03NewViewSorts the same sources in many orders: the winner depends on the cluster alone. No label makes a
+// namespace that the flags allow by name one of the platform (C51).
 func TestC03NewViewSorts(t *testing.T) {
-	r := testRules(func(o *Options) { o.SourceNamespaces = []string{"team-a", "team-b", "team-x", "z", "b"} })
+	r := testRules(func(o *Options) {
+		o.SourceNamespaces, o.NamespaceSelector = []string{"team-a", "team-b", "team-x", "z", "b"}, "tier"
+	})
 	var sources []*Source
 	for _, cm := range []*corev1.ConfigMap{
 		plantest.Source("team-a", "s", plantest.CreatedAt(1)),

@@ -28,26 +28,10 @@ func (d *draws) oneIn(n int) bool { return d.below(n) == n-1 }
 // homes are the namespaces of a world. With the flags of every world no other ones matter.
 var homes = []string{"platform", "team-a", "base", "team-b", "team-c", "team-x1", "other"}
 
-// narrowing is the value of an annotation of a source, with its meaning; allows is nil if it is malformed.
-type narrowing struct {
-	value  string
-	allows func(*corev1.Namespace) bool
-}
-
+// Values of the annotations of a source, of which some are malformed.
 var (
-	prefixNarrowings = []narrowing{
-		{"team-a", func(ns *corev1.Namespace) bool { return ns.Name == "team-a" }},
-		{" team-b ,\tteam-c", func(ns *corev1.Namespace) bool { return ns.Name == "team-b" || ns.Name == "team-c" }},
-		{"other,t", func(ns *corev1.Namespace) bool { return ns.Name == "other" || ns.Name[0] == 't' }},
-		{"Team", nil},
-		{"team-a,", nil},
-	}
-	selectorNarrowings = []narrowing{
-		{"", func(*corev1.Namespace) bool { return true }},
-		{"tier=gold", func(ns *corev1.Namespace) bool { return ns.Labels["tier"] == "gold" }},
-		{"tier!=gold", func(ns *corev1.Namespace) bool { return ns.Labels["tier"] != "gold" }},
-		{"tier===", nil},
-	}
+	prefixes  = []string{"team-a", " team-b ,\tteam-c", "other,t", "Team", "team-a,"}
+	selectors = []string{"", "tier=gold", "tier!=gold", "tier==="}
 )
 
 // world is one name in a small cluster: in each home a namespace, and at most one object of that name.
@@ -57,7 +41,6 @@ type world struct {
 	rules      *Rules
 	namespaces map[string]*corev1.Namespace // those that the cache has
 	objects    map[string]*corev1.ConfigMap // by namespace, as the API server has them
-	selected   narrowing                    // --namespace-selector
 	version    int
 }
 
@@ -68,7 +51,6 @@ func drawWorld(raw []byte) *world {
 	w := &world{
 		name: "settings", opts: &o,
 		namespaces: map[string]*corev1.Namespace{}, objects: map[string]*corev1.ConfigMap{},
-		selected: selectorNarrowings[0],
 	}
 	if d.oneIn(32) {
 		w.name = "kube-root-ca.crt"
@@ -88,8 +70,7 @@ func drawWorld(raw []byte) *world {
 		o.CopyLabels, o.CopyAnnotations = []string{"app", "helm.sh/*", "argocd.argoproj.io/instance"}, []string{"*"}
 	}
 	if d.oneIn(3) {
-		w.selected = selectorNarrowings[d.below(3)]
-		o.NamespaceSelector = w.selected.value
+		o.NamespaceSelector = selectors[d.below(3)]
 	}
 	o.Prune = d.oneIn(2)
 	w.rules = NewRules(&o)
@@ -112,7 +93,7 @@ func drawWorld(raw []byte) *world {
 		}
 	}
 	for _, home := range homes {
-		if cm := w.objects[home]; w.marksOf(cm).asks {
+		if cm := w.objects[home]; readMarks(cm, o.Instance).asks {
 			d.hold(cm)
 		}
 	}
@@ -123,7 +104,7 @@ func drawWorld(raw []byte) *world {
 func (d *draws) hold(src *corev1.ConfigMap) {
 	kind := d.below(8)
 	if kind == 5 || kind == 6 {
-		src.Annotations[RolloutAnnotation] = selectorNarrowings[d.below(len(selectorNarrowings))].value
+		src.Annotations[RolloutAnnotation] = selectors[d.below(len(selectors))]
 	}
 	if kind == 6 || kind == 7 {
 		src.Annotations[PausedAnnotation] = []string{"true", "true", "yes"}[d.below(3)]
@@ -164,13 +145,11 @@ func (d *draws) original(home, name string) *corev1.ConfigMap {
 	d.content(cm)
 	if kind < 5 {
 		cm.Labels[DefaultLabel] = "true"
-		for _, n := range []struct {
-			key     string
-			choices []narrowing
-		}{{PrefixAnnotation, prefixNarrowings}, {SelectorAnnotation, selectorNarrowings}} {
-			if d.oneIn(3) {
-				cm.Annotations[n.key] = n.choices[d.below(len(n.choices))].value
-			}
+		if d.oneIn(3) {
+			cm.Annotations[PrefixAnnotation] = prefixes[d.below(len(prefixes))]
+		}
+		if d.oneIn(3) {
+			cm.Annotations[SelectorAnnotation] = selectors[d.below(len(selectors))]
 		}
 	} else if d.oneIn(3) {
 		cm.Labels[DefaultLabel] = "copy"
