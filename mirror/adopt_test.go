@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -95,12 +94,7 @@ func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
 		t.Run(verb, func(t *testing.T) {
 			cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
-				s.delay(func(c apitest.Call) time.Duration {
-					if c == request(verb, "configmaps", "team-000") {
-						return 1500 * time.Millisecond
-					}
-					return 0
-				})
+				s.delay(on(1500*time.Millisecond, request(verb, "configmaps", "team-000")))
 				s.write(source())
 				for i := range 300 {
 					time.Sleep(time.Second)

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,7 +74,7 @@ func TestConfinementIsProbed(t *testing.T) {
 				if n := s.CountAll("", "create"); n != once {
 					t.Errorf("got %d probes within %v, want %d", n, selfCheckPeriod, once)
 				}
-				s.refuse(func(apitest.Call) error { return policy })
+				s.refuse(on(policy, anyCall))
 				time.Sleep(2 * time.Second)
 				if got := s.confined(); got != "1" || s.CountAll("", "create") == once {
 					t.Errorf("%v later: got mirror_confined %q, want 1 by another probe", selfCheckPeriod, got)
@@ -89,20 +88,12 @@ func TestConfinementIsProbed(t *testing.T) {
 // the log an hour, and within a minute if it refused a write before. If it is back, that is known, and the next loss
 // is said again.
 func TestC60ConfinementLost(t *testing.T) {
-	refuses := func(namespaces ...string) func(apitest.Call) error {
-		return func(c apitest.Call) error {
-			if c.Verb == "create" && slices.Contains(namespaces, c.Namespace) {
-				return refusedBy("mirror-controller-confined")
-			}
-			return nil
-		}
-	}
-	probed := []string{"mirror-system", "platform"}
+	policy, own := refusedBy("mirror-controller-confined"), request("create", "configmaps", "mirror-system")
+	confined := on(policy, own, request("create", "configmaps", "platform"))
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, apitest.NewServer(append(teams(1, "team-"), plantest.Namespace(probed[0]),
-			plantest.Namespace(probed[1]))...),
-			func(o *Options) { o.Namespace = probed[0] })
-		s.refuse(refuses(probed...))
+		s := newScene(t, having(append(teams(1, "team-"), plantest.Namespace(own.Namespace))...)(),
+			func(o *Options) { o.Namespace = own.Namespace })
+		s.refuse(confined)
 		var out logBuffer
 		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
@@ -116,16 +107,16 @@ func TestC60ConfinementLost(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		expect("at first", "1", 0)
-		s.refuse(refuses())
+		s.refuse(on[error](nil))
 		time.Sleep(10 * time.Minute)
 		expect("switched off", "0", 1)
-		s.refuse(refuses(probed...))
+		s.refuse(confined)
 		time.Sleep(10 * time.Minute)
 		expect("on again", "1", 1)
-		s.refuse(refuses("team-000"))
+		s.refuse(on(policy, request("create", "configmaps", "team-000")))
 		s.write(source())
 		synctest.Wait()
-		s.refuse(refuses())
+		s.refuse(on[error](nil))
 		time.Sleep(selfCheckGap)
 		expect("off after a refusal", "0", 2)
 		time.Sleep(150 * time.Minute)

@@ -1,18 +1,13 @@
 package mirror
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -109,17 +104,10 @@ func TestC11EventsOfAProblem(t *testing.T) {
 	cluster(t, objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("two foreign objects", plan.ReasonForeign, plan.ReasonMirrored)
-		var away atomic.Bool
-		s.refuse(func(c apitest.Call) error {
-			if away.Load() {
-				return apierrors.NewServiceUnavailable("etcd")
-			}
-			return nil
-		})
 		for range 3 {
-			away.Store(true)
+			s.refuse(on(errAway, anyCall))
 			time.Sleep(5 * time.Minute)
-			away.Store(false)
+			s.refuse(on[error](nil))
 			time.Sleep(5 * time.Minute)
 		}
 		s.wantEvents("the API server was away three times")
@@ -132,26 +120,6 @@ func TestC11EventsOfAProblem(t *testing.T) {
 		s.remove("team-001")
 		time.Sleep(time.Minute)
 		s.wantEvents("all is over", plan.ReasonMirrored)
-	})
-}
-
-// TestProblemBecomesAnother: that is no success.
-func TestProblemBecomesAnother(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.wantEvents("foreign", plan.ReasonForeign, plan.ReasonMirrored)
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "create" {
-				return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-			}
-			return nil
-		})
-		s.remove("team-000")
-		time.Sleep(5 * time.Minute)
-		s.wantEvents("rejected", plan.ReasonWriteFailed)
-		s.refuse(func(apitest.Call) error { return nil })
-		time.Sleep(time.Minute)
-		s.wantEvents("solved", plan.ReasonMirrored)
 	})
 }
 
@@ -175,19 +143,6 @@ func TestC03SupersededEvent(t *testing.T) {
 		s.wantEvents("it takes over", plan.ReasonMirrored)
 		if n := s.value("mirror_copies", "superseded"); n != 0 {
 			t.Errorf("got %v superseded, want none", n)
-		}
-	})
-}
-
-// TestC05ReservedName: nothing is written, and that is reported once.
-func TestC05ReservedName(t *testing.T) {
-	objects := append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))
-	edit := func(o *Options) { o.ResyncPeriod = time.Minute }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
-		time.Sleep(time.Hour)
-		s.wantEvents("reserved", plan.ReasonReservedName)
-		if n := s.CountAll("", "create", "update", "delete"); n > 0 {
-			t.Errorf("got %d writes, want none", n)
 		}
 	})
 }
@@ -239,70 +194,11 @@ func TestTookOverFromNobody(t *testing.T) {
 	})
 }
 
-// TestPresentEventsAreRepeated: the API server forgets an event after an hour, so each one that holds is said again
-// within 30 minutes, and only those. Nothing else wakes a cluster at rest.
-func TestPresentEventsAreRepeated(t *testing.T) {
-	sources := []*corev1.ConfigMap{
-		plantest.Source("platform", "synced"),
-		plantest.Source("platform", "held", plantest.Annotation(plan.PausedAnnotation, "true")),
-		plantest.Source("platform", "frozen", plantest.Annotation(plan.PrefixAnnotation, "")),
-		plantest.Source("platform", "nowhere", plantest.Annotation(plan.PrefixAnnotation, "team-x")),
-		plantest.Source("shared", "synced"), // superseded
-	}
-	objects := append(teams(2, "team-"), plantest.Namespace("shared"))
-	for i, cm := range sources {
-		cm.CreationTimestamp.Time = time.Unix(int64(i), 0)
-		objects = append(objects, cm)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(objects...)(), func(*Options) {})
-		s.controller.repeatPeriod = repeatPeriod
-		defer runs(t, s.controller)()
-		time.Sleep(time.Minute)
-		want := s.takeEvents()
-		if len(want) != 7 {
-			t.Errorf("got %q at the start, want two of what is held and of what is superseded, and one of each other", want)
-		}
-		time.Sleep(7 * time.Minute)
-		s.write(plantest.Source("platform", "late"))
-		time.Sleep(time.Minute)
-		want = slices.Sorted(slices.Values(append(want, s.takeEvents()...)))
-		requests := s.CountAll("", "get", "list", "watch", "create", "update", "delete")
-		for range 3 {
-			time.Sleep(30 * time.Minute)
-			if got := s.takeEvents(); len(got) > 2*len(want) || !slices.Equal(slices.Compact(got), want) {
-				t.Errorf("got %q in half an hour, want %q", got, want)
-			}
-		}
-		if n := s.CountAll("", "get", "list", "watch", "create", "update", "delete") - requests; n > 0 {
-			t.Errorf("got %d requests, want none", n)
-		}
-	})
-}
-
-// takeEvents returns the events since the last call, sorted.
-func (s scene) takeEvents() (all []string) {
-	synctest.Wait()
-	s.diary.mu.Lock()
-	defer s.diary.mu.Unlock()
-	for i, about := range s.about {
-		all = append(all, fmt.Sprintf("%v %s %s", plan.KeyOf(about), s.reasons[i], s.notes[i]))
-	}
-	slices.Sort(all)
-	s.reasons, s.notes, s.about = nil, nil, nil
-	return all
-}
-
 // TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
 func TestC11TheNewestCauseIsReported(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		for _, cause := range []string{"exceeded quota", "denied by a webhook"} {
-			s.refuse(func(c apitest.Call) error {
-				if c.Verb == "create" || c.Verb == "update" {
-					return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New(cause))
-				}
-				return nil
-			})
+			s.refuse(on(rejected(cause), creates, updates))
 			if s.reported(plan.ReasonWriteFailed) == 0 {
 				s.edit("platform", plantest.Data("key", "new"))
 			}

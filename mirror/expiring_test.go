@@ -174,12 +174,7 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }
 	alone(t, having(append(teams(30, "team-"), source())...), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.delay(func(c apitest.Call) time.Duration {
-			if c.Verb == "delete" {
-				return 25 * time.Millisecond
-			}
-			return 0
-		})
+		s.delay(on(25*time.Millisecond, deletes))
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
 		for i := range 5 * 70 {
 			s.edit("platform", plantest.Data("edit", fmt.Sprint(i)))
@@ -217,7 +212,7 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 		o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1
 	}, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
+		s.slowly(20 * time.Millisecond)
 		s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-"))
 		time.Sleep(2 * runGap)
 		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
@@ -231,7 +226,7 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 func TestC65LateEventOfOurCopy(t *testing.T) {
 	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
 		s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 2 * time.Second } })
-		s.delay(func(apitest.Call) time.Duration { return 50 * time.Millisecond })
+		s.slowly(50 * time.Millisecond)
 		s.write(source())
 		time.Sleep(20 * time.Millisecond)
 		s.remove("platform")
@@ -247,12 +242,7 @@ func TestC65LateEventOfOurCopy(t *testing.T) {
 // one.
 func TestC65AnnouncementOfTheFuture(t *testing.T) {
 	graced(t, 2*time.Second, func(t *testing.T, s scene) {
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "delete" {
-				return errAway
-			}
-			return nil
-		})
+		s.refuse(on(errAway, deletes))
 		for _, namespace := range []string{"team-000", "team-001"} {
 			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
 			time.Sleep(time.Minute)
@@ -266,13 +256,8 @@ func TestC65AnnouncementOfTheFuture(t *testing.T) {
 // TestC65RefusedDeletion is announced once, and reported no more after the first minute, however often it is tried again.
 func TestC65RefusedDeletion(t *testing.T) {
 	graced(t, 2*time.Second, func(t *testing.T, s scene) {
-		s.delay(func(apitest.Call) time.Duration { return 5 * time.Millisecond })
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "delete" {
-				return quota()
-			}
-			return nil
-		})
+		s.slowly(5 * time.Millisecond)
+		s.refuse(on(rejected("exceeded quota"), deletes))
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
 		time.Sleep(time.Minute)
 		first := s.reported(plan.ReasonWriteFailed)
@@ -280,7 +265,8 @@ func TestC65RefusedDeletion(t *testing.T) {
 			t.Errorf("got %d events and at last %q, want few, and one about all copies", first, got)
 		}
 		time.Sleep(time.Hour)
-		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first, plan.ReasonDeleted: 0} {
+		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first,
+			plan.ReasonDeleted: 0} {
 			if n := s.reported(reason); n != want {
 				t.Errorf("got %d events %s, want %d: %q", n, reason, want, s.notesOf(reason))
 			}
@@ -290,25 +276,15 @@ func TestC65RefusedDeletion(t *testing.T) {
 
 // TestC65OnlySuccessCounts: a deletion counts if the API server answers it with success, and does not wait for others.
 func TestC65OnlySuccessCounts(t *testing.T) {
-	deletions := func(answer func() error) func(apitest.Call) error {
-		return func(c apitest.Call) error {
-			if c.Verb == "delete" {
-				return answer()
-			}
-			return nil
-		}
-	}
 	for name, tc := range map[string]struct {
 		hook func(scene, *apitest.Hooks)
 		want int
 	}{
 		"carried out, and answered with 504": {
-			func(_ scene, h *apitest.Hooks) {
-				h.Loses = deletions(func() error { return apierrors.NewTimeoutError("etcd", 0) })
-			}, 0,
+			func(_ scene, h *apitest.Hooks) { h.Loses = on[error](apierrors.NewTimeoutError("etcd", 0), deletes) }, 0,
 		},
 		"carried out, and the connection breaks": {
-			func(_ scene, h *apitest.Hooks) { h.Loses = deletions(func() error { return errAway }) }, 0,
+			func(_ scene, h *apitest.Hooks) { h.Loses = on(errAway, deletes) }, 0,
 		},
 		"somebody else is faster": {
 			func(s scene, h *apitest.Hooks) {
@@ -320,16 +296,10 @@ func TestC65OnlySuccessCounts(t *testing.T) {
 			}, 0,
 		},
 		"one hangs": {
-			func(_ scene, h *apitest.Hooks) {
-				h.Hangs = func(c apitest.Call) bool { return c.Verb == "delete" && c.Namespace == "team-001" }
-			}, 2,
+			func(_ scene, h *apitest.Hooks) { h.Hangs = on(true, request("delete", "configmaps", "team-001")) }, 2,
 		},
 		"late": {
-			func(_ scene, h *apitest.Hooks) {
-				h.Takes = func(c apitest.Call) time.Duration {
-					return map[string]time.Duration{"delete": 20 * time.Second}[c.Verb]
-				}
-			}, 3,
+			func(_ scene, h *apitest.Hooks) { h.Takes = on(20*time.Second, deletes) }, 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -425,7 +395,7 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			graced(t, 12*time.Second, func(t *testing.T, s scene) {
-				s.hang(func(c apitest.Call) bool { return c.Verb == "update" && c.Namespace == "team-002" })
+				s.hang(on(true, apitest.Call{Verb: "update", Namespace: "team-002"}))
 				lose(s)
 				time.Sleep(reportAfter + runGap)
 				if got := s.said(plan.ReasonExpiring); !strings.Contains(got, "team-000") ||
@@ -451,12 +421,7 @@ func TestC65Remedy(t *testing.T) {
 					s.setNamespace(ns.(*corev1.Namespace))
 				}
 				time.Sleep(time.Minute)
-				s.delay(func(c apitest.Call) time.Duration {
-					if c.IsWrite() {
-						return 90 * time.Millisecond
-					}
-					return 0
-				})
+				s.slowly(90 * time.Millisecond)
 				before := len(s.notesOf(plan.ReasonExpiring))
 				s.addNamespace("team-new") // two copies to make
 				synctest.Wait()

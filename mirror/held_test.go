@@ -7,12 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -98,31 +94,6 @@ func TestC62Held(t *testing.T) {
 	}
 }
 
-// TestC62WhatOthersDo: edits of held copies are not undone meanwhile, and a deleted one is not made again.
-func TestC62WhatOthersDo(t *testing.T) {
-	staged(t, func(t *testing.T, s scene) {
-		s.edit("platform", paused)
-		time.Sleep(time.Minute)
-		s.edit("team-000", plantest.Data("key", "edited"))
-		s.remove("team-001")
-		s.edit("team-002", plantest.Without(plan.DefaultLabel), plantest.Data("key", "edited"))
-		calls := len(s.ConfigMaps.Changes())
-		time.Sleep(time.Hour)
-		if n := len(s.ConfigMaps.Changes()) - calls; n > 0 {
-			t.Errorf("got %d writes at held targets", n)
-		}
-		const want = `Held in 3 of 4 namespaces by the annotation mirror-controller.github.io/paused="true": `
-		if got := s.said(plan.ReasonHeld); !strings.HasPrefix(got, want) {
-			t.Errorf("got %q", got)
-		}
-		s.edit("platform", plantest.Without(plan.PausedAnnotation))
-		time.Sleep(time.Minute)
-		for _, namespace := range []string{"team-000", "team-001", "team-002"} {
-			s.wantCopy(namespace, "value")
-		}
-	})
-}
-
 // TestC62HandOverWaits: an object in the way of a held target is not read, also if its owner hands it over.
 func TestC62HandOverWaits(t *testing.T) {
 	staged(t, func(t *testing.T, s scene) {
@@ -165,61 +136,6 @@ func TestC62Grace(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if n := s.copied("team-0", "value"); n != 0 {
 			t.Errorf("got %d copies after the grace, want none", n)
-		}
-	})
-}
-
-// TestC62DeletedSource: a source that is deleted holds nothing, and one that is created again within the grace, with
-// the annotation, does: so an immutable source is staged.
-func TestC62DeletedSource(t *testing.T) {
-	objects := append(teams(3, "team-"), source(plantest.Immutable), plantest.Namespace("team-c", "tier", "canary"))
-	edit := func(o *Options) { o.DeletionGrace = time.Minute }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		before := s.held()
-		s.remove("platform")
-		time.Sleep(30 * time.Second)
-		s.write(source(plantest.Immutable, plantest.Data("key", "changed"), rollout))
-		time.Sleep(time.Hour)
-		s.wantCopy("team-c", "changed")
-		if got := s.held(); !slices.Equal(got, before) {
-			t.Errorf("got %q, want them as before: %q", got, before)
-		}
-		s.edit("platform", paused)
-		time.Sleep(time.Minute)
-		s.remove("platform")
-		time.Sleep(2 * time.Minute)
-		if n := s.named("settings", "team-"); n != 0 {
-			t.Errorf("got %d copies of a source that was deleted while it was paused, want none", n)
-		}
-	})
-}
-
-// TestC62HiddenCopy: a copy that lost its label is found by a live read, and held by its source, which does not win the
-// target. While the API server is away, that is still known.
-func TestC62HiddenCopy(t *testing.T) {
-	tenant := sourceIn("team-b", paused)
-	hidden := copyOf(tenant, "team-a", plantest.Without(plan.DefaultLabel))
-	objects := []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"), source(), tenant, hidden}
-	cluster(t, objects, func(t *testing.T, s scene) {
-		want := known{plan.StateHeld, settings("team-b")}
-		expect := func(when string) {
-			time.Sleep(3 * time.Minute)
-			synctest.Wait()
-			if got := s.controller.knows()[settings("team-a")]; got != want {
-				t.Errorf("%s: got %v, want %v", when, got, want)
-			}
-		}
-		expect("at a start")
-		s.refuse(func(c apitest.Call) error {
-			if c.Namespace == "team-a" {
-				return errLost
-			}
-			return nil
-		})
-		expect("while the API server is away")
-		if got := s.get("team-a"); got.Labels[plan.DefaultLabel] != "" {
-			t.Errorf("got the copy written: %v", got)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func TestC35Ends(t *testing.T) {
 func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, having(source())(), func(*Options) {})
-		s.hang(func(c apitest.Call) bool { return c.Verb == "watch" || c.Verb == "list" })
+		s.hang(on(true, apitest.Call{Verb: "watch"}, apitest.Call{Verb: "list"}))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
@@ -121,7 +121,7 @@ func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 // TestC35LossEndsWritesInFlight at once, and not when they time out.
 func TestC35LossEndsWritesInFlight(t *testing.T) {
 	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
-		r.hang(func(c apitest.Call) bool { return c.Verb == "create" })
+		r.hang(on(true, creates))
 		r.lead()
 		time.Sleep(200 * time.Millisecond) // some are in slow slots
 		if want := r.controller.reconciler.lanes.Workers(); int(r.Hung.Load()) != want {
@@ -140,12 +140,7 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
-				r.delay(func(c apitest.Call) time.Duration {
-					if c.Verb == "create" {
-						return takes
-					}
-					return 0
-				})
+				r.delay(on(takes, creates))
 				r.lead()
 				begun := r.CountAll("team-", "create")
 				r.stop()
@@ -180,7 +175,7 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
-				r.hang(func(c apitest.Call) bool { return c == tc.read })
+				r.hang(on(true, tc.read))
 				r.lead()
 				tc.happen(r.scene)
 				time.Sleep(2 * time.Second)
@@ -257,25 +252,6 @@ func TestC35AsksRightBeforeEachWrite(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, at := range []string{"team-000", "team-002", "team-003"} {
 			r.wantCopy(at, "value")
-		}
-		r.stop()
-		r.ends(nil)
-	})
-}
-
-// TestC41TakeOverWithAnOldCache: a process that leads for the first time after hours deletes nothing that is wanted.
-func TestC41TakeOverWithAnOldCache(t *testing.T) {
-	standby(t, append(teams(2, "team-"), source(plantest.Without("mirror"))), func(t *testing.T, r *term) {
-		r.silently(func() { r.edit("platform", plantest.Label("mirror", "true")) })
-		for _, at := range []string{"team-000", "team-001"} {
-			r.write(copyOf(source(), at)) // by the process that led before
-		}
-		time.Sleep(time.Hour)
-		r.lead()
-		time.Sleep(time.Hour)
-		r.wantCopy("team-000", "value")
-		if n := r.CountAll("team-", "delete"); n > 0 {
-			t.Errorf("got %d deletions, want none", n)
 		}
 		r.stop()
 		r.ends(nil)

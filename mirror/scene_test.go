@@ -91,8 +91,8 @@ func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f f
 // newScene returns a scene whose controller does not run yet. It repeats no events.
 func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	t.Helper()
-	o := NewOptions()
-	o.NamespacePrefixes, o.ResyncPeriod = []string{"team-"}, 0
+	o := teamOptions()
+	o.ResyncPeriod = 0
 	edit(o)
 	d := &diary{}
 	c, err := New(server, d, o)
@@ -157,9 +157,7 @@ func source(options ...plantest.Option) *corev1.ConfigMap {
 
 // copyOf returns the copy of a source as the controller would have made it.
 func copyOf(src *corev1.ConfigMap, namespace string, options ...plantest.Option) *corev1.ConfigMap {
-	o := plan.NewOptions()
-	o.NamespacePrefixes = []string{"team-"}
-	return plantest.Copy(plan.NewRules(&o), src, namespace, options...)
+	return plantest.Copy(teamRules(), src, namespace, options...)
 }
 
 // write creates a ConfigMap, or overwrites the one that is there.
@@ -340,9 +338,31 @@ func (s scene) named(name, prefix string) (n int) {
 	return n
 }
 
+// Requests of the controller, for hooks.
+var (
+	anyCall = apitest.Call{}
+	creates = apitest.Call{Verb: "create"}
+	updates = apitest.Call{Verb: "update"}
+	deletes = apitest.Call{Verb: "delete"}
+	reads   = apitest.Call{Verb: "get"}
+)
+
 // request returns a request of the controller.
 func request(verb, resource, namespace string) apitest.Call {
 	return apitest.Call{Verb: verb, Resource: resource, Namespace: namespace}
+}
+
+// on returns a hook with this value for requests that match one of these, in which what is empty matches everything.
+func on[T any](value T, requests ...apitest.Call) func(apitest.Call) T {
+	matches := func(field, of string) bool { return field == "" || field == of }
+	return func(c apitest.Call) (none T) {
+		for _, r := range requests {
+			if matches(r.Verb, c.Verb) && matches(r.Resource, c.Resource) && matches(r.Namespace, c.Namespace) {
+				return value
+			}
+		}
+		return none
+	}
 }
 
 // beforeCall has f called before each request of the controller, from now on.
@@ -357,6 +377,14 @@ func (s scene) hang(f func(apitest.Call) bool) { s.Hook(func(h *apitest.Hooks) {
 // delay has requests take a time before they are carried out.
 func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
+}
+
+// slowly has each request take this long, so that a fan-out to n targets takes n/32 times that.
+func (s scene) slowly(takes time.Duration) { s.delay(on(takes, anyCall)) }
+
+// rejected is the API server's answer to a write that a quota or a policy refuses.
+func rejected(why string) error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New(why))
 }
 
 // teamRules are the rules of a controller that mirrors into team-*.

@@ -75,32 +75,11 @@ func TestC17NarrowedFlags(t *testing.T) {
 // copied returns a source, targets, and their copies; one of them is edited.
 func copied(n int) []runtime.Object {
 	objects := append(teams(n, "team-"), source(), plantest.Namespace("platform"))
-	for _, namespace := range numbered("team", n) {
-		objects = append(objects, copyOf(source(), namespace))
+	for i := range n {
+		objects = append(objects, copyOf(source(), fmt.Sprintf("team-%03d", i)))
 	}
 	plantest.Data("key", "edited")(objects[len(objects)-1].(*corev1.ConfigMap))
 	return objects
-}
-
-// TestC14WidenedFlags: copies that come into scope are in sync if a source claims them, and else expire, announced.
-func TestC14WidenedFlags(t *testing.T) {
-	lost := plantest.Source("platform", "lost")
-	objects := append(teams(2, "team-"), source(), plantest.Namespace("platform"), copyOf(source(), "team-001"),
-		plantest.Copy(teamRules(), lost, "team-001"), plantest.Copy(teamRules(), lost, "other"), plantest.Namespace("other"))
-	edit := func(o *Options) { o.NamespacePrefixes = append(o.NamespacePrefixes, "other") }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		for _, namespace := range []string{"team-000", "team-001", "other"} {
-			s.wantCopy(namespace, "value")
-			if _, err := s.ConfigMaps.Get(key{Namespace: namespace, Name: "lost"}); err == nil {
-				t.Errorf("got the copy of a source that is gone in %s", namespace)
-			}
-		}
-		const want = "2 copies in 2 namespaces (other, team-001) will be deleted"
-		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, want) {
-			t.Errorf("got event %q", got)
-		}
-	})
 }
 
 // TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other. Their

@@ -13,23 +13,12 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// clientset is a client without hooks.
 type clientset struct {
 	kubernetes.Interface
-	server *Server
+	core core
 }
 
-func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return core{server: c.server} }
-
-// candidate is the client of a controller that may lead.
-type candidate struct {
-	clientset
-	leads func() bool
-}
-
-func (c candidate) CoreV1() typedcorev1.CoreV1Interface {
-	return core{server: c.server, hooked: true, leads: c.leads}
-}
+func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 
 type core struct {
 	typedcorev1.CoreV1Interface

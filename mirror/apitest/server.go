@@ -73,11 +73,11 @@ func NewServer(objects ...runtime.Object) *Server {
 		Lags:    func(string) time.Duration { return 0 },
 		Lost:    func(string, string) bool { return false },
 	})
-	s.Interface = clientset{server: s}
+	s.Interface = clientset{core: core{server: s}}
 	clock := &atomic.Int64{}
 	any := func(op string, old, new *corev1.Namespace) error { return nil }
 	s.Namespaces = newStore(clock, "namespaces", &corev1.Namespace{}, any)
-	s.ConfigMaps = newStore(clock, "configmaps", &corev1.ConfigMap{}, s.Admit)
+	s.ConfigMaps = newStore(clock, "configmaps", &corev1.ConfigMap{}, s.admit)
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *corev1.Namespace:
@@ -89,8 +89,8 @@ func NewServer(objects ...runtime.Object) *Server {
 	return s
 }
 
-// Admit refuses ConfigMaps in namespaces that are absent or terminating, and changes of what is immutable.
-func (s *Server) Admit(op string, old, cm *corev1.ConfigMap) error {
+// admit refuses ConfigMaps in namespaces that are absent or terminating, and changes of what is immutable.
+func (s *Server) admit(op string, old, cm *corev1.ConfigMap) error {
 	if op == "update" {
 		return validateUpdate(old, cm)
 	}
@@ -131,7 +131,7 @@ func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, h
 
 // For returns a client with hooks. A write that it sends while leads returns false counts as unsafe.
 func (s *Server) For(leads func() bool) kubernetes.Interface {
-	return candidate{clientset{server: s}, leads}
+	return clientset{core: core{server: s, hooked: true, leads: leads}}
 }
 
 // Terminate begins to delete a namespace.

@@ -32,10 +32,8 @@ type Object[T any] interface {
 // finalizers until those are gone. It remembers every change.
 type Store[T Object[T]] struct {
 	resource schema.GroupResource
-	// Admit refuses or alters an object before it is stored. op is create or update, and old is the object before an
-	// update.
-	Admit func(op string, old, new T) error
-
+	// admit refuses an object before it is stored. op is create or update, and old is the object before an update.
+	admit func(op string, old, new T) error
 	clock *atomic.Int64 // the order of the changes in all stores
 
 	mu      sync.Mutex
@@ -67,7 +65,7 @@ type Origin struct {
 func newStore[T Object[T]](clock *atomic.Int64, resource string, empty T,
 	admit func(op string, old, new T) error) *Store[T] {
 	return &Store[T]{
-		resource: schema.GroupResource{Resource: resource}, Admit: admit, clock: clock,
+		resource: schema.GroupResource{Resource: resource}, admit: admit, clock: clock,
 		version: 1000, objects: map[Key]T{}, grown: make(chan struct{}), broken: make(chan struct{}), empty: empty,
 	}
 }
@@ -105,7 +103,7 @@ func (s *Store[T]) create(o T, by Origin) (none T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o = o.DeepCopy()
-	if err := s.Admit("create", none, o); err != nil {
+	if err := s.admit("create", none, o); err != nil {
 		return none, err
 	}
 	if _, ok := s.objects[KeyOf(o)]; ok {
@@ -127,7 +125,7 @@ func (s *Store[T]) update(o T, by Origin) (none T, err error) {
 		return none, apierrors.NewConflict(s.resource, o.GetName(), fmt.Errorf("the object is another one"))
 	}
 	o = o.DeepCopy()
-	if err := s.Admit("update", old, o); err != nil {
+	if err := s.admit("update", old, o); err != nil {
 		return none, err
 	}
 	o.SetUID(old.GetUID())

@@ -38,8 +38,8 @@ func (q *Copies) gets(n int) (keys []key, words string) {
 
 func TestFanoutsTakeTurnsBehindEvents(t *testing.T) {
 	for name, tc := range map[string]struct{ add, want string }{
-		"fan-outs take turns":               {"+a1 +a2 +a3 +b1 +b2 +c1", "a1 b1 c1 a2 b2 a3"},
-		"events come first, in their order": {"+a1 !b2 !b1", "b2 b1 a1"},
+		"C46 fan-outs take turns":               {"+a1 +a2 +a3 +b1 +b2 +c1", "a1 b1 c1 a2 b2 a3"},
+		"C32 events come first, in their order": {"+a1 !b2 !b1", "b2 b1 a1"},
 		"a fan-out has every fifth turn": {"+a1 +a2 +b1 !x1 !x2 !x3 !x4 !x5 !x6 !x7 !x8 !x9",
 			"x1 x2 x3 x4 a1 x5 x6 x7 x8 b1 x9 a2"},
 		"events use all turns alone":      {"!x1 !x2 !x3 !x4 !x5 !x6", "x1 x2 x3 x4 x5 x6"},
