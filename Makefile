@@ -90,7 +90,7 @@ test: vet unit histories e2e ## What to run before a commit: vet, unit tests, hi
 test-all: test test-rest ## All tests
 
 .PHONY: test-rest
-test-rest: benchmarks e2e-rest release-test ## What test leaves out: chart, packaging, docs, storm, releases, the node
+test-rest: e2e-rest release-test ## What test leaves out: chart, packaging, docs, storm, releases, the node
 	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
@@ -111,10 +111,6 @@ unit: ## Unit tests, with -race if there is a C compiler
 histories: ## Random histories of the controller in virtual time, with delays between any two statements
 	go run ./mirror/internal/delay/instrument mirror bin/delays
 	HISTORIES=$(HISTORIES) HISTORIES_SEED=$(HISTORIES_SEED) go test -overlay bin/delays/overlay.json -timeout 60m -cpu 1 -run '^TestHistories$$' ./mirror
-
-.PHONY: benchmarks
-benchmarks: # that they run; how fast things are is what make bench says
-	go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./mirror
 
 .PHONY: e2e
 e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd, kube-apiserver and kube-controller-manager

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // TestMetricsGolden holds every name, type and label: dashboards and alerts of users depend on them.
 func TestMetricsGolden(t *testing.T) {
 	const golden = "testdata/metrics.txt"
-	c := stillController(t, noEdit)
+	c := stillController(t)
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
 	got := withoutBuckets(t, registry)
