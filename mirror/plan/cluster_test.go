@@ -34,27 +34,3 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
-
-// TestMatchesChecksum: an edit of the data or of what was copied shows, and an edit of other metadata does not.
-func TestMatchesChecksum(t *testing.T) {
-	o := plan.NewOptions()
-	o.NamespacePrefixes, o.CopyLabels = []string{"team-"}, []string{"tier"}
-	rules := plan.NewRules(&o)
-	source := plantest.Source("platform", "settings", plantest.Label("tier", "gold"))
-	for name, tc := range map[string]struct {
-		change plantest.Option
-		want   bool
-	}{
-		"as it was copied":  {plantest.Annotation("theirs", "kept"), true},
-		"edited":            {plantest.Data("key", "edited"), false},
-		"immutable":         {plantest.Immutable, false},
-		"label edited":      {plantest.Label("tier", "lead"), false},
-		"checksum edited":   {plantest.Annotation(plan.ChecksumAnnotation, "sha256:00"), false},
-		"checksum taken":    {plantest.Without(plan.ChecksumAnnotation), false},
-		"list of keys gone": {plantest.Without(plan.CopiedAnnotation), false},
-	} {
-		if got := plan.MatchesChecksum(plantest.Copy(rules, source, "team-a", tc.change), "mirror"); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
-	}
-}

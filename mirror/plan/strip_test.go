@@ -227,16 +227,6 @@ func TestC71TruncatedMetadata(t *testing.T) {
 	}
 }
 
-// TestC47CopiedMetadataIsNoForgery mirrors more metadata than the cache keeps: the copies are in sync.
-func TestC47CopiedMetadataIsNoForgery(t *testing.T) {
-	r := testRules(func(o *Options) { o.CopyAnnotations = []string{"*"} })
-	src := plantest.Source("platform", "settings", plantest.Annotation("long", strings.Repeat("x", 100<<10)))
-	have := stripped(r, plantest.Copy(r, src, "team-a"))
-	if c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have); c.State != StateSynced || !isTruncated(have) {
-		t.Errorf("got %v, %v, truncated %v, want a truncated copy in sync", c.Op, c.State, isTruncated(have))
-	}
-}
-
 func TestC39StripChangesNoMapOfItsArgument(t *testing.T) {
 	cm := plantest.Copy(testRules(), plantest.Source("platform", "settings"), "team-a")
 	before, shared := cm.DeepCopy(), *cm
