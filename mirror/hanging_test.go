@@ -188,3 +188,24 @@ func TestC67RelistedSlowNamespace(t *testing.T) {
 		s.within(5*time.Second, "copy", func() bool { return s.get("team-000") != nil })
 	})
 }
+
+// TestC45SlowOnce: namespaces that are slow for two seconds have their copy soon, although hundreds of others hang.
+func TestC45SlowOnce(t *testing.T) {
+	cluster(t, append(teams(100, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.hangAt(webhookDown)
+		until := time.Now().Add(2 * time.Second)
+		s.delay(func(c apitest.Call) time.Duration {
+			switch {
+			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-bad-"):
+				return 30 * time.Second
+			case c.Verb != "get" && strings.HasPrefix(c.Namespace, "team-good-00") && time.Now().Before(until):
+				return 300 * time.Millisecond
+			}
+			return 5 * time.Millisecond
+		})
+		s.edit("platform", plantest.Data("key", "new"))
+		s.within(20*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
+	})
+}

@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -136,6 +140,30 @@ func TestC62Grace(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if n := s.copied("team-0", "value"); n != 0 {
 			t.Errorf("got %d copies after the grace, want none", n)
+		}
+	})
+}
+
+// TestC62HiddenCopy: a copy that lost its label is found by a live read, and held by its source, which does not win the
+// target. While the API server is away, that is still known.
+func TestC62HiddenCopy(t *testing.T) {
+	tenant := sourceIn("team-b", paused)
+	hidden := copyOf(tenant, "team-a", plantest.Without(plan.DefaultLabel))
+	objects := []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"), source(), tenant, hidden}
+	cluster(t, objects, func(t *testing.T, s scene) {
+		want := known{plan.StateHeld, settings("team-b")}
+		expect := func(when string) {
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+			if got := s.controller.knows()[settings("team-a")]; got != want {
+				t.Errorf("%s: got %v, want %v", when, got, want)
+			}
+		}
+		expect("at a start")
+		s.refuse(on(errLost, apitest.Call{Namespace: "team-a"}))
+		expect("while the API server is away")
+		if got := s.get("team-a"); got.Labels[plan.DefaultLabel] != "" {
+			t.Errorf("got the copy written: %v", got)
 		}
 	})
 }
