@@ -99,7 +99,7 @@ func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow 
 	case p == waitOn:
 		s.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:
-		s.say("Every target is held: the change reaches none. Correct the annotation, or accept this with --allow-held")
+		s.say("Every target is held: the change reaches none. Remove or correct the annotation, or add --allow-held")
 	}
 	if r.answer != exitUnknown {
 		r.answer = verdict(p == waitDone)

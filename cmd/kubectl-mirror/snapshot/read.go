@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -80,31 +81,33 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
 // into pageBytes by the size of the last.
 const (
-	firstPage, largestPage = 25, 500
-	pageBytes              = 16 << 20
+	firstPage, largestPage = 25, 5000
+	pageBytes              = 8 << 20
 )
 
-// each calls f for every object of a list, which it reads page by page and does not keep.
+// each calls f for every object of a list, which it does not keep. It reads the next page meanwhile.
 func each[L runtime.Object, T interface{ Size() int }](ctx context.Context,
 	list func(context.Context, metav1.ListOptions) (L, error), o metav1.ListOptions, f func(T)) error {
-	o.Limit = firstPage
-	for {
+	limit := firstPage
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		o.Limit = int64(limit)
 		page, err := list(ctx, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		n, bytes := 0, 1
-		err = meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
+		err = meta.EachListItem(page, func(object runtime.Object) error {
 			n, bytes = n+1, bytes+object.(T).Size()
-			f(object.(T))
 			return nil
 		})
-		more, _ := meta.ListAccessor(page)
-		if o.Continue = more.GetContinue(); err != nil || o.Continue == "" {
-			return err
-		}
-		o.Limit = int64(max(firstPage, min(largestPage, n*pageBytes/bytes)))
-	}
+		limit = max(firstPage, min(largestPage, n*pageBytes/bytes))
+		return page, err
+	})
+	pages.PageBufferSize = 1
+	return pages.EachListItemWithAlloc(ctx, o, func(object runtime.Object) error {
+		f(object.(T))
+		return nil
+	})
 }
 
 func (r *Reader) eachConfigMap(ctx context.Context, o metav1.ListOptions, f func(*corev1.ConfigMap)) error {
