@@ -226,3 +226,31 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		}
 	})
 }
+
+// TestC05ReservedName: nothing is written, and that is reported once.
+func TestC05ReservedName(t *testing.T) {
+	objects := append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))
+	edit := func(o *Options) { o.ResyncPeriod = time.Minute }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		s.wantEvents("reserved", plan.ReasonReservedName)
+		if n := s.CountAll("", "create", "update", "delete"); n > 0 {
+			t.Errorf("got %d writes, want none", n)
+		}
+	})
+}
+
+// TestProblemBecomesAnother: that is no success.
+func TestProblemBecomesAnother(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.wantEvents("foreign", plan.ReasonForeign, plan.ReasonMirrored)
+		s.refuse(on(rejected("exceeded quota"), creates))
+		s.remove("team-000")
+		time.Sleep(5 * time.Minute)
+		s.wantEvents("rejected", plan.ReasonWriteFailed)
+		s.refuse(on[error](nil))
+		time.Sleep(time.Minute)
+		s.wantEvents("solved", plan.ReasonMirrored)
+	})
+}

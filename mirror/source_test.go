@@ -184,7 +184,7 @@ func TestC31Freeze(t *testing.T) {
 				s.wantCopy("team-000", "value")
 				s.wantCopy("team-001", "spoilt")
 				s.wantNone("team-new")
-				if n := s.reported(plan.ReasonInvalidAnnotation); n != 1 {
+				if n := s.reported(plan.ReasonInvalidAnnotation); n != 1 || s.reported(plan.ReasonNoTargets) > 0 {
 					t.Errorf("got events %q, want one about the annotation", s.all())
 				}
 				tc.ends(s)
