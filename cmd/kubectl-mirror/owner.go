@@ -35,7 +35,7 @@ func (c *cli) beginOne(cmd *cobra.Command, arg string) (s *session, asked types.
 func (s *session) isLimited(err error) bool {
 	if apierrors.IsForbidden(err) {
 		s.limit = err
-		s.say("Only what is in the namespace counts: " + err.Error())
+		s.say("With your permissions, only what is in the namespace counts: " + err.Error())
 	}
 	return s.limit != nil
 }

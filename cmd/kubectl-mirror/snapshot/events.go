@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +84,20 @@ func (r Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
+// blocks reports whether something keeps the source from a target. A Mirrored that counts it follows.
+func (w *Warning) blocks() bool {
+	return w != nil && slices.Contains([]string{plan.ReasonForeign, plan.ReasonWriteFailed, plan.ReasonFight}, w.Reason)
+}
+
+// isOfHold reports whether the source has the annotation which held targets by the newest report.
+func (r Reports) isOfHold(s *plan.Source) bool {
+	if s.HeldBy() == "" {
+		return false
+	}
+	by, _ := s.Hold()
+	return r[plan.ReasonHeld] == nil || strings.Contains(r[plan.ReasonHeld].Message, by)
+}
+
 // Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
 // are not known.
 func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
@@ -105,8 +121,11 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	case !arrived:
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of other content"
 		return out
-	case held > 0 && s.HeldBy() == "":
-		out.Status, out.Note = NotYet, "not yet: by the newest report, "+ago+", targets were held"
+	case held > 0 && !r.isOfHold(s):
+		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"
+		return out
+	case blocked == 0 && out.Warning.blocks():
+		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is older than the warning"
 		return out
 	}
 	noun := map[bool]string{true: "namespace", false: "namespaces"}[synced == 1]
