@@ -126,15 +126,12 @@ func (s *session) ask(ctx context.Context, asked types.NamespacedName) (*report,
 	if err == nil {
 		found, err = s.read(ctx, asked)
 	}
-	left := "and no copy is left: kubectl mirror explain " + asked.String() + " says why"
 	if s.isLimited(err) {
 		found, err = s.reported(ctx, asked)
-		left = fmt.Sprintf("and you may not see the copies that are left: kubectl events -n %s --for configmap/%s says when "+
-			"they are deleted, and how to keep them", asked.Namespace, asked.Name)
 	}
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, %s",
-			asked, s.Rules.Label(), plan.SourceValue, left)
+		err = fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and you see no copy: kubectl events "+
+			"-n %s --for configmap/%s says whether copies are left", asked, s.Rules.Label(), plan.SourceValue, asked.Namespace, asked.Name)
 	}
 	if err != nil {
 		return nil, err

@@ -84,19 +84,15 @@ func (r Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
-// blocks reports whether something keeps the source from a target. A Mirrored that counts it follows.
-func (w *Warning) blocks() bool {
-	return w != nil && slices.Contains([]string{plan.ReasonForeign, plan.ReasonWriteFailed, plan.ReasonFight}, w.Reason)
-}
-
 // isOfHold reports whether the source has the annotation which held targets by the newest report.
 func (r Reports) isOfHold(s *plan.Source) bool {
-	if s.HeldBy() == "" {
-		return false
-	}
 	by, _ := s.Hold()
-	return r[plan.ReasonHeld] == nil || strings.Contains(r[plan.ReasonHeld].Message, by)
+	held := r[plan.ReasonHeld]
+	return s.HeldBy() != "" && (held == nil || strings.Contains(held.Message, by))
 }
+
+// blocking are the warnings that a Mirrored follows which counts blocked targets.
+var blocking = []string{plan.ReasonForeign, plan.ReasonWriteFailed, plan.ReasonFight}
 
 // Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
 // are not known.
@@ -124,7 +120,7 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	case held > 0 && !r.isOfHold(s):
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"
 		return out
-	case blocked == 0 && out.Warning.blocks():
+	case blocked == 0 && out.Warning != nil && slices.Contains(blocking, out.Warning.Reason):
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is older than the warning"
 		return out
 	}
