@@ -35,12 +35,7 @@ const (
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // verdict ends a command that answers yes or no.
-func verdict(yes bool) exitCode {
-	if yes {
-		return exitYes
-	}
-	return exitNo
-}
+func verdict(yes bool) exitCode { return map[bool]exitCode{true: exitYes, false: exitNo}[yes] }
 
 // main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the
 // copies then, and goes on where it is run again. kubectl finds the completion of a plug-in by a name of its own.

@@ -77,7 +77,6 @@ func TestC70Judge(t *testing.T) {
 		{"a copied label was changed", labelled, events{reported(s, 7, "1", 1, 0, 0)}},
 		{"blocked", s, events{foreign, reported(s, 7, "1", 1, 0, 2)}},
 		{"not blocked any more", s, events{foreign, reported(s, 7, "1", 3, 0, 0)}},
-		{"a warning is newer", s, events{reported(before, 1, "1", 3, 0, 0), foreign}},
 		{"a target was blocked meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), foreign}},
 		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonExpiring, 5, "7")}},
 		{"warnings alone", s, events{foreign, warned(plan.ReasonWriteFailed, 6, "8"), warned(plan.ReasonFight, 4, "5")}},

@@ -130,8 +130,8 @@ func (s *session) ask(ctx context.Context, asked types.NamespacedName) (*report,
 		found, err = s.reported(ctx, asked)
 	}
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and you see no copy: kubectl events "+
-			"-n %s --for configmap/%s says whether copies are left", asked, s.Rules.Label(), plan.SourceValue, asked.Namespace, asked.Name)
+		err = fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and you see no copy; if some "+
+			"are left: kubectl events -n %s --for cm/%s", asked, s.Rules.Label(), plan.SourceValue, asked.Namespace, asked.Name)
 	}
 	if err != nil {
 		return nil, err

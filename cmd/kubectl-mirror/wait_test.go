@@ -30,7 +30,6 @@ func TestPhase(t *testing.T) {
 		"all held":               {snapshot.OutOfSync, 0, []plan.State{h}, waitHeld, waitDone},
 		"all held, some in sync": {snapshot.OutOfSync, 0, []plan.State{s, h}, waitHeld, waitDone},
 		"held, others":           {snapshot.OutOfSync, 1, []plan.State{p, h}, waitOn, waitOn},
-		"frozen":                 {snapshot.Frozen, 0, []plan.State{plan.StateFrozen}, waitBlocked, waitBlocked},
 	} {
 		r := &snapshot.Source{Status: test.status, Counts: map[string]int{}, Reached: test.reached}
 		for _, state := range test.states {
