@@ -4,14 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
-
-var configMapResource = schema.GroupResource{Resource: "configmaps"}
 
 // TestWaitsGrowAlthoughReasonsTakeTurns goes through failures of one target. A problem stays one until it is known to
 // be over.
