@@ -46,7 +46,6 @@ func TestC70Judge(t *testing.T) {
 	}
 	s, before, labelled := source(), source(plantest.Data("key", "before")), source(plantest.Label("team", "x"))
 	staged := source(plantest.Annotation(plan.RolloutAnnotation, "tier=canary"))
-	frozen := source(plantest.Annotation(plan.PausedAnnotation, "yes"))
 	but := func(change func(*corev1.Event)) *corev1.Event {
 		e := reported(s, 7, "1", 2, 0, 0)
 		change(e)
@@ -78,13 +77,16 @@ func TestC70Judge(t *testing.T) {
 		{"blocked", s, events{foreign, reported(s, 7, "1", 1, 0, 2)}},
 		{"not blocked any more", s, events{foreign, reported(s, 7, "1", 3, 0, 0)}},
 		{"a target was blocked meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), foreign}},
+		{"superseded meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonSuperseded, 5, "7")}},
+		{"rejected meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonWriteFailed, 5, "7")}},
+		{"a fight meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonFight, 5, "7")}},
 		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonExpiring, 5, "7")}},
 		{"warnings alone", s, events{foreign, warned(plan.ReasonWriteFailed, 6, "8"), warned(plan.ReasonFight, 4, "5")}},
 		{"held", staged, events{heldBy("tier=canary"), reported(s, 7, "1", 2, 3, 0)}},
 		{"the selector was corrected", staged, events{heldBy("tier=canry"), reported(s, 7, "1", 0, 5, 0)}},
 		{"all held", staged, events{reported(s, 7, "1", 0, 5, 0)}},
 		{"the hold was removed", s, events{reported(s, 7, "1", 2, 3, 0)}},
-		{"frozen", frozen, events{reported(s, 7, "1", 2, 0, 0)}},
+		{"frozen", source(plantest.Annotation(plan.PausedAnnotation, "yes")), events{reported(s, 7, "1", 2, 0, 0)}},
 		{"forged numbers", s, events{but(func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}},
 		{"the clock is behind", s, events{reported(s, 99, "1", 2, 0, 0)}},
 	} {

@@ -18,7 +18,6 @@ func TestPhase(t *testing.T) {
 		want, ifAllows phase
 	}{
 		"in sync":                {snapshot.InSync, 2, []plan.State{s, s}, waitDone, waitDone},
-		"no targets":             {snapshot.NoTargets, 0, nil, waitBlocked, waitBlocked},
 		"pending":                {snapshot.OutOfSync, 2, []plan.State{s, p}, waitOn, waitOn},
 		"foreign":                {snapshot.OutOfSync, 2, []plan.State{s, f}, waitBlocked, waitDone},
 		"both":                   {snapshot.OutOfSync, 2, []plan.State{p, plan.StateSuperseded}, waitBlocked, waitOn},
@@ -29,7 +28,6 @@ func TestPhase(t *testing.T) {
 		"held, canaries blocked": {snapshot.OutOfSync, 1, []plan.State{f, h}, waitBlocked, waitDone},
 		"all held":               {snapshot.OutOfSync, 0, []plan.State{h}, waitHeld, waitDone},
 		"all held, some in sync": {snapshot.OutOfSync, 0, []plan.State{s, h}, waitHeld, waitDone},
-		"held, others":           {snapshot.OutOfSync, 1, []plan.State{p, h}, waitOn, waitOn},
 	} {
 		r := &snapshot.Source{Status: test.status, Counts: map[string]int{}, Reached: test.reached}
 		for _, state := range test.states {

@@ -92,7 +92,7 @@ func (r Reports) isOfHold(s *plan.Source) bool {
 }
 
 // blocking are the warnings that a Mirrored follows which counts blocked targets.
-var blocking = []string{plan.ReasonForeign, plan.ReasonWriteFailed, plan.ReasonFight}
+var blocking = []string{plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonWriteFailed, plan.ReasonFight}
 
 // Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
 // are not known.
