@@ -159,7 +159,7 @@ func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Confi
 	is, ours := whatIs(snap, key, cm)
 	switch state := d.Status(); {
 	case state == plan.StateNone:
-		x.unwanted(snap, key, is)
+		x.unwanted(snap, key, cm, is)
 		return x
 	case state == plan.StateSynced:
 		x.Verdict = is + ", and in sync."
@@ -189,7 +189,7 @@ func whatIs(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Config
 }
 
 // unwanted says why no copy is wanted at a key.
-func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName, is string) {
+func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap, is string) {
 	view := snap.View(key.Name)
 	about := view.FindAny(x.of)
 	if about == nil && len(view.All()) > 0 {
@@ -197,6 +197,7 @@ func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName
 	}
 	why, remedy := withheld(snap, about, key.Namespace)
 	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
+	x.Verdict += notPublished(snap.Rules, cm)
 	for _, s := range snap.Sources(key) {
 		x.Verdict += fmt.Sprintf(" It is no longer a source; copies left: %d.", len(s.Targets))
 	}
@@ -207,7 +208,9 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *
 	about := snap.View(d.Key.Name).FindAny(x.of)
 	switch d.Status() {
 	case plan.StateExpiring:
-		_, x.Remedy = withheld(snap, about, d.Key.Namespace)
+		if _, x.Remedy = withheld(snap, about, d.Key.Namespace); about == nil {
+			x.Remedy = "create or label " + x.of.String() + " again, before the deletion grace ends"
+		}
 	case plan.StateHeld:
 		_, remedy := about.Hold()
 		x.Remedy = remedy + " of " + x.of.String()

@@ -19,7 +19,7 @@ func TestExplain(t *testing.T) {
 	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"),
 		plantest.Namespace("team-odd", "mirror", "False"))
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
-	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
+	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"), plantest.Marked("platform", "pasted"),
 		plantest.Source("platform", "theirs"),
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
 	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced team-g/nowhere"
-	const others = "team-a/neither platform/unlabelled team-a/unlabelled"
+	const others = "team-a/neither platform/pasted platform/unlabelled team-a/unlabelled"
 	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
 		namespace, name, _ := strings.Cut(arg, "/")
 		key := types.NamespacedName{Namespace: namespace, Name: name}

@@ -82,8 +82,8 @@ func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow 
 			break
 		}
 		r, p = now, phaseOf(now.Sources[0], allow)
-		s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary()))
 		if p == waitOn {
+			s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary()))
 			select {
 			case <-limited.Done():
 				err = limited.Err()

@@ -44,7 +44,7 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 		return err
 	}
 	err = errors.Join(
-		addArguments(ctx, client, installed, more),
+		configure(ctx, client, installed, more),
 		createNamespaces(ctx, client, home, "team-a", "team-b", "team-c", "other"),
 		admit(ctx, client, "publisher", home, "edit", "mirror-controller-publisher"),
 		admit(ctx, client, tenantName, "team-a", "edit"))
@@ -56,7 +56,7 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 		return err
 	}
 	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(binary), filepath.Dir(c.Kubectl()),
-		c.AdminKubeconfig(), publisher, tenant)
+		c.AdminKubeconfig(), publisher, tenant, filepath.Join(filepath.Dir(publisher), "cache"))
 	for {
 		select {
 		case <-ctx.Done():
@@ -79,29 +79,36 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 	}
 }
 
-// addArguments adds arguments to the Deployment, where the plug-in reads them.
-func addArguments(ctx context.Context, client kubernetes.Interface, i *shipped.Installation, more []string) error {
+// configure adds arguments to the Deployment, where the plug-in reads them, and says there that one replica is ready:
+// the process stands for its Pod.
+func configure(ctx context.Context, client kubernetes.Interface, i *shipped.Installation, more []string) error {
 	deployments := client.AppsV1().Deployments(i.Namespace)
 	list, err := deployments.List(ctx, metav1.ListOptions{})
-	if err != nil || len(more) == 0 {
+	if err != nil {
 		return err
 	}
 	deployment := &list.Items[0]
 	container := &deployment.Spec.Template.Spec.Containers[0]
 	container.Args = append(container.Args, more...)
 	i.Args = container.Args
-	_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
+	if deployment, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	status := &deployment.Status
+	status.ObservedGeneration = deployment.Generation
+	status.Replicas, status.UpdatedReplicas, status.ReadyReplicas = 1, 1, 1
+	_, err = deployments.UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
 	return err
 }
 
 // invitation is what playground prints. A test runs its lines with two spaces before them.
 const invitation = `
 A control plane, the policies and the controller are running, with %s
-The controller is a process here: its Deployment has no Pods. You are the admin, a publisher may publish from
+The controller is a process here, in place of the Pod of its Deployment. You are the admin, a publisher may publish from
 platform, and a tenant may edit in team-a. In another terminal:
 
   export PATH=%s:%s:$PATH KUBECONFIG=%s
-  export PUBLISHER=%s TENANT=%s
+  export PUBLISHER=%s TENANT=%s KUBECACHEDIR=%s
 
 Publish, as the publisher. team-a, team-b and team-c get a copy, and other gets none:
   kubectl -n platform create configmap settings --from-literal=colour=blue --kubeconfig=$PUBLISHER
