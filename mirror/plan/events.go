@@ -17,3 +17,12 @@ const (
 	ReasonHeld              = "Held"
 	ReasonRestored          = "Restored"
 )
+
+// Blocking are the states of targets from which something keeps a source that selects them, by the reasons of the
+// events about them. Mirrored counts these targets.
+var Blocking = map[string]State{
+	ReasonForeign:     StateForeign,
+	ReasonSuperseded:  StateSuperseded,
+	ReasonWriteFailed: StateRejected,
+	ReasonFight:       StateFight,
+}

@@ -43,21 +43,21 @@ const (
 	States                       // the number of states
 )
 
-// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, whether
-// the owner of the source needs to know of it, and whether it keeps the source from a target that it selects.
+// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, and
+// whether the owner of the source needs to know of it.
 var states = [States]struct {
-	name, metric              string
-	pending, problem, blocked bool
+	name, metric     string
+	pending, problem bool
 }{
 	StateNone:       {name: "none"},
 	StateSynced:     {name: "synced", metric: "synced"},
 	StatePending:    {name: "pending", metric: "pending", pending: true},
-	StateForeign:    {name: "foreign", metric: "foreign", problem: true, blocked: true},
-	StateSuperseded: {name: "superseded", metric: "superseded", blocked: true},
-	StateRejected:   {name: "rejected", metric: "rejected", problem: true, blocked: true},
+	StateForeign:    {name: "foreign", metric: "foreign", problem: true},
+	StateSuperseded: {name: "superseded", metric: "superseded"},
+	StateRejected:   {name: "rejected", metric: "rejected", problem: true},
 	StateFrozen:     {name: "frozen", metric: "frozen"},
 	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
-	StateFight:      {name: "fight", metric: "pending", problem: true, blocked: true},
+	StateFight:      {name: "fight", metric: "pending", problem: true},
 	StateExpiring:   {name: "expiring", metric: "expiring"},
 	StateHeld:       {name: "held", metric: "held"},
 }
@@ -74,9 +74,6 @@ func (s State) IsPending() bool { return states[s].pending }
 // IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its
 // own.
 func (s State) IsProblem() bool { return states[s].problem }
-
-// IsBlocked reports whether something keeps the source from a target that it selects.
-func (s State) IsBlocked() bool { return states[s].blocked }
 
 // Target is one place for a copy.
 type Target struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,9 +90,6 @@ func (r Reports) isOfHold(s *plan.Source) bool {
 	return s.HeldBy() != "" && (held == nil || strings.Contains(held.Message, by))
 }
 
-// blocking are the warnings that a Mirrored follows which counts blocked targets.
-var blocking = []string{plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonWriteFailed, plan.ReasonFight}
-
 // Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
 // are not known.
 func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
@@ -120,7 +116,7 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	case held > 0 && !r.isOfHold(s):
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"
 		return out
-	case blocked == 0 && out.Warning != nil && slices.Contains(blocking, out.Warning.Reason):
+	case blocked == 0 && out.Warning != nil && plan.Blocking[out.Warning.Reason] != plan.StateNone:
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is older than the warning"
 		return out
 	}

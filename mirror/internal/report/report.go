@@ -81,14 +81,16 @@ func (s *Summary) Pending() bool {
 	return false
 }
 
-// blocked returns in how many namespaces something keeps the source from a target.
-func (s *Summary) blocked() (sum int) {
-	for state, n := range s.Counts {
-		if plan.State(state).IsBlocked() {
-			sum += n
+// blocked returns from how many targets something keeps the source, and the reasons of the events about these.
+func (s *Summary) blocked() (targets int, reasons []string) {
+	for reason, state := range plan.Blocking {
+		if n := s.Counts[state]; n > 0 {
+			targets += n
+			reasons = append(reasons, reason)
 		}
 	}
-	return sum
+	slices.Sort(reasons)
+	return targets, reasons
 }
 
 // conditions are the events that say how a source stands, but for Expiring and Mirrored, in the order of reporting.
@@ -265,7 +267,8 @@ func (r *Reported) inSync(sum *Summary, now time.Time) (*Message, time.Duration)
 	if sum.Pending() || sum.Source.Reserved || sum.Source.Frozen != nil {
 		return nil, 0
 	}
-	is := mirrored{sum.Source.Checksum, sum.Counts[plan.StateHeld], sum.blocked()}
+	blocked, _ := sum.blocked()
+	is := mirrored{sum.Source.Checksum, sum.Counts[plan.StateHeld], blocked}
 	again := is == r.mirrored && r.took == nil && !(r.ended && (!r.warns() || r.texts[r.last] == ""))
 	if again && !r.isOld(plan.ReasonMirrored) || sum.Counts[plan.StateSynced]+is.held+is.blocked == 0 {
 		return nil, 0

@@ -22,8 +22,8 @@ func mirroredText(s *Summary, took map[types.NamespacedName]int) string {
 	if n := s.Counts[plan.StateHeld]; n > 0 {
 		text += fmt.Sprintf("; %s held by %s", counted(n, "is", "are"), s.Source.HeldBy())
 	}
-	if n := s.blocked(); n > 0 {
-		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(s.blockers(), ", "))
+	if n, reasons := s.blocked(); n > 0 {
+		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(reasons, ", "))
 	}
 	for _, from := range slices.SortedFunc(maps.Keys(took), compareKeys) {
 		text += fmt.Sprintf("; took over %s of %s", counted(took[from], "copy", "copies"), from)
@@ -32,19 +32,6 @@ func mirroredText(s *Summary, took map[types.NamespacedName]int) string {
 }
 
 func compareKeys(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
-
-// blockers returns the reasons of the events about what blocks the source.
-func (s *Summary) blockers() (reasons []string) {
-	for reason, state := range map[string]plan.State{
-		plan.ReasonForeign: plan.StateForeign, plan.ReasonSuperseded: plan.StateSuperseded,
-		plan.ReasonWriteFailed: plan.StateRejected, plan.ReasonFight: plan.StateFight} {
-		if s.Counts[state] > 0 {
-			reasons = append(reasons, reason)
-		}
-	}
-	slices.Sort(reasons)
-	return reasons
-}
 
 func foreignText(s *Summary, targets []string) string {
 	var parts, commands []string
