@@ -196,8 +196,7 @@ func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName
 		about = view.All()[0]
 	}
 	why, remedy := withheld(snap, about, key.Namespace)
-	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
-	x.Verdict += notPublished(snap.Rules, cm)
+	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.%s", is, why, toPublish(snap.Rules, cm)), remedy
 	for _, s := range snap.Sources(key) {
 		x.Verdict += fmt.Sprintf(" It is no longer a source; copies left: %d.", len(s.Targets))
 	}

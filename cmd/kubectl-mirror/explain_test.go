@@ -19,8 +19,8 @@ func TestExplain(t *testing.T) {
 	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"),
 		plantest.Namespace("team-odd", "mirror", "False"))
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
-	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"), plantest.Marked("platform", "pasted"),
-		plantest.Source("platform", "theirs"),
+	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
+		plantest.Marked("platform", "pasted"), plantest.Source("platform", "theirs"),
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
 	var out golden

@@ -1,13 +1,5 @@
 // Command kubectl-mirror is the plug-in `kubectl mirror`: it shows what the controller has done and what it would do,
 // and why. It reads the cluster and decides with package plan, as the controller does.
-//
-//	snapshot/    the sources and copies of a cluster, the decision about each target, and the controller's reports
-//	command.go   the root command, and what all commands share
-//	settings.go  the settings that count: arguments of Deployments, and flags
-//	status.go, explain.go, plan.go, wait.go, check.go, purge.go: the commands
-//	owner.go     status, wait and explain for a user who sees one namespace only
-//	diff.go      the content that a change replaces
-//	output.go    tables, JSON, names
 package main
 
 import (

@@ -71,8 +71,8 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 			labelNamespace+"=%s", source, key.Namespace, rules.Label(), plan.OptOutValue)
 		return x
 	}
-	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.", key)
-	x.Verdict += notPublished(rules, cm)
+	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.%s",
+		key, toPublish(rules, cm))
 	if why, adoptable := rules.Foreign(cm); adoptable {
 		x.Remedy = handOver(key)
 	} else {
@@ -81,13 +81,13 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 	return x
 }
 
-// notPublished says how to publish a ConfigMap that somebody has made from a copy; it is empty for any other.
-func notPublished(rules *plan.Rules, cm *corev1.ConfigMap) string {
+// toPublish says how to publish a ConfigMap that somebody has made from a copy; it is empty for any other.
+func toPublish(rules *plan.Rules, cm *corev1.ConfigMap) string {
 	if cm == nil || cm.Labels[rules.Label()] != plan.CopyValue {
 		return ""
 	}
-	return fmt.Sprintf(" Its label %[3]s=%[4]s does not publish it: kubectl label -n %[1]s configmap %[2]s %[3]s=%[5]s --overwrite",
-		cm.Namespace, cm.Name, rules.Label(), plan.CopyValue, plan.SourceValue)
+	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label %s %[1]s=%[4]s --overwrite",
+		rules.Label(), plan.CopyValue, nameOf(plan.KeyOf(cm)), plan.SourceValue)
 }
 
 // handOver is the command that hands a foreign ConfigMap over.
