@@ -166,7 +166,7 @@ func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
 			}
 			for key, value := range map[string]string{"checksum": want.Checksum, "payload": want.Payload(),
 				"instance": "default",
-				"synced":   "2", "held": "0", "blocked": "1"} {
+				"synced":   "2", "held": "0", "blocked": "1", "expiring": "0"} {
 				if got["mirror-controller.github.io/"+key] != value {
 					t.Errorf("%s: got annotations %v, want %s=%s", content, got, key, value)
 				}

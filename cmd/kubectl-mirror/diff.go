@@ -57,7 +57,7 @@ func content(cm *corev1.ConfigMap) (lines []string) {
 	add := func(section string, entries map[string]string) {
 		for _, k := range slices.Sorted(maps.Keys(entries)) {
 			for line := range strings.SplitSeq(entries[k], "\n") {
-				lines = append(lines, section+" "+escaped(k)+": "+escaped(line)+"\n")
+				lines = append(lines, section+" "+printable(k)+": "+printable(line)+"\n")
 			}
 		}
 	}

@@ -77,10 +77,7 @@ func printLines(w io.Writer, lines ...string) {
 
 // printable escapes what a terminal could take for more than text: anybody may write an annotation, or the error of a
 // webhook.
-func printable(text string) string { return escaped(strings.ReplaceAll(text, "\n", " ")) }
-
-// escaped escapes all but printable characters.
-func escaped(text string) string {
+func printable(text string) string {
 	quoted := strconv.Quote(text)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }

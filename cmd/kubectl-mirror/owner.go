@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,9 @@ func (c *cli) beginOne(cmd *cobra.Command, arg string) (s *session, asked types.
 func (s *session) isLimited(err error) bool {
 	if apierrors.IsForbidden(err) {
 		s.limit = err
-		s.say("With your permissions, only what is in the namespace counts: " + err.Error())
+		status := apierrors.APIStatus(nil)
+		errors.As(err, &status)
+		s.say("Only what is in the namespace counts, because " + status.Status().Message)
 	}
 	return s.limit != nil
 }
@@ -56,14 +59,14 @@ func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
 func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	x := &explanation{Verdict: fmt.Sprintf("There is no ConfigMap %s.", key)}
+	x := &explanation{Verdict: fmt.Sprintf("There is no ConfigMap %s. You may not see whether a source claims it.", key)}
 	if cm == nil {
 		return x
 	}
 	if source, names := plan.NamedSource(cm); names && plan.NamesItself(cm) {
 		content := "matches its checksum."
 		if !plan.MatchesChecksum(cm, rules.Label()) {
-			content = "does not match its checksum: somebody has edited it, and the controller restores what a source wants."
+			content = "does not match its checksum: it was edited, and is restored unless its source is gone or holds it."
 		}
 		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s. Its content %s",
 			key, source, cm.Annotations[plan.InstanceAnnotation], content)
@@ -74,7 +77,7 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.%s",
 		key, toPublish(rules, cm))
 	if why, adoptable := rules.Foreign(cm); adoptable {
-		x.Remedy = handOver(key)
+		x.Remedy = "if a copy should be there, " + handOver(key)
 	} else {
 		x.Verdict += " But " + why + "."
 	}

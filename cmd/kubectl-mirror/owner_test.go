@@ -56,7 +56,7 @@ func TestC70Judge(t *testing.T) {
 		e.Reason, e.Message = plan.ReasonHeld, fmt.Sprintf("annotation %s=%q: ", plan.RolloutAnnotation, selector)
 		return e
 	}
-	foreign := warned(plan.ReasonForeign, 5, "7")
+	foreign, expiring := warned(plan.ReasonForeign, 5, "7"), warned(plan.ReasonExpiring, 5, "7")
 	type events = []*corev1.Event
 	var out golden
 	for _, test := range []struct {
@@ -65,10 +65,8 @@ func TestC70Judge(t *testing.T) {
 		events events
 	}{
 		{"arrived", s, events{reported(s, 7, "1", 12, 0, 0)}},
-		{"no report", s, nil},
 		{"right after an edit", s, events{reported(before, 7, "1", 12, 0, 0)}},
 		{"an older one fits", s, events{reported(s, 1, "9", 1, 0, 0), reported(before, 2, "8", 1, 0, 0)}},
-		{"the newer one fits", s, events{reported(s, 2, "8", 1, 0, 0), reported(before, 1, "9", 1, 0, 0)}},
 		{"two of one second", s, events{reported(before, 2, "99", 1, 0, 0), reported(s, 2, "100", 1, 0, 0)}},
 		{"of a former object", s, events{but(func(e *corev1.Event) { e.InvolvedObject.UID = "former" })}},
 		{"of another reporter", s, events{but(func(e *corev1.Event) { e.ReportingController = "kubelet" })}},
@@ -77,10 +75,11 @@ func TestC70Judge(t *testing.T) {
 		{"blocked", s, events{foreign, reported(s, 7, "1", 1, 0, 2)}},
 		{"not blocked any more", s, events{foreign, reported(s, 7, "1", 3, 0, 0)}},
 		{"a target was blocked meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), foreign}},
-		{"superseded meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonSuperseded, 5, "7")}},
-		{"rejected meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonWriteFailed, 5, "7")}},
-		{"a fight meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonFight, 5, "7")}},
-		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), warned(plan.ReasonExpiring, 5, "7")}},
+		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), expiring}},
+		{"an announcement still holds", s,
+			events{expiring, but(func(e *corev1.Event) { e.Annotations[plan.EventExpiring] = "4" })}},
+		{"nothing expires any more", s, events{expiring, reported(s, 7, "1", 3, 0, 0)}},
+		{"no target any more", s, events{reported(s, 1, "1", 3, 0, 0), expiring, warned(plan.ReasonNoTargets, 6, "8")}},
 		{"warnings alone", s, events{foreign, warned(plan.ReasonWriteFailed, 6, "8"), warned(plan.ReasonFight, 4, "5")}},
 		{"held", staged, events{heldBy("tier=canary"), reported(s, 7, "1", 2, 3, 0)}},
 		{"the selector was corrected", staged, events{heldBy("tier=canry"), reported(s, 7, "1", 0, 5, 0)}},

@@ -149,31 +149,24 @@ func (p *purge) confirm() error {
 func (p *purge) delete(ctx context.Context) error {
 	var workers errgroup.Group
 	workers.SetLimit(32)
-	var gone, changed atomic.Int64
+	var gone atomic.Int64
 	for _, c := range p.Targets {
 		workers.Go(func() error {
 			have := c.decision.Have
 			err := p.Client.CoreV1().ConfigMaps(c.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion},
 			})
-			switch {
-			case err == nil, apierrors.IsNotFound(err):
+			if err == nil || apierrors.IsNotFound(err) {
 				gone.Add(1)
-			case apierrors.IsConflict(err):
-				changed.Add(1)
-			default:
-				return err
+				return nil
 			}
-			return nil
+			return err // a conflict if the copy has changed
 		})
 	}
 	failed, all := workers.Wait(), int64(len(p.Targets))
 	text := fmt.Sprintf("Deleted %d of %d copies", gone.Load(), all)
-	if n := changed.Load(); n > 0 {
-		text += fmt.Sprintf("; changed since they were listed, and left alone: %d. Run the command again", n)
-	}
 	if failed != nil {
-		text += fmt.Sprintf("; failed: %d, the first because of: %v", all-gone.Load()-changed.Load(), failed)
+		text += fmt.Sprintf("; failed: %d, the first because of: %v", all-gone.Load(), failed)
 	}
 	p.say(text + ".")
 	return verdict(gone.Load() == all)

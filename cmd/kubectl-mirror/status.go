@@ -36,7 +36,7 @@ Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 func newStatus(c *cli) *cobra.Command {
 	var all, everywhere bool
 	cmd := c.command("status [SOURCE]", "Show which copies are in sync", statusHelp,
-		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", listFormats, cobra.MaximumNArgs(1),
+		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", outputFormats, cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.status(cmd, args, everywhere, all) })
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
@@ -111,7 +111,7 @@ func (s *session) warn(ctx context.Context, namespace string, sources []*snapsho
 		return nil
 	}
 	for _, source := range sources {
-		if source.UID != "" && !source.IsInSync() {
+		if !source.IsInSync() {
 			source.Warning = reports[source.UID].Warning()
 		}
 	}
@@ -158,20 +158,6 @@ func newReport(sources []*snapshot.Source) *report {
 }
 
 func (r *report) end() error { return r.answer }
-
-// names returns the sources; of one source the copies that are wanted or there.
-func (r *report) names() (names []string) {
-	for _, s := range r.Sources {
-		if !r.one {
-			names = append(names, nameOf(s.Key()))
-		}
-		for _, t := range s.Targets {
-			names = append(names, nameOf(types.NamespacedName{Namespace: t.Namespace, Name: s.Name}))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names) // several controllers may have one source
-}
 
 func (r *report) table(w io.Writer, wide bool) {
 	switch {

@@ -24,7 +24,7 @@ func newWait(c *cli) *cobra.Command {
 	var allow allowed
 	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
 		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		listFormats, cobra.ExactArgs(1),
+		outputFormats, cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.wait(cmd, args[0], timeout, allow) })
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")
@@ -92,10 +92,8 @@ func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow 
 		}
 	}
 	switch {
-	case err != nil && limited.Err() == nil:
+	case r == nil, err != nil && limited.Err() == nil:
 		return nil, err
-	case r == nil: // in the middle of a request
-		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 	case p == waitOn:
 		s.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:

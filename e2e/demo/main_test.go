@@ -57,10 +57,13 @@ func TestPlaygroundInvites(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
-	for _, want := range []string{"refused", "--deletion-grace=1h", "2 held", "Expiring"} {
+	for _, want := range []string{"refused", "--deletion-grace=1h", "2 held", "Warning Expiring: 3 copies"} {
 		if !strings.Contains(printed.String()+string(out), want) {
 			t.Errorf("there is no %q in\n%s", want, out)
 		}
+	}
+	if strings.Contains(string(out), "No controller runs") {
+		t.Errorf("the plug-in sees no controller:\n%s", out)
 	}
 	if refused := strings.Count(strings.ToLower(string(out)), "\nerror"); refused != 1 {
 		t.Errorf("%d commands have an error, want 1:\n%s", refused, out)

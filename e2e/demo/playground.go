@@ -104,8 +104,8 @@ func configure(ctx context.Context, client kubernetes.Interface, i *shipped.Inst
 // invitation is what playground prints. A test runs its lines with two spaces before them.
 const invitation = `
 A control plane, the policies and the controller are running, with %s
-The controller is a process here, in place of the Pod of its Deployment. You are the admin, a publisher may publish from
-platform, and a tenant may edit in team-a. In another terminal:
+The controller is a process here, in place of the Pod of its Deployment: neither "kubectl logs" nor "scale" reach it.
+You are the admin, a publisher may publish from platform, and a tenant may edit in team-a. In another terminal:
 
   export PATH=%s:%s:$PATH KUBECONFIG=%s
   export PUBLISHER=%s TENANT=%s KUBECACHEDIR=%s
@@ -121,18 +121,20 @@ As the tenant, edit the copy, and see it restored; then try to publish, and be r
   kubectl -n team-a create configmap ours --kubeconfig=$TENANT
   kubectl -n team-a label configmap ours mirror=true --kubeconfig=$TENANT || echo refused
 
-Change in stages. First only team-b turns green, then all:
+Change in stages, as the publisher. First only team-b turns green, then all:
   kubectl label namespace team-b tier=canary
-  kubectl -n platform annotate configmap settings mirror-controller.github.io/rollout=tier=canary
-  kubectl -n platform patch configmap settings -p '{"data":{"colour":"green"}}'
-  kubectl mirror wait platform/settings; kubectl mirror status platform/settings --all
-  kubectl -n platform annotate configmap settings mirror-controller.github.io/rollout-
+  export STAGE=mirror-controller.github.io/rollout
+  kubectl -n platform annotate configmap settings $STAGE=tier=canary --kubeconfig=$PUBLISHER
+  kubectl -n platform patch configmap settings -p '{"data":{"colour":"green"}}' --kubeconfig=$PUBLISHER
+  kubectl mirror wait platform/settings --kubeconfig=$PUBLISHER; kubectl mirror status platform/settings --all
+  kubectl -n platform annotate configmap settings $STAGE- --kubeconfig=$PUBLISHER
 
 Delete by mistake, see what is announced, and undo it:
-  kubectl -n platform delete configmap settings
-  kubectl -n platform events --for configmap/settings; kubectl mirror status -A
-  kubectl -n platform create configmap settings --from-literal=colour=green
-  kubectl -n platform label configmap settings mirror=true && kubectl mirror wait platform/settings
+  kubectl -n platform delete configmap settings --kubeconfig=$PUBLISHER
+  kubectl mirror status -A; kubectl mirror status platform/settings
+  kubectl -n platform create configmap settings --from-literal=colour=green --kubeconfig=$PUBLISHER
+  kubectl -n platform label configmap settings mirror=true --kubeconfig=$PUBLISHER
+  kubectl mirror wait platform/settings
 
 The log of the controller follows. Ctrl-C stops everything and removes all files.
 

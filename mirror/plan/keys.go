@@ -34,13 +34,14 @@ const (
 	// none.
 	CopiedAnnotation = Domain + "/copied"
 
-	// EventPayload, EventSynced, EventHeld and EventBlocked are annotations of an event Mirrored, beside
+	// EventPayload, EventSynced, EventHeld, EventBlocked and EventExpiring are annotations of an event Mirrored, beside
 	// [ChecksumAnnotation] and [InstanceAnnotation]: the digest of what was copied without metadata, and numbers of
 	// namespaces.
-	EventPayload = Domain + "/payload"
-	EventSynced  = Domain + "/synced"
-	EventHeld    = Domain + "/held"
-	EventBlocked = Domain + "/blocked"
+	EventPayload  = Domain + "/payload"
+	EventSynced   = Domain + "/synced"
+	EventHeld     = Domain + "/held"
+	EventBlocked  = Domain + "/blocked"
+	EventExpiring = Domain + "/expiring"
 
 	// AdoptAnnotation with the value [AdoptValue] on a foreign ConfigMap hands it over to the controller.
 	AdoptAnnotation = Domain + "/adopt"

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,8 +38,8 @@ func (w *Warning) String() string {
 // Reports are the newest events about one object, by reason.
 type Reports map[string]*corev1.Event
 
-// ReportsOf sorts events by the object that they are about. Only those of controllers count, and Mirrored only of the
-// instance.
+// ReportsOf sorts events by the object that they are about, and those of all objects of a name under [Gone]. Only those
+// of controllers count, and Mirrored only of the instance.
 func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
 	all := map[types.UID]Reports{}
 	for _, e := range events {
@@ -45,16 +47,21 @@ func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
 		if e.ReportingController != reporter || !isOurs {
 			continue
 		}
-		about := e.InvolvedObject.UID
-		if all[about] == nil {
-			all[about] = Reports{}
-		}
-		if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
-			all[about][e.Reason] = e
+		is := e.InvolvedObject
+		for _, about := range []types.UID{is.UID, goneUID(types.NamespacedName{Namespace: is.Namespace, Name: is.Name})} {
+			if all[about] == nil {
+				all[about] = Reports{}
+			}
+			if known := all[about][e.Reason]; known == nil || compareAge(e, known) > 0 {
+				all[about][e.Reason] = e
+			}
 		}
 	}
 	return all
 }
+
+// goneUID stands for the UID of a source that is gone.
+func goneUID(k types.NamespacedName) types.UID { return types.UID(k.String()) }
 
 const reporter = "mirror-controller"
 
@@ -66,21 +73,40 @@ func (r Reports) number(key string) (n int) {
 	return n
 }
 
-// Warning returns the newest warning that is not over; nil if there is none. After the last one comes a Mirrored in
-// which nothing is blocked.
+// Warning returns the newest warning that is not over; nil if there is none. One about copies that expire comes first.
+// After the last one comes a Mirrored in which nothing is blocked, and nothing expires.
 func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
-	for _, e := range r {
-		if e.Type == corev1.EventTypeWarning && (newest == nil || compareAge(e, newest) > 0) {
+	for reason, e := range r {
+		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || r.number(plan.EventBlocked) > 0)
+		if holds && reason != plan.ReasonExpiring && (newest == nil || compareAge(e, newest) > 0) {
 			newest = e
 		}
 	}
-	mirrored := r[plan.ReasonMirrored]
-	isOver := newest != nil && mirrored != nil && compareAge(newest, mirrored) < 0 && r.number(plan.EventBlocked) == 0
-	if newest == nil || isOver {
+	if r.expires() {
+		newest = r[plan.ReasonExpiring]
+	}
+	if newest == nil {
 		return nil
 	}
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
+}
+
+// expires reports whether copies expire.
+func (r Reports) expires() bool {
+	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.EventExpiring) > 0
+}
+
+// isNew reports whether there is an event with this reason, and no newer report.
+func (r Reports) isNew(reason string) bool {
+	e, mirrored := r[reason], r[plan.ReasonMirrored]
+	return e != nil && (mirrored == nil || compareAge(e, mirrored) > 0)
+}
+
+// isOutdated reports whether a warning about targets is newer than the report.
+func (r Reports) isOutdated() bool {
+	reasons := slices.Collect(maps.Keys(plan.Blocking))
+	return slices.ContainsFunc(append(reasons, plan.ReasonNoTargets), r.isNew)
 }
 
 // isOfHold reports whether the source has the annotation which held targets by the newest report.
@@ -116,7 +142,7 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	case held > 0 && !r.isOfHold(s):
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"
 		return out
-	case blocked == 0 && out.Warning != nil && plan.Blocking[out.Warning.Reason] != plan.StateNone:
+	case blocked == 0 && r.isOutdated():
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is older than the warning"
 		return out
 	}
@@ -124,7 +150,7 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	out.Status, out.Note = InSync, fmt.Sprintf("in sync in %d %s, as the controller reported %s", synced, noun, ago)
 	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()] = synced, held
 	out.Blocked, out.Reached = blocked, synced
-	if held+blocked > 0 {
+	if held+blocked > 0 || r.expires() {
 		out.Status = OutOfSync
 		out.Note += fmt.Sprintf("; %d held, %d blocked", held, blocked)
 	}

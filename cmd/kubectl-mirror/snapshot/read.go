@@ -1,9 +1,4 @@
 // Package snapshot reads the sources and copies of one controller, and has package plan decide about each target.
-//
-//	read.go      what the cluster holds, read page by page and kept without payloads
-//	snapshot.go  the decision about each target
-//	report.go    the state of each source, counted
-//	events.go    what the controller has reported, by its events
 package snapshot
 
 import (

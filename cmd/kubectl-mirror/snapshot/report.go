@@ -48,7 +48,7 @@ type Source struct {
 	Blocked int `json:"blocked,omitempty"`
 	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
 	Reached int       `json:"-"`
-	UID     types.UID `json:"-"` // empty: it is gone
+	UID     types.UID `json:"-"`
 }
 
 // Target is the state of one source at one target.
@@ -104,7 +104,7 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 }
 
 func newSource(k types.NamespacedName) *Source {
-	s := &Source{Namespace: k.Namespace, Name: k.Name, Status: Gone, Counts: map[string]int{},
+	s := &Source{Namespace: k.Namespace, Name: k.Name, UID: goneUID(k), Status: Gone, Counts: map[string]int{},
 		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
 	for _, state := range Counted {
 		s.Counts[state.Metric()] = 0
@@ -137,7 +137,7 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	slices.SortFunc(r.Targets, func(a, b Target) int { return strings.Compare(a.Namespace, b.Namespace) })
 	switch {
 	case r.Status != InSync:
-	case r.Total() == 0:
+	case r.Total() == r.Count(plan.StateExpiring, plan.StateOutOfScope):
 		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, maps.Values(s.Namespaces)))
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
 	case r.Total() != r.Count(plan.StateSynced):

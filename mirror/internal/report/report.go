@@ -284,6 +284,7 @@ func (r *Reported) inSync(sum *Summary, now time.Time) (*Message, time.Duration)
 		plan.EventSynced:        strconv.Itoa(sum.Counts[plan.StateSynced]),
 		plan.EventHeld:          strconv.Itoa(is.held),
 		plan.EventBlocked:       strconv.Itoa(is.blocked),
+		plan.EventExpiring:      strconv.Itoa(sum.Counts[plan.StateExpiring]),
 	}
 	r.mirrored, r.ended, r.took = is, false, nil
 	return m, 0

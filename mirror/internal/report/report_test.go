@@ -83,7 +83,8 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 			{source(), targets{synced: {"a", "b"}}, nil},
 			{source(), targets{synced: {"b"}}, nil},
-			{source(changed), targets{synced: {"b"}}, []string{mirrored + "1 namespace"}},
+			{source(changed), targets{synced: {"b"}, plan.StateExpiring: {"a", "c"}},
+				[]string{mirrored + "1 namespace; 2 copies expire (see Expiring)"}},
 		},
 		"foreign objects, more and fewer": {
 			{source(), targets{foreign: {"b"}},

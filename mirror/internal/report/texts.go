@@ -25,6 +25,9 @@ func mirroredText(s *Summary, took map[types.NamespacedName]int) string {
 	if n, reasons := s.blocked(); n > 0 {
 		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(reasons, ", "))
 	}
+	if n := s.Counts[plan.StateExpiring]; n > 0 {
+		text += fmt.Sprintf("; %s (see %s)", counted(n, "copy expires", "copies expire"), plan.ReasonExpiring)
+	}
 	for _, from := range slices.SortedFunc(maps.Keys(took), compareKeys) {
 		text += fmt.Sprintf("; took over %s of %s", counted(took[from], "copy", "copies"), from)
 	}
@@ -145,7 +148,7 @@ func expiringText(s *Summary) string {
 		slices.Sort(where)
 		why, remedy := s.Rules.Explain(loss)
 		them := map[bool]string{true: "it", false: "them"}[len(where) == 1]
-		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before.",
+		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before then.",
 			counted(len(where), "copy", "copies"), namespaces(where), s.expires.UTC().Format(time.DateTime), why, them, remedy))
 	}
 	return strings.Join(parts, " ")
