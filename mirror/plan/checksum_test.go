@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,15 +56,4 @@ func TestC18EncodingNeverChanges(t *testing.T) {
 		texts{"note": ""}), "sha256:"+hex.EncodeToString(whole[:]); got != want {
 		t.Errorf("got checksum %s, want %s", got, want)
 	}
-}
-
-// canonical spells the content out. Two contents are equal if, and only if, this is.
-func canonical(cm *corev1.ConfigMap) string {
-	data := texts{}
-	maps.Copy(data, cm.Data)
-	binaryData := texts{}
-	for k, v := range cm.BinaryData {
-		binaryData[k] = string(v)
-	}
-	return fmt.Sprintf("%q %q %v", data, binaryData, cm.Immutable != nil && *cm.Immutable) // maps are printed sorted
 }

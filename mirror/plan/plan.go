@@ -106,8 +106,8 @@ type Change struct {
 	Withheld Op
 }
 
-// Plan returns the change at each target that brings it in sync with the sources of its name, in the order of the
-// targets. It does not change its arguments.
+// Decide returns the change at a target that brings it in sync with the sources of its name. It does not change its
+// arguments.
 //
 //	object there        | a source claims the target         | none does
 //	--------------------+------------------------------------+------------------------------------
@@ -121,15 +121,6 @@ type Change struct {
 // Nothing happens at a target that the source of the copy there holds, or that its winner holds. Nothing happens in a
 // namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a reserved
 // name.
-func (r *Rules) Plan(v *View, targets []Target) []Change {
-	changes := make([]Change, 0, len(targets))
-	for _, t := range targets {
-		changes = append(changes, r.Decide(v, t))
-	}
-	return changes
-}
-
-// Decide is the row of [Rules.Plan] for one target.
 func (r *Rules) Decide(v *View, t Target) Change {
 	c := r.decide(v, t)
 	if c.Op == OpNone && c.State != StatePending && c.State != StateForeign {

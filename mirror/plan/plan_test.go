@@ -56,12 +56,13 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 
 func cms(list ...*corev1.ConfigMap) []*corev1.ConfigMap { return list }
 
-// The tables have a row for each case. TestPlanOfManyWorlds checks what is so in any case.
-
 func TestDecideAboutACopy(t *testing.T) {
 	r := testRules()
 	src := plantest.Source("platform", "settings")
 	unchangeable := plantest.Source("platform", "settings", plantest.Immutable)
+	reserved := plantest.Source("platform", "kube-root-ca.crt")
+	byPhase, byTime := plantest.Terminating("team-a"), plantest.Terminating("team-a")
+	byPhase.DeletionTimestamp, byTime.Status.Phase = nil, corev1.NamespaceActive
 	have := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
 	frozen := plantest.Source("platform", "settings", plantest.Annotation(PrefixAnnotation, "Team"))
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1), plantest.Data("key", "theirs"))
@@ -72,7 +73,8 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C02 copy labelled true": {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)),
 			op: OpUpdate},
 		"C03 the loser takes over in place": {sources: cms(tenant), have: have(), op: OpUpdate},
-		"C05 reserved name":                 {sources: cms(plantest.Source("platform", "kube-root-ca.crt"))},
+		"C05 reserved name":                 {sources: cms(reserved)},
+		"C05 a copy under a reserved name":  {sources: cms(reserved), have: plantest.Copy(r, reserved, "team-a")},
 		"C08 label removed, read live":      {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
 		"C19 edited, checksum untouched":    {sources: cms(src), have: have(plantest.Data("key", "edited")), op: OpUpdate},
 		"C22 immutable, other data": {sources: cms(src), have: have(plantest.Immutable, plantest.Data("key", "old")),
@@ -80,7 +82,8 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C22 immutable, other metadata": {sources: cms(unchangeable), op: OpUpdate,
 			have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel))},
 		"C24 being deleted":            {sources: cms(src), have: have(plantest.Deleting), state: StatePending},
-		"C28 terminating, with a copy": {ns: plantest.Terminating("team-a"), have: have()},
+		"C28 terminating by its phase": {ns: byPhase, have: have()},
+		"C28 terminating by its time":  {ns: byTime, have: have()},
 		"C31 frozen, another waits":    {sources: cms(frozen, tenant), have: have(), state: StateFrozen},
 		"C31 frozen, label removed": {sources: cms(frozen, tenant), have: have(plantest.Without(DefaultLabel)),
 			state: StateFrozen},
@@ -179,6 +182,8 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 			why: ExcludedByPrefix},
 		"C14 narrowed by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have,
 			op: OpDelete, why: ExcludedBySelector, byLabels: true},
+		"C02 labelled true": {have: plantest.Copy(r, src, "team-a", plantest.Label(DefaultLabel, SourceValue)), op: OpDelete,
+			why: SourceGone},
 		"C16 source being deleted": {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have,
 			op: OpDelete, why: SourceGone},
 		"C31 opted out": {sources: cms(src), ns: optedOut, have: have, op: OpDelete, why: ExcludedByOptOut, byLabels: true},

@@ -42,7 +42,7 @@ func readMarks(cm *corev1.ConfigMap, instance string) (m marks) {
 }
 
 // The seeds under testdata/fuzz run with every go test. To search for more:
-// go test -run='^$' -fuzz='^FuzzPlan$' -fuzztime=5m ./mirror/plan
+// go test -run='^$' -fuzz='^FuzzOwnership$' -fuzztime=5m ./mirror/plan
 
 // FuzzOwnership compares the code with readMarks about an object with any annotations. In their values '@' is its namespace and '#' its name.
 func FuzzOwnership(f *testing.F) {
