@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -145,19 +146,12 @@ func (h *history) delays(seed uint64) func(string) {
 	return func(point string) {
 		mu.Lock()
 		reached[point]++
-		r := rand.New(rand.NewPCG(seed, reached[point]<<32|hashOfPoint(point)))
+		r := rand.New(rand.NewPCG(seed, reached[point]<<32|uint64(crc32.ChecksumIEEE([]byte(point)))))
 		mu.Unlock()
 		if r.Uint64N(rarity) == 0 && !h.faults.Load().over {
 			time.Sleep(time.Duration(1 + r.Int64N(int64(longest))))
 		}
 	}
-}
-
-func hashOfPoint(point string) (sum uint64) {
-	for _, b := range []byte(point) {
-		sum = sum*31 + uint64(b)
-	}
-	return sum & (1<<32 - 1)
 }
 
 // historyTerm is the time from when a leader took over, and its rules.

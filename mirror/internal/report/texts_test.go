@@ -104,18 +104,6 @@ func TestTextsNameFiveNamespaces(t *testing.T) {
 	}
 }
 
-// TestReasonsDoNotChange: alerts and scripts of users depend on them.
-func TestReasonsDoNotChange(t *testing.T) {
-	got := strings.Join([]string{plan.ReasonMirrored, plan.ReasonForeign, plan.ReasonSuperseded, plan.ReasonReservedName,
-		plan.ReasonInvalidAnnotation, plan.ReasonWriteFailed, plan.ReasonFight, plan.ReasonOutOfScope, plan.ReasonNoTargets,
-		plan.ReasonExpiring, plan.ReasonDeleted, plan.ReasonHeld}, " ")
-	const want = "Mirrored Foreign Superseded ReservedName InvalidAnnotation WriteFailed Fight OutOfScope NoTargets " +
-		"Expiring Deleted Held"
-	if got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // TestTextsSayWhatToDo: the advice names the command, and what adoption does.
 func TestTextsSayWhatToDo(t *testing.T) {
 	source := rules.ParseSource(plantest.Source("platform", "settings"))
