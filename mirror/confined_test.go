@@ -36,18 +36,18 @@ func TestConfinementIsProbed(t *testing.T) {
 		namespaces []runtime.Object
 		unmarked   error
 		copy       error
-		want       string
+		want       float64 // -1: absent
 	}{
-		"confined":                     {all, policy, policy, "1"},
-		"under another name":           {all, refusedBy("eu-mirror-controller-confined"), policy, "1"},
-		"with a suffix":                {all, policy, refusedBy("mirror-controller-confined-blue"), "1"},
-		"no other namespace":           {targets, policy, nil, "1"},
-		"no policy":                    {all, nil, nil, "0"},
-		"of other prefixes":            {all, policy, nil, "0"},
-		"another policy":               {all, refusedBy("require-labels"), policy, ""},
-		"no permission":                {all, forbidden, forbidden, ""},
-		"the API server is away":       {all, errAway, policy, ""},
-		"the API server is away later": {all, policy, errAway, ""},
+		"confined":                     {all, policy, policy, 1},
+		"under another name":           {all, refusedBy("eu-mirror-controller-confined"), policy, 1},
+		"with a suffix":                {all, policy, refusedBy("mirror-controller-confined-blue"), 1},
+		"no other namespace":           {targets, policy, nil, 1},
+		"no policy":                    {all, nil, nil, 0},
+		"of other prefixes":            {all, policy, nil, 0},
+		"another policy":               {all, refusedBy("require-labels"), policy, -1},
+		"no permission":                {all, forbidden, forbidden, -1},
+		"the API server is away":       {all, errAway, policy, -1},
+		"the API server is away later": {all, policy, errAway, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := func() *apitest.Server {
@@ -62,12 +62,12 @@ func TestConfinementIsProbed(t *testing.T) {
 			}
 			alone(t, server, func(o *Options) { o.Namespace = own.Name }, func(t *testing.T, s scene) {
 				synctest.Wait()
-				if got := s.confined(); got != "" {
-					t.Errorf("at once: got mirror_confined %q, want none: policies may not be in effect yet", got)
+				if got := s.value("mirror_confined"); got != -1 {
+					t.Errorf("at once: got mirror_confined %v, want none: policies may not be in effect yet", got)
 				}
 				time.Sleep(selfCheckDelay + time.Second)
-				if got := s.confined(); got != tc.want {
-					t.Errorf("got mirror_confined %q, want %q", got, tc.want)
+				if got := s.value("mirror_confined"); got != tc.want {
+					t.Errorf("got mirror_confined %v, want %v", got, tc.want)
 				}
 				once := s.CountAll("", "create")
 				time.Sleep(selfCheckPeriod - 2*time.Second)
@@ -76,8 +76,8 @@ func TestConfinementIsProbed(t *testing.T) {
 				}
 				s.refuse(on(policy, anyCall))
 				time.Sleep(2 * time.Second)
-				if got := s.confined(); got != "1" || s.CountAll("", "create") == once {
-					t.Errorf("%v later: got mirror_confined %q, want 1 by another probe", selfCheckPeriod, got)
+				if got := s.value("mirror_confined"); got != 1 || s.CountAll("", "create") == once {
+					t.Errorf("%v later: got mirror_confined %v, want 1 by another probe", selfCheckPeriod, got)
 				}
 			})
 		})
@@ -99,28 +99,28 @@ func TestC60ConfinementLost(t *testing.T) {
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 		ended := make(chan error)
 		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
-		expect := func(what, confined string, lines int) {
+		expect := func(what string, confined float64, lines int) {
 			t.Helper()
-			if got, said := s.confined(), strings.Count(out.String(), "No admission policy"); got != confined || said != lines {
-				t.Errorf("%s: got mirror_confined %q and %d lines, want %q and %d", what, got, said, confined, lines)
+			if got, said := s.value("mirror_confined"), strings.Count(out.String(), "No admission policy"); got != confined || said != lines {
+				t.Errorf("%s: got mirror_confined %v and %d lines, want %v and %d", what, got, said, confined, lines)
 			}
 		}
 		time.Sleep(time.Minute)
-		expect("at first", "1", 0)
+		expect("at first", 1, 0)
 		s.refuse(on[error](nil))
 		time.Sleep(10 * time.Minute)
-		expect("switched off", "0", 1)
+		expect("switched off", 0, 1)
 		s.refuse(confined)
 		time.Sleep(10 * time.Minute)
-		expect("on again", "1", 1)
+		expect("on again", 1, 1)
 		s.refuse(on(policy, request("create", "configmaps", "team-000")))
 		s.write(source())
 		synctest.Wait()
 		s.refuse(on[error](nil))
 		time.Sleep(selfCheckGap)
-		expect("off after a refusal", "0", 2)
+		expect("off after a refusal", 0, 2)
 		time.Sleep(150 * time.Minute)
-		expect("two and a half hours later", "0", 4)
+		expect("two and a half hours later", 0, 4)
 		stop()
 		s.noted(<-ended)
 	})
@@ -130,20 +130,8 @@ func TestC60ConfinementLost(t *testing.T) {
 func TestConfinementIsNotProbedWithoutANamespace(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		time.Sleep(2 * selfCheckPeriod)
-		if n := s.CountAll("", "create"); n != 0 || s.confined() != "" {
-			t.Errorf("got %d probes and mirror_confined %q, want none", n, s.confined())
+		if n := s.CountAll("", "create"); n != 0 || s.value("mirror_confined") != -1 {
+			t.Errorf("got %d probes and mirror_confined %v, want none", n, s.value("mirror_confined"))
 		}
 	})
-}
-
-// confined returns the value of mirror_confined; empty if it is absent.
-func (s scene) confined() string {
-	families, err := s.registry.Gather()
-	s.noted(err)
-	for _, f := range families {
-		if f.GetName() == "mirror_confined" && len(f.GetMetric()) > 0 {
-			return map[float64]string{0: "0", 1: "1"}[f.GetMetric()[0].GetGauge().GetValue()]
-		}
-	}
-	return ""
 }

@@ -28,7 +28,6 @@ var acts = []struct {
 	{16, "write source", (*history).writeSource},
 	{5, "flip label", (*history).flipLabel},
 	{5, "delete source", (*history).deleteSource},
-	{3, "move source", (*history).moveSource},
 	{6, "narrow source", (*history).narrowSource},
 	{5, "hold source", (*history).holdSource},
 	{6, "relabel namespace", (*history).relabelNamespace},
@@ -40,8 +39,7 @@ var acts = []struct {
 	{2, "end faults", (*history).endFaults},
 	{6, "be late", (*history).beLate},
 	{2, "end watch", (*history).endWatch},
-	{3, "change leader", (*history).changeLeader},
-	{2, "change flags", (*history).changeFlags},
+	{5, "change leader", (*history).changeLeader},
 }
 
 func one[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
@@ -152,19 +150,6 @@ func (h *history) deleteSource() string {
 		return namespace + "/" + name + ", which comes back"
 	}
 	return namespace + "/" + name
-}
-
-func (h *history) moveSource() string {
-	from, name := h.aSource()
-	to := one(h, h.sources...)
-	cm, err := h.server.ConfigMaps.Get(key{Namespace: from, Name: name})
-	if err != nil || h.isOther(to, name) {
-		return "nothing"
-	}
-	h.remove(from, name)
-	cm.Namespace, cm.DeletionTimestamp, cm.Finalizers = to, nil, nil
-	h.write(cm)
-	return name + " from " + from + " to " + to
 }
 
 func (h *history) narrowSource() string {
@@ -476,15 +461,12 @@ func (h *history) endWatch() string {
 	return "of namespaces"
 }
 
+// changeLeader has another leader take over, perhaps with other flags.
 func (h *history) changeLeader() string {
-	h.leader = h.lead(h.options, h.leader)
-	return ""
-}
-
-// changeFlags has a leader with other flags take over.
-func (h *history) changeFlags() string {
 	o := *h.options
-	h.drawFlags(&o)
+	if h.IntN(5) < 2 {
+		h.drawFlags(&o)
+	}
 	h.options = &o
 	h.leader = h.lead(h.options, h.leader)
 	return fmt.Sprintf("prefixes %q, selector %q, source namespaces %q, prune %v", o.NamespacePrefixes,

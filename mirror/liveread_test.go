@@ -209,20 +209,3 @@ func TestC66OptOutFlips(t *testing.T) {
 		s.wantCopy("team-000", "value")
 	})
 }
-
-// TestC53SlowLiveReads: a source and a namespace are read at the same time, and two deletions share the read of the
-// source.
-func TestC53SlowLiveReads(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
-		s.delay(on(6*time.Second, reads))
-		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-		s.within(8*time.Second, "deletion", func() bool { return s.get("team-000") == nil })
-		s.setNamespace(plantest.Namespace("team-000"))
-		s.within(time.Minute, "new copy", func() bool { return s.get("team-000") != nil })
-		time.Sleep(time.Minute)
-		for _, namespace := range []string{"team-000", "team-001"} {
-			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
-		}
-		s.within(24*time.Second, "deletion of both", func() bool { return s.copied("team-", "value") == 0 })
-	})
-}

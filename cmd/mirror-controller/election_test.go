@@ -104,28 +104,6 @@ func (r *replica) end() error {
 	return err
 }
 
-// TestRenewalHangs: a leader may write at any time while one renewal in a hundred hangs until its client gives up.
-func TestRenewalHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(t, &fakeLease{}, "us")
-		r.start()
-		timeout, requests := defaults.leaseConfig(&rest.Config{}).Timeout, 0
-		r.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
-			if requests++; requests%100 != 1 {
-				return nil
-			}
-			time.Sleep(timeout)
-			return context.DeadlineExceeded
-		})
-		for range 10_000 {
-			if pass(50 * time.Millisecond); !r.valid() {
-				t.Fatalf("not valid %v after the term began", time.Since(r.began))
-			}
-		}
-		noError(t, r.end())
-	})
-}
-
 // TestLeaseIsReleasedAfterTheLastWrite stops a leader again and again, because a standby reads the lease at random
 // times.
 func TestLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
