@@ -20,12 +20,23 @@ import (
 // chart is the folder of the chart.
 var chart = filepath.Join(deploy, "chart")
 
-func newHelm(t *testing.T) shipped.Helm { return shipped.Helm{Home: t.TempDir()} }
-
-// released returns what a release of the chart consists of.
-func released(t *testing.T, release, namespace string, args ...string) shipped.Manifests {
+// render returns what a release of the chart consists of. values are as in --set-json, or whole arguments of helm.
+func render(t *testing.T, release, namespace string, values ...string) (shipped.Manifests, error) {
 	t.Helper()
-	m, err := newHelm(t).Template(t.Context(), release, chart, namespace, args...)
+	var args []string
+	for _, value := range values {
+		if !strings.HasPrefix(value, "--") {
+			value = "--set-json=" + value
+		}
+		args = append(args, value)
+	}
+	return shipped.Helm{Home: t.TempDir()}.Template(t.Context(), release, chart, namespace, args...)
+}
+
+// released returns a release of the chart.
+func released(t *testing.T, release, namespace string, values ...string) shipped.Manifests {
+	t.Helper()
+	m, err := render(t, release, namespace, values...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,18 +44,9 @@ func released(t *testing.T, release, namespace string, args ...string) shipped.M
 }
 
 // charted is released under the names that the kustomizations have.
-func charted(t *testing.T, args ...string) shipped.Manifests {
+func charted(t *testing.T, values ...string) shipped.Manifests {
 	t.Helper()
-	return released(t, "mirror-controller", "mirror-system", args...)
-}
-
-// set returns the arguments that set values.
-func set(values ...string) []string {
-	var args []string
-	for _, v := range values {
-		args = append(args, "--set-json="+v)
-	}
-	return args
+	return released(t, "mirror-controller", "mirror-system", values...)
 }
 
 const (
@@ -55,8 +57,8 @@ const (
 // monitored are the values that stand for the component monitoring, and everything for all components.
 var (
 	monitored  = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`, `dashboard={"enabled":true}`}
-	everything = append([]string{"replicaCount=2", `networkPolicy={"enabled":true}`, `admissionPolicy={"protectCopies":true}`,
-		"viewer.create=true"}, monitored...)
+	everything = append([]string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`,
+		`admissionPolicy={"protectCopies":true}`, "viewer.create=true"}, monitored...)
 )
 
 // TestChartIsKustomize compares the chart with the kustomizations, for what can be switched on.
@@ -72,12 +74,11 @@ func TestChartIsKustomize(t *testing.T) {
 		"monitoring":        {[]string{"monitoring"}, append([]string{off}, monitored...)},
 		"network-policy":    {[]string{"network-policy"}, []string{off, `networkPolicy={"enabled":true}`}},
 		"viewer":            {[]string{"viewer"}, []string{off, "viewer.create=true"}},
-		"everything":        {overlay.Components(t), everything},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kustomized := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", c.components...)})
-			expectKustomized(t, kustomized, charted(t, set(slices.Concat(c.values, []string{teams, sameGrace})...)...))
+			expectKustomized(t, kustomized, charted(t, append(c.values, teams, sameGrace)...))
 		})
 	}
 }
@@ -109,7 +110,7 @@ func TestChartSettingsAreKustomize(t *testing.T) {
 			"high-availability", "monitoring", "network-policy", "admission-alerts", "viewer"),
 		"top": overlay.Above("middle", "", "admission", "protect-copies"),
 	})
-	expectKustomized(t, kustomized, released(t, "mirror-controller", "my-system", set(values...)...))
+	expectKustomized(t, kustomized, released(t, "mirror-controller", "my-system", values...))
 }
 
 // onlyByHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
@@ -128,45 +129,42 @@ const nameLabel = "app.kubernetes.io/name"
 func expectKustomized(t *testing.T, kustomized, charted shipped.Manifests) {
 	t.Helper()
 	kustomized = slices.DeleteFunc(kustomized, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Namespace" })
-	charted = slices.DeleteFunc(charted, isTest)
-	named := map[string]bool{}
-	for _, o := range kustomized {
-		named[identity(o)] = o.GetLabels()[nameLabel] != ""
-	}
+	charted = slices.DeleteFunc(charted, func(o *unstructured.Unstructured) bool {
+		return o.GetAnnotations()["helm.sh/hook"] == "test"
+	})
 	for _, o := range charted {
-		if takeOut(o.Object) < len(onlyByHelm) {
-			t.Errorf("%s: has not all labels that objects of a chart have: %v", identity(o), slices.Sorted(maps.Keys(onlyByHelm)))
+		for label := range onlyByHelm {
+			if o.GetLabels()[label] == "" || o.GetLabels()[nameLabel] == "" {
+				t.Errorf("%s: has not all labels that objects of a chart have: %v", identity(o), o.GetLabels())
+			}
 		}
-		if !named[identity(o)] {
-			unstructured.RemoveNestedField(o.Object, "metadata", "labels", nameLabel)
+		takeOut(o.Object)
+	}
+	for _, o := range slices.Concat(kustomized, charted) {
+		labels := o.GetLabels()
+		if delete(labels, nameLabel); len(labels) == 0 {
+			labels = nil
 		}
-		if len(o.GetLabels()) == 0 {
-			unstructured.RemoveNestedField(o.Object, "metadata", "labels")
-		}
+		o.SetLabels(labels)
 	}
 	expectSame(t, "kustomize", kustomized, "chart", charted)
 }
 
-func isTest(o *unstructured.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] == "test" }
-
-// takeOut removes the labels of Helm from a value, wherever they are, and returns how many there were.
-func takeOut(v any) int {
-	n := 0
+// takeOut removes the labels of Helm from a value, wherever they are.
+func takeOut(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
 			if onlyByHelm[key] != "" {
 				delete(v, key)
-				n++
 			}
-			n += takeOut(value)
+			takeOut(value)
 		}
 	case []any:
 		for _, item := range v {
-			n += takeOut(item)
+			takeOut(item)
 		}
 	}
-	return n
 }
 
 // expectSame compares two installations object by object, in whatever order they come.
@@ -203,9 +201,8 @@ func identity(o *unstructured.Unstructured) string {
 // TestTwoReleasesShareNothing shows that releases of different names share no object, not even one without a namespace.
 // TestChartInstalls of e2e/install runs one that has not the default name.
 func TestTwoReleasesShareNothing(t *testing.T) {
-	args := set(slices.Concat(everything, []string{teams})...)
-	taken := byIdentity(t, charted(t, args...))
-	for _, o := range released(t, "v1.blue", "mirror-system", args...) { // the name of a Service has no dots
+	taken := byIdentity(t, charted(t, everything...))
+	for _, o := range released(t, "v1.blue", "mirror-system", everything...) { // the name of a Service has no dots
 		if taken[identity(o)] != nil || strings.Contains(o.GetName(), ".") {
 			t.Errorf("%s: is part of two releases, or has a dot", identity(o))
 		}
@@ -214,9 +211,9 @@ func TestTwoReleasesShareNothing(t *testing.T) {
 
 // TestNamespaceOverrideMovesAll compares a release with one in another namespace whose objects are to be in the first.
 func TestNamespaceOverrideMovesAll(t *testing.T) {
-	args := set(slices.Concat(everything, []string{teams})...)
-	moved := released(t, "mirror-controller", "elsewhere", slices.Concat(set(`namespaceOverride="mirror-system"`), args)...)
-	expectSame(t, "release in the namespace", charted(t, args...), "override", moved)
+	values := append([]string{`namespaceOverride="mirror-system"`}, everything...)
+	moved := released(t, "mirror-controller", "elsewhere", values...)
+	expectSame(t, "release in the namespace", charted(t, everything...), "override", moved)
 }
 
 // everyValue are values for all that the chart has.
@@ -224,9 +221,9 @@ var everyValue = "--values=" + filepath.Join("testdata", "everything.yaml")
 
 // TestHelmFindsNothingWrong has helm look for what it finds wrong with the chart.
 func TestHelmFindsNothingWrong(t *testing.T) {
-	for name, args := range map[string][]string{"default": set(teams), "everything": {everyValue}} {
-		if out, err := newHelm(t).Run(t.Context(), append([]string{"lint", "--strict", chart}, args...)...); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
+	for _, values := range []string{"--set-json=" + teams, everyValue} {
+		if out, err := (shipped.Helm{Home: t.TempDir()}).Run(t.Context(), "lint", "--strict", chart, values); err != nil {
+			t.Errorf("%s: %v\n%s", values, err, out)
 		}
 	}
 }
