@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,31 +14,18 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// candidate is one of the controllers that share the work of a world.
+// candidate is a controller that stands for election, and answers probes.
 type candidate struct {
 	*shipped.Process
 	*suite.Account
 }
 
-// newCandidate creates the account of a candidate, with the shipped permissions.
-func newCandidate(w *suite.World, name string) *candidate {
-	w.Helper()
-	return &candidate{Account: w.NewAccount(name, w.ShippedRules())}
-}
-
-// stand starts the candidate, and returns when its caches are full.
-func stand(w *suite.World, c *candidate, kubeconfig string, args ...string) {
+// start runs a candidate as the account, by a kubeconfig that may lead through a proxy.
+func start(w *suite.World, a *suite.Account, kubeconfig string, args ...string) *candidate {
 	w.Helper()
 	args = append([]string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home,
 		"--health-probe-bind-address=127.0.0.1:0"}, args...)
-	c.Process = w.StartWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig})
-	w.Until(c.User+" is ready", func() error { return w.Probe(c.Process, "/readyz") })
-}
-
-// leads waits until the candidate has the lease.
-func leads(w *suite.World, c *candidate) {
-	w.Helper()
-	w.WaitLog(c.Process, `"Mirroring"`)
+	return &candidate{w.StartWith(shipped.RunOptions{Args: args, Kubeconfig: kubeconfig}), a}
 }
 
 // newPair starts two candidates: the first leads, through a proxy, and the second stands by with full caches. The
@@ -45,11 +33,13 @@ func leads(w *suite.World, c *candidate) {
 // over from the second: its lease outlasts the test.
 func newPair(w *suite.World, args ...string) (first, second *candidate, between *suite.Proxied) {
 	w.Helper()
-	first, second = newCandidate(w, "first"), newCandidate(w, "second")
-	between = suite.NewProxiedAs(w.T, w, first.Kubeconfig)
-	stand(w, first, between.Proxy.Kubeconfig(), append(leased(30*time.Second), args...)...)
-	leads(w, first)
-	stand(w, second, second.Kubeconfig, append(leased(time.Hour), args...)...)
+	rules := w.ShippedRules()
+	one, other := w.NewAccount("first", rules), w.NewAccount("second", rules)
+	between = suite.NewProxiedAs(w.T, w, one.Kubeconfig)
+	first = start(w, one, between.Proxy.Kubeconfig(), append(leased(30*time.Second), args...)...)
+	w.WaitLog(first.Process, `"Mirroring"`)
+	second = start(w, other, other.Kubeconfig, append(leased(time.Hour), args...)...)
+	waitReadiness(w, second)
 	w.Cleanup(between.Proxy.Heal) // before the first is stopped
 	return first, second, between
 }
@@ -83,50 +73,32 @@ func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
 	return src
 }
 
-// record is what the audit log has of one of the candidates.
-type record struct {
-	writes []cluster.Event // to the source's copies
-	lease  []cluster.Event // updates of the lease
+// writesOf returns the writes of a candidate to copies of the source settings, by the audit log.
+func writesOf(w *suite.World, c *candidate) []cluster.Event {
+	w.Helper()
+	writes := slices.DeleteFunc(suite.WritesTo(w.Requests(), "settings"), func(e cluster.Event) bool {
+		return e.User.Username != c.User
+	})
+	if len(writes) == 0 {
+		w.Fatalf("no writes of %s in the audit log", c.User)
+	}
+	return writes
 }
 
-// records returns what the audit log has of the candidates.
-func records(w *suite.World, candidates ...*candidate) []record {
+// writesBefore returns the writes of the first, and fails the test if the first wrote to a copy after the second had.
+// What the first sent before it lost its lease may arrive later on a slow machine, and is refused then.
+func writesBefore(w *suite.World, first, second *candidate) []cluster.Event {
 	w.Helper()
-	out := make([]record, len(candidates))
-	for _, e := range w.Requests() {
-		for i, c := range candidates {
-			if e.User.Username != c.User {
-				continue
+	writes, later := writesOf(w, first), writesOf(w, second)
+	for _, e := range writes {
+		for _, taken := range later {
+			if e.Response.Code < 300 && taken.Response.Code < 300 &&
+				e.Object.Namespace == taken.Object.Namespace && e.Received.After(taken.Done) {
+				w.Errorf("two writers: %v came %v after a write of the second", e, e.Received.Sub(taken.Done))
 			}
-			if e.Object.Resource == "leases" && e.Verb == "update" && e.Response.Code < 300 {
-				out[i].lease = append(out[i].lease, e)
-			}
-			out[i].writes = append(out[i].writes, suite.WritesTo([]cluster.Event{e}, "settings")...)
 		}
 	}
-	for i, r := range out {
-		if len(r.writes) == 0 {
-			w.Fatalf("no writes of %s in the audit log", candidates[i].User)
-		}
-	}
-	return out
-}
-
-// inTurn fails the test if the first wrote to a copy after the second had. What the first sent before it lost its
-// lease may arrive later on a slow machine, and is refused then.
-func inTurn(w *suite.World, first, second record) {
-	w.Helper()
-	taken := map[string]time.Time{} // when the second had written to a copy, by namespace
-	for _, e := range second.writes {
-		if at, ok := taken[e.Object.Namespace]; e.Response.Code < 300 && (!ok || e.Done.Before(at)) {
-			taken[e.Object.Namespace] = e.Done
-		}
-	}
-	for _, e := range first.writes {
-		if at, ok := taken[e.Object.Namespace]; e.Response.Code < 300 && ok && e.Received.After(at) {
-			w.Errorf("two writers: %v came %v after a write of the second", e, e.Received.Sub(at))
-		}
-	}
+	return writes
 }
 
 // exits waits until the candidate exits because it has lost its lease.

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -59,13 +59,8 @@ func TestModelOfTheAPIServer(t *testing.T) {
 		}
 	}
 	real, modelled := servers[0].events(w, namespaces[0]), servers[1].events(w, namespaces[0])
-	for i := range min(len(real), len(modelled)) {
-		if real[i] != modelled[i] {
-			t.Fatalf("event %d: the API server shows %s\nthe model shows %s", i, real[i], modelled[i])
-		}
-	}
-	if len(real) != len(modelled) {
-		t.Errorf("the API server shows %d events, the model %d", len(real), len(modelled))
+	if d := diff.Diff(real, modelled); d != "" {
+		t.Errorf("the API server (-) and the model (+) show other events:\n%s", d)
 	}
 }
 
@@ -172,7 +167,14 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	case "get":
 		cm, err = client.Get(w.Context(), q.name, metav1.GetOptions{})
 	case "delete":
-		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: preconditions(q, uid, version)})
+		p := &metav1.Preconditions{}
+		if q.withUID {
+			p.UID = &uid
+		}
+		if q.withVersion {
+			p.ResourceVersion = &version
+		}
+		err = client.Delete(w.Context(), q.name, metav1.DeleteOptions{Preconditions: p})
 	}
 	if err != nil {
 		terminating := apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -186,17 +188,6 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 		a.states[key] = append([]*corev1.ConfigMap{cm}, a.states[key]...)
 	}
 	return fmt.Sprint(common(cm), " same=", same)
-}
-
-func preconditions(q requestTo, uid types.UID, version string) *metav1.Preconditions {
-	p := &metav1.Preconditions{}
-	if q.withUID {
-		p.UID = &uid
-	}
-	if q.withVersion {
-		p.ResourceVersion = &version
-	}
-	return p
 }
 
 // common is what two API servers have in common of an object.

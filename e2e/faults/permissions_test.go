@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
-	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
@@ -33,19 +32,12 @@ func without(rules []rbacv1.PolicyRule, resource string, verbs ...string) []rbac
 	return out
 }
 
-// startConfined runs a controller of the account that stands for election and answers probes.
-func startConfined(w *suite.World, a *suite.Account) *shipped.Process {
-	w.Helper()
-	return w.StartWith(shipped.RunOptions{Kubeconfig: a.Kubeconfig, Args: []string{
-		"--leader-elect", "--leader-elect-resource-namespace=" + w.Home, "--health-probe-bind-address=127.0.0.1:0"}})
-}
-
-// waitReadiness waits until exactly these checks of a controller's readiness fail, by what ?verbose says.
-func waitReadiness(w *suite.World, p *shipped.Process, failing ...string) {
+// waitReadiness waits until exactly these checks of the readiness fail, by what ?verbose says.
+func waitReadiness(w *suite.World, c *candidate, failing ...string) {
 	w.Helper()
 	slices.Sort(failing)
 	w.Until("readiness", func() error {
-		_, text, err := p.Get(w.Context(), "health", "/readyz?verbose")
+		_, text, err := c.Get(w.Context(), "health", "/readyz?verbose")
 		if err != nil {
 			return err
 		}
@@ -96,7 +88,7 @@ func TestC37MissingPermission(t *testing.T) {
 			a, b := w.NS("a"), w.NS("b")
 			rules := w.ShippedRules()
 			account := w.NewAccount("confined", without(rules, c.resource, c.verbs...))
-			p := startConfined(w, account)
+			p := start(w, account, account.Kubeconfig)
 			source := w.CreateSource(w.Home, "settings")
 			var copies []*corev1.ConfigMap
 			if c.happens != nil {
@@ -107,7 +99,7 @@ func TestC37MissingPermission(t *testing.T) {
 			if says := fmt.Sprintf("cannot %s resource ", c.verbs[0]); c.event {
 				w.Eventually("the event", w.Noted("settings", plan.ReasonWriteFailed, fmt.Sprintf("%s%q", says, c.resource)))
 			} else {
-				w.WaitLog(p, fmt.Sprintf(`%s\"%s\"`, says, c.resource))
+				w.WaitLog(p.Process, fmt.Sprintf(`%s\"%s\"`, says, c.resource))
 			}
 			w.WaitRequests("it asks again", 2, func(e cluster.Event) bool { return e.Response.Code == http.StatusForbidden })
 			waitReadiness(w, p, c.failing...)
@@ -123,23 +115,22 @@ func TestC37MissingPermission(t *testing.T) {
 }
 
 // TestC37RevokedLease takes the permission to renew the Lease from the leader: it ends as one that has lost it, and
-// its log says why. Its successor mirrors when the permission is granted, and is ready when the last refusal is 90 s old.
+// its log says why. Its successor mirrors when the permission is granted.
 func TestC37RevokedLease(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
 	rules := w.ShippedRules()
 	account := w.NewAccount("confined", rules)
-	first := &candidate{startConfined(w, account), account}
-	leads(w, first)
+	first := start(w, account, account.Kubeconfig)
+	w.WaitLog(first.Process, `"Mirroring"`)
 	w.SetRules(account, without(rules, "leases", "update"))
 	exits(w, first)
 	if want := `cannot update resource \"leases\"`; !strings.Contains(first.Log(), want) {
 		t.Errorf("the log does not say %s", want)
 	}
 	source := w.CreateSource(w.Home, "settings")
-	p := startConfined(w, account)
-	waitReadiness(w, p, "update-leases")
+	second := start(w, account, account.Kubeconfig)
+	waitReadiness(w, second, "update-leases")
 	w.SetRules(account, rules)
 	w.WaitInSync(source, w.NS("a"))
-	waitReadiness(w, p)
 }

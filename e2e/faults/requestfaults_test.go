@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,69 +25,60 @@ func TestC34FaultyAPI(t *testing.T) {
 	w.StartProxied(nil)
 	w.Settle(targets[0])
 	var source *corev1.ConfigMap
-	fired := map[faultproxy.Kind]int{}
-	for _, step := range []func(){
+	for n, step := range []func(){
 		func() { source = w.CreateSource(w.Home, "settings") },
 		func() { source = w.Edit(w.Home, "settings", suite.WithKey("key", "new")) },
 		func() { w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label)); source = nil },
 	} {
-		var injected []*faultproxy.Injection
-		for _, rule := range faults {
-			rule.Resources = watched
-			injected = append(injected, w.Proxy.Inject(rule))
+		injected := map[faultproxy.Kind]*faultproxy.Injection{}
+		for _, kind := range faults {
+			injected[kind] = w.Proxy.Inject(faultproxy.Rule{
+				Verbs: writes[n : n+1], Resources: []string{"configmaps"}, Skip: 20, Probability: 0.1, Count: 10,
+				Fault: faultproxy.Fault{Kind: kind, For: time.Second},
+			})
 		}
 		if step(); source != nil {
 			w.WaitInSync(source, targets...)
 		} else {
 			w.WaitGone("settings", targets...)
 		}
-		for n, i := range injected {
-			i.Stop()
-			fired[faults[n].Fault.Kind] += i.Fired()
+		for kind, i := range injected {
+			if i.Stop(); i.Fired() == 0 {
+				t.Errorf("there was no fault of kind %s for %s", kind, writes[n])
+			}
 		}
 	}
 	w.Settle(targets...)
 	w.Untouched(foreign)
-	for _, rule := range faults {
-		if fired[rule.Fault.Kind] == 0 {
-			t.Errorf("there was no fault of kind %s", rule.Fault.Kind)
-		}
-	}
-	accepted := map[string]int{} // the controller sends again what it has cut, and each call is conditional
-	for _, e := range suite.WritesTo(w.Requests(), "settings") {
-		if e.Response.Code < 300 {
-			accepted[e.Verb+" in "+e.Object.Namespace]++
-		}
-	}
-	for what, n := range accepted {
+	for write, n := range accepted(w.World) {
 		if n > 1 {
-			t.Errorf("%d times %s", n, what)
+			t.Errorf("%d times %s", n, write)
 		}
 	}
 	w.ExpectQuiet("settings", targets[0])
 }
 
-// faults are what may happen to the requests of TestC34FaultyAPI: with a probability so many times, or three times in
-// the middle.
-var faults = []faultproxy.Rule{
-	fault(faultproxy.TooManyRequests, 0.02, time.Second), fault(faultproxy.Unavailable, 0.02, time.Second),
-	fault(faultproxy.InternalError, 0.1, 0), fault(faultproxy.Conflict, 0.1, 0),
-	fault(faultproxy.Delay, 0.1, 20*time.Millisecond), fault(faultproxy.DelayAnswer, 0.1, 20*time.Millisecond),
-	fault(faultproxy.ResetBefore, 0.1, 0), fault(faultproxy.ResetAfter, 0.1, 0),
-	few(faultproxy.BreakBefore), few(faultproxy.BreakAfter),
-}
-
-func fault(k faultproxy.Kind, probability float64, d time.Duration) faultproxy.Rule {
-	return faultproxy.Rule{
-		Verbs: []string{"create", "update", "delete"}, Probability: probability, Count: 60,
-		Fault: faultproxy.Fault{Kind: k, For: d},
+var (
+	writes = []string{"create", "update", "delete"}
+	// faults are what may happen to a request.
+	faults = []faultproxy.Kind{
+		faultproxy.TooManyRequests, faultproxy.Unavailable, faultproxy.InternalError, faultproxy.Conflict,
+		faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
+		faultproxy.BreakBefore, faultproxy.BreakAfter,
 	}
-}
+)
 
-func few(k faultproxy.Kind) faultproxy.Rule {
-	r := fault(k, 0.05, 0)
-	r.Skip, r.Count = 20, 3
-	return r
+// accepted returns how often the API server accepted each write to a copy of the source settings, as "verb namespace".
+// What was cut is sent again, and each call is conditional.
+func accepted(w *suite.World) map[string]int {
+	w.Helper()
+	writes := map[string]int{}
+	for _, e := range suite.WritesTo(w.Requests(), "settings") {
+		if e.Response.Code < 300 {
+			writes[e.Verb+" "+e.Object.Namespace]++
+		}
+	}
+	return writes
 }
 
 // TestC34Partition parts the controller from the API server in the middle of a fan-out, until the controller has
@@ -106,7 +98,9 @@ func TestC34Partition(t *testing.T) {
 			t.Parallel()
 			w := suite.NewProxied(t, suite.New(t))
 			targets := w.CreateMany(100)
-			w.StartProxied(impatient, "--concurrent-writes=8")
+			// It looks after a connection on which nothing comes in, sooner than by default.
+			soon := []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=1", "HTTP2_PING_TIMEOUT_SECONDS=1"}
+			w.StartProxied(soon, "--concurrent-writes=8")
 			w.Settle(targets[0])
 			hold := haltAfter(w, 40, "create")
 			src := fanOut(w.World, targets)
@@ -118,19 +112,11 @@ func TestC34Partition(t *testing.T) {
 			w.Delete(made, "settings")
 			w.WaitInSync(src, targets...)
 			w.Settle(targets...)
-			created := map[string]int{}
-			for _, e := range suite.WritesTo(w.Requests(), "settings") {
-				switch {
-				case e.Verb != "create":
-					t.Errorf("a write without need: %v", e)
-				case e.Response.Code < 300:
-					created[e.Object.Namespace]++
-				}
-			}
-			created[made]-- // the one that was deleted meanwhile
-			for namespace, n := range created {
-				if n > 1 {
-					t.Errorf("the copy in %s was created %d times", namespace, n)
+			writes := accepted(w.World)
+			writes["create "+made]-- // it was deleted meanwhile
+			for write, n := range writes {
+				if n > 1 || !strings.HasPrefix(write, "create") {
+					t.Errorf("%d times %s", n, write)
 				}
 			}
 			w.ExpectQuiet("settings", targets[0])
