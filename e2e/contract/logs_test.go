@@ -38,9 +38,9 @@ func withSecrets(version int) suite.Option {
 }
 
 // TestC47LogHoldsNoData has a controller at the highest verbosity do all that it can do with data: create, update,
-// restore, adopt, read, delete, be refused. The data is nowhere in its log, whoever reads that. Values of 250 KB are
-// in all places that the controller reads and a tenant can write, and in an answer of the API server: the suite fails
-// a test whose controller logs a long line.
+// restore, adopt, read, delete, be refused by a quota and a webhook until they let it pass. The data is nowhere in its
+// log, whoever reads that. Values of 250 KB are in all places that the controller reads and a tenant can write, and in
+// an answer of the API server: the suite fails a test whose controller logs a long line.
 func TestC47LogHoldsNoData(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 250<<10)
@@ -76,7 +76,8 @@ func TestC47LogHoldsNoData(t *testing.T) {
 			source := w.CreateSource(w.Home, "settings", withSecrets(1))
 			w.WaitInSync(source, good)
 			w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
-			w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed)
+			w.Eventually("the refusals are reported",
+				w.Noted("settings", plan.ReasonWriteFailed, full, judged, "exceeded quota: no-more"))
 
 			hook.Allow()
 			raiseQuota()

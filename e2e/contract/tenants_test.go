@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,7 +125,7 @@ func fill(w *suite.World, n int, object func(i int) client.Object) {
 	w.Cleanup(func() {
 		w.CleanUp(inParallel(n, func(i int) error { return client.IgnoreNotFound(c.Delete(w.Background(), object(i))) }))
 	})
-	err = inParallel(n, func(i int) error { return c.Create(w.Context(), object(i)) })
+	err = inParallel(n, func(i int) error { return client.IgnoreAlreadyExists(c.Create(w.Context(), object(i))) })
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -134,12 +136,7 @@ func fill(w *suite.World, n int, object func(i int) client.Object) {
 func inParallel(n int, request func(i int) error) error {
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(context.Background(), 8, n, func(i int) {
-		errs[i] = request(i)
-		for apierrors.IsTimeout(errs[i]) {
-			if errs[i] = request(i); apierrors.IsAlreadyExists(errs[i]) {
-				errs[i] = nil
-			}
-		}
+		errs[i] = retry.OnError(wait.Backoff{Steps: 10}, apierrors.IsTimeout, func() error { return request(i) })
 	})
 	return errors.Join(errs...)
 }
