@@ -16,60 +16,53 @@ const (
 	noHolds      = "without changing finalizers and owner references"
 )
 
-// confinedRows are requests of somebody who has the token of the controller: each rule lets one pass and refuses one.
+// confinedRows are requests of somebody who has the token of the controller. That the policy lets pass what the
+// controller sends is shown by contract.TestEachKindOfWrite, and by all tests beside it.
 func (w *Policed) confinedRows() []row {
-	copied := shape(w.Copied)
-	backup := func(namespace, name string) []suite.Option { return w.MarksOfCopy(platform, teamB, name) }
+	copied := w.copied
 	const hasOptedOut = "have not opted out: " + optedOut + " is not one of them"
 	return []row{
 		// Where.
-		{"copy created", controller, teamA, nil, create(copied), ""},
 		{"copy created outside the prefix", controller, platform, nil, create(copied), suite.NotThere},
 		{"copy created where the prefix is in the middle", controller, theTeam, nil, create(copied), suite.NotThere},
 		{"copy created where the owner has opted out", controller, optedOut, nil, create(copied), hasOptedOut},
-		{"copy changed outside the prefix", controller, formerly, copied, changeBy(other), suite.NotThere},
-		{"copy deleted outside the prefix", controller, formerly, copied, remove, suite.NotThere},
-		{"copy deleted where the owner has opted out", controller, optedOut, copied, remove, ""},
-		{"object handed over and deleted outside the prefix", controller, platform, with(handOver), remove, suite.NotThere},
+		{"copy changed outside the prefix", controller, formerly, have(copied), change(other), suite.NotThere},
+		{"copy deleted outside the prefix", controller, formerly, have(copied), remove, suite.NotThere},
+		{"object handed over and deleted outside the prefix", controller, platform, have(handOver), remove, suite.NotThere},
 
 		// What it may write.
-		{"plain object created", controller, teamA, nil, create(plain), wouldNotBe},
-		{"copy created as a source", controller, teamA, nil, create(copied.but(asSource)), wouldNotBe},
-		{"copy created of another instance", controller, teamA, nil, create(copied.but(otherInstance)), wouldNotBe},
-		{"copy created that names another place", controller, teamA, nil, create(backup), wouldNotBe},
+		{"plain object created", controller, teamA, nil, create(), wouldNotBe},
+		{"copy created as a source", controller, teamA, nil, create(copied, asSource), wouldNotBe},
+		{"copy created of another instance", controller, teamA, nil, create(copied, otherInstance), wouldNotBe},
+		{"copy created that names another place", controller, teamA, nil, create(w.backup), wouldNotBe},
 		{"copy created of a source of another name", controller, teamA, nil, create(w.copyOf(platform, "-too")), wouldNotBe},
 		{"copy created of a source in no valid namespace", controller, teamA,
 			nil, create(w.copyOf("Not_A_Name", "")), wouldNotBe},
 		{"copy created of itself", controller, teamA, nil, create(w.copyOf(teamA, "")), wouldNotBe},
-		{"copy created with a name to be made up", controller, teamA, nil, createUnnamed(copied), wouldNotBe},
-		{"copy changed", controller, teamA, copied, changeBy(other), ""},
-		{"copy released", controller, teamA, copied, changeBy(noMarks), wouldNotBe},
-		{"copy created with a finalizer", controller, teamA, nil, create(copied.but(held)), noHolds},
-		{"finalizer of others taken away", controller, teamA, copied.but(held), changeBy(free), noHolds},
-		{"owner set", controller, teamA, copied, changeBy(owned), noHolds},
-		{"copy changed that others hold", controller, teamA, copied.but(held), changeBy(other), ""},
+		{"copy created with a name to be made up", controller, teamA, nil, create(unnamed, copied), wouldNotBe},
+		{"copy released", controller, teamA, have(copied), change(noMarks), wouldNotBe},
+		{"copy created with a finalizer", controller, teamA, nil, create(copied, held), noHolds},
+		{"finalizer of others taken away", controller, teamA, have(copied, held), change(free), noHolds},
+		{"owner set", controller, teamA, have(copied), change(owned), noHolds},
+		{"copy changed that others hold", controller, teamA, have(copied, held), change(other), ""},
 		{"reserved name created", controller, teamA, nil, create(w.copyNamed("openshift-service-ca.crt")), ofOthers},
 
 		// What it may write to, and delete.
-		{"foreign object changed", controller, teamA, plain, change(copied), notCopy},
-		{"foreign object deleted", controller, teamA, plain, remove, notCopy},
-		{"copy deleted", controller, teamA, copied, remove, ""},
-		{"immutable copy created again", controller, teamA, copied.but(immutable), recreate(copied.but(other)), ""},
-		{"label forged by somebody and put back", controller, teamA, copied.but(asSource), changeBy(asCopy), ""},
-		{"restored backup changed", controller, teamA, backup, change(copied), notCopy},
-		{"copy of another instance deleted", controller, teamA, copied.but(otherInstance), remove, notCopy},
-		{"foreign object adopted", controller, teamA,
-			with(handOver), change(copied.but(suite.WithoutAnnotation(plan.AdoptAnnotation))), ""},
-		{"immutable object that was handed over adopted", controller, teamA, with(handOver, immutable), recreate(copied), ""},
-		{"object with a finalizer adopted", controller, teamA, with(handOver, held), change(copied), notCopy},
-		{"copy of another instance adopted", controller, teamA, copied.but(otherInstance, handOver), change(copied), notCopy},
+		{"foreign object changed", controller, teamA, have(), change(copied), notCopy},
+		{"foreign object deleted", controller, teamA, have(), remove, notCopy},
+		{"label forged by somebody and put back", controller, teamA, have(copied, asSource), change(asCopy), ""},
+		{"restored backup changed", controller, teamA, have(w.backup), change(copied), notCopy},
+		{"copy of another instance deleted", controller, teamA, have(copied, otherInstance), remove, notCopy},
+		{"object with a finalizer adopted", controller, teamA, have(handOver, held), change(copied), notCopy},
+		{"copy of another instance adopted", controller, teamA,
+			have(copied, otherInstance, handOver), change(copied), notCopy},
 		{"copy of another source labelled as one adopted", controller, teamA,
-			copied.but(suite.WithAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
-		{"source adopted", controller, teamA, source.but(handOver), change(copied), notCopy},
+			have(copied, suite.WithAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
+		{"source adopted", controller, teamA, have(asSource, handOver), change(copied), notCopy},
 
 		// Others are not confined.
-		{"plain object created by a tenant", tenant, platform, nil, create(plain), ""},
-		{"plain object created without the label", unlabeled, platform, nil, create(plain), ""},
+		{"plain object created by a tenant", tenant, platform, nil, create(), ""},
+		{"plain object created without the label", unlabeled, platform, nil, create(), ""},
 	}
 }
 
@@ -90,20 +83,21 @@ var moreControllers = map[string]map[string]string{
 
 // settingRows are requests of more controllers: what each setting changes.
 func (w *Policed) settingRows() []row {
-	copied := shape(w.Copied)
-	shared := copied.but(noLabel, suite.WithLabel("share", plan.CopyValue), suite.WithAnnotation(plan.InstanceAnnotation, "third"))
+	copied := w.copied
+	shared := have(copied, noLabel, suite.WithLabel("share", plan.CopyValue), thirdInstance)
 	ofOther := w.copyOf("platform-other", "")
 	label := func(key string) suite.Option { return suite.WithLabel(key, "x") }
 	note := func(key string) suite.Option { return suite.WithAnnotation(key, "x") }
-	both := []suite.Option{label("team"), label("example.com/x"), note("note")}
+	all := have(copied, label("team"), label("example.com/x"), note("note"))
 	return []row{
 		// Targets.
-		{"copy created with the second of two prefixes", more + "another", teamA, nil, create(shared), ""},
-		{"copy created where the owner has opted out of another label", more + "another", optedOut, nil, create(shared), ""},
+		{"copy created with the second of two prefixes", more + "another", teamA, nil, create(shared...), ""},
+		{"copy created where the owner has opted out of another label", more + "another", optedOut,
+			nil, create(shared...), ""},
 		{"copy created with the shipped label and instance", more + "another", teamA,
 			nil, create(copied), `of instance "third" with the label share=copy`},
 		{"copy created without settings", more + "unbounded", teamA, nil, create(copied), noPrefix},
-		{"copy deleted without settings", more + "unbounded", teamA, copied, remove, noPrefix},
+		{"copy deleted without settings", more + "unbounded", teamA, have(copied), remove, noPrefix},
 		{"copy created anywhere", more + "everyone", formerly, nil, create(copied), ""},
 		{"copy created in a namespace excluded by name", more + "everyone", teamB, nil, create(copied), suite.NotThere},
 		{"copy created in a namespace excluded by prefix", more + "everyone", platform, nil, create(copied), suite.NotThere},
@@ -115,35 +109,36 @@ func (w *Policed) settingRows() []row {
 		// Sources.
 		{"copy created of a source that is allowed", more + "choosy", teamA, nil, create(copied), ""},
 		{"copy created of a source that is not allowed", more + "choosy", teamA, nil, create(ofOther), notItsSource},
-		{"copy given to a source that is not allowed", more + "choosy", teamA, copied, change(ofOther), notItsSource},
-		{"copy taken over from a source that is not allowed", more + "choosy", teamA, ofOther, change(copied), ""},
-		{"copy deleted of a source that is allowed", more + "choosy", teamA, copied, remove, ""},
-		{"copy deleted of a source that is not allowed", more + "choosy", teamA, ofOther, remove, notItsSource},
-		{"object handed over deleted where sources are named", more + "choosy", teamA, with(handOver), remove, ""},
+		{"copy given to a source that is not allowed", more + "choosy", teamA, have(copied), change(ofOther), notItsSource},
+		{"copy taken over from a source that is not allowed", more + "choosy", teamA, have(ofOther), change(copied), ""},
+		{"copy deleted of a source that is allowed", more + "choosy", teamA, have(copied), remove, ""},
+		{"copy deleted of a source that is not allowed", more + "choosy", teamA, have(ofOther), remove, notItsSource},
+		{"object handed over deleted where sources are named", more + "choosy", teamA, have(handOver), remove, ""},
 
 		// With prune all copies may be deleted, and nothing else is allowed.
-		{"copy pruned outside the prefix", more + "pruning", formerly, copied, remove, ""},
-		{"copy pruned of a source that is not allowed", more + "pruning", teamA, ofOther, remove, ""},
-		{"copy pruned of another instance", more + "pruning", formerly, copied.but(otherInstance), remove, suite.NotThere},
-		{"object handed over pruned outside the prefix", more + "pruning", platform, with(handOver), remove, suite.NotThere},
-		{"plain object pruned", more + "pruning", teamA, plain, remove, notCopy},
+		{"copy pruned outside the prefix", more + "pruning", formerly, have(copied), remove, ""},
+		{"copy pruned of a source that is not allowed", more + "pruning", teamA, have(ofOther), remove, ""},
+		{"copy pruned of another instance", more + "pruning", formerly, have(copied, otherInstance), remove, suite.NotThere},
+		{"object handed over pruned outside the prefix", more + "pruning", platform, have(handOver), remove, suite.NotThere},
+		{"plain object pruned", more + "pruning", teamA, have(), remove, notCopy},
 		{"copy created outside the prefix with pruning", more + "pruning", formerly, nil, create(copied), suite.NotThere},
-		{"copy changed outside the prefix with pruning", more + "pruning", formerly, copied, changeBy(other), suite.NotThere},
+		{"copy changed outside the prefix with pruning", more + "pruning", formerly,
+			have(copied), change(other), suite.NotThere},
 		{"copy created of a source that is not allowed with pruning", more + "pruning", teamA,
 			nil, create(ofOther), notItsSource},
-		{"copy pruned by another value", more + "unsure", formerly, copied, remove, suite.NotThere},
+		{"copy pruned by another value", more + "unsure", formerly, have(copied), remove, suite.NotThere},
 
 		// Labels and annotations of others: the settings of the controller list none.
-		{"annotation created", controller, teamA, nil, create(copied.but(note("replicate-to"))), notItsKey},
-		{"list of copied keys created", controller, teamA, nil, create(copied.but(note(plan.CopiedAnnotation))), ""},
-		{"label added", controller, teamA, copied, changeBy(label("team")), notItsKey},
+		{"annotation created", controller, teamA, nil, create(copied, note("replicate-to")), notItsKey},
+		{"list of copied keys created", controller, teamA, nil, create(copied, note(plan.CopiedAnnotation)), ""},
+		{"label added", controller, teamA, have(copied), change(label("team")), notItsKey},
 		{"label and annotation of others changed", controller, teamA,
-			copied.but(both...), changeBy(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
-		{"copied keys created", more + "copying", teamA, nil, create(copied.but(both...)), ""},
+			all, change(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
+		{"copied keys created", more + "copying", teamA, nil, create(all...), ""},
 		{"label created like a copied annotation", more + "copying", teamA,
-			nil, create(copied.but(label("note"))), notItsKey},
-		{"annotation created like a copied label", more + "copying", teamA, nil, create(copied.but(note("team"))), notItsKey},
+			nil, create(copied, label("note")), notItsKey},
+		{"annotation created like a copied label", more + "copying", teamA, nil, create(copied, note("team")), notItsKey},
 		{"label created with the beginning of a copied one", more + "copying", teamA,
-			nil, create(copied.but(label("teams"))), notItsKey},
+			nil, create(copied, label("teams")), notItsKey},
 	}
 }

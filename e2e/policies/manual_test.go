@@ -10,7 +10,7 @@ import (
 
 // testSelfTests runs the commands by which the manual has its readers see that the policies hold.
 func (w *Policed) testSelfTests(t *testing.T) {
-	copied := w.Create(teamA, "self-test", w.Copied(teamA, "self-test")...)
+	copied := w.Create(teamA, "self-test", w.copied)
 	for answer, test := range map[string]struct {
 		block manual.Block
 		words []string

@@ -104,13 +104,13 @@ func TestPolicies(t *testing.T) {
 		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
 	}
 	w.Until("the other controllers of this instance are gone", func() error {
-		return w.Probe(controller, teamA, w.Copied(teamA, probed)...)
+		return w.Probe(controller, teamA, w.copied)
 	})
 	t.Run("publishers", func(t *testing.T) { w.check(t, publishers, w.publisherRows()) })
 	t.Run("forgers", func(t *testing.T) { w.check(t, publishers, w.forgerRows()) })
 
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "protect-copies")}))
-	w.Create(teamA, "protected", w.Copied(teamA, "protected")...)
+	w.Create(teamA, "protected", w.copied)
 	w.Until("the copies are protected", func() error {
 		return InForce(protected, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), "protected", DryDelete))
 	})
@@ -127,7 +127,7 @@ type row struct {
 	name      string
 	as        string
 	namespace string
-	there     shape // what stands there before; nil: nothing
+	there     []suite.Option // what stands there before; nil: nothing
 	send      request
 	refused   string // what the refusal says; empty: it is let pass
 }
@@ -139,7 +139,7 @@ func (w *Policed) check(t *testing.T, policy string, rows []row) {
 		t.Run(r.name, func(t *testing.T) {
 			name := strings.ToLower(strings.ReplaceAll(r.name, " ", "-"))
 			if r.there != nil {
-				cm := suite.ConfigMap(r.namespace, name, r.there(r.namespace, name)...)
+				cm := suite.ConfigMap(r.namespace, name, r.there...)
 				if _, err := w.Admin.CoreV1().ConfigMaps(r.namespace).Create(w.Context(), cm, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}

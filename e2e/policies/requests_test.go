@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,11 +12,6 @@ import (
 )
 
 // What tests of policies send, and what stands there before.
-
-// A shape is what a ConfigMap has besides data of its own, which depends on where it stands.
-type shape func(namespace, name string) []suite.Option
-
-func with(o ...suite.Option) shape { return func(string, string) []suite.Option { return o } }
 
 // place is where a request goes.
 type place struct {
@@ -32,21 +26,21 @@ func (w *Policed) at(user, namespace, name string) place {
 
 type request func(ctx context.Context, p place) error
 
-func create(s shape) request {
+func create(o ...suite.Option) request {
 	return func(ctx context.Context, p place) error {
-		_, err := p.Create(ctx, suite.ConfigMap(p.namespace, p.name, s(p.namespace, p.name)...), metav1.CreateOptions{})
+		_, err := p.Create(ctx, suite.ConfigMap(p.namespace, p.name, o...), metav1.CreateOptions{})
 		return err
 	}
 }
 
 // change reads the ConfigMap and replaces it by itself with changes.
-func change(s shape) request {
+func change(options ...suite.Option) request {
 	return func(ctx context.Context, p place) error {
 		cm, err := p.Get(ctx, p.name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		for _, o := range s(p.namespace, p.name) {
+		for _, o := range options {
 			o(cm)
 		}
 		_, err = p.Update(ctx, cm, metav1.UpdateOptions{})
@@ -54,34 +48,7 @@ func change(s shape) request {
 	}
 }
 
-func changeBy(o ...suite.Option) request { return change(with(o...)) }
-
 func remove(ctx context.Context, p place) error { return p.Delete(ctx, p.name, metav1.DeleteOptions{}) }
-
-// recreate deletes the ConfigMap, and creates one in its place.
-func recreate(s shape) request {
-	return func(ctx context.Context, p place) error {
-		if err := remove(ctx, p); err != nil {
-			return err
-		}
-		return create(s)(ctx, p)
-	}
-}
-
-// but is the shape with more on top.
-func (s shape) but(more ...suite.Option) shape {
-	return func(namespace, name string) []suite.Option { return slices.Concat(s(namespace, name), more) }
-}
-
-// createUnnamed leaves the name to the API server.
-func createUnnamed(s shape) request {
-	return func(ctx context.Context, p place) error {
-		cm := suite.ConfigMap(p.namespace, "", s(p.namespace, "")...)
-		cm.GenerateName = "unnamed-"
-		_, err := p.Create(ctx, cm, metav1.CreateOptions{})
-		return err
-	}
-}
 
 // to sends the request to an object of another name.
 func to(name string, send request) request {
@@ -91,41 +58,51 @@ func to(name string, send request) request {
 	}
 }
 
+// have is what stands there before. With no options it is a plain object.
+func have(o ...suite.Option) []suite.Option { return append([]suite.Option{}, o...) }
+
+// copied makes a ConfigMap a copy by all marks.
+func (w *Policed) copied(cm *corev1.ConfigMap) {
+	for _, o := range w.MarksOfCopy(platform, cm.Namespace, cm.Name) {
+		o(cm)
+	}
+}
+
+// backup makes a ConfigMap a copy that names another place.
+func (w *Policed) backup(cm *corev1.ConfigMap) {
+	w.copied(cm)
+	cm.Annotations[plan.CopyAnnotation] = teamB + "/" + cm.Name
+}
+
 // copyNamed is a copy under another name.
-func (w *Policed) copyNamed(name string) shape {
-	return func(namespace, _ string) []suite.Option {
-		return append(w.Copied(namespace, name), func(cm *corev1.ConfigMap) { cm.Name = name })
+func (w *Policed) copyNamed(name string) suite.Option {
+	return func(cm *corev1.ConfigMap) {
+		cm.Name = name
+		w.copied(cm)
 	}
 }
 
 // copyOf is a copy by all marks but for its source, which is in the namespace under its own name and more.
-func (w *Policed) copyOf(source, more string) shape {
-	return func(namespace, name string) []suite.Option {
-		return append(w.Copied(namespace, name), suite.WithAnnotation(plan.SourceAnnotation, source+"/"+name+more))
+func (w *Policed) copyOf(source, more string) suite.Option {
+	return func(cm *corev1.ConfigMap) {
+		w.copied(cm)
+		cm.Annotations[plan.SourceAnnotation] = source + "/" + cm.Name + more
 	}
-}
-
-// Shapes.
-
-// Copied is a copy by all marks.
-func (w *Policed) Copied(namespace, name string) []suite.Option {
-	return w.MarksOfCopy(platform, namespace, name)
 }
 
 var (
-	plain     = with()
-	source    = with(suite.WithLabel(plan.DefaultLabel, plan.SourceValue))
-	other     = suite.WithData(map[string]string{"key": "other"})
-	noLabel   = suite.WithoutLabel(plan.DefaultLabel)
-	asSource  = suite.WithLabel(plan.DefaultLabel, plan.SourceValue)
-	asCopy    = suite.WithLabel(plan.DefaultLabel, plan.CopyValue)
-	handOver  = suite.WithAnnotation(plan.AdoptAnnotation, plan.AdoptValue)
-	immutable = func(cm *corev1.ConfigMap) { cm.Immutable = new(true) }
-	noMarks   = func(cm *corev1.ConfigMap) { cm.Annotations = nil }
-	held      = func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} }
-	free      = func(cm *corev1.ConfigMap) { cm.Finalizers = nil }
-	owned     = func(cm *corev1.ConfigMap) {
+	other    = suite.WithData(map[string]string{"key": "other"})
+	noLabel  = suite.WithoutLabel(plan.DefaultLabel)
+	asSource = suite.WithLabel(plan.DefaultLabel, plan.SourceValue)
+	asCopy   = suite.WithLabel(plan.DefaultLabel, plan.CopyValue)
+	handOver = suite.WithAnnotation(plan.AdoptAnnotation, plan.AdoptValue)
+	unnamed  = func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "", "unnamed-" }
+	noMarks  = func(cm *corev1.ConfigMap) { cm.Annotations = nil }
+	held     = func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} }
+	free     = func(cm *corev1.ConfigMap) { cm.Finalizers = nil }
+	owned    = func(cm *corev1.ConfigMap) {
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	}
 	otherInstance = suite.WithAnnotation(plan.InstanceAnnotation, "another")
+	thirdInstance = suite.WithAnnotation(plan.InstanceAnnotation, "third")
 )
