@@ -33,17 +33,17 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	start := func() error { return run(ctx, *binary, *manifests, os.Stdout) }
+	start := run
 	if *keep {
-		start = func() error { return playground(ctx, *binary, *manifests, flag.Args(), os.Stdout) }
+		start = playground
 	}
-	if err := start(); err != nil {
+	if err := start(ctx, flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, manifests string, out io.Writer) (err error) {
+func run(ctx context.Context, _ []string, out io.Writer) (err error) {
 	start := time.Now()
 	fmt.Fprintln(out, "Starting etcd and kube-apiserver on loopback. Your kubeconfig is not used.")
 	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
@@ -57,7 +57,7 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 		}
 	}()
 	fmt.Fprintf(out, "They are up after %s.\n", since(start))
-	installed, err := shipped.Install(ctx, c, manifests, binary)
+	installed, err := shipped.Install(ctx, c, *manifests, *binary)
 	if err != nil {
 		return err
 	}
@@ -82,11 +82,8 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 		return err
 	}
 	fmt.Fprintf(out, "%s is installed: the controller, as its ServiceAccount with %s, and the policies.\n",
-		filepath.Base(filepath.Dir(manifests))+"/"+filepath.Base(manifests), strings.Join(installed.Args, " "))
+		filepath.Base(filepath.Dir(*manifests))+"/"+filepath.Base(*manifests), strings.Join(installed.Args, " "))
 	s := &story{client: client, tenant: tenant, seen: seen, controller: controller, out: out}
-	if s.prefix, err = prefixOf(installed.Args); err != nil {
-		return err
-	}
 	if err := s.play(ctx); err != nil {
 		return fmt.Errorf("%w\nthe controller printed:\n%s", err, controller.Log())
 	}
@@ -94,10 +91,4 @@ func run(ctx context.Context, binary, manifests string, out io.Writer) (err erro
 }
 
 // since is the time since start, as people read it.
-func since(start time.Time) time.Duration {
-	if d := time.Since(start); d > time.Second {
-		return d.Round(100 * time.Millisecond)
-	} else {
-		return d.Round(time.Millisecond)
-	}
-}
+func since(start time.Time) time.Duration { return time.Since(start).Round(time.Millisecond) }

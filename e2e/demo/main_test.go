@@ -17,7 +17,7 @@ var durations = regexp.MustCompile(`\b[0-9.]+m?s\b`)
 // TestReadmeShowsTheDemo compares the steps that the demo prints, but for times, with the README.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), *binary, *manifests, &out); err != nil {
+	if err := run(t.Context(), nil, &out); err != nil {
 		t.Fatalf("%v, after\n%s", err, out.String())
 	}
 	_, steps, _ := strings.Cut(out.String(), ".\n\n1. ")
@@ -34,7 +34,7 @@ func TestPlaygroundInvites(t *testing.T) {
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := playground(ctx, *binary, *manifests, []string{"--deletion-grace=1h"}, write)
+		err := playground(ctx, []string{"--deletion-grace=1h"}, write)
 		_ = write.CloseWithError(io.EOF) // never fails
 		ended <- err
 	}()

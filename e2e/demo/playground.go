@@ -24,13 +24,13 @@ const restartDelay = time.Second
 
 // playground starts a control plane and the controller, with arguments besides those of its Deployment, says how to
 // reach them, and runs until ctx ends.
-func playground(ctx context.Context, binary, manifests string, more []string, out io.Writer) (err error) {
+func playground(ctx context.Context, more []string, out io.Writer) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	installed, err := shipped.Install(ctx, c, manifests, binary)
+	installed, err := shipped.Install(ctx, c, *manifests, *binary)
 	if err != nil {
 		return err
 	}
@@ -45,9 +45,9 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 	}
 	err = errors.Join(
 		configure(ctx, client, installed, more),
-		createNamespaces(ctx, client, home, "team-a", "team-b", "team-c", "other"),
+		createNamespaces(ctx, client, home, prefix+"a", prefix+"b", prefix+"c", "other"),
 		admit(ctx, client, "publisher", home, "edit", "mirror-controller-publisher"),
-		admit(ctx, client, tenantName, "team-a", "edit"))
+		admit(ctx, client, tenantName, prefix+"a", "edit"))
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func playground(ctx context.Context, binary, manifests string, more []string, ou
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(binary), filepath.Dir(c.Kubectl()),
+	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(*binary), filepath.Dir(c.Kubectl()),
 		c.AdminKubeconfig(), publisher, tenant, filepath.Join(filepath.Dir(publisher), "cache"))
 	for {
 		select {

@@ -27,8 +27,10 @@ const (
 	patience = 10 * time.Minute
 	// teams is how many target namespaces the story begins with.
 	teams = 36
-	home  = "platform"
-	name  = "settings"
+	// prefix is that of the Deployment.
+	prefix = "team-"
+	home   = "platform"
+	name   = "settings"
 	// tenantName is the user who may write ConfigMaps in two targets, and publish nothing.
 	tenantName = "tenant"
 	// tier and stage are the label of the canary.
@@ -42,20 +44,9 @@ type story struct {
 	seen       *outside.Observer
 	controller *shipped.Process
 	out        io.Writer
-	prefix     string
 	targets    []string
 	mine       *corev1.ConfigMap // somebody else's ConfigMap, in the way
 	step       int
-}
-
-// prefixOf returns the namespace prefix among the arguments of the Deployment.
-func prefixOf(args []string) (string, error) {
-	for _, arg := range args {
-		if prefix, ok := strings.CutPrefix(arg, "--namespace-prefix="); ok {
-			return prefix, nil
-		}
-	}
-	return "", fmt.Errorf("no --namespace-prefix among the Deployment's arguments %v", args)
 }
 
 // play plays the steps, and stops at the first that does not happen.
@@ -73,12 +64,13 @@ func (s *story) play(ctx context.Context) error {
 	return nil
 }
 
-// prepare creates the namespaces, and in one of them a ConfigMap that is not ours.
+// prepare creates the namespaces, in one of them a ConfigMap that is not ours, and lets a tenant write ConfigMaps in two
+// targets. It waits until the API server knows this and the policies.
 func (s *story) prepare(ctx context.Context) error {
 	for i := range teams {
-		s.targets = append(s.targets, fmt.Sprintf("%s%02d", s.prefix, i+1))
+		s.targets = append(s.targets, fmt.Sprintf("%s%02d", prefix, i+1))
 	}
-	taken := s.prefix + "taken"
+	taken := prefix + "taken"
 	if err := createNamespaces(ctx, s.client, append([]string{home, taken, "other"}, s.targets...)...); err != nil {
 		return err
 	}
@@ -94,12 +86,6 @@ func (s *story) prepare(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.out, "Namespaces: %s, other, %s to %s, and %s, which already has a ConfigMap %s.\n",
 		home, s.targets[0], s.targets[teams-1], taken, name)
-	return s.admitTenant(ctx)
-}
-
-// admitTenant lets a tenant write ConfigMaps in two targets, and waits until the API server knows this and the
-// policies.
-func (s *story) admitTenant(ctx context.Context) error {
 	for _, ns := range s.targets[:2] {
 		// The role edit gets its rules from this one by a controller that does not run here.
 		if err := admit(ctx, s.client, tenantName, ns, "system:aggregate-to-edit"); err != nil {
@@ -137,7 +123,7 @@ func (s *story) create(ctx context.Context) error {
 		func() error {
 			return s.change(ctx, s.client, home, func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror": "true"} })
 		},
-		func() error { return s.everywhere("blue") })
+		func() error { return s.colour("blue", s.targets...) })
 }
 
 func (s *story) restore(ctx context.Context) error {
@@ -155,7 +141,7 @@ func (s *story) restore(ctx context.Context) error {
 			if cm := s.seen.ConfigMap(deleted, name); cm != nil && cm.UID == before {
 				return errors.New("it is not deleted yet")
 			}
-			return s.everywhere("blue")
+			return s.colour("blue", s.targets...)
 		})
 }
 
@@ -180,15 +166,15 @@ func (s *story) goOn(ctx context.Context) error {
 		func() error {
 			return s.change(ctx, s.client, home, func(cm *corev1.ConfigMap) { cm.Annotations = nil })
 		},
-		func() error { return s.everywhere("green") })
+		func() error { return s.colour("green", s.targets...) })
 }
 
 func (s *story) newNamespace(ctx context.Context) error {
-	ns := s.prefix + "new"
+	ns := prefix + "new"
 	s.targets = append(s.targets, ns)
 	return s.act(ctx, "kubectl create namespace "+ns, "it has its copy",
 		func() error { return createNamespaces(ctx, s.client, ns) },
-		func() error { return s.everywhere("green") })
+		func() error { return s.colour("green", s.targets...) })
 }
 
 // foreign shows that what is not ours was left alone by all that went before.
@@ -260,9 +246,6 @@ func (s *story) event(reason, text string) error {
 	}
 	return fmt.Errorf("no event %s on the source", reason)
 }
-
-// everywhere returns nil if every target has a copy of that colour.
-func (s *story) everywhere(colour string) error { return s.colour(colour, s.targets...) }
 
 // colour returns nil if each of these namespaces has a copy of that colour.
 func (s *story) colour(colour string, namespaces ...string) error {
