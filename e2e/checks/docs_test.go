@@ -66,12 +66,9 @@ func exists(t *testing.T, test string) bool {
 	t.Helper()
 	folder, name, _ := strings.Cut(test, ".")
 	for _, above := range []string{"e2e", "."} {
-		files, err := filepath.Glob(filepath.Join(root, above, folder, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files, _ := filepath.Glob(filepath.Join(root, above, folder, "*_test.go")) // fails for a malformed pattern
 		for _, file := range files {
-			if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), "\nfunc "+name+"(t *testing.T) {") {
+			if strings.Contains(read(t, strings.TrimPrefix(file, root)), "\nfunc "+name+"(t *testing.T) {") {
 				return true
 			}
 		}

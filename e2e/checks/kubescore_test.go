@@ -3,15 +3,13 @@ package checks
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 )
-
-var kubeScore = flag.String("kube-score", "../../bin/kube-score", "the program kube-score")
 
 // notFollowed are the rules of kube-score that the manifests do not follow.
 var notFollowed = map[string]string{
@@ -34,8 +32,9 @@ func TestKubeScore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), program(t, *kubeScore), "score", "--kubernetes-version=v1.37", "--output-format=json",
-		"--all-default-optional", "--disable-ignore-checks-annotations", "--ignore-container-cpu-limit", "-")
+	cmd := exec.CommandContext(t.Context(), program(t, "kube-score"), "score", "--kubernetes-version=v1.37",
+		"--output-format=json", "--all-default-optional", "--disable-ignore-checks-annotations",
+		"--ignore-container-cpu-limit", "-")
 	cmd.Stdin = &objects
 	out, err := cmd.Output() // it fails if it has found something
 	var scored []struct {
@@ -53,7 +52,8 @@ func TestKubeScore(t *testing.T) {
 	found := map[string]bool{}
 	for _, object := range scored {
 		for _, c := range object.Checks {
-			if c.Skipped || c.Grade == gradeAllOK {
+			const allOK = 10
+			if c.Skipped || c.Grade == allOK {
 				continue
 			}
 			found[c.Check.ID] = true
@@ -69,18 +69,15 @@ func TestKubeScore(t *testing.T) {
 	}
 }
 
-// gradeAllOK is the grade of a check that found nothing.
-const gradeAllOK = 10
-
 // program returns the path of a tool that has to be built.
-func program(t *testing.T, path string) string {
+func program(t *testing.T, name string) string {
 	t.Helper()
-	absolute, err := filepath.Abs(path)
+	path, err := filepath.Abs(filepath.Join(root, "bin", name))
 	if err == nil {
-		_, err = exec.LookPath(absolute)
+		_, err = os.Stat(path)
 	}
 	if err != nil {
-		t.Fatalf("not built (make bin/%s builds it): %v", filepath.Base(path), err)
+		t.Fatalf("make bin/%s builds it: %v", name, err)
 	}
-	return absolute
+	return path
 }

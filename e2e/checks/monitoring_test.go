@@ -3,7 +3,6 @@ package checks
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
-
-var promtool = flag.String("promtool", "../../bin/promtool", "the program promtool")
 
 // alerts returns the alerts of the components. A field that the Prometheus operator does not know is an error.
 func alerts(t *testing.T) (all []monitoringv1.Rule) {
@@ -40,7 +37,7 @@ func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program(t, *promtool), args...)
+	cmd := exec.CommandContext(t.Context(), program(t, "promtool"), args...)
 	cmd.Dir = t.TempDir()
 	err = errors.Join(os.CopyFS(cmd.Dir, os.DirFS("testdata")), os.WriteFile(filepath.Join(cmd.Dir, "rules.yaml"), content, 0o600))
 	if err != nil {
