@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -28,41 +27,34 @@ type checkout struct {
 	dir string
 }
 
-// checkOut copies the repository to a folder of that name. The tool bin/helm, which takes minutes to build, goes with it.
+// checkOut copies the repository to a folder of that name. The tool bin/helm, which takes minutes to build, goes with
+// it, and all times, by which make tells that it is built.
 func checkOut(t *testing.T, name string) checkout {
 	t.Helper()
 	c := checkout{T: t, dir: filepath.Join(t.TempDir(), name)}
-	if err := os.MkdirAll(filepath.Join(c.dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"-a"} // with the times, by which make tells that helm is built
-	for _, entry := range entries {
-		if !slices.Contains([]string{".git", "bin", "dist"}, entry.Name()) {
-			args = append(args, filepath.Join(repository, entry.Name()))
-		}
-	}
-	c.command("cp", append(args, c.dir)...)
-	c.command("cp", "-a", filepath.Join(repository, "bin/helm"), filepath.Join(c.dir, "bin"))
+	c.command("sh", "-ec", `mkdir -p "$2/bin"
+tar -C "$1" --exclude=./.git --exclude=./bin --exclude=./dist -cf - . | tar -C "$2" -xpf -
+cp -p "$1/bin/helm" "$2/bin"`, "sh", repository, c.dir)
 	return c
 }
 
-// command runs a command where the test runs and returns what it prints to stdout.
+// command runs a command where the test runs, and returns what it prints to stdout. The test fails if the command does.
 func (c checkout) command(name string, args ...string) string {
 	c.Helper()
-	return output(c.T, exec.CommandContext(c.Context(), name, args...))
+	cmd := exec.CommandContext(c.Context(), name, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		c.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.String())
+	}
+	return string(out)
 }
 
 // make runs make in the copy.
 func (c checkout) make(args ...string) {
 	c.Helper()
-	args = append(args, "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch)
-	cmd := exec.CommandContext(c.Context(), "make", args...)
-	cmd.Dir = c.dir
-	output(c.T, cmd)
+	c.command("make", append(args, "-C", c.dir, "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch)...)
 }
 
 // read returns the content of a file of the copy.
@@ -73,16 +65,4 @@ func (c checkout) read(path ...string) []byte {
 		c.Fatal(err)
 	}
 	return content
-}
-
-// output runs a command and returns what it prints to stdout. The test fails if the command does.
-func output(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.String())
-	}
-	return string(out)
 }

@@ -3,9 +3,7 @@ package release
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -29,32 +27,20 @@ func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 	}
 	c.command(filepath.Join(bin, "validate-krew-manifest"), "-skip-install", "-manifest="+manifest)
 	for archive := range files {
-		of, home := platform.FindStringSubmatch(archive), t.TempDir()
 		program, isArchive := strings.CutSuffix(archive, archiveEnding)
 		if !isArchive {
 			continue
 		}
-		ending := ""
+		of, home, ending := platform.FindStringSubmatch(archive), t.TempDir(), ""
 		if of[1] == "windows" {
 			ending = ".exe"
 		}
-		install := exec.CommandContext(t.Context(), filepath.Join(bin, "krew"), "install", "--manifest="+manifest,
+		c.command("env", "-i", "HOME="+home, "KREW_ROOT="+home, "KREW_OS="+of[1], "KREW_ARCH="+of[2],
+			"KREW_NO_UPGRADE_CHECK=1", filepath.Join(bin, "krew"), "install", "--manifest="+manifest,
 			"--archive="+filepath.Join(c.dir, "dist", archive))
-		install.Env = []string{"HOME=" + home, "KREW_ROOT=" + home, "KREW_OS=" + of[1], "KREW_ARCH=" + of[2],
-			"KREW_NO_UPGRADE_CHECK=1"}
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", archive, err, out)
-			continue
-		}
 		installed, err := os.ReadFile(filepath.Join(home, "store", "mirror", version, plugin+ending))
 		if err != nil || !bytes.Equal(installed, files[program+ending]) {
 			t.Errorf("%s: what is installed is not the program (%v)", archive, err)
-		}
-		if of[1] != runtime.GOOS || of[2] != runtime.GOARCH {
-			continue
-		}
-		if got := c.command(filepath.Join(home, "bin", plugin), "--version"); !strings.HasPrefix(got, plugin+" "+version+" ") {
-			t.Errorf("the plug-in says %q", got)
 		}
 	}
 }

@@ -46,9 +46,11 @@ func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 			expectListed(t, files["mirror-controller.spdx.json"], name, files[name], info)
 		})
 	}
-	got := one.command(filepath.Join(one.dir, "dist", "mirror-controller-linux-"+runtime.GOARCH), "--version")
-	if !strings.HasPrefix(got, "mirror-controller "+version+" ") {
-		t.Errorf("the program says %q", got)
+	for _, name := range []string{"mirror-controller", plugin} {
+		got := one.command(filepath.Join(one.dir, "dist", name+"-linux-"+runtime.GOARCH), "--version")
+		if !strings.HasPrefix(got, name+" "+version+" ") {
+			t.Errorf("the program says %q", got)
+		}
 	}
 	if !bytes.Equal(files["install.yaml"], one.read("deploy/install.yaml")) {
 		t.Error("install.yaml is not that of deploy/")

@@ -9,10 +9,8 @@ package main
 import (
 	"crypto/sha256"
 	"debug/buildinfo"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,32 +26,24 @@ import (
 	"github.com/spdx/tools-golang/spdxlib"
 )
 
+var (
+	version = flag.String("version", "devel", "version of the programs")
+	created = flag.Int64("created", 0, "time of the document, in seconds since 1970")
+)
+
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	flag.Parse()
+	doc, err := document(flag.Args(), *version, time.Unix(*created, 0))
+	if err == nil {
+		err = spdxlib.ValidateDocument(doc)
+	}
+	if err == nil {
+		err = json.Write(doc, os.Stdout, json.Indent("  "))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
-}
-
-// run writes to out the bill of materials of the programs that are named in args.
-func run(args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
-	version := flags.String("version", "devel", "version of the programs")
-	created := flags.Int64("created", 0, "time of the document, in seconds since 1970")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() == 0 {
-		return errors.New("no program is given")
-	}
-	doc, err := document(flags.Args(), *version, time.Unix(*created, 0))
-	if err != nil {
-		return err
-	}
-	if err := spdxlib.ValidateDocument(doc); err != nil {
-		return err
-	}
-	return json.Write(doc, out, json.Indent("  "))
 }
 
 // document returns a package for each program, which the document describes, and one for each module, on which they depend.
