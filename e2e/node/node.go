@@ -17,7 +17,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-const startTimeout = 10 * time.Minute
+// patience is how long the start of the node and the tests wait before they fail.
+const patience = 10 * time.Minute
 
 // Node is a cluster of one node.
 type Node struct {
@@ -88,7 +89,7 @@ func (n *Node) powerOn(ctx context.Context, archives []string) error {
 		}
 	}
 	for _, archive := range archives { // as soon as containerd takes it
-		err := cluster.Until(ctx, startTimeout, func() error {
+		err := cluster.Until(ctx, patience, func() error {
 			cmd := n.inside(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=native", archive)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("%v: %w: %s", cmd, err, out)
@@ -99,7 +100,7 @@ func (n *Node) powerOn(ctx context.Context, archives []string) error {
 			return err
 		}
 	}
-	return cluster.Until(ctx, startTimeout, func() error { return n.ready(ctx) })
+	return cluster.Until(ctx, patience, func() error { return n.ready(ctx) })
 }
 
 // run starts a program on the node, as a descendant of its process 1, and again if it fails: the API server does where

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -47,8 +46,6 @@ func (n *Node) programs() [][]string {
 			"--service-account-key-file=" + file("server.key"),
 			"--service-account-signing-key-file=" + file("server.key"),
 			"--kubelet-preferred-address-types=InternalIP",
-			"--audit-policy-file=" + file("audit-policy.json"), "--audit-log-path=" + file("audit.log"),
-			"--audit-log-mode=blocking", "--audit-log-maxsize=1000000",
 		},
 		{cluster.ControllerManager, kubeconfig(admin),
 			"--root-ca-file=" + file("server.crt"), "--leader-elect=false", "--authentication-skip-lookup",
@@ -102,7 +99,7 @@ func (n *Node) configure() error {
 			return err
 		}
 	}
-	return cluster.WriteAuditPolicy(n.folder.File("audit-policy.json"), auditv1.LevelMetadata)
+	return nil
 }
 
 // The native snapshotter works on every file system, and an OOM score cannot be lowered in a container.

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +33,7 @@ var shared site
 type site struct {
 	node     *Node
 	seen     *outside.Observer
-	replicas int      // how the controller is installed; 0 if it is not
-	times    []string // what the tests have measured
+	replicas int // how the controller is installed; 0 if it is not
 }
 
 func TestMain(m *testing.M) {
@@ -48,7 +46,6 @@ func TestMain(m *testing.M) {
 	err := shared.start()
 	if err == nil {
 		code = m.Run()
-		fmt.Printf("\n%s\n\n", strings.Join(shared.times, "\n"))
 	} else {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -87,13 +84,11 @@ func targets() []string {
 	return out
 }
 
-// measured notes a time, which -strict has fail the test above the limit.
+// measured logs a time, which -strict has fail the test above the limit.
 func (w *world) measured(what string, took, limit time.Duration) {
 	w.Helper()
-	line := fmt.Sprintf("%s: %s, limit %s", what, took.Round(10*time.Millisecond), limit)
-	w.Log(line)
-	w.times = append(w.times, line)
+	w.Logf("%s: %s, limit %s", what, took.Round(10*time.Millisecond), limit)
 	if *strict && took > limit {
-		w.Error("above the limit: ", line)
+		w.Error("above the limit")
 	}
 }
