@@ -19,9 +19,6 @@ import (
 // stopPatience is how long the controller has for its writes in flight when Ctrl-C comes.
 const stopPatience = 40 * time.Second
 
-// restartDelay is the time between the end of a controller that has ended by itself and the start of the next.
-const restartDelay = time.Second
-
 // playground starts a control plane and the controller, with arguments besides those of its Deployment, says how to
 // reach them, and runs until ctx ends.
 func playground(ctx context.Context, more []string, out io.Writer) (err error) {
@@ -57,25 +54,14 @@ func playground(ctx context.Context, more []string, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, invitation, strings.Join(installed.Args, " "), filepath.Dir(*binary), filepath.Dir(c.Kubectl()),
 		c.AdminKubeconfig(), publisher, tenant, filepath.Join(filepath.Dir(publisher), "cache"))
-	for {
-		select {
-		case <-ctx.Done():
-			fmt.Fprintln(out, "\nStopping.")
-			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-			defer cancel()
-			return controller.Stop(stopCtx)
-		case <-controller.Done():
-			fmt.Fprintf(out, "\nThe controller ended with code %d. It is started again, as a kubelet would do.\n\n",
-				controller.ExitCode())
-		}
-		select { // not at once, in case it cannot run
-		case <-ctx.Done():
-			return nil
-		case <-time.After(restartDelay):
-		}
-		if controller, err = installed.Start(shipped.RunOptions{Log: out}); err != nil {
-			return err
-		}
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "\nStopping.")
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		return controller.Stop(stopCtx)
+	case <-controller.Done():
+		return fmt.Errorf("the controller ended with code %d", controller.ExitCode())
 	}
 }
 
