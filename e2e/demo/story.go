@@ -64,8 +64,8 @@ func (s *story) play(ctx context.Context) error {
 	return nil
 }
 
-// prepare creates the namespaces, in one of them a ConfigMap that is not ours, and lets a tenant write ConfigMaps in two
-// targets. It waits until the API server knows this and the policies.
+// prepare creates the namespaces, in one of them a ConfigMap that is not ours, and lets a tenant write ConfigMaps in
+// two targets. It waits until the API server knows this and the policies.
 func (s *story) prepare(ctx context.Context) error {
 	for i := range teams {
 		s.targets = append(s.targets, fmt.Sprintf("%s%02d", prefix, i+1))

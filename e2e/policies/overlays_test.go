@@ -27,14 +27,13 @@ var overlays = map[string]struct {
 	files         map[string]string
 	installations []installation // in the order of their Deployments
 }{
-	"account with another name": {
-		above("patches:\n- target: {kind: ServiceAccount}\n  options: {allowNameChange: true}\n  patch: |\n" +
-			"    - {op: replace, path: /metadata/name, value: theirs}\n"),
-		[]installation{{in: teamA, out: formerly}},
-	},
-	"labels and annotations on all": {
-		above("commonAnnotations: {example.com/team: theirs}\n" +
-			"labels:\n- {pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}, includeSelectors: true}\n"),
+	"account with another name, labels and annotations on all": {
+		map[string]string{"top": overlay.Above("deploy/default", "patches:\n"+
+			"- target: {kind: ServiceAccount}\n  options: {allowNameChange: true}\n  patch: |\n"+
+			"    - {op: replace, path: /metadata/name, value: theirs}\n"+
+			"commonAnnotations: {example.com/team: theirs}\n"+
+			"labels:\n- includeSelectors: true\n"+
+			"  pairs: {app.kubernetes.io/name: theirs, app.kubernetes.io/instance: theirs}\n")},
 		[]installation{{in: teamA, out: formerly}},
 	},
 	"policies below, settings above": {
@@ -65,11 +64,6 @@ var overlays = map[string]struct {
 			ReplaceAllString(example("platform,infra", platform)["top"], "$1")},
 		[]installation{{in: red, out: frozen}},
 	},
-}
-
-// above is one kustomization above deploy/default.
-func above(lines string) map[string]string {
-	return map[string]string{"top": overlay.Above("deploy/default", lines)}
 }
 
 func oneOfTwo(name, prefix string) string {
