@@ -133,9 +133,9 @@ func expectKustomized(t *testing.T, kustomized, charted shipped.Manifests) {
 		return o.GetAnnotations()["helm.sh/hook"] == "test"
 	})
 	for _, o := range charted {
-		for label := range onlyByHelm {
-			if o.GetLabels()[label] == "" || o.GetLabels()[nameLabel] == "" {
-				t.Errorf("%s: has not all labels that objects of a chart have: %v", identity(o), o.GetLabels())
+		for _, label := range slices.AppendSeq([]string{nameLabel}, maps.Keys(onlyByHelm)) {
+			if o.GetLabels()[label] == "" {
+				t.Errorf("%s: has no label %s, as all objects of a chart have", identity(o), label)
 			}
 		}
 		takeOut(o.Object)

@@ -163,14 +163,14 @@ func programDefaults(t *testing.T) map[string]string {
 	return out
 }
 
-// defaultOf returns the default of a value, of a list its items.
+// defaultOf returns the default of a value, of a list its items with commas.
 func defaultOf(t *testing.T, path string) string {
 	t.Helper()
 	value, err := readValues(t).Pipe(yaml.Lookup(strings.Split(path, ".")...))
 	if err != nil || value == nil {
 		t.Fatalf("values.yaml has no %s (%v)", path, err)
 	}
-	return strings.Trim(value.MustString(), "[]\"\n")
+	return strings.ReplaceAll(strings.Trim(value.MustString(), "[]\"\n"), ", ", ",")
 }
 
 // sameDefault reports whether two texts are one value: 10m is 10m0s, and the reference leaves false out.
