@@ -16,7 +16,7 @@ import (
 )
 
 // pollPeriod is how often we look whether something has come up.
-const pollPeriod = 50 * time.Millisecond
+const pollPeriod = 20 * time.Millisecond
 
 // startPlane starts etcd and the API server. envtest looks for free ports and gives them back before the
 // programs take them: when somebody else was faster, it is tried again with others.

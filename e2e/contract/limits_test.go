@@ -84,7 +84,7 @@ func TestC71FilledMetadata(t *testing.T) {
 	w.Edit(labels, "settings", fillLabels, edit)
 	w.Edit(held, "settings", fillAnnotations, edit, func(cm *corev1.ConfigMap) { cm.Finalizers = []string{mine} })
 	w.WaitInSync(source, annotations, labels)
-	w.Eventually("the held one is repaired", func() error {
+	w.Until("the held one is repaired", func() error {
 		cm := w.Seen.ConfigMap(held, "settings")
 		if cm.Data["key"] != source.Data["key"] || cm.Annotations[mine] != "" {
 			return fmt.Errorf("it has key %q, %d annotations", cm.Data["key"], len(cm.Annotations))

@@ -35,7 +35,7 @@ func TestC29NamespaceRecreated(t *testing.T) {
 		sources[i] = w.Edit(w.Home, source.Name, suite.WithKey("key", "two"))
 	}
 	anew := 0
-	w.Eventually("the namespaces are there anew", func() error {
+	w.Until("the namespaces are there anew", func() error {
 		for ; anew < len(recreated); anew++ {
 			_, err := w.Admin.CoreV1().Namespaces().Create(w.Context(),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: recreated[anew]}}, metav1.CreateOptions{})

@@ -230,7 +230,7 @@ func (s *story) act(ctx context.Context, done, happened string, do, check func()
 	if err := do(); err != nil {
 		return err
 	}
-	if err := s.seen.Eventually(ctx, patience, check); err != nil {
+	if err := cluster.Until(ctx, patience, check); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.out, "   -> %s (%s)\n", happened, since(start))
@@ -282,7 +282,7 @@ func (s *story) change(ctx context.Context, as kubernetes.Interface, ns string, 
 	if err != nil {
 		return err
 	}
-	return s.seen.Eventually(ctx, patience, func() error {
+	return cluster.Until(ctx, patience, func() error {
 		if !s.seen.HasSeen(changed) {
 			return errors.New("the watch has not shown the change")
 		}

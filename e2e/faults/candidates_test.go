@@ -64,7 +64,7 @@ func haltAfter(w *suite.Proxied, n int, verb string) *faultproxy.Injection {
 func fanOut(w *suite.World, targets []string) *corev1.ConfigMap {
 	w.Helper()
 	src := w.CreateSource(w.Home, "settings")
-	w.Eventually("the middle of the fan-out", func() error {
+	w.Until("the middle of the fan-out", func() error {
 		if n := len(w.Having(targets, "settings")); n < len(targets)/20 {
 			return fmt.Errorf("%d copies", n)
 		}

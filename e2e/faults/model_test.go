@@ -42,7 +42,7 @@ func TestModelOfTheAPIServer(t *testing.T) {
 	})
 	w.DeleteNamespace(namespaces[2])
 	model.Terminate(namespaces[2])
-	w.Eventually("the end of the namespace begins", func() error {
+	w.Until("the end of the namespace begins", func() error {
 		if w.Seen.Namespace(namespaces[2]).DeletionTimestamp == nil {
 			return fmt.Errorf("not yet")
 		}

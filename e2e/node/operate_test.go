@@ -85,7 +85,7 @@ func TestHandOver(t *testing.T) {
 		w.remove()
 	})
 	w.sh(`kubectl patch configmap -n platform settings --type=merge -p '{"data":{"key":"two"}}'`)
-	w.eventually("all copies handed over", func() error {
+	w.until("all copies handed over", func() error {
 		for namespace, uid := range before {
 			cm := w.seen.ConfigMap(namespace, "settings")
 			if cm == nil || cm.UID != uid || cm.Labels["share"] != "copy" || cm.Data["key"] != "two" ||

@@ -70,18 +70,10 @@ func (w *world) absolute(name string) string {
 	return path
 }
 
-// eventually waits until the condition returns nil. It is asked again at each change of a ConfigMap or a namespace.
-func (w *world) eventually(what string, condition func() error) {
+// until repeats try until it succeeds.
+func (w *world) until(what string, try func() error) {
 	w.Helper()
-	if err := w.seen.Eventually(w.ctx(), patience, condition); err != nil {
-		w.Fatalf("%s: %v", what, err)
-	}
-}
-
-// until is eventually for what the watch does not show.
-func (w *world) until(what string, condition func() error) {
-	w.Helper()
-	if err := cluster.Until(w.ctx(), patience, condition); err != nil {
+	if err := cluster.Until(w.ctx(), patience, try); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
@@ -110,7 +102,7 @@ func (w *world) publish(name, value string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.eventually("copies of "+name+" in sync", func() error {
+	w.until("copies of "+name+" in sync", func() error {
 		for _, namespace := range targets() {
 			cm := w.seen.ConfigMap(namespace, name)
 			if cm == nil || cm.Labels["mirror"] != "copy" || !maps.Equal(cm.Data, source.Data) {

@@ -4,9 +4,6 @@ package outside
 
 import (
 	"context"
-	"fmt"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -18,69 +15,24 @@ import (
 // Observer is a watch on all ConfigMaps, namespaces and events of a cluster.
 type Observer struct {
 	configMaps, namespaces, events cache.Store
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each event
 }
 
 // Observe starts to watch until ctx ends, and returns when what is there has been seen.
 func Observe(ctx context.Context, client kubernetes.Interface) (*Observer, error) {
-	o := &Observer{changed: make(chan struct{})}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	watch := func(i cache.SharedIndexInformer) cache.Store {
-		// Both fail only for an informer that runs already, or was stopped.
+	store := func(i cache.SharedIndexInformer) cache.Store {
+		// Fails only for an informer that runs already. The end of ctx is no error to log.
 		_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 			if ctx.Err() == nil {
 				cache.DefaultWatchErrorHandler(ctx, r, err)
 			}
 		})
-		_, _ = i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { o.wake() },
-			UpdateFunc: func(any, any) { o.wake() },
-			DeleteFunc: func(any) { o.wake() },
-		})
 		return i.GetStore()
 	}
-	o.configMaps = watch(factory.Core().V1().ConfigMaps().Informer())
-	o.namespaces = watch(factory.Core().V1().Namespaces().Informer())
-	o.events = watch(factory.Core().V1().Events().Informer())
+	core := factory.Core().V1()
+	o := &Observer{store(core.ConfigMaps().Informer()), store(core.Namespaces().Informer()), store(core.Events().Informer())}
 	factory.StartWithContext(ctx)
 	return o, factory.WaitForCacheSyncWithContext(ctx).AsError()
-}
-
-func (o *Observer) wake() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.changed)
-	o.changed = make(chan struct{})
-}
-
-// next is closed at the next event.
-func (o *Observer) next() <-chan struct{} {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.changed
-}
-
-// Eventually waits until the condition returns nil, and asks it again at each event. When patience or ctx
-// ends before, the error is that of the condition.
-func (o *Observer) Eventually(ctx context.Context, patience time.Duration, condition func() error) error {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for {
-		next := o.next()
-		err := condition()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-next:
-		case <-timeout.C:
-			return fmt.Errorf("not within %s: %w", patience, err)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
 }
 
 // ConfigMap returns the ConfigMap as the watch has shown it; nil if there is none.

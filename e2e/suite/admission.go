@@ -161,7 +161,7 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 // when it is in force.
 func (w *World) FillQuota(namespace string, n int) (lift func()) {
 	w.Helper()
-	w.Eventually("the cluster's certificate is there, so that the count is known", func() error {
+	w.Until("the cluster's certificate is there, so that the count is known", func() error {
 		if w.Seen.ConfigMap(namespace, "kube-root-ca.crt") == nil {
 			return errors.New("not yet")
 		}

@@ -52,7 +52,7 @@ func Immutable(cm *corev1.ConfigMap) bool { return cm.Immutable != nil && *cm.Im
 // WaitInSync waits until the namespaces have copies of source that are in sync.
 func (w *World) WaitInSync(source *corev1.ConfigMap, namespaces ...string) {
 	w.Helper()
-	w.Eventually("copies of "+source.Name+" in sync", func() error {
+	w.Until("copies of "+source.Name+" in sync", func() error {
 		for _, namespace := range namespaces {
 			if err := w.InSync(source, namespace); err != nil {
 				return err
@@ -65,7 +65,7 @@ func (w *World) WaitInSync(source *corev1.ConfigMap, namespaces ...string) {
 // WaitGone waits until there is no ConfigMap of the name in the namespaces.
 func (w *World) WaitGone(name string, namespaces ...string) {
 	w.Helper()
-	w.Eventually("copies of "+name+" gone", func() error {
+	w.Until("copies of "+name+" gone", func() error {
 		for _, namespace := range namespaces {
 			if w.Seen.ConfigMap(namespace, name) != nil {
 				return fmt.Errorf("there is one in %s", namespace)
@@ -134,7 +134,7 @@ func UID(cm *corev1.ConfigMap) types.UID {
 func (w *World) WaitEvent(namespace, name, reason string) string {
 	w.Helper()
 	var note string
-	w.Eventually("event "+reason+" on "+namespace+"/"+name, func() error {
+	w.Until("event "+reason+" on "+namespace+"/"+name, func() error {
 		for _, e := range w.Seen.EventsOn(namespace, name) {
 			if e.Reason == reason {
 				note = e.Message
@@ -159,7 +159,7 @@ func (w *World) Reasons(namespace, name string) map[string]int {
 // an event of one reason up to ten seconds after the one before.
 func (w *World) WaitReasons(namespace, name string, want map[string]int) {
 	w.Helper()
-	w.Eventually("the events on "+namespace+"/"+name, func() error {
+	w.Until("the events on "+namespace+"/"+name, func() error {
 		if got := w.Reasons(namespace, name); !maps.Equal(got, want) {
 			return fmt.Errorf("there are %v, want %v", got, want)
 		}

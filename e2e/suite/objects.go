@@ -37,7 +37,7 @@ func (w *World) DeleteNamespace(name string) {
 // WaitNamespaceGone waits until a namespace is gone.
 func (w *World) WaitNamespaceGone(name string) {
 	w.Helper()
-	w.Eventually("namespace "+name+" is gone", func() error {
+	w.Until("namespace "+name+" is gone", func() error {
 		if w.Seen.Namespace(name) != nil {
 			return errors.New("it is still there")
 		}
@@ -159,7 +159,7 @@ func (w *World) Delete(namespace, name string) {
 	w.Helper()
 	old := w.Live(namespace, name)
 	w.noError(w.Admin.CoreV1().ConfigMaps(namespace).Delete(w.Context(), name, metav1.DeleteOptions{}))
-	w.Eventually("the watch shows that "+namespace+"/"+name+" is deleted", func() error {
+	w.Until("the watch shows that "+namespace+"/"+name+" is deleted", func() error {
 		if now := w.Seen.ConfigMap(namespace, name); UID(now) == UID(old) && now.DeletionTimestamp == nil {
 			return errors.New("not yet")
 		}
@@ -191,7 +191,7 @@ func (w *World) Live(namespace, name string) *corev1.ConfigMap {
 // waitSeen waits until the outside watch has shown the last write, so that it does not show the state before.
 func (w *World) waitSeen(cm *corev1.ConfigMap) {
 	w.Helper()
-	w.Eventually("the outside watch has caught up", func() error {
+	w.Until("the outside watch has caught up", func() error {
 		if !w.Seen.HasSeen(cm) {
 			return fmt.Errorf("it has not shown %s/%s", cm.Namespace, cm.Name)
 		}

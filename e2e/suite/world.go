@@ -172,15 +172,7 @@ func (w *World) Signal(p *shipped.Process, sig syscall.Signal) {
 	w.noError(p.Signal(sig))
 }
 
-// Eventually waits until the condition returns nil. It is asked again at each event of the outside watch.
-func (w *World) Eventually(what string, condition func() error) {
-	w.Helper()
-	if err := w.Seen.Eventually(w.Context(), Patience, condition); err != nil {
-		w.Fatalf("%s: %v", what, err)
-	}
-}
-
-// Until repeats try until it succeeds. It is for conditions that no watch shows.
+// Until repeats try until it succeeds.
 func (w *World) Until(what string, try func() error) {
 	w.Helper()
 	if err := cluster.Until(w.Context(), Patience, try); err != nil {
