@@ -97,7 +97,7 @@ func (c *controller) liveHeap() float64 { return c.ask("/debug/pprof/heap?gc=1&d
 
 // ask returns the number that the controller gives at a path.
 func (c *controller) ask(path string, line *regexp.Regexp) float64 {
-	found := line.FindStringSubmatch(get(c.Ask(c.b.ctx, path)))
+	found := line.FindStringSubmatch(get(c.Get(c.b.ctx, "metrics", path)))
 	if found == nil {
 		check(fmt.Errorf("%s has no line %s", path, line))
 	}

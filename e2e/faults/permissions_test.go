@@ -37,8 +37,8 @@ func waitReadiness(w *suite.World, c *candidate, failing ...string) {
 	w.Helper()
 	slices.Sort(failing)
 	w.Until("readiness", func() error {
-		_, text, err := c.Get(w.Context(), "health", "/readyz?verbose")
-		if err != nil {
+		text, err := c.Get(w.Context(), "health", "/readyz?verbose")
+		if text == "" {
 			return err
 		}
 		var got []string

@@ -186,7 +186,7 @@ const ViewerRole = "mirror-controller-viewer"
 func ViewerRules(w *suite.World) []rbacv1.PolicyRule {
 	w.Helper()
 	m := overlay.Render(w, map[string]string{"top": overlay.Above("deploy/base", "", "viewer")})
-	roles, err := m.ClusterRoles()
+	roles, err := m.Roles()
 	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == ViewerRole })
 	if err != nil || at < 0 {
 		w.Fatalf("the role is not among %d: %v", len(roles), err)

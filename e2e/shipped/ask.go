@@ -18,33 +18,28 @@ func (p *Process) Address(what string) (string, error) {
 	return address[1], nil
 }
 
-// Get returns what the controller answers there. It leaves no connection behind.
-func (p *Process) Get(ctx context.Context, what, path string) (code int, text string, err error) {
+// Get returns what the controller answers there, and an error that holds it unless the code is 200. It leaves no
+// connection behind.
+func (p *Process) Get(ctx context.Context, what, path string) (string, error) {
 	address, err := p.Address(what)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
 	request.Close = true // as a kubelet does
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
 	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(content), err
-}
-
-// Ask returns what the controller answers at a path beside its metrics.
-func (p *Process) Ask(ctx context.Context, path string) (string, error) {
-	code, text, err := p.Get(ctx, "metrics", path)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("%s: %d: %s", path, code, text)
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, response.Status, text)
 	}
-	return text, err
+	return string(text), err
 }

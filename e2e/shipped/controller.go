@@ -1,7 +1,6 @@
 package shipped
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +108,7 @@ func (i *Installation) local() []string {
 // Process is a running controller.
 type Process struct {
 	cmd  *exec.Cmd
-	log  *log
+	log  string // its file
 	done chan struct{}
 	err  error
 }
@@ -123,7 +121,7 @@ type RunOptions struct {
 	Env []string
 	// Kubeconfig replaces the one of the installation.
 	Kubeconfig string
-	// Log gets all that the controller prints, besides what Process.Log keeps.
+	// Log gets all that the controller prints, in place of Process.Log.
 	Log io.Writer
 }
 
@@ -131,10 +129,19 @@ type RunOptions struct {
 func (i *Installation) Start(o RunOptions) (*Process, error) {
 	kubeconfig := cmp.Or(o.Kubeconfig, i.Kubeconfig)
 	args := slices.Concat(i.Args, i.local(), o.Args, []string{"--kubeconfig=" + kubeconfig})
-	p := &Process{log: &log{also: o.Log}, done: make(chan struct{})}
+	log, err := os.CreateTemp(i.cluster.Dir(), "controller-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &Process{log: log.Name(), done: make(chan struct{})}
 	p.cmd = i.cluster.Command(context.Background(), i.binary, args...)
 	p.cmd.Env = append(p.cmd.Env, o.Env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.Stdout = log
+	if o.Log != nil {
+		p.cmd.Stdout = o.Log
+	}
+	p.cmd.Stderr = p.cmd.Stdout
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -193,27 +200,7 @@ func (p *Process) ExitCode() int {
 }
 
 // Log returns what the controller has printed so far.
-func (p *Process) Log() string { return p.log.String() }
-
-// log is a buffer that may be read while it is written.
-type log struct {
-	mu   sync.Mutex
-	buf  bytes.Buffer
-	also io.Writer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf.Write(p)
-	if l.also != nil {
-		_, _ = l.also.Write(p)
-	}
-	return len(p), nil
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+func (p *Process) Log() string {
+	content, _ := os.ReadFile(p.log) // it is there as long as the cluster
+	return string(content)
 }

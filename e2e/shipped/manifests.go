@@ -6,18 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -46,25 +44,15 @@ func Render(dir string) (Manifests, error) {
 // Objects that are there already are left as they are.
 func (m Manifests) Apply(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.CopyConfig(cfg)
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	client, err := dynamic.NewForConfig(cfg)
+	cfg.WarningHandler = rest.NoWarnings{}
+	c, err := client.New(cfg, client.Options{Log: klog.FromContext(ctx)})
 	if err != nil {
 		return err
 	}
-	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
 	for _, object := range m {
-		gvk := object.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if err != nil {
-			return err
-		}
-		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).
-			Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		answered := *object // Create replaces what is in it
+		if err := strict.Create(ctx, &answered); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -83,20 +71,17 @@ func (m Manifests) Deployment() (*appsv1.Deployment, error) {
 	return &found[0], nil
 }
 
-// ClusterRoles returns the ClusterRoles among the objects.
-func (m Manifests) ClusterRoles() ([]rbacv1.ClusterRole, error) {
-	return ofKind[rbacv1.ClusterRole](m, "ClusterRole")
+// Roles returns the ClusterRoles among the objects, and the Roles as if they were some.
+func (m Manifests) Roles() ([]rbacv1.ClusterRole, error) {
+	return ofKind[rbacv1.ClusterRole](m, "ClusterRole", "Role")
 }
 
-// Roles returns the Roles among the objects.
-func (m Manifests) Roles() ([]rbacv1.Role, error) { return ofKind[rbacv1.Role](m, "Role") }
-
-// ofKind returns the objects of a kind, with their types.
-func ofKind[T any](m Manifests, kind string) ([]T, error) {
+// ofKind returns the objects of some kinds, with a type.
+func ofKind[T any](m Manifests, kinds ...string) ([]T, error) {
 	var out []T
 	var errs []error
 	for _, object := range m {
-		if object.GetKind() != kind {
+		if !slices.Contains(kinds, object.GetKind()) {
 			continue
 		}
 		var typed T

@@ -116,10 +116,7 @@ func (r *replica) start(flags []string) {
 
 // run starts a process. The mutex is held.
 func (r *replica) run() {
-	fmt.Fprintf(r.log, "--- %v %v\n", time.Now(), r.flags)
-	p, err := r.installed.Start(shipped.RunOptions{
-		Args: r.flags, Env: environment, Kubeconfig: r.proxy.Kubeconfig(), Log: r.log,
-	})
+	p, err := r.installed.Start(shipped.RunOptions{Args: r.flags, Env: environment, Kubeconfig: r.proxy.Kubeconfig()})
 	if err != nil {
 		r.failures = append(r.failures, err)
 		return
@@ -134,8 +131,8 @@ func (r *replica) await(p *shipped.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	code := p.ExitCode() // -1: by a signal
-	lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
-	last := strings.Join(lines[max(0, len(lines)-40):], "\n")
+	fmt.Fprintf(r.log, "--- %v\n%s", r.flags, p.Log())
+	last := cluster.LastLines(p.Log(), 40)
 	if code > 1 || code == 1 && !strings.Contains(last, "leadership lost") {
 		r.failures = append(r.failures, fmt.Errorf("a controller ended with exit code %d:\n%s", code, last))
 	} else if p == r.process {

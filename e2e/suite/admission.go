@@ -19,38 +19,43 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 )
 
-// webhook is an admission webhook that judges what the controllers write to the ConfigMaps of some namespaces. The
-// API server asks it between the judgement of a controller and the write itself: a test that holds its answer back can
+// webhook is an admission webhook that judges what the controllers write to the ConfigMaps of a namespace. The API
+// server asks it between the judgement of a controller and the write itself: a test that holds its answer back can
 // change the object in between.
 type webhook struct {
-	w *World
-
-	mu    sync.Mutex
-	judge func(*admissionv1.AdmissionRequest) error
+	w     *World
+	judge atomic.Pointer[judge]
 }
+
+// judge returns an error for what it refuses.
+type judge func(*admissionv1.AdmissionRequest) error
 
 // probeName begins the names of the ConfigMaps by which a test finds out that a webhook or a policy is in
 // force; these refuse them to everybody.
 const probeName = "admission-probe"
 
-// StartWebhook puts a webhook before a namespace until the test ends, and returns when it is asked. It refuses
-// what judge returns an error for, with its status if it has one. A nil judge refuses nothing.
-func (w *World) StartWebhook(namespace string, judge func(*admissionv1.AdmissionRequest) error) *webhook {
+// StartWebhook puts a webhook before a namespace until the test ends, and returns when it is asked. A nil judge refuses
+// nothing.
+func (w *World) StartWebhook(namespace string, judge judge) *webhook {
 	w.Helper()
-	h := &webhook{w: w, judge: judge}
-	name, client := h.serve(namespace)
+	h := &webhook{w: w}
+	h.judge.Store(&judge)
+	server := httptest.NewTLSServer(h)
+	w.Cleanup(server.Close)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	name := namespace + ".example.com"
 	hooks := w.Admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := hooks.Create(w.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         name,
-			ClientConfig: client,
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
 				Rule: admissionregistrationv1.Rule{
@@ -76,15 +81,6 @@ func (w *World) StartWebhook(namespace string, judge func(*admissionv1.Admission
 	return h
 }
 
-// serve answers the API server, and returns a name for the webhook and where it is.
-func (h *webhook) serve(namespace string) (name string, client admissionregistrationv1.WebhookClientConfig) {
-	server := httptest.NewTLSServer(h)
-	h.w.Cleanup(server.Close)
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	name = strings.ToLower(fmt.Sprintf("%s.%s.example.com", namespace, h.w.Instance))
-	return name, admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate}
-}
-
 // untilRefused waits until the API server refuses a client the ConfigMaps named probeName in a namespace, in words that
 // hold this text. Nothing tells when it has taken up a webhook, a policy or a quota.
 func untilRefused(ctx context.Context, client kubernetes.Interface, namespace, text string) error {
@@ -99,48 +95,39 @@ func untilRefused(ctx context.Context, client kubernetes.Interface, namespace, t
 }
 
 // Allow lets everything through from now on.
-func (h *webhook) Allow() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.judge = nil
-}
+func (h *webhook) Allow() { h.judge.Store(new(judge)) }
 
 // HoldNext has the next request with the operation wait in the middle: reached is closed when it is there, and
 // it goes on when proceed is called.
 func (h *webhook) HoldNext(operation admissionv1.Operation) (reached <-chan struct{}, proceed func()) {
 	arrived, released := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.judge = func(r *admissionv1.AdmissionRequest) error {
+	hold := judge(func(r *admissionv1.AdmissionRequest) error {
 		if r.Operation == operation && held.CompareAndSwap(false, true) {
 			close(arrived)
 			<-released
 		}
 		return nil
-	}
+	})
+	h.judge.Store(&hold)
 	proceed = sync.OnceFunc(func() { close(released) })
 	h.w.Cleanup(proceed)
 	return arrived, proceed
 }
 
+// ServeHTTP answers the API server.
 func (h *webhook) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
 		http.Error(answer, err.Error(), http.StatusBadRequest)
 		return
 	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	if err := h.verdict(review.Request); err != nil {
-		review.Response.Allowed = false
-		forbidden := metav1.Status{Message: err.Error(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
-		review.Response.Result = &forbidden
-		if status, ok := err.(apierrors.APIStatus); ok {
-			review.Response.Result = new(status.Status())
-		}
+		response.Allowed = false
+		response.Result = &apierrors.NewForbidden(schema.GroupResource{}, review.Request.Name, err).ErrStatus
 	}
-	review.Request = nil
-	answer.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	review.Request, review.Response = nil, response
 	_ = json.NewEncoder(answer).Encode(review) // fails if the API server has gone away
 }
 
@@ -148,13 +135,10 @@ func (h *webhook) verdict(r *admissionv1.AdmissionRequest) error {
 	if strings.HasPrefix(r.Name, probeName) {
 		return errors.New("a probe")
 	}
-	h.mu.Lock()
-	judge := h.judge
-	h.mu.Unlock()
-	if judge == nil {
-		return nil
+	if judge := *h.judge.Load(); judge != nil {
+		return judge(r)
 	}
-	return judge(r)
+	return nil
 }
 
 // FillQuota gives a namespace that holds n ConfigMaps, its certificate among them, a quota of just these, and returns

@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
@@ -70,7 +69,13 @@ func (s *Site) confine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects := shipped.Manifests{object("v1", "Namespace", AccountNamespace), object("v1", "Namespace", bareNamespace)}
+	for _, name := range []string{AccountNamespace, bareNamespace} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := s.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	var objects shipped.Manifests
 	for _, o := range rendered {
 		switch o.GetKind() {
 		case "RoleBinding":
@@ -101,14 +106,6 @@ func (s *Site) confine(ctx context.Context) error {
 // Deployed returns the path of a folder of deploy/, beside the kustomization that the tests install.
 func Deployed(name string) string { return filepath.Join(filepath.Dir(*Manifests), name) }
 
-func object(apiVersion, kind, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion(apiVersion)
-	o.SetKind(kind)
-	o.SetName(name)
-	return o
-}
-
 // RefusedBy reports whether the error is the refusal of a policy whose name begins so.
 func RefusedBy(err error, policy string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), Refusal+policy)
@@ -120,17 +117,9 @@ const Refusal = "ValidatingAdmissionPolicy '"
 // takeAccount has the controllers of the world run from now on as the account for its settings.
 func (w *World) takeAccount() {
 	w.Helper()
-	_, err := w.Admin.CoreV1().ServiceAccounts(AccountNamespace).Create(w.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: w.Account()}}, metav1.CreateOptions{})
-	w.noError(err)
-	w.BindAccount(BoundAccount(w.Account(), "mirror-controller",
-		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: AccountNamespace, Name: w.Account()}, w.settings()))
-	own := *w.Site
-	if own.Installed, err = w.Installed.As(w.Context(), AccountNamespace, w.Account()); err != nil {
-		w.Fatal(err)
-	}
-	w.Site = &own
-	w.Cleanup(func() { w.expectConfined(own.Installed.User) })
+	site := *w.Site
+	site.Installed = w.installedAs(AccountNamespace, w.Account(), "mirror-controller")
+	w.Site = &site
 }
 
 // BindAccount creates the binding of an account until the test ends, and waits until the account has its permissions:
@@ -144,7 +133,7 @@ func (w *World) BindAccount(binding *rbacv1.ClusterRoleBinding) {
 	subject := binding.Subjects[0]
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               cluster.ServiceAccountUser(subject.Namespace, subject.Name),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Resource: "configmaps"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "events"},
 	}}
 	w.Until("the permissions of "+binding.Name, func() error {
 		answer, err := w.Admin.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})

@@ -1,7 +1,7 @@
 package suite
 
 import (
-	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,12 +19,7 @@ func (w *World) RequestsSince(mark cluster.Mark) []cluster.Event {
 	w.Helper()
 	all, _, err := w.Cluster.Audit().Since(mark)
 	w.noError(err)
-	var out []cluster.Event
-	for _, e := range all {
-		if w.made(e) {
-			out = append(out, e)
-		}
-	}
+	out := slices.DeleteFunc(all, func(e cluster.Event) bool { return !w.made(e) })
 	// Each running controller watches.
 	if len(out) == 0 && mark == w.Mark {
 		w.Fatal("no requests in the audit log: does the user agent of the controller name its instance?")
@@ -66,44 +61,37 @@ func (w *World) AuditMark() cluster.Mark {
 // WaitRequests waits until the controllers of the world have made n requests that fit since the world began.
 func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), Patience)
-	defer cancel()
-	found := 0
-	_, err := w.Cluster.Audit().WaitFor(ctx, w.Mark, func(e cluster.Event) bool {
-		if w.made(e) && fits(e) {
-			found++
+	mark, found := w.Mark, 0
+	w.Until(what, func() error {
+		events, end, err := w.Cluster.Audit().Since(mark)
+		mark = end
+		for _, e := range events {
+			if w.made(e) && fits(e) {
+				found++
+			}
 		}
-		return found == n
+		if err == nil && found < n {
+			err = fmt.Errorf("%d requests of %d", found, n)
+		}
+		return err
 	})
-	if err != nil {
-		w.Fatalf("%s: %d of %d: %v", what, found, n, err)
-	}
 }
 
-// waitWrites waits until n writes of the world's controllers to ConfigMaps of the name took effect, and returns all of
-// them as "verb namespace", in the order of the audit log. (It has a request a moment after its effect can be seen.)
-func (w *World) waitWrites(name string, n int) []string {
+// ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
+// effect, each as "verb namespace", are exactly these, in whichever order. (The audit log has a request a moment after
+// its effect can be seen.)
+func (w *World) ExpectWrites(name string, want ...string) {
 	w.Helper()
 	took := func(e cluster.Event) bool {
 		return e.Response.Code < 300 && len(WritesTo([]cluster.Event{e}, name)) > 0
 	}
-	if n > 0 {
-		w.WaitRequests("writes to ConfigMaps "+name, n, took)
-	}
-	var out []string
+	w.WaitRequests("writes to ConfigMaps "+name, len(want), took)
+	var got []string
 	for _, e := range w.Requests() {
 		if took(e) {
-			out = append(out, e.Verb+" "+e.Object.Namespace)
+			got = append(got, e.Verb+" "+e.Object.Namespace)
 		}
 	}
-	return out
-}
-
-// ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
-// effect, each as "verb namespace", are exactly these, in whichever order.
-func (w *World) ExpectWrites(name string, want ...string) {
-	w.Helper()
-	got := w.waitWrites(name, len(want))
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

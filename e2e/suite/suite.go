@@ -39,34 +39,32 @@ type Site struct {
 	Seen      *outside.Observer
 }
 
-// shared is the site of the tests of a package. The first test that needs it starts it.
-var shared struct {
-	sync.Mutex
-	*Site
-	failed error
-}
+// started is the site of the tests of a package, once a test has needed it.
+var started *Site
+
+var shared = sync.OnceValues(func() (*Site, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
+	defer cancel()
+	var err error
+	started, err = newSite(ctx)
+	return started, err
+})
 
 // Shared returns the site of all tests of a package that do no harm to the control plane.
 func Shared(t testing.TB) *Site {
 	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.Site == nil && shared.failed == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour) // the first build of the control plane included
-		defer cancel()
-		shared.Site, shared.failed = newSite(ctx)
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if shared.failed != nil {
-		t.Fatal(shared.failed)
-	}
-	return shared.Site
+	return s
 }
 
 // Main runs the tests of a package, and stops the cluster that they share.
 func Main(m *testing.M) {
 	code := m.Run()
-	if shared.Site != nil {
-		if err := shared.Cluster.Stop(); err != nil {
+	if started != nil {
+		if err := started.Cluster.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
