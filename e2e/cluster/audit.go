@@ -2,18 +2,14 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -21,8 +17,8 @@ import (
 // they have begun, everything else when it is done.
 //
 // The server writes the line of a request before it ends its answer. Whoever has read the answer of its own
-// request finds the line in the log, without waiting. For requests of another process that does not hold: their
-// effect can be seen a moment before their line. WaitFor is for those.
+// request finds the line in the log, without waiting. The effect of a request of another process can be seen a moment
+// before its line.
 //
 // A client may cut a write while etcd carries it out. Then the line has code 504, though the write took effect. So the
 // number of accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its
@@ -125,41 +121,15 @@ func (l AuditLog) lines(mark Mark) ([]byte, error) {
 	return content[:bytes.LastIndexByte(content, '\n')+1], err
 }
 
-// WaitFor waits until a request after the mark is one that is looked for, and returns all after the mark
-// up to the end of the log at that moment.
-func (l AuditLog) WaitFor(ctx context.Context, mark Mark, looked func(Event) bool) ([]Event, error) {
-	var all []Event
-	err := wait.PollUntilContextCancel(ctx, pollPeriod, true, func(context.Context) (bool, error) {
-		more, next, err := l.Since(mark)
-		if err != nil {
-			return false, err
-		}
-		mark, all = next, append(all, more...)
-		return slices.ContainsFunc(more, looked), nil
-	})
-	if err != nil {
-		return all, fmt.Errorf("wait for a request in the audit log, with %d others seen: %w", len(all), err)
-	}
-	return all, nil
-}
+// auditPolicy logs each request of a ServiceAccount outside kube-system once: watches when they have begun, as they may
+// not end before the test does, and everything else when it is done.
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [
+	{"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+	{"level": "Metadata", "userGroups": ["system:serviceaccounts"], "verbs": ["watch"],
+		"omitStages": ["RequestReceived", "ResponseComplete"]},
+	{"level": %q, "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}]}`
 
-// WriteAuditPolicy writes an audit policy to a file: each request of a ServiceAccount outside kube-system is logged once,
-// watches at the level Metadata and everything else at this one. A watch is logged when it has begun, as it may not end
-// before the test does, everything else when it is done. Other requests are not logged.
+// WriteAuditPolicy writes the audit policy to a file. Watches have the level Metadata, and everything else this one.
 func WriteAuditPolicy(file string, level auditv1.Level) error {
-	accounts := []string{"system:serviceaccounts"}
-	received, began, done := auditv1.StageRequestReceived, auditv1.StageResponseStarted, auditv1.StageResponseComplete
-	content, err := json.Marshal(auditv1.Policy{
-		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
-		Rules: []auditv1.PolicyRule{
-			{Level: auditv1.LevelNone, UserGroups: []string{"system:serviceaccounts:kube-system"}},
-			{Level: auditv1.LevelMetadata, UserGroups: accounts, Verbs: []string{"watch"},
-				OmitStages: []auditv1.Stage{received, done}},
-			{Level: level, UserGroups: accounts, OmitStages: []auditv1.Stage{received, began}},
-		},
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, content, 0o600)
+	return os.WriteFile(file, fmt.Appendf(nil, auditPolicy, level), 0o600)
 }

@@ -28,9 +28,6 @@ const (
 	Kubelet           = "kubelet"
 )
 
-// programs are built in this order: by far the longest is the API server, and the others share its packages.
-var programs = []string{Etcd, APIServer, ControllerManager, Kubectl, Scheduler, Kubelet}
-
 // controlPlane names the programs that every cluster runs. The others take minutes more, and few need them: kubectl,
 // and what a node takes.
 var controlPlane = []string{Etcd, APIServer, ControllerManager}
@@ -62,16 +59,11 @@ func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 	if len(names) == 0 {
 		names = controlPlane
 	}
-	for _, name := range names {
-		if !slices.Contains(programs, name) {
-			return "", fmt.Errorf("a cluster has no program %q", name)
-		}
-	}
-	m, err := findModule(ctx, os.Getenv("KUBERNETES"))
+	m, err := findModule(os.Getenv("KUBERNETES"))
 	if err != nil {
 		return "", err
 	}
-	key, err := m.key(ctx, g)
+	key, err := m.key(g)
 	if err != nil {
 		return "", err
 	}
@@ -96,11 +88,7 @@ func (g gcflags) build(ctx context.Context, names []string) (string, error) {
 
 // key names everything that decides what the programs are: versions, compiler, platform, and by their
 // hash the compiler's flags and the modules they are built from.
-func (m module) key(ctx context.Context, g gcflags) (string, error) {
-	version, err := goOutput(ctx, m.dir, "env", "GOVERSION")
-	if err != nil {
-		return "", err
-	}
+func (m module) key(g gcflags) (string, error) {
 	hash := sha256.New()
 	hash.Write([]byte(strings.Join(g, "\n")))
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -111,15 +99,15 @@ func (m module) key(ctx context.Context, g gcflags) (string, error) {
 		hash.Write(content)
 	}
 	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s-%x", m.kubernetes, m.etcd,
-		strings.TrimSpace(string(version)), runtime.GOOS, runtime.GOARCH, hash.Sum(nil)[:4]), nil
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, hash.Sum(nil)[:4]), nil
 }
 
 // missing returns those of the named programs that are not in dir. An empty file is what a machine leaves that has
 // lost its power: it is no program.
 func missing(dir string, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(programs), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		info, err := os.Stat(filepath.Join(dir, name))
-		return err == nil && info.Size() > 0 || !slices.Contains(names, name)
+		return err == nil && info.Size() > 0
 	})
 }
 

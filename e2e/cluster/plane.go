@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -209,20 +210,16 @@ func (c *Cluster) waitForControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
+	return wait.PollUntilContextTimeout(ctx, pollPeriod, startTimeout, true, func(context.Context) (bool, error) {
 		select {
 		case <-c.manager.done:
-			cancel(fmt.Errorf("the controller manager has ended: %w", c.manager.err))
-		case <-ctx.Done():
+			return false, fmt.Errorf("the controller manager has ended: %w", c.manager.err)
+		default:
 		}
-	}()
-	return Until(ctx, startTimeout, func() error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil && !c.options.Lean {
 			_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		}
-		return err
+		return err == nil, nil
 	})
 }

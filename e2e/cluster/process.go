@@ -103,11 +103,6 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 	return cmd
 }
 
-// KubectlCommand is a Command of kubectl as the admin.
-func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return c.Command(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.adminKubeconfig}, args...)...)
-}
-
 // Shell is a Command of sh as the admin, which has kubectl on its path.
 func (c *Cluster) Shell(ctx context.Context, script string) *exec.Cmd {
 	cmd := c.Command(ctx, "sh", "-ec", script)

@@ -27,7 +27,7 @@ func TestDocsApplyTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := overlay.Dir(t, map[string]string{"deploy/mine": kustomization})
 			for _, again := range []bool{false, true} {
-				out, err := w.Cluster.KubectlCommand(t.Context(), "apply", "-k", filepath.Join(dir, "deploy/mine")).CombinedOutput()
+				out, err := w.Cluster.Shell(t.Context(), "kubectl apply -k "+filepath.Join(dir, "deploy/mine")).CombinedOutput()
 				if err != nil {
 					t.Fatalf("kubectl apply: %v\n%s", err, out)
 				}

@@ -38,11 +38,11 @@ func TestChartIsAccepted(t *testing.T) {
 		// The account of the Pod would have to be there. Package packaging knows the kinds of the Prometheus operator.
 		return o.GetKind() == "Pod" || strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/")
 	})
-	kubectlWith(t, m, "apply", "--dry-run=server", "--validate=strict")
+	kubectlWith(t, m, "kubectl apply --dry-run=server --validate=strict --filename=-")
 }
 
-// kubectlWith runs kubectl with the objects.
-func kubectlWith(t *testing.T, m shipped.Manifests, args ...string) {
+// kubectlWith runs a command of kubectl that reads the objects.
+func kubectlWith(t *testing.T, m shipped.Manifests, command string) {
 	t.Helper()
 	var all bytes.Buffer
 	for _, o := range m {
@@ -50,10 +50,10 @@ func kubectlWith(t *testing.T, m shipped.Manifests, args ...string) {
 			t.Fatal(err)
 		}
 	}
-	kubectl := suite.Shared(t).Cluster.KubectlCommand(t.Context(), append(args, "--filename=-")...)
+	kubectl := suite.Shared(t).Cluster.Shell(t.Context(), command)
 	kubectl.Stdin = &all
 	if out, err := kubectl.CombinedOutput(); err != nil {
-		t.Errorf("kubectl %s: %v:\n%s", args[0], err, out)
+		t.Errorf("%s: %v:\n%s", command, err, out)
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *charted) testAsTheChart() {
 	hooks = slices.DeleteFunc(hooks, func(o *unstructured.Unstructured) bool {
 		return o.GetAnnotations()["helm.sh/hook"] != "test"
 	})
-	kubectlWith(w.T, hooks, "create", "--validate=strict")
+	kubectlWith(w.T, hooks, "kubectl create --validate=strict --filename=-")
 	var pod corev1.Pod
 	var rules []rbacv1.PolicyRule
 	for _, o := range hooks {
@@ -191,5 +191,5 @@ func (w *charted) testAsTheChart() {
 		}
 	}
 	policies.ExpectUsed(w.T, rules, all)
-	kubectlWith(w.T, hooks, "delete") // as Helm does
+	kubectlWith(w.T, hooks, "kubectl delete --filename=-") // as Helm does
 }
