@@ -70,12 +70,12 @@ func fanOut(n, rounds int, createBar string) benchmark {
 
 // compareCPU prints the CPU time of one of n writes: that of the program, and that of API server and etcd besides.
 func (b *bench) compareCPU(configuration string, n int, ours, limit use) {
-	each := func(d time.Duration) time.Duration { return d / time.Duration(n) }
-	b.print("cpu/"+configuration,
-		seconds(each(ours.cpu), "cpu-sec/write"), seconds(each(limit.cpu), "limit-cpu-sec/write"),
-		metric{ours.cpu.Seconds() / limit.cpu.Seconds(), "x-limit"},
-		seconds(each(ours.cpu+ours.server), "all-cpu-sec/write"),
-		seconds(each(limit.cpu+limit.server), "limit-all-cpu-sec/write"))
+	each := func(d time.Duration) float64 { return d.Seconds() / float64(n) }
+	b.print("cpu/"+configuration, metrics{
+		"cpu-sec/write": each(ours.cpu), "limit-cpu-sec/write": each(limit.cpu),
+		"x-limit":           ours.cpu.Seconds() / limit.cpu.Seconds(),
+		"all-cpu-sec/write": each(ours.cpu + ours.server), "limit-all-cpu-sec/write": each(limit.cpu + limit.server),
+	})
 }
 
 // publish is what a phase takes with the controller.
@@ -144,7 +144,7 @@ func newNamespace(b *bench) {
 // copy of its own: a copy that is damaged again and again is restored ever more slowly.
 func repair(b *bench) {
 	all := scene{1, samples, payload}
-	b.fill(all, nil)
+	b.fill(all)
 	w, plain := b.watch(mirrorSelector), b.watch(plainSelector)
 	defer w.stop()
 	defer plain.stop()

@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -44,10 +45,9 @@ var (
 	few      = flag.Int("few", 3, "`rounds` of the comparisons that move the most objects")
 	fanOutTo = flag.Int("fan-out", 1000, "target `namespaces` of a fan-out")
 	largeTo  = flag.Int("large", 2000, "target `namespaces` of a large fan-out")
-	synced   = flag.Int("synced", 30, "`sources`, with copies in 200 namespaces, of the benchmarks that begin in sync")
 	hangTo   = flag.Int("hanging", 0, "`namespaces` that hang beside healthy ones; then twice and five times as many")
 	pluginAt = flag.Int("plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
-	million  = flag.Int("million", 0, "measure only how copies of 100 sources in this many `namespaces` grow")
+	growTo   = flag.Int("grow-to", 100, "target `namespaces` of 100 sources at the end of Growth")
 
 	settleFor = flag.Duration("settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
 	idleFor   = flag.Duration("idle", 20*time.Second, "how `long` an idle controller is watched")
@@ -62,9 +62,6 @@ type benchmark struct {
 // stages are all benchmarks. Each stage has a cluster of its own: thousands of namespaces, which nobody waits to see
 // deleted, would count in every start and in all memory.
 func stages() [][]benchmark {
-	if *million > 0 {
-		return [][]benchmark{{{"Growth", growth}}}
-	}
 	hanging := []benchmark{
 		besideHanging(*hangTo, succeeds, "10s"),
 		besideHanging(2**hangTo, refused, "30s"), besideHanging(2**hangTo, succeeds, "45s"),
@@ -76,11 +73,11 @@ func stages() [][]benchmark {
 	return [][]benchmark{{
 		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
 		{"NewNamespace", newNamespace}, {"Repair", repair},
-		besideHanging(smallTargets, succeeds, "3s"), {"SlowReads", slowReads},
+		besideHanging(smallTargets, succeeds, "3s"), {"Changes", changes},
 	}, hanging, {
-		{"InSync", inSync}, {"Memory", memory}, {"Changes", changes},
-	}, {
 		{"Plugin", plugin},
+	}, {
+		{growthName, growth},
 	}}
 }
 
@@ -120,7 +117,7 @@ func run(ctx context.Context) {
 // measure starts a cluster and measures on it.
 func (b *bench) measure(stage []benchmark) {
 	err := attempt(func() {
-		b.start()
+		b.start(stage[0].name == growthName)
 		for _, m := range stage {
 			b.name = m.name
 			b.progress("measuring %s", m.name)
@@ -145,29 +142,20 @@ func (b *bench) printMachine() {
 		time.Now().Format(time.DateOnly), strings.TrimSpace(string(version)), processor.ModelName, load.Load1)
 }
 
-// metric is one value of a line.
-type metric struct {
-	value float64
-	unit  string // as benchstat reads it
-}
-
-// seconds is a metric of a time.
-func seconds(d time.Duration, unit string) metric { return metric{d.Seconds(), unit} }
+// metrics are values of a line, by units as benchstat reads them.
+type metrics map[string]float64
 
 // print prints a line: what was measured in a round. The configuration is that of benchstat, such as n=1000/bar=1.10.
 // A bar is the most that the median may be.
-func (b *bench) print(configuration string, metrics ...metric) {
-	fmt.Printf("Benchmark%s/%s\t1", b.name, configuration)
-	for _, m := range metrics {
-		fmt.Printf("\t%g %s", m.value, m.unit)
-	}
-	fmt.Println()
+func (b *bench) print(configuration string, m metrics) {
+	fmt.Printf("Benchmark%s/%s\t%s\n", b.name, configuration, testing.BenchmarkResult{N: 1, Extra: m})
 }
 
 // compare prints our time of a round, the limit's, and how many times the limit ours is.
 func (b *bench) compare(configuration string, ours, limit time.Duration) {
-	b.print(configuration, seconds(ours, "sec/op"), seconds(limit, "limit-sec/op"),
-		metric{ours.Seconds() / limit.Seconds(), "x-limit"})
+	b.print(configuration, metrics{
+		"sec/op": ours.Seconds(), "limit-sec/op": limit.Seconds(), "x-limit": ours.Seconds() / limit.Seconds(),
+	})
 }
 
 // failure is an error on its way up to attempt. Where something cannot be measured, nothing is left to do on the way

@@ -107,13 +107,12 @@ func (b *bench) informerSync() time.Duration {
 type plainWriter struct {
 	ctx    context.Context
 	client kubernetes.Interface
-	mu     sync.Mutex
-	made   map[cache.ObjectName]metav1.Preconditions
+	made   sync.Map // metav1.Preconditions by cache.ObjectName
 }
 
 // servePlain is the plain program.
 func servePlain(ctx context.Context, kubeconfig string, in io.Reader, out io.Writer) {
-	p := &plainWriter{ctx: ctx, client: plainClient(kubeconfig), made: map[cache.ObjectName]metav1.Preconditions{}}
+	p := &plainWriter{ctx: ctx, client: plainClient(kubeconfig)}
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var o order
@@ -170,9 +169,8 @@ func (p *plainWriter) execute(o order) {
 // write makes one write, which is conditional as those of the controller are.
 func (p *plainWriter) write(o order, at cache.ObjectName) {
 	maps := p.client.CoreV1().ConfigMaps(at.Namespace)
-	p.mu.Lock()
-	before := p.made[at]
-	p.mu.Unlock()
+	made, _ := p.made.Load(at)
+	before, _ := made.(metav1.Preconditions)
 	cm := o.copyAt(at)
 	switch o.Op {
 	case opCreate:
@@ -183,9 +181,7 @@ func (p *plainWriter) write(o order, at cache.ObjectName) {
 	case opDelete:
 		check(maps.Delete(p.ctx, at.Name, metav1.DeleteOptions{Preconditions: &before}))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.made[at] = metav1.Preconditions{UID: new(cm.UID), ResourceVersion: new(cm.ResourceVersion)}
+	p.made.Store(at, metav1.Preconditions{UID: new(cm.UID), ResourceVersion: new(cm.ResourceVersion)})
 }
 
 // copyAt is as large as a copy of the controller's, and carries as much metadata.

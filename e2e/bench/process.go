@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
@@ -27,9 +28,7 @@ func (b *bench) launch(prefixes []string, o shipped.RunOptions) *controller {
 		o.Args = append(o.Args, "--namespace-prefix="+p)
 	}
 	o.Args = append(o.Args, "--deletion-grace=0s", "--profiling") // profiling costs nothing unless somebody asks
-	if *million > 0 {
-		o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(*million*growthSources)))
-	}
+	o.Env = append(o.Env, fmt.Sprintf("GOMEMLIMIT=%dMiB", goMemoryLimit(*growTo*growthSources)))
 	started := time.Now()
 	return &controller{Process: get(b.installed.Start(o)), b: b, started: started}
 }
@@ -61,15 +60,16 @@ const mirrorsLine = `"Mirroring"`
 
 // waitMirrors waits until the controller mirrors, and returns how long that took from its start.
 func (c *controller) waitMirrors() time.Duration {
-	for !strings.Contains(c.Log(), mirrorsLine) {
+	mirrors := func(context.Context) (bool, error) {
 		select {
 		case <-c.Done():
-			check(fmt.Errorf("the controller ended with code %d:\n%s", c.ExitCode(), c.Log()))
-		case <-time.After(2 * time.Millisecond):
+			return false, fmt.Errorf("it ended with code %d", c.ExitCode())
+		default:
+			return strings.Contains(c.Log(), mirrorsLine), nil
 		}
-		if time.Since(c.started) > patience || c.b.ctx.Err() != nil {
-			check(fmt.Errorf("the controller has not begun to mirror:\n%s", c.Log()))
-		}
+	}
+	if err := wait.PollUntilContextTimeout(c.b.ctx, 2*time.Millisecond, patience, true, mirrors); err != nil {
+		check(fmt.Errorf("the controller has not begun to mirror: %w:\n%s", err, c.Log()))
 	}
 	return time.Since(c.started)
 }

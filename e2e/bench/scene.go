@@ -43,6 +43,7 @@ const (
 type bench struct {
 	ctx       context.Context
 	cluster   *cluster.Cluster
+	lean      bool
 	installed *shipped.Installation
 	admin     kubernetes.Interface // sets the scene
 	watching  kubernetes.Interface // for the watches from outside, on a connection of its own
@@ -72,8 +73,9 @@ func numbered(prefix string, n int) (names []string) {
 func sourceNames(n int) []string { return numbered("source-", n) }
 
 // start starts a cluster, installs the controller without starting it, and starts the plain program.
-func (b *bench) start() {
-	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: *million > 0, Inlined: true}))
+func (b *bench) start(lean bool) {
+	b.lean = lean
+	b.cluster = get(cluster.Start(b.ctx, cluster.Options{Lean: lean, Inlined: true}))
 	b.installed = get(shipped.Install(b.ctx, b.cluster, *manifests, *program))
 	b.servers = []int{get(b.cluster.Pid(cluster.APIServer)), get(b.cluster.Pid(cluster.Etcd))}
 	cfg := b.cluster.Admin()
@@ -118,7 +120,7 @@ func (b *bench) createNamespaces(names []string) {
 	for _, name := range names[max(0, len(names)-20):] {
 		check(cluster.Until(b.ctx, patience, func() error {
 			_, err := b.admin.CoreV1().ServiceAccounts(name).Get(b.ctx, "default", metav1.GetOptions{})
-			if err == nil && *million == 0 {
+			if err == nil && !b.lean {
 				_, err = b.maps(name).Get(b.ctx, rootCA, metav1.GetOptions{})
 			}
 			return err
@@ -179,17 +181,13 @@ func (b *bench) lay(s scene) {
 	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
 }
 
-// fill lays a scene and has a controller make the copies. It calls f, if there is one, before the controller stops.
-func (b *bench) fill(s scene, f func(*controller)) {
+// fill lays a scene and has a controller make the copies.
+func (b *bench) fill(s scene) {
 	b.lay(s)
 	b.progress("making %d copies of %d bytes", s.copies(), s.payload)
 	w := b.watch(mirrorSelector)
 	defer w.stop()
 	x := w.expect(s.copies(), holds("", "1"))
 	c := b.launch([]string{s.prefix()}, shipped.RunOptions{})
-	c.during(func() {
-		if x.wait(); f != nil {
-			f(c)
-		}
-	})
+	c.during(func() { x.wait() })
 }

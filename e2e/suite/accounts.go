@@ -27,8 +27,8 @@ func (w *World) NewAccount(name string, rules []rbacv1.PolicyRule) *Account {
 	return &Account{role: name, User: as.User, Kubeconfig: as.Kubeconfig}
 }
 
-// installedAs returns the installation as a new ServiceAccount with a role for the whole cluster. The policies confine it
-// by the settings of the world, and the test fails if they have to refuse it anything.
+// installedAs returns the installation as a new ServiceAccount with a role for the whole cluster. The policies confine
+// it by the settings of the world, and the test fails if they have to refuse it anything.
 func (w *World) installedAs(namespace, name, role string) *shipped.Installation {
 	w.Helper()
 	_, err := w.Admin.CoreV1().ServiceAccounts(namespace).Create(w.Context(),

@@ -3,11 +3,9 @@ package suite
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,37 +44,11 @@ func (w *World) StartWebhook(namespace string, judge judge) *webhook {
 	w.Helper()
 	h := &webhook{w: w}
 	h.judge.Store(&judge)
-	server := httptest.NewTLSServer(h)
-	w.Cleanup(server.Close)
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	name := namespace + ".example.com"
-	hooks := w.Admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := hooks.Create(w.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:         name,
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificate},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
-				},
-			}},
-			NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace},
-			},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "whose",
-				Expression: fmt.Sprintf("request.userInfo.username == %q || request.name.startsWith(%q)",
-					w.Installed.User, probeName),
-			}},
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(30)), // the longest that there is
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
+	expression := fmt.Sprintf("request.namespace == %q && (request.userInfo.username == %q || request.name.startsWith(%q))",
+		namespace, w.Installed.User, probeName)
+	stop, err := w.Cluster.StartWebhook(w.Context(), namespace+".example.com", expression, admissionregistrationv1.Fail, h)
 	w.noError(err)
-	w.Cleanup(func() { w.CleanUp(hooks.Delete(w.Background(), name, metav1.DeleteOptions{})) })
+	w.Cleanup(func() { w.CleanUp(stop()) })
 	w.noError(untilRefused(w.Context(), w.Admin, namespace, "a probe"))
 	return h
 }
