@@ -199,7 +199,7 @@ func wait[T any](ctx context.Context, released <-chan T) {
 var errCut = errors.New("cut by a fault of the test")
 
 // happen does to an answer of the server what a rule has decided. The client gets none if it returns an error.
-func (f Fault) happen(from *conn, q *Request, resp *http.Response) error {
+func (f Fault) happen(from *conn, q *request.RequestInfo, resp *http.Response) error {
 	if f.Kind == DelayAnswer {
 		wait(resp.Request.Context(), time.After(f.For))
 		return nil

@@ -39,15 +39,10 @@ type Fault struct {
 	For time.Duration
 }
 
-// Request is a request as the API server's authorization sees it.
-type Request = request.RequestInfo
-
 // Rule says to which requests what happens. Its zero value fits all of them.
 type Rule struct {
-	// Verbs and Resources are those of RBAC; none means all. A watch has the verb watch.
-	Verbs, Resources []string
-	// When chooses further among the requests; nil chooses all. It must not call the proxy.
-	When func(Request) bool
+	// Verbs and Resources are those of RBAC, and a watch has the verb watch. None means all, as for Namespaces.
+	Verbs, Resources, Namespaces []string
 	// Skip is how many of these requests pass before the rule begins to fire.
 	Skip int
 	// Probability is the part of the rest for which it fires; 0 means all.
@@ -57,10 +52,9 @@ type Rule struct {
 	Fault Fault
 }
 
-func (r Rule) fits(q *Request) bool {
-	return (len(r.Verbs) == 0 || slices.Contains(r.Verbs, q.Verb)) &&
-		(len(r.Resources) == 0 || slices.Contains(r.Resources, q.Resource)) &&
-		(r.When == nil || r.When(*q))
+func (r Rule) fits(q *request.RequestInfo) bool {
+	one := func(of []string, value string) bool { return len(of) == 0 || slices.Contains(of, value) }
+	return one(r.Verbs, q.Verb) && one(r.Resources, q.Resource) && one(r.Namespaces, q.Namespace)
 }
 
 // Injection is a rule at work.
@@ -109,7 +103,7 @@ func (p *Proxy) atWork() (all []*Injection) {
 }
 
 // fires decides whether the rule fires for the request, and counts it.
-func (i *Injection) fires(q *Request) (yes bool) {
+func (i *Injection) fires(q *request.RequestInfo) (yes bool) {
 	p, r := i.proxy, i.rule
 	p.locked(func() {
 		if !slices.Contains(p.injections, i) || !r.fits(q) || r.Count > 0 && i.fired == r.Count {
