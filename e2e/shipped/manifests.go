@@ -76,6 +76,22 @@ func (m Manifests) Roles() ([]rbacv1.ClusterRole, error) {
 	return ofKind[rbacv1.ClusterRole](m, "ClusterRole", "Role")
 }
 
+// Granted returns the bindings of these kinds, for all accounts of a namespace.
+func (m Manifests) Granted(namespace string, kinds ...string) (bindings Manifests) {
+	for _, o := range m {
+		if !slices.Contains(kinds, o.GetKind()) {
+			continue
+		}
+		o = o.DeepCopy()
+		o.SetName(o.GetName() + "-of-" + namespace)
+		o.Object["subjects"] = []any{map[string]any{
+			"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": "system:serviceaccounts:" + namespace,
+		}}
+		bindings = append(bindings, o)
+	}
+	return bindings
+}
+
 // ofKind returns the objects of some kinds, with a type.
 func ofKind[T any](m Manifests, kinds ...string) ([]T, error) {
 	var out []T

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -56,7 +55,8 @@ type replica struct {
 // apart.
 func newReplicas(t *testing.T, c *cluster.Cluster, installed *shipped.Installation) (out []*replica, err error) {
 	ctx, client := t.Context(), kubernetes.NewForConfigOrDie(c.Admin())
-	if err := grantToAll(ctx, c, installed); err != nil {
+	grants := installed.Manifests.Granted(installed.Namespace, "ClusterRoleBinding", "RoleBinding")
+	if err := grants.Apply(ctx, c.Admin()); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"storm-0", "storm-1"} {
@@ -78,22 +78,6 @@ func newReplicas(t *testing.T, c *cluster.Cluster, installed *shipped.Installati
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// grantToAll grants the shipped permissions to all accounts in the namespace of the controller.
-func grantToAll(ctx context.Context, c *cluster.Cluster, installed *shipped.Installation) error {
-	var bindings shipped.Manifests
-	for _, o := range installed.Manifests {
-		if kind := o.GetKind(); kind == "ClusterRoleBinding" || kind == "RoleBinding" {
-			o = o.DeepCopy()
-			o.SetName(o.GetName() + "-for-replicas")
-			o.Object["subjects"] = []any{map[string]any{
-				"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": "system:serviceaccounts:" + installed.Namespace,
-			}}
-			bindings = append(bindings, o)
-		}
-	}
-	return bindings.Apply(ctx, c.Admin())
 }
 
 // flagsOf returns the flags of the controllers of a part.

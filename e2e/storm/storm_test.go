@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -174,12 +173,8 @@ func (s *storm) do(ctx context.Context, a act) {
 }
 
 // eventually waits until the condition returns nil.
-func (s *storm) eventually(condition func() error) (last error) {
-	try := func(context.Context) (bool, error) { last = condition(); return last == nil, nil }
-	if err := wait.PollUntilContextTimeout(s.Context(), 100*time.Millisecond, patience, true, try); err != nil {
-		return fmt.Errorf("not within %s: %w", patience, last)
-	}
-	return nil
+func (s *storm) eventually(condition func() error) error {
+	return cluster.Until(s.Context(), patience, condition)
 }
 
 // asPlanned returns what a plan from scratch would change in the cluster.

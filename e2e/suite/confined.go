@@ -75,20 +75,10 @@ func (s *Site) confine(ctx context.Context) error {
 			return err
 		}
 	}
-	var objects shipped.Manifests
+	objects := rendered.Granted(AccountNamespace, "RoleBinding")
 	for _, o := range rendered {
-		switch o.GetKind() {
-		case "RoleBinding":
-			o = o.DeepCopy()
-			o.SetName(o.GetName() + "-of-worlds")
-			o.Object["subjects"] = []any{map[string]any{
-				"apiGroup": rbacv1.GroupName, "kind": rbacv1.GroupKind, "name": "system:serviceaccounts:" + AccountNamespace,
-			}}
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && strings.HasPrefix(o.GetName(), ConfinedPolicy) {
 			objects = append(objects, o)
-		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if strings.HasPrefix(o.GetName(), ConfinedPolicy) {
-				objects = append(objects, o)
-			}
 		}
 	}
 	if err := objects.Apply(ctx, s.Cluster.Admin()); err != nil {
