@@ -45,10 +45,7 @@ func TestC25LargeSources(t *testing.T) {
 	w.WaitInSync(w.CreateSource(w.Home, "long", suite.WithAnnotation(key, "not yet")), a, b)
 	copies := w.Copies("long", a, b)
 	w.Edit(w.Home, "long", suite.WithAnnotation(key, strings.Repeat("x", mostAnnotations-len(key))))
-	note := w.WaitEvent(w.Home, "long", plan.ReasonWriteFailed)
-	if !strings.Contains(note, "annotations") || !strings.Contains(note, a) {
-		t.Errorf("the event does not say what is wrong, and where: %s", note)
-	}
+	w.WaitEvent(w.Home, "long", plan.ReasonWriteFailed, "annotations", a) // what is wrong, and where
 	binary := suite.WithBinaryData(map[string][]byte{"key": make([]byte, mostData)})
 	w.WaitInSync(w.Edit(w.Home, "large", suite.WithData(nil), binary), a, b)
 	w.Untouched(copies...)

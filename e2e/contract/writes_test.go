@@ -24,7 +24,7 @@ func TestEachKindOfWrite(t *testing.T) {
 	p := w.Start()
 	source := w.CreateSource(w.Home, "settings")
 	w.WaitInSync(source, a)
-	w.Until("both are reported", w.Noted("settings", plan.ReasonForeign, b, c))
+	w.WaitEvent(w.Home, "settings", plan.ReasonForeign, b, c)
 	for _, namespace := range []string{b, c} {
 		w.Edit(namespace, "settings", handOver(w)...)
 	}

@@ -97,7 +97,7 @@ func TestC37MissingPermission(t *testing.T) {
 				c.happens(w)
 			}
 			if says := fmt.Sprintf("cannot %s resource ", c.verbs[0]); c.event {
-				w.Until("the event", w.Noted("settings", plan.ReasonWriteFailed, fmt.Sprintf("%s%q", says, c.resource)))
+				w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed, fmt.Sprintf("%s%q", says, c.resource))
 			} else {
 				w.WaitLog(p.Process, fmt.Sprintf(`%s\"%s\"`, says, c.resource))
 			}

@@ -45,7 +45,7 @@ func TestDocsCopies(t *testing.T) {
 	shows(owner, "manager: mirror-controller\n")
 
 	policies.Sh(w, ofManual(w, manual.Commands(t, "deploy/docs/receive.md", "team-a mirror-\n", "team-a", a)))
-	w.Until("it is foreign", w.Noted("settings", "Foreign", a))
+	w.WaitEvent(w.Home, "settings", "Foreign", a)
 	released := []*corev1.ConfigMap{w.Edit(a, "settings", suite.WithData(map[string]string{"key": "mine"}))}
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithData(map[string]string{"key": "two"})), b)
 	w.Settle(a)
@@ -60,7 +60,7 @@ func TestDocsCopies(t *testing.T) {
 		}
 	}
 	w.Start()
-	w.Until("both are foreign", w.Noted("settings", "Foreign", a, b))
+	w.WaitEvent(w.Home, "settings", "Foreign", a, b)
 	w.Untouched(released...)
 }
 

@@ -48,7 +48,7 @@ func move(w *suite.World, name string, tool otherTool) {
 	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")))
 	source := w.Live(w.Home, "settings")
 	w.WaitInSync(source, a, b)
-	w.Until("the third is foreign", w.Noted("settings", "Foreign", w.NS("c")))
+	w.WaitEvent(w.Home, "settings", "Foreign", w.NS("c"))
 	w.SameObjects(theirs)
 	for _, cm := range append(w.Copies("settings", a, b), source) {
 		for _, mark := range tool.marks {

@@ -56,7 +56,7 @@ team-b  `+held)
 		policies.Sh(w, command)
 	}
 	w.Edit(w.Home, "settings", suite.WithData(map[string]string{"colour": "red"}))
-	w.Until("all are held", w.Noted("settings", "Held", "3 of 3 namespaces"))
+	w.WaitEvent(w.Home, "settings", "Held", "3 of 3 namespaces")
 	admin(w).says(0, "wait platform/settings --allow-held", "held")
 	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithoutAnnotation(plan.PausedAnnotation)), a, b, canary)
 }

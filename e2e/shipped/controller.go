@@ -98,13 +98,6 @@ func (i *Installation) As(ctx context.Context, namespace, account string) (*Inst
 	return &other, nil
 }
 
-// local are the arguments that do for a process on this machine what a Pod does by itself: it tells the namespace
-// of the lease, and has ports of its own. Which one was free is in the log.
-func (i *Installation) local() []string {
-	return []string{"--leader-elect-resource-namespace=" + i.Namespace, "--health-probe-bind-address=127.0.0.1:0",
-		"--metrics-bind-address=127.0.0.1:0"}
-}
-
 // Process is a running controller.
 type Process struct {
 	cmd  *exec.Cmd
@@ -128,7 +121,11 @@ type RunOptions struct {
 // Start runs the controller. Whoever starts it stops it, but it does not outlive the cluster.
 func (i *Installation) Start(o RunOptions) (*Process, error) {
 	kubeconfig := cmp.Or(o.Kubeconfig, i.Kubeconfig)
-	args := slices.Concat(i.Args, i.local(), o.Args, []string{"--kubeconfig=" + kubeconfig})
+	// What a Pod does by itself: it tells the namespace of the Lease, and has ports of its own. Which one was free is in
+	// the log.
+	local := []string{"--leader-elect-resource-namespace=" + i.Namespace, "--health-probe-bind-address=127.0.0.1:0",
+		"--metrics-bind-address=127.0.0.1:0"}
+	args := slices.Concat(i.Args, local, o.Args, []string{"--kubeconfig=" + kubeconfig})
 	log, err := os.CreateTemp(i.cluster.Dir(), "controller-*.log")
 	if err != nil {
 		return nil, err
@@ -154,8 +151,13 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 
 // Stop asks the controller to stop and waits until it has. It returns an error if the exit code is not 0.
 func (p *Process) Stop(ctx context.Context) error {
-	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which Wait tells
-	return p.Wait(ctx)
+	_ = p.Signal(syscall.SIGTERM) // fails if it has ended by itself, which its exit code tells
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("the controller did not end: %w", ctx.Err())
+	}
 }
 
 // Kill ends the controller at once and waits until it is gone.
@@ -179,16 +181,6 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Done is closed when the controller has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
-
-// Wait waits until the controller has ended and returns an error if its exit code is not 0.
-func (p *Process) Wait(ctx context.Context) error {
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-		return fmt.Errorf("the controller did not end: %w", ctx.Err())
-	}
-}
 
 // ExitCode returns the exit code of a controller that has ended, -1 if a signal ended it.
 func (p *Process) ExitCode() int {

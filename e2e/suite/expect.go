@@ -2,7 +2,6 @@ package suite
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -130,20 +129,20 @@ func UID(cm *corev1.ConfigMap) types.UID {
 	return cm.UID
 }
 
-// WaitEvent waits for an event with the reason on the ConfigMap and returns it.
-func (w *World) WaitEvent(namespace, name, reason string) string {
+// WaitEvent waits for an event with the reason on the ConfigMap, which has all of the texts.
+func (w *World) WaitEvent(namespace, name, reason string, texts ...string) {
 	w.Helper()
-	var note string
 	w.Until("event "+reason+" on "+namespace+"/"+name, func() error {
+		var notes []string
 		for _, e := range w.Seen.EventsOn(namespace, name) {
-			if e.Reason == reason {
-				note = e.Message
+			lacks := func(text string) bool { return !strings.Contains(e.Message, text) }
+			if e.Reason == reason && !slices.ContainsFunc(texts, lacks) {
 				return nil
 			}
+			notes = append(notes, e.Reason+": "+e.Message)
 		}
-		return fmt.Errorf("there are %v", w.Reasons(namespace, name))
+		return fmt.Errorf("none has %q: %q", texts, notes)
 	})
-	return note
 }
 
 // Reasons returns how often each reason was reported of the ConfigMap.
@@ -165,20 +164,6 @@ func (w *World) WaitReasons(namespace, name string, want map[string]int) {
 		}
 		return nil
 	})
-}
-
-// Noted returns a condition: one of the events of that reason on the source in the home namespace names all of
-// these namespaces.
-func (w *World) Noted(name, reason string, namespaces ...string) func() error {
-	return func() error {
-		for _, e := range w.Seen.EventsOn(w.Home, name) {
-			missing := func(namespace string) bool { return !strings.Contains(e.Message, namespace) }
-			if e.Reason == reason && !slices.ContainsFunc(namespaces, missing) {
-				return nil
-			}
-		}
-		return errors.New("no event names them")
-	}
 }
 
 // Settle waits until the controller has handled all earlier changes. It creates a source for the namespaces, waits for
