@@ -3,6 +3,7 @@ package install
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/plugin"
@@ -151,28 +151,17 @@ func (w *charted) testAsTheChart() {
 		return o.GetAnnotations()["helm.sh/hook"] != "test"
 	})
 	kubectlWith(w.T, hooks, "kubectl create --validate=strict --filename=-")
-	var pod corev1.Pod
-	var rules []rbacv1.PolicyRule
-	for _, o := range hooks {
-		var role rbacv1.ClusterRole // which a Role is as well, for its rules
-		var err error
-		switch o.GetKind() {
-		case "Pod":
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod)
-		case "Role", "ClusterRole":
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role)
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
-		rules = append(rules, role.Rules...)
+	pods, err1 := shipped.OfKind[corev1.Pod](hooks, "Pod")
+	roles, err2 := hooks.Roles()
+	if err := errors.Join(err1, err2); err != nil || len(pods) != 1 {
+		w.Fatalf("%d Pods: %v", len(pods), err)
 	}
-	args := pod.Spec.Containers[0].Args
+	account, args := pods[0].Spec.ServiceAccountName, pods[0].Spec.Containers[0].Args
 	want := []string{"check", "--controller=" + w.Namespace + "/" + w.FullName, "--confined=true", "--publishers=true"}
 	if !slices.Equal(args, want) {
 		w.Fatalf("the arguments are %q, want %q", args, want)
 	}
-	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), pod.Namespace, pod.Spec.ServiceAccountName)
+	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(w.Context(), w.Namespace, account)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -183,12 +172,16 @@ func (w *charted) testAsTheChart() {
 		w.Fatal(err)
 	}
 	all = slices.DeleteFunc(all, func(e cluster.Event) bool {
-		return e.User.Username != cluster.ServiceAccountUser(pod.Namespace, pod.Spec.ServiceAccountName)
+		return e.User.Username != cluster.ServiceAccountUser(w.Namespace, account)
 	})
 	for _, e := range all {
 		if e.As.Username == "" && e.Response.Code >= 400 { // what the controller is refused is what check asks for
 			w.Errorf("refused: %v", e)
 		}
+	}
+	var rules []rbacv1.PolicyRule
+	for _, role := range roles {
+		rules = append(rules, role.Rules...)
 	}
 	policies.ExpectUsed(w.T, rules, all)
 	kubectlWith(w.T, hooks, "kubectl delete --filename=-") // as Helm does

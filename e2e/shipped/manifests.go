@@ -61,7 +61,7 @@ func (m Manifests) Apply(ctx context.Context, cfg *rest.Config) error {
 
 // Deployment returns the one Deployment among the objects.
 func (m Manifests) Deployment() (*appsv1.Deployment, error) {
-	found, err := ofKind[appsv1.Deployment](m, "Deployment")
+	found, err := OfKind[appsv1.Deployment](m, "Deployment")
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (m Manifests) Deployment() (*appsv1.Deployment, error) {
 
 // Roles returns the ClusterRoles among the objects, and the Roles as if they were some.
 func (m Manifests) Roles() ([]rbacv1.ClusterRole, error) {
-	return ofKind[rbacv1.ClusterRole](m, "ClusterRole", "Role")
+	return OfKind[rbacv1.ClusterRole](m, "ClusterRole", "Role")
 }
 
 // Granted returns the bindings of these kinds, for all accounts of a namespace.
@@ -92,8 +92,8 @@ func (m Manifests) Granted(namespace string, kinds ...string) (bindings Manifest
 	return bindings
 }
 
-// ofKind returns the objects of some kinds, with a type.
-func ofKind[T any](m Manifests, kinds ...string) ([]T, error) {
+// OfKind returns the objects of some kinds, with a type.
+func OfKind[T any](m Manifests, kinds ...string) ([]T, error) {
 	var out []T
 	var errs []error
 	for _, object := range m {
