@@ -50,7 +50,13 @@ func (c *Cluster) AdminKubeconfig() string { return c.adminKubeconfig }
 func (c *Cluster) Config(user User) (*rest.Config, error) {
 	c.users.Lock()
 	defer c.users.Unlock()
-	added, err := c.plane.AddUser(user, baseConfig())
+	added, err := c.plane.AddUser(user, &rest.Config{
+		QPS: -1, // no limit on requests a second: without one of its own a client takes 5
+		ContentConfig: rest.ContentConfig{
+			ContentType:        runtime.ContentTypeProtobuf,
+			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate for user %s: %w", user.Name, err)
 	}
@@ -81,17 +87,6 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 	cfg := &rest.Config{Host: c.admin.Host, BearerToken: answer.Status.Token}
 	cfg.CAData = c.admin.CAData
 	return c.writeKubeconfig(name, cfg)
-}
-
-// baseConfig has no limit on requests a second: without one of its own a client takes 5.
-func baseConfig() *rest.Config {
-	return &rest.Config{
-		QPS: -1,
-		ContentConfig: rest.ContentConfig{
-			ContentType:        runtime.ContentTypeProtobuf,
-			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
-		},
-	}
 }
 
 // writeKubeconfig writes a new file for a user, and returns its path.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
@@ -48,17 +50,13 @@ func (w *World) WaitNamespaceGone(name string) {
 // LabelNamespace sets a label of a namespace, or removes it if the value is empty.
 func (w *World) LabelNamespace(name, key, value string) {
 	w.Helper()
-	w.noError(retry.RetryOnConflict(tries, func() error {
-		ns, err := w.Admin.CoreV1().Namespaces().Get(w.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if Put(&ns.Labels, key, value); value == "" {
-			delete(ns.Labels, key)
-		}
-		_, err = w.Admin.CoreV1().Namespaces().Update(w.Context(), ns, metav1.UpdateOptions{})
-		return err
-	}))
+	set := any(value)
+	if value == "" {
+		set = nil
+	}
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: set}}}) // never fails
+	_, err := w.Admin.CoreV1().Namespaces().Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	w.noError(err)
 }
 
 // tries are for a change that loses a race against another writer.
