@@ -76,8 +76,7 @@ func TestC47LogHoldsNoData(t *testing.T) {
 			source := w.CreateSource(w.Home, "settings", withSecrets(1))
 			w.WaitInSync(source, good)
 			w.WaitEvent(w.Home, "settings", plan.ReasonForeign)
-			w.Until("the refusals are reported",
-				w.Noted("settings", plan.ReasonWriteFailed, full, judged, "exceeded quota: no-more"))
+			w.WaitEvent(w.Home, "settings", plan.ReasonWriteFailed, full, judged, "exceeded quota: no-more")
 
 			hook.Allow()
 			raiseQuota()

@@ -9,7 +9,6 @@ package faultproxy
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -74,9 +73,6 @@ func Start(kubeconfig, folder string) (*Proxy, error) {
 	p.server.EnableHTTP2 = true
 	p.server.Listener = &listener{p.server.Listener, p}
 	p.server.Config.ErrorLog = p.forward.ErrorLog
-	p.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
-	}
 	p.server.StartTLS()
 	config.Host = p.server.URL
 	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
@@ -126,9 +122,6 @@ func (p *Proxy) locked(do func()) {
 	do()
 }
 
-// connKey is that of a request's connection in its context.
-type connKey struct{}
-
 // requests reads requests as the API server does.
 var requests = request.RequestInfoFactory{
 	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
@@ -140,7 +133,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	from := r.Context().Value(connKey{}).(*conn)
 	var after []Fault // happen to the answer
 	for _, i := range p.atWork() {
 		if !i.fires(q) {
@@ -151,11 +143,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			i.hold(r.Context())
 		case Delay:
 			wait(r.Context(), time.After(f.For))
-		case DelayAnswer, ResetAfter, BreakAfter:
+		case DelayAnswer, ResetAfter:
 			after = append(after, f)
-		case BreakBefore:
-			_ = from.reset() // fails if the client has gone
-			panic(http.ErrAbortHandler)
 		case ResetBefore:
 			panic(http.ErrAbortHandler)
 		default:
@@ -166,7 +155,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	forward := *p.forward
 	forward.ModifyResponse = func(resp *http.Response) error {
 		for _, f := range after {
-			if err := f.happen(from, q, resp); err != nil {
+			if err := f.happen(q, resp); err != nil {
 				return err
 			}
 		}
@@ -199,16 +188,13 @@ func wait[T any](ctx context.Context, released <-chan T) {
 var errCut = errors.New("cut by a fault of the test")
 
 // happen does to an answer of the server what a rule has decided. The client gets none if it returns an error.
-func (f Fault) happen(from *conn, q *request.RequestInfo, resp *http.Response) error {
+func (f Fault) happen(q *request.RequestInfo, resp *http.Response) error {
 	if f.Kind == DelayAnswer {
 		wait(resp.Request.Context(), time.After(f.For))
 		return nil
 	}
 	if q.Verb != "watch" {
 		_, _ = io.Copy(io.Discard, resp.Body) // when it is whole, the server has carried out the request
-	}
-	if f.Kind == BreakAfter {
-		_ = from.reset() // fails if the client has gone
 	}
 	return errCut
 }

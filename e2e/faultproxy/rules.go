@@ -16,12 +16,9 @@ const (
 	Delay       Kind = "delay"        // for Fault.For
 	DelayAnswer Kind = "delay answer" // for Fault.For, when the server has carried out the request
 
-	// The request ends without an answer: before the server hears of it, or after the server has carried it out. Reset
-	// ends the request alone, and Break the whole connection with all that goes on on it.
+	// The request ends without an answer: before the server hears of it, or after the server has carried it out.
 	ResetBefore Kind = "reset before"
 	ResetAfter  Kind = "reset after"
-	BreakBefore Kind = "break before"
-	BreakAfter  Kind = "break after"
 
 	// The proxy answers the request, and the server never hears of it. TooManyRequests and Unavailable say
 	// Retry-After if Fault.For is set.

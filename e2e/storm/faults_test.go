@@ -87,8 +87,7 @@ var faults = []chance[fault]{
 // requests draws requests that fail.
 func (d drawer) requests(verbs []string, resources ...string) fault {
 	kind := one(d, faultproxy.Delay, faultproxy.DelayAnswer, faultproxy.ResetBefore, faultproxy.ResetAfter,
-		faultproxy.BreakBefore, faultproxy.BreakAfter, faultproxy.TooManyRequests, faultproxy.InternalError,
-		faultproxy.Unavailable, faultproxy.Conflict)
+		faultproxy.TooManyRequests, faultproxy.InternalError, faultproxy.Unavailable, faultproxy.Conflict)
 	rule := faultproxy.Rule{
 		Verbs: verbs, Resources: resources, Probability: one(d, 0.2, 0.5, 0.8),
 		Fault: faultproxy.Fault{Kind: kind, For: one(d, 50*time.Millisecond, 300*time.Millisecond, longestDelay)},
