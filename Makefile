@@ -188,7 +188,7 @@ ifeq ($(BENCH),node)
 bench: E2E_ARGS += -strict
 bench: e2e-node
 else
-BENCH_full := -rounds 21 -few 7 -large 5000 -grow-to 200 -hanging 1000 -plugin-at 10000 -settle 10s -idle 2m
+BENCH_full := -rounds 21 -few 7 -large 5000 -grow-to 1000 -hanging 1000 -settle 10s -idle 2m
 BENCH_million := -run Growth -grow-to 10000 -settle 15s -idle 4m # a collection of a large heap comes every two minutes
 BENCH_SIZES = $(if $(filter full,$(BENCH)),$(BENCH_full)) $(if $(filter million,$(BENCH)),$(BENCH_million))
 bench: build bin/benchstat ## Measure the controller against plain writes

@@ -37,7 +37,7 @@ type phase struct {
 func fanOut(n, rounds int, createBar string) benchmark {
 	phases := [...]phase{{opCreate, "1", createBar}, {opUpdate, "2", "1.12"}, {opDelete, "", "1.15"}}
 	return benchmark{fmt.Sprintf("FanOut/n=%d", n), func(b *bench) {
-		s := scene{targets: n, payload: payload}
+		s := scene{targets: n}
 		b.lay(s)
 		b.with([]string{s.prefix()}, func(c *controller) {
 			for round, name := range numbered("fan-out-", rounds) {
@@ -82,10 +82,10 @@ func (b *bench) compareCPU(configuration string, n int, ours, limit use) {
 func (b *bench) publish(c *controller, s scene, name string, p phase) use {
 	w := b.watch(mirrorSelector)
 	defer w.stop()
-	match, change := holds(name, p.version), func() { b.updateSource(name, p.version, s.payload) }
+	match, change := holds(name, p.version), func() { b.updateSource(name, p.version) }
 	switch p.op {
 	case opCreate:
-		change = func() { b.createSource(name, p.version, s.payload) }
+		change = func() { b.createSource(name, p.version) }
 	case opDelete:
 		match, change = gone(name), func() { b.unlabelSource(name) }
 	}
@@ -124,7 +124,7 @@ func (b *bench) used(pid int, f func() time.Duration) (u use) {
 // kube-controller-manager puts into the same namespace, seen by the same watch.
 func newNamespace(b *bench) {
 	const prefix = "single-"
-	b.lay(scene{sources: 1, payload: payload})
+	b.lay(scene{sources: 1})
 	w := b.watch(everything)
 	defer w.stop()
 	b.with([]string{prefix}, func(*controller) {
@@ -139,27 +139,6 @@ func newNamespace(b *bench) {
 	})
 }
 
-// repair is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
-// just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
-// copy of its own: a copy that is damaged again and again is restored ever more slowly.
-func repair(b *bench) {
-	all := scene{1, samples, payload}
-	b.fill(all)
-	w, plain := b.watch(mirrorSelector), b.watch(plainSelector)
-	defer w.stop()
-	defer plain.stop()
-	for _, damage := range []string{opUpdate, opDelete} {
-		b.with([]string{all.prefix()}, func(*controller) {
-			for _, namespace := range all.names() {
-				limit := b.plainUpdate(plain, namespace)
-				b.sleep(breath)
-				b.compare(damage+"/bar=2.00", b.repair(w, damage, namespace, sourceNames(1)[0]), limit)
-				b.sleep(breath)
-			}
-		})
-	}
-}
-
 // plainUpdate is a sample of the limit.
 func (b *bench) plainUpdate(w *watcher, namespace string) time.Duration {
 	maps := b.maps(namespace)
@@ -169,7 +148,7 @@ func (b *bench) plainUpdate(w *watcher, namespace string) time.Duration {
 	var answered time.Time
 	start := time.Now()
 	shown := w.timed(1, in(namespace, holds("", "2")), func() {
-		cm.Data = data("2", payload)
+		cm.Data = data("2")
 		get(maps.Update(b.ctx, cm, metav1.UpdateOptions{}))
 		answered = time.Now()
 	})

@@ -11,6 +11,9 @@ import (
 
 const growthName = "Growth"
 
+// largestAsked is the largest rung, in namespaces, at which kubectl mirror is measured: 100,000 copies.
+const largestAsked = 1000
+
 // growthSources is the number of sources, each with a copy in each target.
 const growthSources = 100
 
@@ -32,7 +35,7 @@ const freshPrefix = "fresh-"
 func growth(b *bench) {
 	l := &ladder{bench: b, prefixes: []string{freshPrefix}}
 	for _, name := range sourceNames(growthSources) {
-		b.createSource(name, "1", payload)
+		b.createSource(name, "1")
 	}
 	for _, part := range []int{1000, 100, 10, 1} {
 		if n := *growTo / part; n > 0 {
@@ -71,6 +74,9 @@ func (l *ladder) climb(n int) {
 		l.freshNamespaces()
 		l.repairing()
 	})
+	if n <= largestAsked {
+		l.asking()
+	}
 	for round := range *few { // at last: a bare informer is the largest program of all
 		l.starting(round)
 	}
@@ -171,7 +177,7 @@ func (l *ladder) changeSource(c *controller) use {
 	source, version := sourceNames(1)[0], fmt.Sprintf("1-%d-", l.version)
 	l.sleep(pause)
 	return l.used(c.Pid(), func() time.Duration {
-		return w.timed(len(l.names)+l.fresh, holds(source, version), func() { l.updateSource(source, version, payload) })
+		return w.timed(len(l.names)+l.fresh, holds(source, version), func() { l.updateSource(source, version) })
 	})
 }
 
@@ -196,13 +202,19 @@ func (l *ladder) freshNamespaces() {
 	}
 }
 
-// repairing is the repair of an edited copy.
+// repairing is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
+// just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
+// copy of its own: a copy that is damaged again and again is restored ever more slowly.
 func (l *ladder) repairing() {
-	w := l.watch(mirrorSelector)
+	w, plain := l.watch(mirrorSelector), l.watch(plainSelector)
 	defer w.stop()
-	for i := range samples {
+	defer plain.stop()
+	for i := range 2 * samples {
+		source, namespace := sourceNames(growthSources)[1+i%(growthSources-1)], l.names[i*len(l.names)/(2*samples)]
+		damage := []string{opUpdate, opDelete}[i%2]
+		limit := l.plainUpdate(plain, namespace)
 		l.sleep(breath)
-		source, namespace := sourceNames(growthSources)[1+i%(growthSources-1)], l.names[i*len(l.names)/samples]
-		l.print("repair", metrics{"sec/op": l.repair(w, opUpdate, namespace, source).Seconds()})
+		l.compare("repair/"+damage+"/bar=2.00", l.repair(w, damage, namespace, source), limit)
+		l.sleep(breath)
 	}
 }

@@ -37,10 +37,10 @@ func besideHanging(n int, p policy, bar string) benchmark {
 				defer w.stop()
 				release := b.hangWrites(prefix, names[0], p)
 				defer release() // the process ends with no call in flight
-				change := func(configuration, source, version string, do func(name, version string, size int)) {
+				change := func(configuration, source, version string, do func(name, version string)) {
 					b.sleep(pause)
 					took := w.timed(smallTargets, in(healthy.prefix(), holds(source, version)),
-						func() { do(source, version, payload) })
+						func() { do(source, version) })
 					b.print(configuration, metrics{"sec/op": took.Seconds()})
 				}
 				change("first/bar="+bar, "new", "1", b.createSource)

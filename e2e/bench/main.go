@@ -46,7 +46,6 @@ var (
 	fanOutTo = flag.Int("fan-out", 1000, "target `namespaces` of a fan-out")
 	largeTo  = flag.Int("large", 2000, "target `namespaces` of a large fan-out")
 	hangTo   = flag.Int("hanging", 0, "`namespaces` that hang beside healthy ones; then twice and five times as many")
-	pluginAt = flag.Int("plugin-at", 1000, "target `namespaces` of 10 sources when kubectl mirror is measured")
 	growTo   = flag.Int("grow-to", 100, "target `namespaces` of 100 sources at the end of Growth")
 
 	settleFor = flag.Duration("settle", 5*time.Second, "how `long` a process is left alone before its memory is read")
@@ -72,11 +71,9 @@ func stages() [][]benchmark {
 	}
 	return [][]benchmark{{
 		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
-		{"NewNamespace", newNamespace}, {"Repair", repair},
+		{"NewNamespace", newNamespace},
 		besideHanging(smallTargets, succeeds, "3s"), {"Changes", changes},
 	}, hanging, {
-		{"Plugin", plugin},
-	}, {
 		{growthName, growth},
 	}}
 }

@@ -195,7 +195,7 @@ func (o order) copyAt(at cache.ObjectName) *corev1.ConfigMap {
 				plan.ChecksumAnnotation: "sha256:" + strings.Repeat("0", 64),
 				plan.InstanceAnnotation: "plain",
 			}},
-		Data: data(o.Version, payload),
+		Data: data(o.Version),
 	}
 }
 

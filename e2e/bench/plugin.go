@@ -8,22 +8,21 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// plugin is what `kubectl mirror status` and `plan` take in a large cluster that is in sync. A person waits for it, on
-// a laptop.
-func plugin(b *bench) {
-	all := scene{10, *pluginAt, payload}
-	b.fill(all)
+// asking is what `kubectl mirror status` and `plan` take in a cluster that is in sync. A person waits for it, on a laptop.
+func (l *ladder) asking() {
 	for range *few {
-		b.runPlugin(all, "status", "-A")
-		b.runPlugin(all, "plan")
+		l.runPlugin("status", "-A")
+		l.runPlugin("plan")
 	}
 }
 
 // runPlugin runs a command once. Exit code 1 would mean that the cluster is not in sync.
-func (b *bench) runPlugin(s scene, args ...string) {
+func (l *ladder) runPlugin(args ...string) {
 	name := args[0]
-	args = append(args, "--namespace-prefix="+s.prefix(), "--kubeconfig="+b.cluster.AdminKubeconfig())
-	cmd := b.cluster.Command(b.ctx, *kubectlMirror, args...)
+	for _, p := range l.prefixes {
+		args = append(args, "--namespace-prefix="+p)
+	}
+	cmd := l.cluster.Command(l.ctx, *kubectlMirror, append(args, "--kubeconfig="+l.cluster.AdminKubeconfig())...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	began := time.Now()
@@ -42,5 +41,5 @@ func (b *bench) runPlugin(s scene, args ...string) {
 	if err := cmd.Wait(); err != nil {
 		check(fmt.Errorf("kubectl mirror %s: %w: %s", name, err, stderr.Bytes()))
 	}
-	b.print(fmt.Sprintf("%s/n=%d/bar=10s,300MiB", name, s.copies()), metrics{"sec/op": took.Seconds(), "peak-B": peak})
+	l.print("plugin/"+name+"/bar=10s,300MiB", metrics{"sec/op": took.Seconds(), "peak-B": peak})
 }

@@ -53,11 +53,10 @@ type bench struct {
 	name      string // of the present benchmark
 }
 
-// scene is a number of sources, in how many target namespaces they have copies, and the bytes of data of each. Scenes
-// with equally many targets share them.
-type scene struct{ sources, targets, payload int }
+// scene is a number of sources, and in how many target namespaces they have copies. Scenes with equally many targets
+// share them.
+type scene struct{ sources, targets int }
 
-func (s scene) copies() int     { return s.sources * s.targets }
 func (s scene) prefix() string  { return fmt.Sprintf("bench-%d-", s.targets) }
 func (s scene) names() []string { return numbered(s.prefix(), s.targets) }
 
@@ -142,31 +141,31 @@ func (b *bench) maps(namespace string) corev1client.ConfigMapInterface {
 	return b.admin.CoreV1().ConfigMaps(namespace)
 }
 
-// data is data of a size that begins with the version.
-func data(version string, size int) map[string]string {
-	return map[string]string{dataKey: version + strings.Repeat("x", max(0, size-len(version)))}
+// data is the data of a source, or of a copy, which begins with the version.
+func data(version string) map[string]string {
+	return map[string]string{dataKey: version + strings.Repeat("x", payload-len(version))}
 }
 
 // newSource is a source of a version.
-func newSource(name, version string, size int) *corev1.ConfigMap {
+func newSource(name, version string) *corev1.ConfigMap {
 	labels := map[string]string{plan.DefaultLabel: plan.SourceValue}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: labels},
-		Data:       data(version, size),
+		Data:       data(version),
 	}
 }
 
-func (b *bench) createSource(name, version string, size int) {
-	get(b.maps(home).Create(b.ctx, newSource(name, version, size), metav1.CreateOptions{}))
+func (b *bench) createSource(name, version string) {
+	get(b.maps(home).Create(b.ctx, newSource(name, version), metav1.CreateOptions{}))
 }
 
-func (b *bench) updateSource(name, version string, size int) {
-	get(b.maps(home).Update(b.ctx, newSource(name, version, size), metav1.UpdateOptions{}))
+func (b *bench) updateSource(name, version string) {
+	get(b.maps(home).Update(b.ctx, newSource(name, version), metav1.UpdateOptions{}))
 }
 
 // unlabelSource leaves a ConfigMap that is no source any more.
 func (b *bench) unlabelSource(name string) {
-	cm := newSource(name, "", 0)
+	cm := newSource(name, "")
 	cm.Labels = nil
 	get(b.maps(home).Update(b.ctx, cm, metav1.UpdateOptions{}))
 }
@@ -178,16 +177,5 @@ func (b *bench) lay(s scene) {
 		check(b.maps(cm.Namespace).Delete(b.ctx, cm.Name, metav1.DeleteOptions{}))
 	})
 	b.createNamespaces(s.names())
-	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1", s.payload) })
-}
-
-// fill lays a scene and has a controller make the copies.
-func (b *bench) fill(s scene) {
-	b.lay(s)
-	b.progress("making %d copies of %d bytes", s.copies(), s.payload)
-	w := b.watch(mirrorSelector)
-	defer w.stop()
-	x := w.expect(s.copies(), holds("", "1"))
-	c := b.launch([]string{s.prefix()}, shipped.RunOptions{})
-	c.during(func() { x.wait() })
+	parallel(sourceNames(s.sources), func(name string) { b.createSource(name, "1") })
 }
