@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -21,7 +23,9 @@ func (c *Cluster) StartWebhook(ctx context.Context, name, expression string,
 	if err != nil {
 		return nil, err
 	}
-	server := httptest.NewTLSServer(answer)
+	server := httptest.NewUnstartedServer(answer)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the API server may begin to ask when it is closed
+	server.StartTLS()
 	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err = hooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
