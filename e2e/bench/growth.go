@@ -94,7 +94,7 @@ func (l *ladder) starting(round int) {
 	}, func() { limit = l.informerSync() })
 	const start = 300 * time.Millisecond
 	l.print("start/bar=1.80", metrics{"sec/op": ours.Seconds(), "limit-sec/op": limit.Seconds(),
-		"x-limit": (ours - start).Seconds() / limit.Seconds()})
+		"x-limit": max(0, ours-start).Seconds() / limit.Seconds()})
 }
 
 // settled leaves a process alone for a while and returns what it has in memory then.
@@ -104,8 +104,8 @@ func (b *bench) settled(c *controller) float64 {
 	return residentOf(c.Pid())
 }
 
-// filling has a process make the copies in new namespaces, and returns what it has in memory then. The limit is a create
-// by the plain program.
+// filling has a process make the copies in new namespaces, and returns what it has in memory then. The limit is a
+// create by the plain program.
 func (l *ladder) filling(namespaces []string) (resident float64) {
 	made := growthSources * len(namespaces)
 	l.progress("%s: making %d copies", l.name, made)
@@ -202,9 +202,9 @@ func (l *ladder) freshNamespaces() {
 	}
 }
 
-// repairing is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update, from
-// just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has a
-// copy of its own: a copy that is damaged again and again is restored ever more slowly.
+// repairing is from the outside watch showing a damage to a copy to its showing the repair. The limit is one update,
+// from just before it until it has been answered and shown by a watch; it takes turns with the damages. Each sample has
+// a copy of its own: a copy that is damaged again and again is restored ever more slowly.
 func (l *ladder) repairing() {
 	w, plain := l.watch(mirrorSelector), l.watch(plainSelector)
 	defer w.stop()

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// asking is what `kubectl mirror status` and `plan` take in a cluster that is in sync. A person waits for it, on a laptop.
+// asking is what `kubectl mirror status` and `plan` take in a cluster that is in sync. A person waits for
+// it, on a laptop.
 func (l *ladder) asking() {
 	for range *few {
 		l.runPlugin("status", "-A")
