@@ -80,6 +80,7 @@ func TestC47LogHoldsNoData(t *testing.T) {
 
 			hook.Allow()
 			raiseQuota()
+			w.WaitInSync(source, good, full, judged)
 			w.Edit(taken, "settings", handOver(w)...)
 			w.Edit(good, "settings", withSecrets(2))
 			w.WaitInSync(w.Edit(w.Home, "settings", withSecrets(3)), good, full, judged, taken)
