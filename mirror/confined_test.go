@@ -125,13 +125,3 @@ func TestC60ConfinementLost(t *testing.T) {
 		s.noted(<-ended)
 	})
 }
-
-// TestConfinementIsNotProbedWithoutANamespace without the namespace of the process, or before it leads.
-func TestConfinementIsNotProbedWithoutANamespace(t *testing.T) {
-	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
-		time.Sleep(2 * selfCheckPeriod)
-		if n := s.CountAll("", "create"); n != 0 || s.value("mirror_confined") != -1 {
-			t.Errorf("got %d probes and mirror_confined %v, want none", n, s.value("mirror_confined"))
-		}
-	})
-}

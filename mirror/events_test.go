@@ -178,22 +178,6 @@ func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
 	})
 }
 
-// TestTookOverFromNobody: a copy whose annotation names a source that never was is repaired, and no event says that it
-// was taken over.
-func TestTookOverFromNobody(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.edit("team-000", plantest.Annotation(plan.SourceAnnotation, "nobody/settings"), plantest.Data("key", "spoilt"))
-		time.Sleep(time.Minute)
-		s.edit("platform", plantest.Data("key", "other"))
-		time.Sleep(time.Minute)
-		s.wantCopy("team-000", "other")
-		if all := strings.Join(s.notesOf(plan.ReasonMirrored), "; "); strings.Contains(all, "took over") {
-			t.Errorf("got events %q, want none about nobody", all)
-		}
-	})
-}
-
 // TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
 func TestC11TheNewestCauseIsReported(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
@@ -224,33 +208,5 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 		if got := s.notesOf(plan.ReasonExpiring); len(got) != 2 {
 			t.Errorf("got announcements %q, want one for the copy of each source", got)
 		}
-	})
-}
-
-// TestC05ReservedName: nothing is written, and that is reported once.
-func TestC05ReservedName(t *testing.T) {
-	objects := append(teams(2, "team-"), plantest.Source("platform", "kube-root-ca.crt"))
-	edit := func(o *Options) { o.ResyncPeriod = time.Minute }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
-		time.Sleep(time.Hour)
-		s.wantEvents("reserved", plan.ReasonReservedName)
-		if n := s.CountAll("", "create", "update", "delete"); n > 0 {
-			t.Errorf("got %d writes, want none", n)
-		}
-	})
-}
-
-// TestProblemBecomesAnother: that is no success.
-func TestProblemBecomesAnother(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, s scene) {
-		time.Sleep(time.Minute)
-		s.wantEvents("foreign", plan.ReasonForeign, plan.ReasonMirrored)
-		s.refuse(on(rejected("exceeded quota"), creates))
-		s.remove("team-000")
-		time.Sleep(5 * time.Minute)
-		s.wantEvents("rejected", plan.ReasonWriteFailed)
-		s.refuse(on[error](nil))
-		time.Sleep(time.Minute)
-		s.wantEvents("solved", plan.ReasonMirrored)
 	})
 }

@@ -98,26 +98,6 @@ func TestC62Held(t *testing.T) {
 	}
 }
 
-// TestC62HandOverWaits: an object in the way of a held target is not read, also if its owner hands it over.
-func TestC62HandOverWaits(t *testing.T) {
-	staged(t, func(t *testing.T, s scene) {
-		s.edit("platform", paused)
-		time.Sleep(time.Minute)
-		s.addNamespace("team-new")
-		s.write(plantest.ConfigMap("team-new", "settings", plantest.Annotation(plan.AdoptAnnotation, plan.AdoptValue)))
-		calls := s.Calls()
-		time.Sleep(time.Hour)
-		for c, n := range s.Calls() {
-			if c.Namespace == "team-new" && n > calls[c] {
-				t.Errorf("got %d × %v", n-calls[c], c)
-			}
-		}
-		s.edit("platform", plantest.Without(plan.PausedAnnotation))
-		time.Sleep(2 * time.Minute)
-		s.wantCopy("team-new", "value")
-	})
-}
-
 // TestC62Grace: a hold ends a grace, and after the hold a grace begins anew, which is announced.
 func TestC62Grace(t *testing.T) {
 	staged(t, func(t *testing.T, s scene) {

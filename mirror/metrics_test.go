@@ -110,7 +110,7 @@ func TestResultOfAReconcileInItsMetric(t *testing.T) {
 // TestSourcesAreCounted: a source that is frozen counts although it has no copies, and a ConfigMap that the flags rule
 // out does not. The size is that of keys and values.
 func TestSourcesAreCounted(t *testing.T) {
-	frozen := plantest.Annotation(plan.SelectorAnnotation, malformed)
+	frozen := plantest.Annotation(plan.SelectorAnnotation, "tier in (")
 	objects := append(teams(3, "team-"), plantest.Source("platform", "frozen", frozen),
 		plantest.Source("elsewhere", "settings", frozen),
 		source(plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2)))

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,61 +79,6 @@ func TestC28Terminating(t *testing.T) {
 			s.reported(plan.ReasonWriteFailed) > 0 {
 			t.Errorf("got errors counted, and events %q", s.all())
 		}
-	})
-}
-
-// TestC29Recreated: as fast as an API server can, also after a fight and a foreign object in the old one: it is
-// filled at once.
-func TestC29Recreated(t *testing.T) {
-	for name, before := range map[string]func(scene){
-		"nothing before": func(scene) {},
-		"after a fight":  func(s scene) { s.spoil("team-000", 60, time.Second) },
-		"after a foreigner": func(s scene) {
-			s.edit("team-000", plantest.Without(plan.SourceAnnotation))
-			time.Sleep(time.Hour)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				before(s)
-				synctest.Wait()
-				for range 5 {
-					s.removeNamespace("team-000")
-					s.addNamespace("team-000")
-					s.within(time.Second, "copy in the new namespace", func() bool { return s.copied("team-000", "value") == 1 })
-				}
-				if n := s.value("mirror_fights"); n > 0 {
-					t.Errorf("got %v fights in the new namespace", n)
-				}
-			})
-		})
-	}
-}
-
-// spoil edits the copy in a namespace n times, with this time between.
-func (s scene) spoil(namespace string, n int, pause time.Duration) {
-	s.t.Helper()
-	for range n {
-		s.edit(namespace, plantest.Data("key", "spoilt"))
-		time.Sleep(pause)
-	}
-}
-
-// TestC41AbsentNamespace: a namespace that the cache does not have is no reason to delete its copies. It is
-// reported when the namespace turns out to be out of scope of the flags.
-func TestC41AbsentNamespace(t *testing.T) {
-	lost := copyOf(plantest.Source("platform", "gone"), "team-a")
-	cluster(t, []runtime.Object{source(), copyOf(source(), "other"), lost}, func(t *testing.T, s scene) {
-		time.Sleep(time.Hour)
-		if n := s.CountAll("", "delete"); n > 0 {
-			t.Errorf("got %d deletions in namespaces that the cache does not have", n)
-		}
-		s.addNamespace("other")
-		time.Sleep(time.Minute)
-		if s.reported(plan.ReasonOutOfScope) != 1 || s.value("mirror_copies", "out_of_scope") != 1 {
-			t.Errorf("got events %q, want one about a copy out of scope", s.all())
-		}
-		s.wantCopy("other", "value")
 	})
 }
 

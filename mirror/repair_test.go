@@ -164,39 +164,6 @@ func TestNothingWasRestored(t *testing.T) {
 	}
 }
 
-// TestC08Released: a copy that loses our annotations is foreign.
-func TestC08Released(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.edit("team-000", plantest.Without(plan.SourceAnnotation), plantest.Without(plan.CopyAnnotation),
-			plantest.Data("key", "theirs"))
-		released := s.get("team-000")
-		s.edit("platform", plantest.Data("key", "other"))
-		time.Sleep(time.Hour)
-		s.remove("platform")
-		time.Sleep(time.Minute)
-		if cm := s.get("team-000"); cm == nil || cm.ResourceVersion != released.ResourceVersion ||
-			s.reported(plan.ReasonForeign) != 1 {
-			t.Errorf("got %v and events %q, want it untouched and reported", cm, s.all())
-		}
-	})
-}
-
-// TestC24HeldByFinalizers: a copy that is being deleted is waited for without a request, and made again when it is
-// gone.
-func TestC24HeldByFinalizers(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-		s.edit("team-000", plantest.Finalizer)
-		s.remove("team-000")
-		before := s.CountAll("team-", "get", "create", "update", "delete")
-		time.Sleep(time.Hour)
-		if n := s.CountAll("team-", "get", "create", "update", "delete") - before; n > 0 {
-			t.Errorf("got %d requests in an hour, want none", n)
-		}
-		s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-		s.wantCopy("team-000", "value")
-	})
-}
-
 // TestC58CopyThatGoesUnseen: the ConfigMap in team-000 goes before the watch has shown it, by a deletion or by a
 // restore of etcd. A relist shows the rest, and no event tells of it. The copy is made again without a resync.
 func TestC58CopyThatGoesUnseen(t *testing.T) {
