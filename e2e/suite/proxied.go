@@ -43,13 +43,6 @@ func (w *Proxied) StartProxied(env []string, args ...string) *shipped.Process {
 	return p
 }
 
-// In returns the world as one of the subtest t.
-func (w *Proxied) In(t *testing.T) *Proxied {
-	inner := *w.World
-	inner.T = t
-	return &Proxied{&inner, w.Proxy}
-}
-
 // Await waits until the condition holds, which asks the proxy.
 func (w *Proxied) Await(what string, condition func() bool) {
 	w.Helper()

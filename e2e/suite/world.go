@@ -84,15 +84,6 @@ func (w *World) CreateMany(n int) []string {
 	return all
 }
 
-// Sibling returns a world with the same target namespaces, for a controller of its own.
-func (w *World) Sibling() *World {
-	w.Helper()
-	s := newAt(w.T, w.Site)
-	s.Prefix = w.Prefix
-	s.takeAccount()
-	return s
-}
-
 // Args are the arguments that confine a controller to the world. They come behind those of the Deployment.
 func (w *World) Args() []string {
 	return []string{"--namespace-prefix=" + w.Prefix, "--mirror-label=" + w.Label, "--instance=" + w.Instance}
