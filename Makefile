@@ -144,7 +144,7 @@ node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 # Large tools have a module each, of which all that it names as tools is built: minutes, the first time.
-TOOLS := benchstat golangci-lint helm krew kube-score promtool
+TOOLS := benchstat cyclonedx-gomod golangci-lint helm krew kube-score promtool
 $(TOOLS:%=bin/%): bin/%: e2e/tools/%/go.mod e2e/tools/%/go.sum
 	cd e2e/tools/$* && $(RELEASED) -tags '$(TAGS)' -o $(CURDIR)/bin/ tool
 TAGS :=
@@ -271,17 +271,16 @@ krew-manifest: $(ARCHIVES)
 	  sed "$$@" deploy/krew/mirror.yaml >dist/mirror.yaml
 
 .PHONY: release
-release: ## Leave programs, archives, krew manifest, bill of materials, chart, install.yaml and their checksums in dist/
+release: bin/cyclonedx-gomod ## Leave programs, archives, krew manifest, bills of materials, chart, install.yaml and their checksums in dist/
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKE) --no-print-directory $(PROGRAMS) krew-manifest chart
 	cp deploy/install.yaml dist/
-	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ ./sbom
-	bin/sbom -version '$(VERSION)' -created $(SOURCE_DATE_EPOCH) $(PROGRAMS) >dist/mirror-controller.spdx.json
+	set -e; for program in $(PROGRAMS); do bin/cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' \
+	  -output $$program.cdx.json $$program; done
 	cd dist && export LC_ALL=C && sums=$$(sha256sum -- *) && echo "$$sums" >SHA256SUMS
 
 .PHONY: release-test
-release-test: bin/helm bin/krew ## Tests of what is released: programs, bill of materials, image (needs buildah, else it is left out)
-	cd e2e/tools && go test -timeout 60m ./...
+release-test: bin/helm bin/krew bin/cyclonedx-gomod ## Tests of what is released: programs, bills of materials, image (needs buildah, else it is left out)
 	@test "$$(id -u)" = 0 && command -v buildah >/dev/null || echo "The image is not tested: that takes buildah, and root" >&2
 	cd e2e && $(ALONE) go test -timeout 60m ./release -args $(RELEASE_TEST_ARGS)
 
@@ -291,12 +290,12 @@ vuln: ## Find known vulnerabilities in the code that the programs call
 	@if bin/govulncheck -version | grep 'DB updated'; then bin/govulncheck ./...; else \
 	  echo "NOTHING WAS LOOKED FOR: the database of vulnerabilities cannot be reached" >&2; test '$(VULN_ARGS)' != -required; fi
 
-# The modules whose code is ours; the others name what they build.
-MODULES := . e2e e2e/tools
+# The modules whose code is ours; those of tools name what they build.
+MODULES := . e2e
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint, actionlint, tidy modules
 	cd e2e/tools && $(RELEASED) -o $(CURDIR)/bin/ github.com/rhysd/actionlint/cmd/actionlint
-	@set -ex; for module in $(MODULES) $(TOOLS:%=e2e/tools/%); do (cd $$module && go mod tidy -diff); done
+	@set -ex; for module in $(MODULES) e2e/tools $(TOOLS:%=e2e/tools/%); do (cd $$module && go mod tidy -diff); done
 	@set -ex; for module in $(MODULES); do (cd $$module && $(CURDIR)/bin/golangci-lint run); done
 	bin/actionlint
 

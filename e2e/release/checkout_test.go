@@ -27,14 +27,14 @@ type checkout struct {
 	dir string
 }
 
-// checkOut copies the repository to a folder of that name. The tool bin/helm, which takes minutes to build, goes with
-// it, and all times, by which make tells that it is built.
+// checkOut copies the repository to a folder of that name. Tools that take minutes to build go with it, and all times, by
+// which make tells that they are built.
 func checkOut(t *testing.T, name string) checkout {
 	t.Helper()
 	c := checkout{T: t, dir: filepath.Join(t.TempDir(), name)}
 	c.command("sh", "-ec", `mkdir -p "$2/bin"
 tar -C "$1" --exclude=./.git --exclude=./bin --exclude=./dist -cf - . | tar -C "$2" -xpf -
-cp -p "$1/bin/helm" "$2/bin"`, "sh", repository, c.dir)
+cp -p "$1/bin/helm" "$1/bin/cyclonedx-gomod" "$2/bin"`, "sh", repository, c.dir)
 	return c
 }
 

@@ -8,10 +8,7 @@ tool (
 	golang.org/x/vuln/cmd/govulncheck
 )
 
-require github.com/spdx/tools-golang v0.5.7
-
 require (
-	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
