@@ -156,6 +156,9 @@ func TestNothingWasRestored(t *testing.T) {
 				if notes := s.notesOf(plan.ReasonRestored); len(notes) != tc.events {
 					t.Errorf("got %d events %q, want %d", len(notes), notes, tc.events)
 				}
+				if replaced && s.copied("team-000", "other") != 1 {
+					t.Error("the copy does not hold what the new source holds")
+				}
 				if n := s.value("mirror_repairs_total", plan.CauseDeleted); replaced && n != 0 {
 					t.Errorf("got %v repairs of copies that nobody else deleted, want none", n)
 				}

@@ -31,9 +31,7 @@ const longHelp = `kubectl mirror shows what mirror-controller has done and would
 changes anything.
 
 The settings are the arguments of the Deployment of the installed controller. Flags named as the controller's change
-them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.
-
-Completion: link kubectl_complete-mirror to this program, in a folder of your PATH.`
+them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.`
 
 // cli is what all commands share.
 type cli struct {
@@ -70,7 +68,7 @@ func (c *cli) command(use, short, long, example string, formats []string, args c
 	var format string
 	choice := strings.Join(formats, ", ")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
-		Args: args, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(formats, format) {
 				return fmt.Errorf("--output=%q: must be one of: %s", format, choice)
@@ -85,7 +83,6 @@ func (c *cli) command(use, short, long, example string, formats []string, args c
 			return p.end()
 		}}
 	cmd.Flags().StringVarP(&format, "output", "o", formats[0], "Output format, one of: "+choice+".")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -19,8 +19,9 @@ func TestExplain(t *testing.T) {
 	s.Namespaces = append(s.Namespaces, plantest.Namespace("team-cold", "frozen", "true"),
 		plantest.Namespace("team-odd", "mirror", "False"))
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
+	pasted := plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")
 	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
-		plantest.Marked("platform", "pasted"), plantest.Source("platform", "theirs"),
+		plantest.Marked("platform", "pasted", pasted), plantest.Source("platform", "theirs"),
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
 	var out golden

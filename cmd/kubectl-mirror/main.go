@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,13 +29,9 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 func verdict(yes bool) exitCode { return map[bool]exitCode{true: exitYes, false: exitNo}[yes] }
 
 // main leaves signals to Go: Ctrl-C, or a closed pipe, ends the process at once. A purge may have deleted some of the
-// copies then, and goes on where it is run again. kubectl finds the completion of a plug-in by a name of its own.
+// copies then, and goes on where it is run again.
 func main() {
-	args := os.Args[1:]
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-mirror") {
-		args = append([]string{"__complete"}, args...)
-	}
-	os.Exit(run(context.Background(), args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the whole program. It returns its exit code.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// The values of -o for commands that list ConfigMaps, and for others. The first one is the default.
+// The values of -o for plan and purge, and for others. The first one is the default.
 var (
 	listFormats   = []string{"table", "wide", "json", "name"}
 	outputFormats = listFormats[:3]

@@ -86,7 +86,7 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 
 // toPublish says how to publish a ConfigMap that somebody has made from a copy; it is empty for any other.
 func toPublish(rules *plan.Rules, cm *corev1.ConfigMap) string {
-	if cm == nil || cm.Labels[rules.Label()] != plan.CopyValue {
+	if cm == nil || cm.Labels[rules.Label()] != plan.CopyValue || plan.NamesItself(cm) {
 		return ""
 	}
 	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label %s %[1]s=%[4]s --overwrite",

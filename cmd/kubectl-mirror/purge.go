@@ -166,7 +166,7 @@ func (p *purge) delete(ctx context.Context) error {
 	failed, all := workers.Wait(), int64(len(p.Targets))
 	text := fmt.Sprintf("Deleted %d of %d copies", gone.Load(), all)
 	if failed != nil {
-		text += fmt.Sprintf("; failed: %d, the first because of: %v", all-gone.Load(), failed)
+		text += fmt.Sprintf("; failed: %d, the first because of: %v: run the command again", all-gone.Load(), failed)
 	}
 	p.say(text + ".")
 	return verdict(gone.Load() == all)

@@ -111,6 +111,9 @@ func (s *session) warn(ctx context.Context, namespace string, sources []*snapsho
 		return nil
 	}
 	for _, source := range sources {
+		if source.Count(plan.StateExpiring) == 0 {
+			delete(reports[source.UID], plan.ReasonExpiring) // that is over
+		}
 		if !source.IsInSync() {
 			source.Warning = reports[source.UID].Warning()
 		}

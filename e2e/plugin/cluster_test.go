@@ -78,7 +78,7 @@ func bound(w *suite.World, name, binding, permission string, flags []string) *us
 // newViewer returns a user with the shipped ClusterRole for users of kubectl mirror.
 func newViewer(w *suite.World) *user { return newPerson(w, "viewer", ViewerRules(w)...) }
 
-// TestKubectlFindsPlugin has kubectl find the plug-in and its completion by their names.
+// TestKubectlFindsPlugin has kubectl find the plug-in by its name.
 func TestKubectlFindsPlugin(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
@@ -87,11 +87,9 @@ func TestKubectlFindsPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	policies.Sh(w, "ln -s "+path+" "+dir+"/kubectl-mirror; ln -s "+path+" "+dir+"/kubectl_complete-mirror")
-	for command, want := range map[string]string{"mirror --version": "kubectl-mirror", "__complete mirror sta": "status"} {
-		if got := policies.Sh(w, "PATH="+dir+":$PATH kubectl "+command); !strings.Contains("\n"+got, "\n"+want) {
-			t.Errorf("kubectl %s: got %q, want a line that begins with %q", command, got, want)
-		}
+	policies.Sh(w, "ln -s "+path+" "+dir+"/kubectl-mirror")
+	if got := policies.Sh(w, "PATH="+dir+":$PATH kubectl mirror --version"); !strings.HasPrefix(got, "kubectl-mirror ") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -114,7 +114,7 @@ func expectBuiltFor(t *testing.T, info *debug.BuildInfo, system, arch string) {
 	}
 }
 
-// expectListed: the bill of materials is of this very program, and lists the modules that are linked.
+// expectListed: a bill of materials is of this very program, and lists the modules that are linked.
 func expectListed(t *testing.T, content []byte, program []byte, info *debug.BuildInfo) {
 	t.Helper()
 	var bill struct {

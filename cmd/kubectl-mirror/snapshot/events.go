@@ -38,8 +38,8 @@ func (w *Warning) String() string {
 // Reports are the newest events about one object, by reason.
 type Reports map[string]*corev1.Event
 
-// ReportsOf sorts events by the object that they are about, and those of all objects of a name under [Gone]. Only those
-// of controllers count, and Mirrored only of the instance.
+// ReportsOf sorts events by the object that they are about, and all about objects of one name under goneUID, too. Only
+// events of controllers count, and Mirrored only of the instance.
 func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
 	all := map[types.UID]Reports{}
 	for _, e := range events {
@@ -78,7 +78,8 @@ func (r Reports) number(key string) (n int) {
 func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
 	for reason, e := range r {
-		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || r.number(plan.EventBlocked) > 0)
+		_, blocks := plan.Blocking[reason]
+		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || blocks && r.number(plan.EventBlocked) > 0)
 		if holds && reason != plan.ReasonExpiring && (newest == nil || compareAge(e, newest) > 0) {
 			newest = e
 		}
@@ -92,9 +93,13 @@ func (r Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
-// expires reports whether copies expire.
+// expires reports whether copies expire. Without a target no report follows their deletion.
 func (r Reports) expires() bool {
-	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.EventExpiring) > 0
+	e, deleted := r[plan.ReasonExpiring], r[plan.ReasonDeleted]
+	if e == nil || deleted != nil && compareAge(deleted, e) > 0 {
+		return false
+	}
+	return r.isNew(plan.ReasonExpiring) || r.number(plan.EventExpiring) > 0
 }
 
 // isNew reports whether there is an event with this reason, and no newer report.
@@ -150,9 +155,13 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 	out.Status, out.Note = InSync, fmt.Sprintf("in sync in %d %s, as the controller reported %s", synced, noun, ago)
 	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()] = synced, held
 	out.Blocked, out.Reached = blocked, synced
-	if held+blocked > 0 || r.expires() {
+	if held+blocked > 0 {
 		out.Status = OutOfSync
 		out.Note += fmt.Sprintf("; %d held, %d blocked", held, blocked)
+	}
+	if r.expires() {
+		out.Status = OutOfSync
+		out.Note += "; copies expire"
 	}
 	return out
 }

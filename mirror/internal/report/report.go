@@ -182,7 +182,7 @@ func (r *Reported) QuietIn(now time.Time) (wait time.Duration) {
 // Announce returns the announcement of the copies that expire, if it is due, or how long it has to wait. It goes ahead
 // of other messages.
 func (r *Reported) Announce(sum *Summary, now time.Time) (m *Message, wait time.Duration) {
-	if sum.losses == 0 {
+	if sum.losses == 0 && sum.Counts[plan.StateExpiring] == 0 { // else the deletions are on their way
 		r.end(plan.ReasonExpiring)
 	}
 	again := sum.losses <= r.announced
