@@ -404,3 +404,24 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 		}
 	})
 }
+
+// TestExpiringEndsWithItsCopies: while copies wait for their deletion beyond the grace, Mirrored counts them. The last
+// Mirrored does not.
+func TestExpiringEndsWithItsCopies(t *testing.T) {
+	graced(t, time.Minute, func(t *testing.T, s scene) {
+		s.refuse(on(errAway, deletes))
+		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000"))
+		time.Sleep(2 * time.Minute)
+		s.edit("platform", plantest.Data("key", "new"))
+		time.Sleep(time.Minute)
+		const expire = " to 1 namespace; 2 copies expire (see Expiring)"
+		if note := s.said(plan.ReasonMirrored); !strings.HasSuffix(note, expire) {
+			t.Errorf("got %q, want one that ends with %q", note, expire)
+		}
+		s.refuse(on[error](nil))
+		time.Sleep(2 * time.Minute)
+		if note := s.said(plan.ReasonMirrored); !strings.HasSuffix(note, " to 1 namespace") {
+			t.Errorf("got %q in the end", note)
+		}
+	})
+}

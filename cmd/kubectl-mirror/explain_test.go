@@ -47,6 +47,7 @@ func TestC70ExplainAlone(t *testing.T) {
 	o, source := plan.NewOptions(), plantest.Source("platform", "settings")
 	rules := plan.NewRules(&o)
 	other := plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))
+	made := plantest.Marked("team-a", "settings", plantest.Annotation(plan.CopyAnnotation, "team-b/settings"))
 	var out golden
 	for _, test := range []struct {
 		title string
@@ -58,6 +59,7 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"a foreign one", plantest.ConfigMap("team-a", "settings")},
 		{"one with a finalizer", plantest.ConfigMap("team-a", "settings", plantest.Finalizer)},
 		{"a copy of another name", other},
+		{"made of a copy", made},
 	} {
 		x := explainAlone(rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm)
 		out.print(t, test.title, x, "table")

@@ -73,6 +73,8 @@ func TestC70Judge(t *testing.T) {
 		{"of another instance", s, events{but(func(e *corev1.Event) { e.Annotations[plan.InstanceAnnotation] = "two" })}},
 		{"a copied label was changed", labelled, events{reported(s, 7, "1", 1, 0, 0)}},
 		{"blocked", s, events{foreign, reported(s, 7, "1", 1, 0, 2)}},
+		{"corrected, and still blocked", s,
+			events{foreign, warned(plan.ReasonInvalidAnnotation, 6, "8"), reported(s, 7, "1", 1, 0, 2)}},
 		{"not blocked any more", s, events{foreign, reported(s, 7, "1", 3, 0, 0)}},
 		{"a target was blocked meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), foreign}},
 		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), expiring}},

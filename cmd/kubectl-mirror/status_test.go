@@ -31,9 +31,6 @@ func TestStatus(t *testing.T) {
 			out.print(t, source.Name, one, "table")
 		}
 	}
-	for _, source := range sources {
-		source.Targets = nil
-	}
 	out.print(t, "all", newReport(sources), outputFormats...)
 	one, two := *sources[0], *sources[0]
 	one.Controller, two.Controller = "mirror-a/mirror-controller", "mirror-b/mirror-controller"

@@ -90,5 +90,5 @@ func run(ctx context.Context, _ []string, out io.Writer) (err error) {
 	return s.stop(ctx)
 }
 
-// since is the time since start, as people read it.
+// since is the time since start, in whole milliseconds.
 func since(start time.Time) time.Duration { return time.Since(start).Round(time.Millisecond) }

@@ -93,13 +93,9 @@ func (r Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
-// expires reports whether copies expire. Without a target no report follows their deletion.
+// expires reports whether copies expire.
 func (r Reports) expires() bool {
-	e, deleted := r[plan.ReasonExpiring], r[plan.ReasonDeleted]
-	if e == nil || deleted != nil && compareAge(deleted, e) > 0 {
-		return false
-	}
-	return r.isNew(plan.ReasonExpiring) || r.number(plan.EventExpiring) > 0
+	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.EventExpiring) > 0
 }
 
 // isNew reports whether there is an event with this reason, and no newer report.
