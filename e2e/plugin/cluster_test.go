@@ -124,8 +124,8 @@ func TestKubectlStatus(t *testing.T) {
 	half.says(2, "status -A", `cannot list resource "configmaps"`)
 }
 
-// TestKubectlOfProblems has 207 targets, a quota that refuses one of the copies and goes, a label that means nothing, a
-// source that no namespace matches, and a copy that expires.
+// TestKubectlOfProblems has 207 targets, a quota that refuses one of the copies and goes, a source that lost its only
+// target and copy, and a copy that expires.
 func TestKubectlOfProblems(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "bad")
@@ -144,14 +144,16 @@ func TestKubectlOfProblems(t *testing.T) {
 	viewer.prints(0, "wait platform/settings", "platform/settings: InSync, 207 synced")
 	w.WaitInSync(source, bad)
 
-	w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "nowhere-"))
+	w.WaitInSync(w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, bad)), bad)
+	w.Edit(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "nowhere-"))
+	w.WaitEvent(w.Home, "nowhere", "Expiring")
+	w.WaitEvent(w.Home, "nowhere", "NoTargets")
+	w.Delete(bad, "nowhere")
 	for _, command := range []string{"status", "wait"} {
 		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
-			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`)
+			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`+
+			"\nWarning NoTargets: ")
 	}
-	w.OptOut("False", "bad")
-	viewer.says(0, "explain namespace/team-bad",
-		"Namespace team-bad is a target. Its label mirror=False means nothing: only mirror=false opts out.\n")
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	const expires = "the namespace has the label mirror=false"
