@@ -92,8 +92,10 @@ func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow 
 		}
 	}
 	switch {
-	case r == nil, err != nil && limited.Err() == nil:
+	case err != nil && limited.Err() == nil:
 		return nil, err
+	case r == nil: // in the middle of a request
+		return nil, fmt.Errorf("--timeout=%v: over before the cluster was read", timeout)
 	case p == waitOn:
 		s.say(fmt.Sprintf("Timed out after %v", timeout))
 	case p == waitHeld:
