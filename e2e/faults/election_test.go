@@ -16,7 +16,7 @@ import (
 // slowPlaces is how many calls to slow targets the controller has in flight, beside --concurrent-writes.
 const slowPlaces = 16
 
-// TestC35KilledOrStopped kills or stops the leader in the middle of a fan-out: the other one brings it to its end.
+// TestC35KilledOrStopped kills or stops the leader in the middle of a fan-out: the other one completes it.
 // Alerts and dashboards sum over replicas: only the one that leads counts.
 func TestC35KilledOrStopped(t *testing.T) {
 	t.Parallel()
