@@ -123,7 +123,7 @@ func expectReadiness(t *testing.T, handler http.Handler, want string) {
 	}
 }
 
-// TestServe: the address 0 serves nothing, and one that is taken ends the process. TestSignals has one that serves.
+// TestServe: the address 0 serves nothing, and one that is taken ends the process. e2e/contract.TestSignals has one that serves.
 func TestServe(t *testing.T) {
 	stop, err := healthEndpoint("0", http.NotFoundHandler()).serve(t.Context())
 	noError(t, err)

@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // runFor runs the program with arguments by which it ends at once. With others it would set up the logging, which is
-// one for the process and for good: see start in process_test.go.
+// one for the process and for good: package e2e/contract runs a process.
 func runFor(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder

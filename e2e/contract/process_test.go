@@ -1,0 +1,128 @@
+package contract
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mirror-controller/mirror-controller/e2e/shipped"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+)
+
+// TestSignals stops a controller in the middle of a write: it is alive, and not ready any more, while it waits for the
+// answer. The second signal kills it.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	reached, _ := w.StartWebhook(w.NS("a"), nil).HoldNext(admissionv1.Create)
+	p := w.Start("--health-probe-bind-address=127.0.0.1:0")
+	w.CreateSource(w.Home, "settings")
+	w.Wait("a write is in flight", reached)
+	if err := w.Probe(p, "/readyz"); err != nil {
+		t.Error(err)
+	}
+	w.Signal(p, syscall.SIGINT)
+	w.WaitLog(p, "a second signal ends the process")
+	if err := w.Probe(p, "/readyz"); err == nil || !strings.Contains(err.Error(), "500 ") {
+		t.Errorf("/readyz of a controller that is stopping: %v, want code 500", err)
+	}
+	if err := w.Probe(p, "/livez"); err != nil {
+		t.Error(err)
+	}
+	w.Signal(p, syscall.SIGTERM)
+	w.Wait("the end", p.Done())
+	if code := p.ExitCode(); code != -1 {
+		t.Errorf("it ended with code %d, want death by a signal", code)
+	}
+}
+
+// selection finds a metric with the labels by which an expression of PromQL chooses, and calls of functions besides.
+var (
+	selection = regexp.MustCompile(`\b([a-z]+_\w+)(\(|\{[^}]*\})?`)
+	matcher   = regexp.MustCompile(`(\w+)[!=]~?"([^"]*)"`)
+)
+
+// TestMonitoringAsksForWhatIsServed: a leader serves each metric for which the alerts and the dashboard ask, with the
+// labels and the values by which they choose.
+func TestMonitoringAsksForWhatIsServed(t *testing.T) {
+	t.Parallel()
+	w := suite.New(t, "a")
+	p := w.StartWith(shipped.RunOptions{
+		Args:       []string{"--leader-elect", "--leader-elect-resource-namespace=" + w.Home, "--metrics-bind-address=127.0.0.1:0"},
+		Kubeconfig: w.NewAccount("leader", w.ShippedRules()).Kubeconfig,
+	})
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), w.NS("a"))
+	served, err := w.Scrape(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.Collect(maps.Keys(served))
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
+		content, err := os.ReadFile(filepath.Join(suite.Deployed("components"), "monitoring", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		var document any
+		if err := yaml.Unmarshal(content, &document); err != nil {
+			t.Fatal(err)
+		}
+		for _, expression := range expressions(document) {
+			for _, s := range selection.FindAllStringSubmatch(expression, -1) {
+				if s[2] == "(" {
+					continue
+				}
+				asked++
+				expectServed(t, lines, s[1], "", "")
+				for _, pair := range matcher.FindAllStringSubmatch(s[2], -1) {
+					expectServed(t, lines, s[1], pair[1], pair[2])
+				}
+			}
+		}
+		if asked < 10 {
+			t.Errorf("%s asks for %d metrics, want 10 at least", file, asked)
+		}
+	}
+}
+
+// expressions returns all texts with the key expr in a document.
+func expressions(document any) (all []string) {
+	switch d := document.(type) {
+	case []any:
+		for _, item := range d {
+			all = append(all, expressions(item)...)
+		}
+	case map[string]any:
+		if text, ok := d["expr"].(string); ok {
+			all = append(all, text)
+		}
+		for _, value := range d {
+			all = append(all, expressions(value)...)
+		}
+	}
+	return all
+}
+
+// expectServed fails the test unless the lines have a metric of the name, with each of the values of the label, which a
+// bar separates. Prometheus adds job and pod.
+func expectServed(t *testing.T, lines []string, name, label, values string) {
+	t.Helper()
+	for value := range strings.SplitSeq(values, "|") {
+		fits := func(line string) bool {
+			metric, labels, _ := strings.Cut(line, "{")
+			return metric == name && (label == "" || label == "job" || label == "pod" ||
+				strings.Contains("{"+labels, label+`="`+value+`"`))
+		}
+		if !slices.ContainsFunc(lines, fits) {
+			t.Errorf("no metric is served that is %s with %s=%q", name, label, value)
+		}
+	}
+}
