@@ -1,9 +1,9 @@
 package mirror
 
 import (
+	"errors"
 	"io"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +11,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
-
-// The options that decide are tested in package plan.
 
 // flagSet returns a set with the flags of o that neither prints nor exits.
 func flagSet(o *Options) *pflag.FlagSet {
@@ -73,44 +71,17 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 	}
 }
 
-// TestWrongFlagsAreRefused has a row for each text. Package plan has the others.
-func TestWrongFlagsAreRefused(t *testing.T) {
-	const prefix, resync = "--namespace-prefix=team-", ": must be 0 (never), or 100ms or more, such as 10m"
-	type list = []string
-	for name, tc := range map[string]struct {
-		args, want list // the beginnings of the lines of the error
-	}{
-		"nothing":                    {nil, list{"--namespace-prefix: required"}},
-		"an empty prefix":            {list{"--namespace-prefix="}, list{"--namespace-prefix: required"}},
-		"a comma too many":           {list{"--namespace-prefix=team-,"}, list{`--namespace-prefix="": must not be empty`}},
-		"no exclusion":               {list{"--all-namespaces", "--exclude-namespace="}, nil},
-		"all, and a prefix":          {list{"--all-namespaces", prefix}, list{"--all-namespaces=true: cannot be combined"}},
-		"never a resync":             {list{prefix, "--resync-period=0"}, nil},
-		"the shortest resync period": {list{prefix, "--resync-period=100ms"}, nil},
-		"a resync as a hot loop":     {list{prefix, "--resync-period=99ms"}, list{"--resync-period=99ms" + resync}},
-		"one at a time":              {list{prefix, "--concurrent-sources=1", "--concurrent-writes=1"}, nil},
-		"all problems at once": {list{"--instance=!", "--resync-period=-1s", "--concurrent-sources=0",
-			"--concurrent-writes=-3"},
-			list{"--namespace-prefix: required", `--instance="!": `, "--resync-period=-1s" + resync,
-				"--concurrent-sources=0: must be 1 or more", "--concurrent-writes=-3: must be 1 or more"}},
+// TestFlagsAtTheirLimits has the smallest values. cmd/mirror-controller.TestRefusedArguments has those that are refused.
+func TestFlagsAtTheirLimits(t *testing.T) {
+	for _, args := range [][]string{
+		{"--all-namespaces", "--exclude-namespace="},
+		{"--namespace-prefix=t", "--resync-period=0", "--deletion-grace=0"},
+		{"--namespace-prefix=t", "--resync-period=100ms", "--deletion-grace=24h"},
+		{"--namespace-prefix=t", "--concurrent-sources=1", "--concurrent-writes=1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := NewOptions()
-			if err := flagSet(o).Parse(tc.args); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			if err := o.Validate(); err != nil {
-				got = strings.Split(err.Error(), "\n")
-			}
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %q, want %q", got, tc.want)
-			}
-			for i, line := range got {
-				if !strings.HasPrefix(line, tc.want[i]) {
-					t.Errorf("got %q, want it to begin with %q", line, tc.want[i])
-				}
-			}
-		})
+		o := NewOptions()
+		if err := errors.Join(flagSet(o).Parse(args), o.Validate()); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }

@@ -188,7 +188,7 @@ func TestNamespaceOfTheLease(t *testing.T) {
 		{true, pod, "", "mirror-system"},
 		{false, pod, "", "mirror-system"}, // the self-check asks there, too
 		{true, pod, "other", "other"},
-		{false, none, "", ""}, // TestWrongFlags has the other one outside a pod
+		{false, none, "", ""}, // TestRefusedArguments has the other one outside a pod
 	} {
 		podNamespaceFile = test.file
 		o := newElectionOptions()

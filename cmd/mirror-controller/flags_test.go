@@ -33,10 +33,16 @@ clusters: [{name: one, cluster: {server: "https://one.example", certificate-auth
 	var got strings.Builder
 	for _, args := range []string{
 		// The other rows have a prefix.
-		"--namespace-prefix=", `--namespace-prefix="team-`,
+		"--namespace-prefix=", `--namespace-prefix="team-`, "--namespace-prefix=team-,", "--namespace-prefix=-team",
+		"--namespace-prefix=" + strings.Repeat("a", 64), "--all-namespaces",
 		"--resync-period=soon --instance= --concurrent-writes=0 -v=loud --namespace-prefix=Team- --namespace-prefix=team_ " +
 			"here --kube-api-qps=-1 --kubeconfig=/no/such/file",
 
+		"--namespace-selector=team=a=b", "--exclude-namespace=*,X,a-", "--source-namespace=platform*,a/b,c.",
+		"--mirror-label=app.kubernetes.io/managed-by", "--mirror-label=?", "--instance=!",
+		"--copy-label=a*b*,=,argocd.argoproj.io/instance,mirror,olm.owner", // C59
+		"--copy-annotation=reconcile.fluxcd.io/requestedAt,+,a/b/*,app-",
+		"--resync-period=-1s", "--resync-period=99ms --concurrent-sources=0 --concurrent-writes=-3",
 		"--exclude-namespace= --copy-label=", // no cluster but that of the home directory, and lists that may be empty
 		"--col\nour=red --concurrent-writes=0", "--prune-limit=50%", "--dry-run", "--prune=50%",
 		"--deletion-grace=-1s", "--deletion-grace=25h", "--logging-format=yaml", "--health-probe-bind-address=8081",
