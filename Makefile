@@ -119,7 +119,7 @@ e2e: build kubectl ## The contract, the plug-in and the policies on a real etcd,
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 -p 4 -parallel 3 ./faults ./contract ./policies ./plugin $(E2E_ARGS) -args $(SHIPPED)
 
 .PHONY: e2e-rest
-e2e-rest: build kubectl bin/helm bin/kube-score bin/promtool ## The other end-to-end tests that need no node
+e2e-rest: build kubectl bin/helm bin/promtool ## The other end-to-end tests that need no node
 	cd e2e && $(ALONE) go test -timeout 60m ./cluster ./faultproxy $(E2E_ARGS)
 	cd e2e && $(ALONE) go test -timeout 60m -count=1 ./install $(E2E_ARGS) -args $(SHIPPED)
 	cd e2e && $(ALONE) go test -timeout 60m ./demo $(E2E_ARGS) -args $(USUAL)
@@ -144,7 +144,7 @@ node-programs:
 	@lacking="$$($(NODE_LACKS))"; test -z "$$lacking" || { echo "make e2e-node needs $$lacking" >&2; exit 1; }
 
 # Large tools have a module each, of which all that it names as tools is built: minutes, the first time.
-TOOLS := benchstat cyclonedx-gomod golangci-lint helm krew kube-score promtool
+TOOLS := benchstat cyclonedx-gomod golangci-lint helm krew promtool
 $(TOOLS:%=bin/%): bin/%: e2e/tools/%/go.mod e2e/tools/%/go.sum
 	cd e2e/tools/$* && $(RELEASED) -tags '$(TAGS)' -o $(CURDIR)/bin/ tool
 TAGS :=

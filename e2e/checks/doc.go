@@ -1,3 +1,3 @@
-// Package checks judges the manifests of deploy/ by other people's programs, without a cluster: kube-score finds what is no
-// good practice, and promtool plays to each alert what it is there for. It also compares the pages with what they speak of.
+// Package checks compares without a cluster what deploy/ says with what it speaks of: promtool plays to each alert what it is
+// there for, and the commands, links and numbers of the pages are those of the code.
 package checks

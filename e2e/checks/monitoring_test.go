@@ -126,3 +126,16 @@ func TestDashboardIsPromQL(t *testing.T) {
 	}
 	runPromtool(t, rules, checkRules...)
 }
+
+// program returns the path of a tool that has to be built.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, "bin", name))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("make bin/%s builds it: %v", name, err)
+	}
+	return path
+}
