@@ -6,7 +6,7 @@
 //	memory  VmRSS and VmHWM; the live heap behind a collection (process.go)
 //
 // It takes the controller's own word for two things only: a line of the log that says that it mirrors, and what it
-// says of its heap and its goroutines.
+// says of its heap.
 //
 // The plain program is this binary again, as a process of its own (plain.go), with the token of the controller's
 // ServiceAccount: its requests are authenticated, authorized, queued and audited as the controller's are. Both
@@ -72,7 +72,7 @@ func stages() [][]benchmark {
 	return [][]benchmark{{
 		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
 		{"NewNamespace", newNamespace},
-		besideHanging(smallTargets, succeeds, "3s"), {"Changes", changes},
+		besideHanging(smallTargets, succeeds, "3s"),
 	}, hanging, {
 		{growthName, growth},
 	}}
