@@ -49,9 +49,15 @@ func TestEventsOfASource(t *testing.T) {
 		s.remove("team-000")
 		time.Sleep(time.Second)
 		s.wantEvents("a repair", plan.ReasonRestored)
+		requests := func() int { return s.CountAll("", "get", "create", "update", "delete") }
+		before := requests()
 		s.Relist()
+		s.Namespaces.Expire()
 		time.Sleep(time.Hour)
 		s.wantEvents("a relist")
+		if n := requests() - before; n > 0 {
+			t.Errorf("got %d requests about ConfigMaps after a relist, want none", n)
+		}
 	})
 }
 
