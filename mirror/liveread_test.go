@@ -26,7 +26,7 @@ func TestLiveReadFails(t *testing.T) {
 	}{
 		"C37 refused":       {rejected("no get"), 65},
 		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 65},
-		"C34 away":          {errAway, 240},
+		"C34 away":          {errAway, 250},
 		"C33 never answers": {nil, 80},
 	} {
 		t.Run(name, func(t *testing.T) {
