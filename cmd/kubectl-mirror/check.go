@@ -43,7 +43,7 @@ const (
 func newCheck(c *cli) *cobra.Command {
 	k := &checker{}
 	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "",
-		outputFormats, cobra.NoArgs,
+		cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
 			for _, name := range deciding {
 				if c.settings.Changed(name) {
@@ -255,7 +255,7 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 	switch {
 	case answer == nil:
 		k.add(check, resultTodo, "the API server would let the controller create "+text+": no policy confines it",
-			"install deploy/components/admission, and have its label and "+k.account()+" in the ClusterRoleBinding")
+			"install deploy/components/admission again; its label and "+k.account()+" must be in the ClusterRoleBinding")
 	case mirror.RefusedAsConfined(answer):
 		k.add(check, resultOK, "a policy refuses the controller to create "+text, "")
 	default:

@@ -63,14 +63,14 @@ func newRoot() *cobra.Command {
 }
 
 // command returns a command whose result is printed in one of the formats, as -o says.
-func (c *cli) command(use, short, long, example string, formats []string, args cobra.PositionalArgs,
+func (c *cli) command(use, short, long, example string, args cobra.PositionalArgs,
 	run func(*cobra.Command, []string) (printed, error)) *cobra.Command {
 	var format string
-	choice := strings.Join(formats, ", ")
+	choice := strings.Join(outputFormats, ", ")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
 		Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(formats, format) {
+			if !slices.Contains(outputFormats, format) {
 				return fmt.Errorf("--output=%q: must be one of: %s", format, choice)
 			}
 			p, err := run(cmd, args)
@@ -82,7 +82,7 @@ func (c *cli) command(use, short, long, example string, formats []string, args c
 			}
 			return p.end()
 		}}
-	cmd.Flags().StringVarP(&format, "output", "o", formats[0], "Output format, one of: "+choice+".")
+	cmd.Flags().StringVarP(&format, "output", "o", outputFormats[0], "Output format, one of: "+choice+".")
 	return cmd
 }
 
@@ -109,7 +109,7 @@ func (c *cli) refuseNamespace() error {
 	return nil
 }
 
-// parseKey parses NAMESPACE/NAME, or a name or, as -o name prints it, configmap/NAME, which are in the namespace of -n
+// parseKey parses NAMESPACE/NAME, or a name or, as kubectl prints it, configmap/NAME, which are in the namespace of -n
 // or of the context.
 func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	parts := strings.Split(arg, "/")

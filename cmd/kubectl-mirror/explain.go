@@ -23,7 +23,7 @@ Exit codes: 0 explained, 2 unknown.`
 func newExplain(c *cli) *cobra.Command {
 	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or namespace takes part or not",
 		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a",
-		outputFormats, cobra.ExactArgs(1), c.explain)
+		cobra.ExactArgs(1), c.explain)
 }
 
 // explain explains what the argument names: a ConfigMap, or a namespace.

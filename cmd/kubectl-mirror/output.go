@@ -9,15 +9,11 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// The values of -o for plan and purge, and for others. The first one is the default.
-var (
-	listFormats   = []string{"table", "wide", "json", "name"}
-	outputFormats = listFormats[:3]
-)
+// outputFormats are the values of -o. The first one is the default.
+var outputFormats = []string{"table", "wide", "json"}
 
 // printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
@@ -25,23 +21,14 @@ type printed interface {
 	end() error // ends the command, after it is printed
 }
 
-// nameOf names a ConfigMap as the arguments of kubectl get do.
-func nameOf(k types.NamespacedName) string { return "configmap/" + k.Name + " -n " + k.Namespace }
-
 // printAs prints in one of the formats.
 func printAs(w io.Writer, format string, p printed) error {
-	switch format {
-	case "json":
+	if format == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(p)
-	case "name":
-		for _, name := range p.(interface{ names() []string }).names() {
-			fmt.Fprintln(w, name)
-		}
-	default:
-		p.table(w, format == "wide")
 	}
+	p.table(w, format == "wide")
 	return nil
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,9 +35,7 @@ func (c *cli) beginOne(cmd *cobra.Command, arg string) (s *session, asked types.
 func (s *session) isLimited(err error) bool {
 	if apierrors.IsForbidden(err) {
 		s.limit = err
-		status := apierrors.APIStatus(nil)
-		errors.As(err, &status)
-		s.say("Only what is in the namespace counts, because " + status.Status().Message)
+		s.say("You may not read the whole cluster: this is what the namespace shows.")
 	}
 	return s.limit != nil
 }
@@ -84,13 +81,14 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 	return x
 }
 
-// toPublish says how to publish a ConfigMap that somebody has made from a copy; it is empty for any other.
+// toPublish says how to publish a ConfigMap whose label has another value, as one that was made from a copy; it is empty
+// for any other.
 func toPublish(rules *plan.Rules, cm *corev1.ConfigMap) string {
-	if cm == nil || cm.Labels[rules.Label()] != plan.CopyValue || plan.NamesItself(cm) {
+	if cm == nil || cm.Labels[rules.Label()] == "" || plan.NamesItself(cm) {
 		return ""
 	}
-	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label %s %[1]s=%[4]s --overwrite",
-		rules.Label(), plan.CopyValue, nameOf(plan.KeyOf(cm)), plan.SourceValue)
+	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label configmap/%s -n %s %[1]s=%[5]s --overwrite",
+		rules.Label(), cm.Labels[rules.Label()], cm.Name, cm.Namespace, plan.SourceValue)
 }
 
 // handOver is the command that hands a foreign ConfigMap over.

@@ -26,7 +26,7 @@ func newPlan(c *cli) *cobra.Command {
 	var diff bool
 	cmd := c.command("plan", "Show what a controller would change", planHelp,
 		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff",
-		listFormats, cobra.NoArgs,
+		cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) (printed, error) {
 			if err := c.refuseNamespace(); err != nil {
 				return nil, err
@@ -92,15 +92,6 @@ func (p *planned) end() error {
 	return verdict(!slices.ContainsFunc(p.Targets, func(t *target) bool {
 		return t.decision.Op != plan.OpNone || t.decision.State == plan.StateOutOfScope
 	}))
-}
-
-func (p *planned) names() (names []string) {
-	for _, t := range p.Targets {
-		if t.decision.Op != plan.OpNone {
-			names = append(names, nameOf(t.decision.Key))
-		}
-	}
-	return names
 }
 
 func (p *planned) table(w io.Writer, wide bool) {

@@ -32,7 +32,7 @@ func newPurge(c *cli) *cobra.Command {
 	p := &purge{planned: &planned{Targets: []*target{}}}
 	cmd := c.command("purge [SOURCE]", "Delete the copies of an instance, or of one source", purgeHelp,
 		"  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		listFormats, cobra.MaximumNArgs(1),
+		cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) {
 			var asked types.NamespacedName // an empty one: all copies of the instance
 			err := c.refuseNamespace()     // would it be that of sources, or of copies?

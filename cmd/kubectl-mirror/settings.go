@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -76,6 +77,10 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 	}
 	if unreachable := (*url.Error)(nil); errors.As(err, &unreachable) { // no flag would help
 		return nil, err
+	}
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("%w: by its name you may ask about a source or a copy; deploy/docs/kubectl-mirror.md has the "+
+			"permissions for more", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)

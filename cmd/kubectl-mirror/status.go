@@ -36,7 +36,7 @@ Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 func newStatus(c *cli) *cobra.Command {
 	var all, everywhere bool
 	cmd := c.command("status [SOURCE]", "Show which copies are in sync", statusHelp,
-		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", outputFormats, cobra.MaximumNArgs(1),
+		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.status(cmd, args, everywhere, all) })
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
@@ -96,6 +96,9 @@ func (s *session) read(ctx context.Context, asked types.NamespacedName) ([]*snap
 		return nil, err
 	}
 	sources := snap.Sources(asked)
+	if len(sources) == 0 && asked.Namespace != "" && snap.Namespaces[asked.Namespace] == nil {
+		return nil, errors.New("there is no namespace " + asked.Namespace)
+	}
 	return sources, s.warn(ctx, asked.Namespace, sources)
 }
 
@@ -115,7 +118,7 @@ func (s *session) warn(ctx context.Context, namespace string, sources []*snapsho
 			delete(reports[source.UID], plan.ReasonExpiring) // that is over
 		}
 		if !source.IsInSync() {
-			source.Warning = reports[source.UID].Warning()
+			source.Warning = reports[source.UID].Warning(source.Status == snapshot.Frozen)
 		}
 	}
 	return err

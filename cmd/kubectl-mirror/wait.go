@@ -24,7 +24,7 @@ func newWait(c *cli) *cobra.Command {
 	var allow allowed
 	cmd := c.command("wait SOURCE", "Wait until all copies of a source are in sync", waitHelp,
 		"  kubectl apply -f settings.yaml && kubectl mirror wait platform/settings --timeout=2m",
-		outputFormats, cobra.ExactArgs(1),
+		cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) (printed, error) { return c.wait(cmd, args[0], timeout, allow) })
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "Time after which the command ends with exit code 1.")
 	cmd.Flags().BoolVar(&allow.blocked, "ignore-blocked", false, "Do not fail if targets are blocked.")

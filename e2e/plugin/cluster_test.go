@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,21 +76,6 @@ func bound(w *suite.World, name, binding, permission string, flags []string) *us
 
 // newViewer returns a user with the shipped ClusterRole for users of kubectl mirror.
 func newViewer(w *suite.World) *user { return newPerson(w, "viewer", ViewerRules(w)...) }
-
-// TestKubectlFindsPlugin has kubectl find the plug-in by its name.
-func TestKubectlFindsPlugin(t *testing.T) {
-	t.Parallel()
-	w := suite.New(t)
-	path, err := filepath.Abs(plugin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	policies.Sh(w, "ln -s "+path+" "+dir+"/kubectl-mirror")
-	if got := policies.Sh(w, "PATH="+dir+":$PATH kubectl mirror --version"); !strings.HasPrefix(got, "kubectl-mirror ") {
-		t.Errorf("got %q", got)
-	}
-}
 
 // TestKubectlStatus has a target in each state that needs no fault, as the controller left them. Before it runs, wait
 // times out.

@@ -30,13 +30,13 @@ func TestC70Owner(t *testing.T) {
 	for _, change := range []string{"one", "two", "one"} { // each edit comes right after a report of another content
 		source := w.Edit(w.Home, "settings", suite.WithKey("key", change))
 		owner.says(0, "wait configmap/settings", arrived,
-			"Only what is in the namespace counts, because ")
+			"You may not read the whole cluster")
 		if err := errors.Join(w.InSync(source, a), w.InSync(source, b)); err != nil {
 			t.Error(err)
 		}
 	}
 	owner.says(0, "explain settings", arrived)
-	owner.says(2, "status", "cannot find the controller: ")
+	owner.says(2, "status", "by its name you may ask about a source")
 
 	w.Stop(p)
 	w.Edit(w.Home, "settings", suite.WithKey("key", "four"))

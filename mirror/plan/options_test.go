@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,7 +22,8 @@ func TestNewOptions(t *testing.T) {
 // TestValidateAccepts has options at the limits. cmd/mirror-controller.TestRefusedArguments has what is refused.
 func TestValidateAccepts(t *testing.T) {
 	everywhere := Options{AllNamespaces: true, ExcludeNamespaces: []string{"a", "a-*"}, Label: "m", Instance: "i"}
-	if err := everywhere.Validate(); err != nil {
+	longest := testOptions(func(o *Options) { o.NamespacePrefixes = []string{strings.Repeat("a", 63)} })
+	if err := errors.Join(everywhere.Validate(), longest.Validate()); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 	patterns := []string{"*", "app", "example.com/te*", "example.*", strings.Repeat("a", 70) + "*", "argocd.argoproj.io/*"}

@@ -68,9 +68,8 @@ func (r *Rules) pendingReason(t Target, c Change) string {
 // [Rules.RepairCause], and not empty.
 func (r *Rules) Restored(c Change, cause string) string {
 	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] +
-		". To change it, change the source. To keep a ConfigMap of your own, give it another name, or label the " +
-		"namespace " + r.label + "=" + OptOutValue +
-		", which removes all copies from it."
+		". To change it, change the source. To keep a ConfigMap of your own, give it another name. Or, if you may patch " +
+		"the namespace, label it " + r.label + "=" + OptOutValue + ", which removes all copies from it."
 }
 
 func (r *Rules) heldReason(v *View, c Change) string {
@@ -258,9 +257,10 @@ func (r *Rules) WithoutTarget(namespaces iter.Seq[*corev1.Namespace]) string {
 
 // noNamespace says, by the flags, which namespace there is none of if nothing can be a target.
 func (r *Rules) noNamespace() string {
-	text := "there is no namespace but those that --exclude-namespace names"
+	const excluded = ", apart from those that --exclude-namespace names"
+	text := "there is no namespace" + excluded
 	if !slices.Equal(r.prefixes, []string{""}) {
-		text = "no namespace begins with " + strings.Join(r.prefixes, " or ") + ", but those that --exclude-namespace names"
+		text = "no namespace begins with " + strings.Join(r.prefixes, " or ") + excluded
 	}
 	if !r.selector.Empty() {
 		text += ", and has labels that match --namespace-selector=" + clip(r.selector.String())
