@@ -2,10 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"maps"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,10 +32,9 @@ func TestEachPermissionIsUsed(t *testing.T) {
 		w.CleanUp(w.Admin.CoordinationV1().Leases(w.Installed.Namespace).Delete(w.Context(), "mirror-controller", metav1.DeleteOptions{}))
 		p := w.StartWith(shipped.RunOptions{
 			Env:  []string{"KUBE_FEATURE_WatchListClient=" + watchList},
-			Args: []string{"--leader-elect", "--metrics-bind-address=127.0.0.1:0"},
+			Args: []string{"--leader-elect"},
 		})
 		doEverything(w)
-		expectMetricsOfMonitoring(w, p)
 		w.Stop(p)
 		for _, e := range w.Requests() {
 			if e.User.Username != w.Installed.User {
@@ -84,40 +79,6 @@ func doEverything(w *suite.World) {
 	w.WaitInSync(src, w.NS("a"))
 	w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label))
 	w.WaitGone("settings", w.NS("a"))
-}
-
-// metric finds the name of a metric in an expression, and the values that the expression asks for of a label.
-var metric = regexp.MustCompile(`\b((?:mirror|controller_runtime|workqueue|rest_client|leader_election|process)_[a-z_]+)` +
-	`(?:\{(\w+)[=!]~?"([^"$]+)")?`)
-
-// expectMetricsOfMonitoring compares the metrics that alerts and dashboard name with those of a running controller.
-func expectMetricsOfMonitoring(w *suite.World, p *shipped.Process) {
-	w.Helper()
-	series, err := w.Scrape(p)
-	if err != nil {
-		w.Fatal(err)
-	}
-	names := slices.Collect(maps.Keys(series))
-	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
-		content, err := os.ReadFile(suite.Deployed("components/monitoring/" + file))
-		if err != nil {
-			w.Fatal(err)
-		}
-		named := metric.FindAllStringSubmatch(strings.ReplaceAll(string(content), `\"`, `"`), -1)
-		if len(named) < 10 {
-			w.Errorf("%s names only %v, is that all?", file, named)
-		}
-		for _, m := range named {
-			for value := range strings.SplitSeq(m[3], "|") {
-				if !slices.ContainsFunc(names, func(name string) bool {
-					name, labels, _ := strings.Cut(name, "{")
-					return name == m[1] && (m[2] == "" || strings.Contains(labels, m[2]+`="`+value+`"`))
-				}) {
-					w.Errorf("%s names %s, which the controller does not have", file, m[0])
-				}
-			}
-		}
-	}
 }
 
 // TestPodIsRestricted asks the API server to take the Pod of the shipped Deployment into the shipped namespace, which
