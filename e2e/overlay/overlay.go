@@ -41,20 +41,6 @@ func Render(t testing.TB, kustomizations map[string]string) shipped.Manifests {
 	return m
 }
 
-// Components returns the names of all components of deploy/.
-func Components(t testing.TB) []string {
-	t.Helper()
-	folders, err := os.ReadDir(filepath.Join(deploy, "components"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, folder := range folders {
-		names = append(names, folder.Name())
-	}
-	return names
-}
-
 // Above is a kustomization on top of another one, with components of deploy/ and more lines.
 func Above(resource, lines string, components ...string) string {
 	var all strings.Builder

@@ -148,7 +148,12 @@ func TestExampleNamesSettings(t *testing.T) {
 // TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the chart.
 func TestDocumentedComponents(t *testing.T) {
 	page := read(t, "docs/install.md")
-	for _, component := range overlay.Components(t) {
+	folders, err := os.ReadDir(filepath.Join(deploy, "components"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		component := folder.Name()
 		row := regexp.MustCompile("(?m)^\\| `" + component + "` \\|.*$").FindString(page)
 		if row == "" {
 			t.Errorf("the table does not have the component %s", component)
