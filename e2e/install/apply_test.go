@@ -1,7 +1,6 @@
 package install
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,15 +18,15 @@ func TestDocsApplyTwice(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)
 	// The API server does not know the kinds of the Prometheus operator.
-	everything := example(t, "# - ../components/monitoring\n", "", "# - ../components/admission-alerts\n", "", "# - ../", "- ../",
-		"namespace: mirror-system", "namespace: my-system")
+	everything := overlay.Example("# - ../components/monitoring\n", "", "# - ../components/admission-alerts\n", "",
+		"# - ../", "- ../deploy/", "namespace: mirror-system", "namespace: my-system")
 	for name, kustomization := range map[string]string{
-		"default": "resources: [../default]\n", "example": example(t), "everything": everything,
+		"default": "resources: [../deploy/default]\n", "example": overlay.Example(), "everything": everything,
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := overlay.Dir(t, map[string]string{"deploy/mine": kustomization})
+			dir := overlay.Dir(t, map[string]string{"mine": kustomization})
 			for _, again := range []bool{false, true} {
-				out, err := w.Cluster.Shell(t.Context(), "kubectl apply -k "+filepath.Join(dir, "deploy/mine")).CombinedOutput()
+				out, err := w.Cluster.Shell(t.Context(), "kubectl apply -k "+filepath.Join(dir, "mine")).CombinedOutput()
 				if err != nil {
 					t.Fatalf("kubectl apply: %v\n%s", err, out)
 				}
@@ -39,14 +38,4 @@ func TestDocsApplyTwice(t *testing.T) {
 			}
 		})
 	}
-}
-
-// example returns the example, with these texts replaced by those behind them.
-func example(t *testing.T, oldnew ...string) string {
-	t.Helper()
-	content, err := os.ReadFile(suite.Deployed("example/kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.NewReplacer(oldnew...).Replace(string(content))
 }

@@ -26,8 +26,8 @@ func TestDocsMoveNamespace(t *testing.T) {
 	w.WaitInSync(source, w.NS("a"), w.NS("b"))
 	copies := w.Copies("settings", w.NS("a"), w.NS("b"))
 
-	moved := example(t, "namespace: mirror-system", "namespace: my-system")
-	folder := filepath.Join(overlay.Dir(t, map[string]string{"deploy/mine": moved}), "deploy/mine")
+	moved := overlay.Example("namespace: mirror-system", "namespace: my-system")
+	folder := filepath.Join(overlay.Dir(t, map[string]string{"mine": moved}), "mine")
 	policies.Sh(w, "cd "+folder+"\n"+manual.Commands(t, "deploy/docs/disaster.md", "kubectl apply -k ."))
 	startDeployed(w, "my-system")
 	w.Until("the former account has no permissions", func() error {

@@ -41,6 +41,15 @@ func Render(t testing.TB, kustomizations map[string]string) shipped.Manifests {
 	return m
 }
 
+// Example is a copy of deploy/example, in a folder beside deploy/, with these texts replaced by those behind them.
+func Example(oldnew ...string) string {
+	content, err := os.ReadFile(filepath.Join(deploy, "example", "kustomization.yaml"))
+	if err != nil {
+		panic(err)
+	}
+	return strings.NewReplacer(append(oldnew, "- ../", "- ../deploy/")...).Replace(string(content))
+}
+
 // Above is a kustomization on top of another one, with components of deploy/ and more lines.
 func Above(resource, lines string, components ...string) string {
 	var all strings.Builder

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"cmp"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,16 +51,16 @@ var overlays = map[string]struct {
 		},
 		[]installation{{in: teamA, out: formerly, instance: "red"}, {in: formerly, out: teamA, instance: "blue"}},
 	},
-	"example as it is": {example(), []installation{{in: teamA, out: formerly}}},
+	"example as it is": {map[string]string{"top": overlay.Example()}, []installation{{in: teamA, out: formerly}}},
 	"example with settings": {
-		example("namespace: mirror-system", "namespace: my-system", "namespace-prefix=team-", "namespace-prefix=dev-,team-",
-			"exclude-namespace=kube-*", "exclude-namespace=team-a", "mirror-label=mirror", "mirror-label=share",
-			"prune=false", "prune=true"),
+		map[string]string{"top": overlay.Example("namespace: mirror-system", "namespace: my-system",
+			"namespace-prefix=team-", "namespace-prefix=dev-,team-", "exclude-namespace=kube-*", "exclude-namespace=team-a",
+			"mirror-label=mirror", "mirror-label=share", "prune=false", "prune=true")},
 		[]installation{{in: formerly, out: teamA, label: "share"}},
 	},
 	"example with the lines for labels": {
 		map[string]string{"top": regexp.MustCompile(`(?m)^# (    |  patch:|- target:)`).
-			ReplaceAllString(example("platform,infra", platform)["top"], "$1")},
+			ReplaceAllString(overlay.Example("platform,infra", platform), "$1")},
 		[]installation{{in: red, out: frozen}},
 	},
 }
@@ -69,15 +68,6 @@ var overlays = map[string]struct {
 func oneOfTwo(name, prefix string) string {
 	return overlay.Above("deploy/default", "namespace: "+name+"-system\nnamePrefix: "+name+"-\npatches:\n"+
 		overlay.SetPrefix(prefix)+overlay.AddFlag("instance", name))
-}
-
-// example is a copy of deploy/example, with these texts replaced by those behind them.
-func example(oldnew ...string) map[string]string {
-	content, err := os.ReadFile("../../deploy/example/kustomization.yaml")
-	if err != nil {
-		panic(err)
-	}
-	return map[string]string{"top": strings.NewReplacer(append(oldnew, "- ../", "- ../deploy/")...).Replace(string(content))}
 }
 
 // TestC48Overlays installs the policies as users do who put kustomizations above the shipped ones. The account that the
