@@ -57,19 +57,17 @@ func kubectlWith(t *testing.T, m shipped.Manifests, command string) {
 	}
 }
 
-// charted is a world in which the chart is installed.
+// charted is a world in which the chart is installed, as a release with the name of its namespace.
 type charted struct {
 	*plugin.Installed
-	helm    shipped.Helm
-	release string
+	helm shipped.Helm
 }
 
 // installChart installs the chart with values, and with the label and the instance of a world of its own.
 func installChart(t *testing.T, values []string, targets ...string) *charted {
 	t.Helper()
 	w := &charted{Installed: plugin.NewInstalled(t, "chart", targets...), helm: newHelm(t)}
-	w.release = w.Namespace
-	w.run(append([]string{"install", w.release, suite.Deployed("chart"), "--create-namespace",
+	w.run(append([]string{"install", w.Namespace, suite.Deployed("chart"), "--create-namespace",
 		"--set=mirrorLabel=" + w.Label, "--set=instance=" + w.Instance}, values...)...)
 	return w
 }
@@ -87,7 +85,7 @@ func (w *charted) run(args ...string) string {
 // advice returns the commands in the notes that stand below a line that begins so.
 func (w *charted) advice(line string) string {
 	w.Helper()
-	notes := w.run("get", "notes", w.release)
+	notes := w.run("get", "notes", w.Namespace)
 	_, below, found := strings.Cut(notes, "\n"+line)
 	_, below, _ = strings.Cut(below, "\n\n")
 	if commands, _, _ := strings.Cut(below, "\n\n"); found && strings.Contains(commands, "kubectl ") {
@@ -114,7 +112,7 @@ func (w *charted) waitConfined() {
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
 	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a", "b")
-	w.run("upgrade", w.release, suite.Deployed("chart"), "--reuse-values",
+	w.run("upgrade", w.Namespace, suite.Deployed("chart"), "--reuse-values",
 		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
 		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true,deletionGrace=1s")
 	w.waitConfined()
@@ -128,12 +126,12 @@ func TestChartInstalls(t *testing.T) {
 	})
 	policies.Sh(w.World, w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
-	w.Policed.Stop(p)
+	w.Stop(p)
 
-	w.run("uninstall", w.release)
+	w.run("uninstall", w.Namespace)
 	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies," +
 		"poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left := policies.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.release)
+	left := policies.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.Namespace)
 	if left != "" {
 		w.Errorf("left behind: %s", left)
 	}
@@ -143,7 +141,7 @@ func TestChartInstalls(t *testing.T) {
 // missing, and none is idle.
 func (w *charted) testAsTheChart() {
 	w.Helper()
-	hooks, err := shipped.Parse(strings.NewReader(w.run("get", "hooks", w.release)))
+	hooks, err := shipped.Parse(strings.NewReader(w.run("get", "hooks", w.Namespace)))
 	if err != nil {
 		w.Fatal(err)
 	}

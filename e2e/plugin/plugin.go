@@ -17,9 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/overlay"
-	"github.com/mirror-controller/mirror-controller/e2e/policies"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
@@ -107,19 +105,17 @@ func anonymous(w *suite.World, text string) string {
 
 // Installed is a world with an installation of its own.
 type Installed struct {
-	*policies.Policed
+	*suite.World
 	Namespace string
-	// FullName is that of all that is installed, account the user as which the controller runs.
-	FullName, Account string
+	FullName  string // of all that is installed
 }
 
 // NewInstalled names an installation, which the caller makes.
 func NewInstalled(t *testing.T, kind string, targets ...string) *Installed {
 	t.Helper()
-	w := &Installed{Policed: &policies.Policed{World: suite.New(t, targets...)}}
+	w := &Installed{World: suite.New(t, targets...)}
 	w.Namespace = kind + "-" + w.Instance
 	w.FullName = w.Namespace + "-mirror-controller"
-	w.Account = cluster.ServiceAccountUser(w.Namespace, w.FullName)
 	return w
 }
 
