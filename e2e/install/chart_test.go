@@ -63,15 +63,6 @@ type charted struct {
 	helm shipped.Helm
 }
 
-// installChart installs the chart with values, and with the label and the instance of a world of its own.
-func installChart(t *testing.T, values []string, targets ...string) *charted {
-	t.Helper()
-	w := &charted{Installed: plugin.NewInstalled(t, "chart", targets...), helm: newHelm(t)}
-	w.run(append([]string{"install", w.Namespace, suite.Deployed("chart"), "--create-namespace",
-		"--set=mirrorLabel=" + w.Label, "--set=instance=" + w.Instance}, values...)...)
-	return w
-}
-
 // run runs helm in the namespace of the release, and returns what it prints.
 func (w *charted) run(args ...string) string {
 	w.Helper()
@@ -111,30 +102,21 @@ func (w *charted) waitConfined() {
 // does, follows the notes, and takes all out again.
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
-	w := installChart(t, []string{"--set=namespacePrefixes={none-}"}, "a", "b")
+	w := &charted{plugin.NewInstalled(t, "chart", "a", "b"), newHelm(t)}
+	w.run("install", w.Namespace, suite.Deployed("chart"), "--create-namespace", "--set=mirrorLabel="+w.Label,
+		"--set=instance="+w.Instance, "--set=namespacePrefixes={none-}")
 	w.run("upgrade", w.Namespace, suite.Deployed("chart"), "--reuse-values",
 		"--set=namespacePrefixes={"+w.Prefix+",none-}", "--set=sourceNamespaces={"+w.Home+"},serviceAccount.name=theirs",
-		"--set=admissionPolicy.protectCopies=true,networkPolicy.enabled=true,dashboard.enabled=true,deletionGrace=1s")
+		"--set=deletionGrace=1s")
 	w.waitConfined()
 	p := w.Start()
 	w.testAsTheChart()
 	policies.Sh(w.World, w.advice("Publish a first source"))
 	w.WaitInSync(w.Live(w.Home, "hello"), w.NS("a"), w.NS("b"))
-	w.Until("the copies are protected", func() error {
-		err := w.Admin.CoreV1().ConfigMaps(w.NS("a")).Delete(w.Context(), "hello", policies.DryDelete)
-		return policies.InForce(w.FullName+"-protected-copies", err)
-	})
 	policies.Sh(w.World, w.advice("To delete the copies too"))
 	w.WaitGone("hello", w.NS("a"), w.NS("b"))
 	w.Stop(p)
-
 	w.run("uninstall", w.Namespace)
-	kinds := "deployments,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies," +
-		"poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	left := policies.Sh(w.World, "kubectl get "+kinds+" -n "+w.Namespace+" -o name -l app.kubernetes.io/instance="+w.Namespace)
-	if left != "" {
-		w.Errorf("left behind: %s", left)
-	}
 }
 
 // testAsTheChart runs what `helm test` would run, as the account that it would make: all is checked, no permission is

@@ -100,7 +100,7 @@ func TestC48Overlays(t *testing.T) {
 // testNotConfined takes the label from the ClusterRoleBinding: no policy finds it any more.
 func (w *Policed) testNotConfined(t *testing.T) {
 	defer w.withdraw()
-	w.Until("the controller is confined", func() error { return InForce(confined, w.Probe(controller, platform)) })
+	w.Until("the controller is confined", func() error { return inForce(confined, w.Probe(controller, platform)) })
 	Sh(w.World, "kubectl label clusterrolebinding mirror-controller "+suite.InstallationLabel+"-")
 	w.Until("nothing is refused", func() error { return w.Probe(controller, platform) })
 	as, err := shipped.Deployed(w.Context(), w.Cluster, "mirror-system", "mirror-controller", *suite.Binary)
@@ -127,7 +127,7 @@ func (w *Policed) withdraw() {
 // expectConfined fails the test unless the user may create copies where it should, and nowhere else.
 func (w *Policed) expectConfined(t *testing.T, user string, i installation) {
 	t.Helper()
-	w.Until(user+" is confined", func() error { return InForce("", w.Probe(user, platform)) })
+	w.Until(user+" is confined", func() error { return inForce("", w.Probe(user, platform)) })
 	as := *w.World
 	as.Label, as.Instance = cmp.Or(i.label, w.Label), cmp.Or(i.instance, w.Instance)
 	ask := func(namespace string) error {

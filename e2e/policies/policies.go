@@ -42,8 +42,7 @@ func Sh(w *suite.World, commands string) string {
 
 var (
 	dryCreate = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	// DryDelete asks for a deletion that changes nothing.
-	DryDelete = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	dryDelete = metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
 // probed is the ConfigMap that Probe asks for. The user byName may publish it.
@@ -55,8 +54,8 @@ func (w *Policed) Probe(user, namespace string, o ...suite.Option) error {
 	return err
 }
 
-// InForce returns nil if err is a refusal by the policy.
-func InForce(policy string, err error) error {
+// inForce returns nil if err is a refusal by the policy.
+func inForce(policy string, err error) error {
 	if suite.RefusedBy(err, policy) {
 		return nil
 	}

@@ -90,7 +90,7 @@ func New(t *testing.T) *Policed {
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	w.Until("the controller is confined", func() error { return InForce(confined, w.Probe(controller, platform)) })
+	w.Until("the controller is confined", func() error { return inForce(confined, w.Probe(controller, platform)) })
 	t.Run("confined", func(t *testing.T) { w.check(t, confined, w.confinedRows()) })
 	t.Run("more controllers", w.testMoreControllers)
 	t.Run("events and leases", w.testEventsAndLeases)
@@ -99,7 +99,7 @@ func TestPolicies(t *testing.T) {
 		"exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "admission")}))
 	Sh(w.World, letPublish)
-	w.Until("publishing is refused", func() error { return InForce(publishers, w.Probe(tenant, platform, asSource)) })
+	w.Until("publishing is refused", func() error { return inForce(publishers, w.Probe(tenant, platform, asSource)) })
 	for user, namespace := range holders {
 		w.Until(user+" may publish", func() error { return w.Probe(user, namespace, asSource) })
 	}
@@ -112,7 +112,7 @@ func TestPolicies(t *testing.T) {
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "protect-copies")}))
 	w.Create(teamA, "protected", w.copied)
 	w.Until("the copies are protected", func() error {
-		return InForce(protected, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), "protected", DryDelete))
+		return inForce(protected, w.as(tenant).CoreV1().ConfigMaps(teamA).Delete(w.Context(), "protected", dryDelete))
 	})
 	t.Run("protected", func(t *testing.T) { w.check(t, protected, w.protectedRows()) })
 	t.Run("namespace", w.testNamespaceDeletion)
@@ -178,7 +178,7 @@ func (w *Policed) bindController(name string, settings map[string]string) {
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "more-controllers", Name: name}
 	w.BindAccount(suite.BoundAccount(name, "mirror-controller", account, settings))
 	user := cluster.ServiceAccountUser(account.Namespace, name)
-	w.Until(name+" is confined", func() error { return InForce(confined, w.Probe(user, platform)) })
+	w.Until(name+" is confined", func() error { return inForce(confined, w.Probe(user, platform)) })
 }
 
 // apply creates what of the manifests decides about requests. What is there already stays as it is.
