@@ -95,7 +95,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 	t.Parallel()
 	w, _ := installChecked(t)
 	const on = "impersonate-on:serviceaccount:"
-	narrow := append(ViewerRules(w.World), may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
+	narrow := append(viewerRules(w.World), may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
 		may("", "namespaces", on+"list"), may("", "events", on+"create"),
 		may("", "configmaps", on+"create", on+"update", on+"delete"))
 	for _, test := range []struct {
@@ -107,7 +107,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 		{"reader", []rbacv1.PolicyRule{may("apps", "deployments", "get")}, 2, []string{"leader  not checked  leases",
 			"probes  not checked  you may not impersonate", "publishers  not checked  validatingadmissionpolicybindings",
 			"1 ok, 0 to do, 3 not checked."}},
-		{"viewer", ViewerRules(w.World), 2, []string{"probes  not checked  you may not impersonate",
+		{"viewer", viewerRules(w.World), 2, []string{"probes  not checked  you may not impersonate",
 			"3 ok, 0 to do, 1 not checked."}},
 		{"narrow", narrow, 0, []string{"probe/unmarked  ok  ", "7 ok, 0 to do, 0 not checked."}},
 	} {

@@ -75,7 +75,7 @@ func bound(w *suite.World, name, binding, permission string, flags []string) *us
 }
 
 // newViewer returns a user with the shipped ClusterRole for users of kubectl mirror.
-func newViewer(w *suite.World) *user { return newPerson(w, "viewer", ViewerRules(w)...) }
+func newViewer(w *suite.World) *user { return newPerson(w, "viewer", viewerRules(w)...) }
 
 // TestKubectlStatus has a target in each state that needs no fault, as the controller left them. Before it runs, wait
 // times out.

@@ -175,15 +175,12 @@ func (w *Installed) untilChecked(code int, texts ...string) {
 	})
 }
 
-// ViewerRole is the cluster role of component viewer.
-const ViewerRole = "mirror-controller-viewer"
-
-// ViewerRules returns the permissions of the role of component viewer.
-func ViewerRules(w *suite.World) []rbacv1.PolicyRule {
+// viewerRules returns the permissions of the role of component viewer.
+func viewerRules(w *suite.World) []rbacv1.PolicyRule {
 	w.Helper()
 	m := overlay.Render(w, map[string]string{"top": overlay.Above("deploy/base", "", "viewer")})
 	roles, err := m.Roles()
-	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == ViewerRole })
+	at := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == "mirror-controller-viewer" })
 	if err != nil || at < 0 {
 		w.Fatalf("the role is not among %d: %v", len(roles), err)
 	}
