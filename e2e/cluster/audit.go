@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // AuditLog is what the API server notes about requests of ServiceAccounts outside kube-system: each once, watches when
@@ -24,7 +22,7 @@ import (
 // number of accepted writes in the log can be smaller than that of writes that took effect, but no write lacks its
 // line.
 //
-// It is the path of its file, which need not be there yet. Its policy is that of WriteAuditPolicy.
+// It is the path of its file, which need not be there yet. Its policy is auditPolicy.
 type AuditLog string
 
 // Mark is a position in the log: the number of bytes before it.
@@ -122,14 +120,9 @@ func (l AuditLog) lines(mark Mark) ([]byte, error) {
 }
 
 // auditPolicy logs each request of a ServiceAccount outside kube-system once: watches when they have begun, as they may
-// not end before the test does, and everything else when it is done.
+// not end before the test does, and everything else when it is done, at a level that is to be filled in.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [
 	{"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
 	{"level": "Metadata", "userGroups": ["system:serviceaccounts"], "verbs": ["watch"],
 		"omitStages": ["RequestReceived", "ResponseComplete"]},
 	{"level": %q, "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}]}`
-
-// WriteAuditPolicy writes the audit policy to a file. Watches have the level Metadata, and everything else this one.
-func WriteAuditPolicy(file string, level auditv1.Level) error {
-	return os.WriteFile(file, fmt.Appendf(nil, auditPolicy, level), 0o600)
-}

@@ -61,12 +61,12 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	auditPolicy, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
+	policyFile, auditLog := c.folder.File("audit-policy.json"), c.folder.File("audit.log")
 	level, compaction := auditv1.LevelMetadata, "5m"
 	if c.options.Recorded {
 		level, compaction = auditv1.LevelRequestResponse, "0"
 	}
-	if err := WriteAuditPolicy(auditPolicy, level); err != nil {
+	if err := os.WriteFile(policyFile, fmt.Appendf(nil, auditPolicy, level), 0o600); err != nil {
 		return nil, err
 	}
 	plane := &envtest.ControlPlane{
@@ -102,7 +102,7 @@ func (c *Cluster) newPlane() (*envtest.ControlPlane, error) {
 		Set("shutdown-send-retry-after", "true").
 		Set("shutdown-watch-termination-grace-period", "1s").
 		Set("etcd-compaction-interval", compaction).
-		Set("audit-policy-file", auditPolicy).
+		Set("audit-policy-file", policyFile).
 		Set("audit-log-path", auditLog).
 		Set("audit-log-mode", "blocking").
 		// Megabytes before the log is rotated away under its reader: never.
