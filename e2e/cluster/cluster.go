@@ -44,6 +44,7 @@ type Cluster struct {
 	folder  *Folder // holds everything of this cluster
 	bin     string  // holds the programs
 	options Options
+	kubectl sync.Once // builds it
 	plane   *envtest.ControlPlane
 	manager *manager
 	audit   AuditLog
@@ -146,8 +147,16 @@ func (c *Cluster) Dir() string { return c.folder.Path }
 
 func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
 
-// Kubectl returns the path of a kubectl of the cluster's version, which `make kubectl` builds: most clusters need none.
-func (c *Cluster) Kubectl() string { return c.program(Kubectl) }
+// Kubectl returns the path of a kubectl of the cluster's version. The first call builds it where it is not
+// built yet: most clusters need none. When that fails, standard error has the reason, and the path leads to nothing.
+func (c *Cluster) Kubectl() string {
+	c.kubectl.Do(func() {
+		if _, err := Build(context.Background(), Kubectl); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	})
+	return c.program(Kubectl)
+}
 
 // Audit returns the API server's audit log.
 func (c *Cluster) Audit() AuditLog { return c.audit }
