@@ -22,7 +22,7 @@ func TestExplain(t *testing.T) {
 	pasted := plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")
 	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
 		plantest.Marked("platform", "pasted", pasted), plantest.ConfigMap("platform", "odd", plantest.Label("mirror", "True")),
-		plantest.Source("platform", "theirs"),
+		plantest.Source("platform", "going", plantest.Deleting), plantest.Source("platform", "theirs"),
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
 	var out golden
@@ -32,7 +32,7 @@ func TestExplain(t *testing.T) {
 	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
 	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced team-g/nowhere"
-	const others = "team-a/neither platform/pasted platform/odd platform/unlabelled team-a/unlabelled"
+	const others = "team-a/neither platform/pasted platform/odd platform/going platform/unlabelled team-a/unlabelled"
 	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
 		namespace, name, _ := strings.Cut(arg, "/")
 		key := types.NamespacedName{Namespace: namespace, Name: name}

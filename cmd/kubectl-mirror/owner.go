@@ -84,11 +84,15 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 // toPublish says how to publish a ConfigMap whose label has another value, as one that was made from a copy; it is empty
 // for any other.
 func toPublish(rules *plan.Rules, cm *corev1.ConfigMap) string {
-	if cm == nil || cm.Labels[rules.Label()] == "" || plan.NamesItself(cm) {
+	if cm == nil {
+		return ""
+	}
+	value, has := cm.Labels[rules.Label()]
+	if !has || value == plan.SourceValue || plan.NamesItself(cm) {
 		return ""
 	}
 	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label configmap/%s -n %s %[1]s=%[5]s --overwrite",
-		rules.Label(), cm.Labels[rules.Label()], cm.Name, cm.Namespace, plan.SourceValue)
+		rules.Label(), value, cm.Name, cm.Namespace, plan.SourceValue)
 }
 
 // handOver is the command that hands a foreign ConfigMap over.

@@ -16,10 +16,9 @@ import (
 
 // warned is a warning, so many seconds after the change of the source, as the API server's change of this number.
 func warned(reason string, second int, version string) *corev1.Event {
-	source := plantest.Source("platform", "settings")
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{}},
-		InvolvedObject:      corev1.ObjectReference{UID: source.UID, ResourceVersion: source.ResourceVersion},
+		InvolvedObject:      corev1.ObjectReference{UID: plantest.Source("platform", "settings").UID},
 		ReportingController: "mirror-controller", Reason: reason, Type: corev1.EventTypeWarning,
 		LastTimestamp: metav1.Unix(int64(1000+second), 0),
 	}
@@ -57,8 +56,7 @@ func TestC70Judge(t *testing.T) {
 		e.Reason, e.Message = plan.ReasonHeld, fmt.Sprintf("annotation %s=%q: ", plan.RolloutAnnotation, selector)
 		return e
 	}
-	frozen, edited := source(plantest.Annotation(plan.PausedAnnotation, "yes")), source()
-	edited.ConfigMap.ResourceVersion = "later"
+	frozen := source(plantest.Annotation(plan.PausedAnnotation, "yes"))
 	foreign, expiring := warned(plan.ReasonForeign, 5, "7"), warned(plan.ReasonExpiring, 5, "7")
 	noTargets := warned(plan.ReasonNoTargets, 6, "8")
 	type events = []*corev1.Event
@@ -87,14 +85,13 @@ func TestC70Judge(t *testing.T) {
 		{"nothing expires any more", s, events{expiring, reported(s, 7, "1", 3, 0, 0)}},
 		{"no target any more", s, events{reported(s, 1, "1", 3, 0, 0), expiring, noTargets}},
 		{"no target ever", s, events{noTargets}},
-		{"no target before an edit", edited, events{reported(s, 1, "1", 3, 0, 0), noTargets}},
 		{"warnings alone", s, events{foreign, warned(plan.ReasonWriteFailed, 6, "8"), warned(plan.ReasonFight, 4, "5")}},
 		{"held", staged, events{heldBy("tier=canary"), reported(s, 7, "1", 2, 3, 0)}},
 		{"the selector was corrected", staged, events{heldBy("tier=canry"), reported(s, 7, "1", 0, 5, 0)}},
 		{"all held", staged, events{reported(s, 7, "1", 0, 5, 0)}},
 		{"the hold was removed", s, events{reported(s, 7, "1", 2, 3, 0)}},
 		{"frozen", frozen, events{reported(s, 7, "1", 2, 0, 0)}},
-		{"frozen, and announced before", frozen, events{expiring, warned(plan.ReasonInvalidAnnotation, 6, "8")}},
+		{"frozen, and warned of before", frozen, events{expiring, noTargets, warned(plan.ReasonInvalidAnnotation, 6, "8")}},
 		{"forged numbers", s, events{but(func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}},
 		{"the clock is behind", s, events{reported(s, 99, "1", 2, 0, 0)}},
 	} {

@@ -79,8 +79,8 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 		return nil, err
 	}
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("%w: by its name you may ask about a source or a copy; deploy/docs/kubectl-mirror.md has the "+
-			"permissions for more", err)
+		return nil, fmt.Errorf("cannot find the controller: %w: ask about a source or a copy by its name or, if you may read "+
+			"the cluster, give the flags of the controller, at least --namespace-prefix", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)

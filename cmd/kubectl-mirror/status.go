@@ -118,8 +118,8 @@ func (s *session) warn(ctx context.Context, namespace string, sources []*snapsho
 		if source.Count(plan.StateExpiring) == 0 {
 			delete(reports[source.UID], plan.ReasonExpiring) // that is over
 		}
-		if !source.IsInSync() {
-			source.Warning = reports[source.UID].Warning(source.Status == snapshot.Frozen)
+		if !source.IsInSync() && source.Status != snapshot.Frozen { // which tells by itself why, and its copies stay
+			source.Warning = reports[source.UID].Warning()
 		}
 	}
 	return err

@@ -84,6 +84,7 @@ func (c *cli) wait(cmd *cobra.Command, arg string, timeout time.Duration, allow 
 		r, p = now, phaseOf(now.Sources[0], allow)
 		if p == waitOn {
 			s.say(fmt.Sprintf("%s: %s", asked, r.Sources[0].Summary()))
+			s.say(r.Sources[0].Warning.String())
 			select {
 			case <-limited.Done():
 				err = limited.Err()

@@ -104,6 +104,7 @@ func TestKubectlStatus(t *testing.T) {
 	viewer.prints(1, "status settings -n team-b", shown(t, "status settings -n team-b"))
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
+	viewer.says(2, "status -n nowhere", "there is no namespace nowhere")
 	half := newPerson(w, "half", may("", "namespaces", "list"))
 	half.says(2, "status -A", `cannot list resource "configmaps"`)
 }

@@ -36,7 +36,7 @@ func TestC70Owner(t *testing.T) {
 		}
 	}
 	owner.says(0, "explain settings", arrived)
-	owner.says(2, "status", "by its name you may ask about a source")
+	owner.says(2, "status", "ask about a source or a copy by its name")
 
 	w.Stop(p)
 	w.Edit(w.Home, "settings", suite.WithKey("key", "four"))

@@ -74,19 +74,17 @@ func (r Reports) number(key string) (n int) {
 }
 
 // Warning returns the newest warning that is not over; nil if there is none. One about copies that expire comes first.
-// After the last one comes a Mirrored in which nothing is blocked, and nothing expires. A frozen source tells by itself
-// why it is frozen, and its copies do not expire.
-func (r Reports) Warning(frozen bool) *Warning {
+// After the last one comes a Mirrored in which nothing is blocked, and nothing expires.
+func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
 	for reason, e := range r {
 		_, blocks := plan.Blocking[reason]
 		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || blocks && r.number(plan.EventBlocked) > 0)
-		told := reason == plan.ReasonExpiring || frozen && reason == plan.ReasonInvalidAnnotation
-		if holds && !told && (newest == nil || compareAge(e, newest) > 0) {
+		if holds && reason != plan.ReasonExpiring && (newest == nil || compareAge(e, newest) > 0) {
 			newest = e
 		}
 	}
-	if r.expires() && !frozen {
+	if r.expires() {
 		newest = r[plan.ReasonExpiring]
 	}
 	if newest == nil {
@@ -123,17 +121,19 @@ func (r Reports) isOfHold(s *plan.Source) bool {
 // are not known.
 func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
 	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
-	out.Warning = r.Warning(s.Frozen != nil)
 	status, note := StatusOf(s)
-	if e := r[plan.ReasonNoTargets]; status == InSync && r.isNew(plan.ReasonNoTargets) &&
-		e.InvolvedObject.ResourceVersion == s.ConfigMap.ResourceVersion { // the source has not changed since
-		status = NoTargets
+	if status == Frozen { // it tells by itself why, and its copies stay
+		out.Status, out.Note = status, note
+		return out
 	}
-	if status != InSync {
+	if out.Warning = r.Warning(); status != InSync {
 		out.Status, out.Note = status, note
 		return out
 	}
 	mirrored := r[plan.ReasonMirrored]
+	if mirrored == nil && r.isOutdated() {
+		out.Status, out.Note = NotYet, "not yet: the controller has warned, and not reported since"
+	}
 	if mirrored == nil {
 		return out
 	}
