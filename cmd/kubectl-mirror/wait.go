@@ -15,7 +15,8 @@ const waitHelp = `Wait until every copy of a source holds what the source holds 
 The command ends at once if something blocks a target, or if nothing is mirrored from the source. It waits for copies
 that the API server rejects, and not for copies that expire, nor for targets that an annotation of the source holds.
 
-A user who may read no more than the source and its events waits for the report of the controller: see status --help.
+A user who may read no more than the source and its events waits for the report of the controller, and a warning does
+not end that: see status --help.
 
 Exit codes: 0 in sync but for held targets; 1 blocked, all held or timed out; 2 unknown, also without a report in time.`
 
