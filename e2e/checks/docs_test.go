@@ -41,6 +41,17 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
+// TestPicture parses the picture of the README, of which GitHub shows nothing if one line is wrong: each is an arrow.
+func TestPicture(t *testing.T) {
+	_, picture, _ := strings.Cut(read(t, "README.md"), "```mermaid\nflowchart LR\n")
+	picture, _, _ = strings.Cut(picture, "```\n")
+	const place = `\w+(\["[^"]+"\])?`
+	arrows := regexp.MustCompile(`^(  ` + place + ` (-->|-\.-)(\|[\w ]+\|)? ` + place + `\n){4,}$`)
+	if !arrows.MatchString(picture) {
+		t.Errorf("not a flowchart of arrows:\n%s", picture)
+	}
+}
+
 // cases is how many there are: their numbers are never given away anew.
 const cases = 73
 
