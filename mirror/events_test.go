@@ -29,7 +29,8 @@ func (s scene) wantEvents(what string, want ...string) {
 // TestEventsOfASource: it is said to be mirrored when a change of it has reached all targets, and not for each target
 // or namespace, nor where nothing was written.
 func TestEventsOfASource(t *testing.T) {
-	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+	compares := func(o *Options) { o.ResyncPeriod = 10 * time.Minute } // also after the relist
+	alone(t, having(teams(3, "team-")...), compares, func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
 		if got := s.notesOf(plan.ReasonMirrored); !slices.Equal(got, []string{"Synced d0f95a5a763e to 3 namespaces"}) {

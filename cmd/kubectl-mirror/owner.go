@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,9 @@ func (c *cli) beginOne(cmd *cobra.Command, arg string) (s *session, asked types.
 func (s *session) isLimited(err error) bool {
 	if apierrors.IsForbidden(err) {
 		s.limit = err
-		s.say("You may not read the whole cluster: this is what the namespace shows.")
+		status := apierrors.APIStatus(nil)
+		errors.As(err, &status)
+		s.say("This is what the namespace shows; for the whole cluster: " + status.Status().Message)
 	}
 	return s.limit != nil
 }

@@ -30,7 +30,7 @@ func TestC70Owner(t *testing.T) {
 	for _, change := range []string{"one", "two", "one"} { // each edit comes right after a report of another content
 		source := w.Edit(w.Home, "settings", suite.WithKey("key", change))
 		owner.says(0, "wait configmap/settings", arrived,
-			"You may not read the whole cluster")
+			"This is what the namespace shows; for the whole cluster: ")
 		if err := errors.Join(w.InSync(source, a), w.InSync(source, b)); err != nil {
 			t.Error(err)
 		}

@@ -122,19 +122,18 @@ func (r Reports) isOfHold(s *plan.Source) bool {
 func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
 	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
 	status, note := StatusOf(s)
-	if status == Frozen { // it tells by itself why, and its copies stay
-		out.Status, out.Note = status, note
-		return out
+	if status != Frozen { // which tells by itself why, and its copies stay
+		out.Warning = r.Warning()
 	}
-	if out.Warning = r.Warning(); status != InSync {
+	if status != InSync {
 		out.Status, out.Note = status, note
 		return out
 	}
 	mirrored := r[plan.ReasonMirrored]
-	if mirrored == nil && r.isOutdated() {
-		out.Status, out.Note = NotYet, "not yet: the controller has warned, and not reported since"
-	}
 	if mirrored == nil {
+		if r.isOutdated() {
+			out.Status, out.Note = NotYet, "not yet: the controller has warned, and not reported since"
+		}
 		return out
 	}
 	synced, held, blocked := r.number(plan.EventSynced), r.number(plan.EventHeld), r.number(plan.EventBlocked)
