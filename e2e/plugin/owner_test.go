@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // TestC70Owner publishes as a user with edit in the source's namespace alone: right after an edit, with an old report
@@ -58,6 +59,12 @@ func TestC70Owner(t *testing.T) {
 		"platform/blocked: OutOfSync, 1 synced\nin sync in 1 namespace, as the controller reported ",
 		blocked+"\nWarning Foreign: Not copied to namespace team-b: ")
 	owner.says(1, "status blocked", blocked)
+	w.CreateSource(w.Home, "nowhere", suite.WithAnnotation(plan.PrefixAnnotation, "none-"))
+	w.WaitEvent(w.Home, "nowhere", plan.ReasonNoTargets)
+	waited := owner.says(1, "wait nowhere --timeout=2s", "platform/nowhere: NotYet\nnot yet: the controller has warned")
+	if !strings.Contains(waited.err, "Warning NoTargets: ") {
+		t.Errorf("wait does not say while it waits that there are no targets: %s", waited.err)
+	}
 	owner.says(0, "wait blocked --ignore-blocked", blocked)
 	w.Stop(p)
 
