@@ -92,18 +92,20 @@ test: unit histories e2e ## What to run before a commit: unit tests, histories, 
 test-all: test test-rest ## All tests
 
 .PHONY: test-rest
-test-rest: e2e-rest release-test ## What test leaves out: chart, packaging, docs, storm, releases, the node
+test-rest: race e2e-rest release-test ## What test leaves out: the race detector, chart, packaging, docs, storm, releases, the node
 	@lacking="$$($(NODE_LACKS))"; if test -z "$$lacking"; then $(MAKE) --no-print-directory e2e-node; else \
 	  echo "The node is not tested: that takes $$lacking" >&2; fi
 
-# -race needs cgo, and that a C compiler with its headers. On several cores it crashed in Go 1.26 where two timers of one
-# synctest bubble fire at a time, as in go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which
-# is no proof. On one core each, two packages run at a time.
 .PHONY: unit
-unit: ## Unit tests, with -race if there is a C compiler
-	@if test -n '$(HAS_CC)'; then race='-race -cpu 1'; export CGO_ENABLED=1; else race=; echo \
-	  "The unit tests run without -race: $$(go env CC) does not work; install gcc and libc6-dev" >&2; fi; \
-	  set -x; go test -timeout 60m $$race ./...
+unit: ## Unit tests
+	go test -timeout 60m ./...
+
+# With -race all dependencies are compiled once more, so it is not in `make test`. It needs cgo, and that a C compiler with its
+# headers. On several cores it crashed in Go 1.26 where two timers of one synctest bubble fire at a time, as in
+# go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which is no proof.
+.PHONY: race
+race: ## Unit tests with the race detector, on one core each
+	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 ./...
 
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements
