@@ -105,6 +105,7 @@ unit: ## Unit tests
 # go.dev/issue/78156, which is open. An hour on two cores of 1.26.8 did not crash, which is no proof.
 .PHONY: race
 race: ## Unit tests with the race detector, on one core each
+	@test -n '$(HAS_CC)' || { echo "make race needs a C compiler: install gcc and libc6-dev" >&2; exit 1; }
 	CGO_ENABLED=1 go test -timeout 60m -race -cpu 1 ./...
 
 .PHONY: histories
