@@ -77,13 +77,13 @@ var settings = []flagValue{
 	{"sourceNamespaces", "source-namespace", `["platform","infra"]`, "platform,infra"},
 	{"mirrorLabel", "mirror-label", `"example.com/mirror"`, "example.com/mirror"},
 	{"instance", "instance", `"blue"`, "blue"},
-	{"copyLabels", "copy-label", `["team","example.com/*"]`, "team,example.com/*"},
-	{"copyAnnotations", "copy-annotation", `["note"]`, "note"},
 	{"prune", "prune", "true", "true"},
 }
 
 // flags are all of them.
 var flags = append(slices.Clone(settings), []flagValue{
+	{"copyLabels", "copy-label", `["team","example.com/*"]`, "team,example.com/*"},
+	{"copyAnnotations", "copy-annotation", `["note"]`, "note"},
 	{"deletionGrace", "deletion-grace", `"1h"`, "1h"},
 	{"resyncPeriod", "resync-period", `"1h30m"`, "1h30m"},
 	{"concurrentSources", "concurrent-sources", "1", "1"},

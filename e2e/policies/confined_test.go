@@ -12,7 +12,6 @@ const (
 	wouldNotBe   = "would not be a copy of instance \"default\" with the label mirror=copy"
 	ofOthers     = "another controller writes"
 	notItsSource = "may only write and delete copies of sources in the namespaces \"platform-too\" or \"platform\""
-	notItsKey    = "may only add its own labels and annotations"
 	noHolds      = "without changing finalizers and owner references"
 )
 
@@ -60,6 +59,12 @@ func (w *Policed) confinedRows() []row {
 			have(copied, suite.WithAnnotation(plan.SourceAnnotation, "platform/other"), asSource, handOver), change(copied), ""},
 		{"source adopted", controller, teamA, have(asSource, handOver), change(copied), notCopy},
 
+		// Labels and annotations that mark no copy are not judged: a mutating policy may add them.
+		{"copy created with labels and annotations of others", controller, teamA, nil, create(copied, theirs), ""},
+		{"labels and annotations of others added", controller, teamA, have(copied), change(theirs), ""},
+		{"list of copied keys written", controller, teamA,
+			have(copied), change(suite.WithAnnotation(plan.CopiedAnnotation, "label:team")), ""},
+
 		// Others are not confined.
 		{"plain object created by a tenant", tenant, platform, nil, create(), ""},
 		{"plain object created without the label", unlabeled, platform, nil, create(), ""},
@@ -73,7 +78,6 @@ var moreControllers = map[string]map[string]string{
 	"selective": {"namespace-prefix": "team-",
 		"namespace-selector": "team In blue,red\nenv NotIn prod,red\nmirrored Exists\nfrozen DoesNotExist\n"},
 	"malformed": {"namespace-prefix": "team-", "namespace-selector": "team=red"},
-	"copying":   {"namespace-prefix": "team-", "copy-label": "team,example.com/*", "copy-annotation": "note"},
 	"choosy":    {"namespace-prefix": "team-", "source-namespace": "platform-too,platform"},
 	"pruning": {"namespace-prefix": "team-", "namespace-selector": "frozen DoesNotExist",
 		"source-namespace": "platform-too,platform", "prune": "true"},
@@ -86,9 +90,6 @@ func (w *Policed) settingRows() []row {
 	copied := w.copied
 	shared := have(copied, noLabel, suite.WithLabel("share", plan.CopyValue), thirdInstance)
 	ofOther := w.copyOf("platform-other", "")
-	label := func(key string) suite.Option { return suite.WithLabel(key, "x") }
-	note := func(key string) suite.Option { return suite.WithAnnotation(key, "x") }
-	all := have(copied, label("team"), label("example.com/x"), note("note"))
 	return []row{
 		// Targets.
 		{"copy created with the second of two prefixes", more + "another", teamA, nil, create(shared...), ""},
@@ -127,18 +128,5 @@ func (w *Policed) settingRows() []row {
 		{"copy created of a source that is not allowed with pruning", more + "pruning", teamA,
 			nil, create(ofOther), notItsSource},
 		{"copy pruned by another value", more + "unsure", formerly, have(copied), remove, suite.NotThere},
-
-		// Labels and annotations of others: the settings of the controller list none.
-		{"annotation created", controller, teamA, nil, create(copied, note("replicate-to")), notItsKey},
-		{"list of copied keys created", controller, teamA, nil, create(copied, note(plan.CopiedAnnotation)), ""},
-		{"label added", controller, teamA, have(copied), change(label("team")), notItsKey},
-		{"label and annotation of others changed", controller, teamA,
-			all, change(suite.WithLabel("team", "y"), suite.WithAnnotation("note", "y")), ""},
-		{"copied keys created", more + "copying", teamA, nil, create(all...), ""},
-		{"label created like a copied annotation", more + "copying", teamA,
-			nil, create(copied, label("note")), notItsKey},
-		{"annotation created like a copied label", more + "copying", teamA, nil, create(copied, note("team")), notItsKey},
-		{"label created with the beginning of a copied one", more + "copying", teamA,
-			nil, create(copied, label("teams")), notItsKey},
 	}
 }

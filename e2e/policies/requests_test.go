@@ -103,6 +103,11 @@ var (
 	owned    = func(cm *corev1.ConfigMap) {
 		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
 	}
+	// theirs are a label and an annotation that mark nothing.
+	theirs = func(cm *corev1.ConfigMap) {
+		suite.WithLabel("team", "red")(cm)
+		suite.WithAnnotation("example.com/note", "x")(cm)
+	}
 	otherInstance = suite.WithAnnotation(plan.InstanceAnnotation, "another")
 	thirdInstance = suite.WithAnnotation(plan.InstanceAnnotation, "third")
 )

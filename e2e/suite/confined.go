@@ -39,10 +39,10 @@ func (w *World) Account() string {
 	return strings.TrimSuffix(w.Prefix, "-") + "." + w.Label + "." + w.Instance
 }
 
-// settings are what the policies know of a world. Tests choose copied labels and annotations as they like.
+// settings are what the policies know of a world.
 func (w *World) settings() map[string]string {
 	return map[string]string{
-		"namespace-prefix": w.Prefix, "mirror-label": w.Label, "instance": w.Instance, "copy-label": "*", "copy-annotation": "*",
+		"namespace-prefix": w.Prefix, "mirror-label": w.Label, "instance": w.Instance,
 		"leader-elect-resource-namespace": w.Home,
 	}
 }

@@ -170,8 +170,6 @@ in the arguments, too. An absent one means the default of the flag.
   (list "source-namespace" (join "," $v.sourceNamespaces) "")
   (list "mirror-label" $v.mirrorLabel "mirror")
   (list "instance" $v.instance "default")
-  (list "copy-label" (join "," $v.copyLabels) "")
-  (list "copy-annotation" (join "," $v.copyAnnotations) "")
   (list "prune" (toString $v.prune) "false")
   (list "leader-elect-resource-name" (include "mirror-controller.fullname" .) "mirror-controller") }}
 {{- range $known }}
