@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -210,8 +211,9 @@ func (k *checker) probeElsewhere(ctx context.Context, namespaces []string) {
 	}
 }
 
-// probeCopies asks whether the controller may create, update and delete copies in a target of a prefix. One namespace
-// may refuse for reasons of its own, such as a quota. The last two answers are about an object that is not there.
+// probeCopies asks whether the controller may create, update, patch and delete copies in a target of a prefix. One
+// namespace may refuse for reasons of its own, such as a quota. All answers but the first are about an object that is
+// not there.
 func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
 	const most = 3
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return !strings.HasPrefix(t, prefix) })
@@ -223,11 +225,14 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 	for _, target := range targets[:min(most, len(targets))] {
 		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, create)
-		if _, err := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: create.DryRun}); !apierrors.IsNotFound(err) {
-			refused = cmp.Or(refused, err)
-		}
-		if err := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: create.DryRun}); !apierrors.IsNotFound(err) {
-			refused = cmp.Or(refused, err)
+		_, updated := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: create.DryRun})
+		_, patched := configMaps.Patch(ctx, cm.Name, types.JSONPatchType, []byte("[]"),
+			metav1.PatchOptions{DryRun: create.DryRun})
+		deleted := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: create.DryRun})
+		for _, err := range []error{updated, patched, deleted} {
+			if !apierrors.IsNotFound(err) {
+				refused = cmp.Or(refused, err)
+			}
 		}
 		if refused == nil {
 			k.add("probe/copy/"+prefix, resultOK, "the controller may write copies in namespace "+target, "")

@@ -61,7 +61,7 @@ func TestC34FaultyAPI(t *testing.T) {
 }
 
 var (
-	writes = []string{"create", "update", "delete"}
+	writes = []string{"create", "update", "patch", "delete"}
 	// faults are what may happen to a request.
 	faults = []faultproxy.Kind{
 		faultproxy.TooManyRequests, faultproxy.Unavailable, faultproxy.InternalError, faultproxy.Conflict,

@@ -67,7 +67,7 @@ func (w *rewound) backup() string { return filepath.Join(w.Cluster.Dir(), "backu
 // holdWrites keeps back the writes to ConfigMaps in the namespaces.
 func (w *rewound) holdWrites(namespaces ...string) *faultproxy.Injection {
 	return w.Proxy.Inject(faultproxy.Rule{
-		Verbs: []string{"create", "update", "delete"}, Resources: []string{"configmaps"}, Namespaces: namespaces,
+		Verbs: []string{"create", "update", "patch", "delete"}, Resources: []string{"configmaps"}, Namespaces: namespaces,
 		Fault: faultproxy.Fault{Kind: faultproxy.Hold},
 	})
 }

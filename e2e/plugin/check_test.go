@@ -80,7 +80,7 @@ func TestKubectlCheck(t *testing.T) {
 	w.untilChecked(0, "probe/elsewhere  ok")
 
 	policies.Sh(w.World, "kubectl patch clusterrole "+w.FullName+" --type=json --patch='"+
-		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update"]}]'`)
+		`[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "create", "update", "delete"]}]'`)
 	w.Stop(p)
 	w.untilChecked(1, `probe/copy/team-  to do  configmaps "mirror-controller-self-check" is forbidden: User `,
 		"leader  to do  nobody holds Lease mirror-system/mirror-controller: nothing is mirrored: "+
@@ -97,7 +97,7 @@ func TestKubectlCheckOfReader(t *testing.T) {
 	const on = "impersonate-on:serviceaccount:"
 	narrow := append(viewerRules(w.World), may("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
 		may("", "namespaces", on+"list"), may("", "events", on+"create"),
-		may("", "configmaps", on+"create", on+"update", on+"delete"))
+		may("", "configmaps", on+"create", on+"update", on+"patch", on+"delete"))
 	for _, test := range []struct {
 		name  string
 		rules []rbacv1.PolicyRule

@@ -15,6 +15,10 @@ const (
 	noHolds      = "without changing finalizers and owner references"
 )
 
+// repair is a patch that restores data and label.
+const repair = `[{"op": "add", "path": "/data", "value": {"key": "restored"}},
+	{"op": "add", "path": "/metadata/labels/mirror", "value": "copy"}]`
+
 // confinedRows are requests of somebody who has the token of the controller. That the policy lets pass what the
 // controller sends is shown by contract.TestEachKindOfWrite, and by all tests beside it.
 func (w *Policed) confinedRows() []row {
@@ -64,6 +68,19 @@ func (w *Policed) confinedRows() []row {
 		{"labels and annotations of others added", controller, teamA, have(copied), change(theirs), ""},
 		{"list of copied keys written", controller, teamA,
 			have(copied), change(suite.WithAnnotation(plan.CopiedAnnotation, "label:team")), ""},
+
+		// A patch is judged by the object that it makes.
+		{"copy repaired beside labels and annotations of others", controller, teamA,
+			have(copied, theirs, asSource), patch(repair), ""},
+		{"copy patched outside the prefix", controller, formerly, have(copied, theirs), patch(repair), suite.NotThere},
+		{"foreign object patched", controller, teamA, have(theirs), patch(repair), notCopy},
+		{"copy patched into a source", controller, teamA, have(copied, theirs),
+			patch(`[{"op": "add", "path": "/metadata/labels/mirror", "value": "true"}]`), wouldNotBe},
+		{"copy released by a patch", controller, teamA, have(copied, theirs),
+			patch(`[{"op": "remove", "path": "/metadata/annotations"}]`), wouldNotBe},
+		{"finalizer added by a patch", controller, teamA, have(copied, theirs),
+			patch(`[{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/hold"]}]`), noHolds},
+		{"plain object created by a patch", controller, teamA, nil, apply, wouldNotBe},
 
 		// Others are not confined.
 		{"plain object created by a tenant", tenant, platform, nil, create(), ""},

@@ -18,6 +18,7 @@ func (w *Policed) protectedRows() []row {
 	const reserved = "istio-ca-root-cert"
 	return append(bySystem(teamA, copied), []row{
 		{"tenant changes a copy", tenant, teamA, have(copied), change(other), isAProtected},
+		{"tenant patches a copy", tenant, teamA, have(copied), patch(repair), isAProtected},
 		{"tenant releases a copy", tenant, teamA, have(copied), change(noLabel, noMarks), isAProtected},
 		{"tenant deletes a copy", tenant, teamA, have(copied), remove, isAProtected},
 		{"tenant deletes a copy that has lost its label", tenant, teamA, have(copied, noLabel), remove, isAProtected},

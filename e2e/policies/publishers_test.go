@@ -18,6 +18,8 @@ func (w *Policed) publisherRows() []row {
 		// Publish, change and withdraw.
 		{"editor creates a source", tenant, platform, nil, create(asSource), needsVerb},
 		{"editor labels an object", tenant, platform, have(), change(asSource), needsVerb},
+		{"editor labels an object by a patch", tenant, platform, have(),
+			patch(`[{"op": "add", "path": "/metadata/labels", "value": {"mirror": "true"}}]`), needsVerb},
 		{"editor changes a source", tenant, platform, have(asSource), change(other), needsVerb},
 		{"editor unpublishes", tenant, platform, have(asSource), change(noLabel), needsVerb},
 		{"editor deletes a source", tenant, platform, have(asSource), remove, needsVerb},

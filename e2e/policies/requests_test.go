@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
@@ -44,6 +45,19 @@ func change(options ...suite.Option) request {
 			o(cm)
 		}
 		_, err = p.Update(ctx, cm, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+// patch sends a JSON patch.
+func patch(operations string) request { return sendPatch(types.JSONPatchType, operations) }
+
+// apply applies a plain object on the side of the server, which creates it if it is not there.
+var apply = sendPatch(types.ApplyPatchType, `{"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "applied"}}`)
+
+func sendPatch(kind types.PatchType, body string) request {
+	return func(ctx context.Context, p place) error {
+		_, err := p.Patch(ctx, p.name, kind, []byte(body), metav1.PatchOptions{FieldManager: "policies"})
 		return err
 	}
 }

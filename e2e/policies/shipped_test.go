@@ -50,7 +50,7 @@ func TestEachPermissionIsUsed(t *testing.T) {
 	ExpectUsed(t, suite.New(t).ShippedRules(), requests)
 }
 
-// doEverything brings about each kind of request: create, update and delete copies, read what is in the
+// doEverything brings about each kind of request: create, update, patch and delete copies, read what is in the
 // way, a source that is gone and a namespace that opted out, and write events, one of them twice and one on a copy.
 func doEverything(w *suite.World) {
 	w.Helper()
@@ -66,6 +66,9 @@ func doEverything(w *suite.World) {
 	w.WaitReasons(w.Home, "settings", map[string]int{plan.ReasonForeign: 1, plan.ReasonMirrored: 3})
 	w.Edit(w.NS("a"), "settings", suite.WithData(nil))
 	w.WaitEvent(w.NS("a"), "settings", plan.ReasonRestored)
+	w.WaitInSync(src, w.NS("a"))
+	w.Edit(w.NS("a"), "settings", suite.WithLabel("team", "red"), suite.WithData(nil)) // and so the repair is a patch
+	w.WaitInSync(src, w.NS("a"))
 	w.LabelNamespace(w.NS("a"), w.Label, plan.OptOutValue)
 	w.WaitGone("settings", w.NS("a"))
 	w.LabelNamespace(w.NS("a"), w.Label, "")

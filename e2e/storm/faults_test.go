@@ -63,7 +63,7 @@ var (
 
 var faults = []chance[fault]{
 	{10, func(d drawer) fault {
-		writes := []string{"create", "update", "delete"}
+		writes := []string{"create", "update", "patch", "delete"}
 		return d.requests(one(d, writes, writes, []string{"get"}, watches, nil), mirrored...)
 	}},
 	{4, func(d drawer) fault { return d.requests(nil, "leases") }},
