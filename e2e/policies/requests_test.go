@@ -53,7 +53,10 @@ func change(options ...suite.Option) request {
 func patch(operations string) request { return sendPatch(types.JSONPatchType, operations) }
 
 // apply applies a plain object on the side of the server, which creates it if it is not there.
-var apply = sendPatch(types.ApplyPatchType, `{"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "applied"}}`)
+func apply(ctx context.Context, p place) error {
+	body := `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "` + p.name + `"}}`
+	return sendPatch(types.ApplyPatchType, body)(ctx, p)
+}
 
 func sendPatch(kind types.PatchType, body string) request {
 	return func(ctx context.Context, p place) error {
