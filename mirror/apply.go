@@ -2,14 +2,16 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -22,18 +24,11 @@ const requestTimeout = 35 * time.Second
 // fieldManager names the controller in the managed fields of its writes.
 const fieldManager = "mirror-controller"
 
-// errNotLeading is the error of a write that was not sent: another process may lead by now.
-var errNotLeading = errors.New("the leadership was not renewed in time")
-
-// errAltered is the error of a write that the API server accepted and stored with other content.
-var errAltered = errors.New("accepted, but an admission webhook or policy altered it")
-
 // writer makes the calls for one copy.
 type writer struct {
 	client  kubernetes.Interface
 	rules   *plan.Rules
 	metrics *controllerMetrics
-	valid   func() bool // reports whether this process leads; asked right before each write
 }
 
 // apply carries out a change and returns the object as the API server has it, nil after a delete. If the object is no
@@ -43,6 +38,9 @@ type writer struct {
 //	update    Conflict if the resourceVersion is another one, NotFound if the object is gone
 //	delete    Conflict if UID or resourceVersion are others, NotFound if the object is gone
 //	recreate  as delete, but NotFound is no error, then as create
+//
+// If the API server stores something else than a copy in sync, apply returns that, and an error that is
+// [outcome.ErrAltered].
 func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -55,34 +53,69 @@ func (w *writer) apply(ctx context.Context, c plan.Change) (*corev1.ConfigMap, e
 		if err := w.delete(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		return w.create(ctx, c)
+		made, err := w.create(ctx, c)
+		if err != nil {
+			err = deletedError{err}
+		}
+		return made, err
 	case plan.OpDelete:
 		return nil, w.delete(ctx, c)
 	}
 	return nil, nil
 }
 
-func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
-	want := w.rules.Desired(c.Source, c.Key.Namespace, nil) // a re-creation keeps nothing of the former object
-	if !w.valid() {
-		return nil, errNotLeading
-	}
-	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Create(ctx, want,
-		metav1.CreateOptions{FieldManager: fieldManager})
-	made, err = w.verify(plan.OpCreate, c.Source, made, err)
-	if errors.Is(err, outcome.ErrUnmarked) { // it would be foreign, and nobody's
-		err = errors.Join(err, w.delete(ctx, plan.Change{Key: c.Key, Have: made}))
-	}
-	return made, err
+// deletedError is the error of a re-creation whose first half, the deletion, was carried out.
+type deletedError struct{ error }
+
+func (e deletedError) Unwrap() error { return e.error }
+
+// at returns the client for the target of a change.
+func (w *writer) at(c plan.Change) typedcorev1.ConfigMapInterface {
+	return w.client.CoreV1().ConfigMaps(c.Key.Namespace)
 }
 
+func (w *writer) create(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
+	want := w.rules.Desired(c.Source, c.Key.Namespace, nil) // a re-creation keeps nothing of the former object
+	made, err := w.at(c).Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	return w.verify(plan.OpCreate, c.Source, made, err)
+}
+
+// update puts the whole object where that has no metadata of other people, and else patches it, so that this stays.
 func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, error) {
-	want := w.rules.Desired(c.Source, c.Key.Namespace, c.Have)
-	if !w.valid() {
-		return nil, errNotLeading
+	if !plan.HasOthers(c.Have) {
+		return w.put(ctx, c, c.Have)
 	}
-	made, err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Update(ctx, want,
-		metav1.UpdateOptions{FieldManager: fieldManager})
+	patch, err := w.rules.Patch(c.Source, c.Have)
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	made, err := w.at(c).Patch(ctx, c.Key.Name, types.JSONPatchType, patch, options)
+	made, err = w.verify(plan.OpUpdate, c.Source, made, err)
+	if !isTooLarge(err) {
+		return made, err
+	}
+	// Other people's labels and annotations may be the reason. Their finalizers and owners stay: a read shows them.
+	live, failed := w.at(c).Get(ctx, c.Key.Name, metav1.GetOptions{})
+	if failed != nil {
+		return nil, err
+	}
+	live.Labels, live.Annotations = nil, nil
+	return w.put(ctx, c, live)
+}
+
+// isTooLarge reports whether the API server refuses a patch because the object is too large with it, or invalid. For
+// the limits of etcd it has no status of its own.
+func isTooLarge(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
+		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
+}
+
+// put updates the object that c judged, and keeps the metadata of have that is not ours.
+func (w *writer) put(ctx context.Context, c plan.Change, have *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	want := w.rules.Desired(c.Source, c.Key.Namespace, have)
+	want.UID, want.ResourceVersion, want.ManagedFields = c.Have.UID, c.Have.ResourceVersion, nil
+	made, err := w.at(c).Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 
@@ -90,28 +123,17 @@ func (w *writer) update(ctx context.Context, c plan.Change) (*corev1.ConfigMap, 
 // as before and the watch shows no event.
 func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
-		if mark := w.rules.Lacks(made); mark != "" {
-			err = fmt.Errorf("%w: %s", outcome.ErrUnmarked, mark)
+		if difference := w.rules.Differs(s, made); difference != "" {
+			err = fmt.Errorf("%w: %s", outcome.ErrAltered, difference)
 		}
 	}
-	w.metrics.wrote(op, err)
-	if err != nil {
-		return made, err
-	}
-	if !w.rules.InSync(s, made) {
-		return made, errAltered
-	}
-	return made, nil
+	w.metrics.countWrite(op, err)
+	return made, err
 }
 
 func (w *writer) delete(ctx context.Context, c plan.Change) error {
-	if !w.valid() {
-		return errNotLeading
-	}
-	uid, rv := c.Have.UID, c.Have.ResourceVersion
-	err := w.client.CoreV1().ConfigMaps(c.Key.Namespace).Delete(ctx, c.Key.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &rv},
-	})
-	w.metrics.wrote(plan.OpDelete, err)
+	judged := &metav1.Preconditions{UID: &c.Have.UID, ResourceVersion: &c.Have.ResourceVersion}
+	err := w.at(c).Delete(ctx, c.Key.Name, metav1.DeleteOptions{Preconditions: judged})
+	w.metrics.countWrite(plan.OpDelete, err)
 	return err
 }

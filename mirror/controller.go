@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -27,73 +27,65 @@ type Controller struct {
 	opts    *Options
 	rules   *plan.Rules
 	cache   *cache.Cache
-	status  *status
+	targets *targets
 	metrics *controllerMetrics
 
-	sources *queue.Sources
-	copies  *queue.Copies
+	// The four queues.
+	sources workqueue.TypedDelayingInterface[string] // names, for fan-outs
+	copies  *queue.Copies                            // targets
+	slow    *slow.Queue                              // namespaces whose calls take long
+	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
 
 	handlers   *handlers
 	fanout     *fanout
 	reconciler *reconciler
-	selfCheck  *selfCheck
-
-	repeatPeriod time.Duration // 0: events are never repeated
+	reporter   *reporter
 
 	synced atomic.Bool
 }
 
-// EventRecorder records events on ConfigMaps, as the recorders of client-go's tools/record do. A call may wait for a
-// moment: only other events wait for it.
-type EventRecorder interface {
-	AnnotatedEventf(regarding runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any)
-}
-
-// newOutbox returns an outbox whose events go to the recorder.
-func newOutbox(recorder EventRecorder) *outbox.Outbox {
-	return outbox.New(func(e outbox.Event) {
-		recorder.AnnotatedEventf(objectOf(e.Regarding, e.UID), e.Annotations, e.Type, e.Reason, "%s", e.Note)
-	})
-}
-
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must
-// not throttle below the writes it should make. Events go to recorder, which may wait for a moment.
+// not throttle: the controller bounds its writes itself.
 //
 // New does no I/O. It fails only if an informer refuses its configuration.
-func New(client kubernetes.Interface, recorder EventRecorder, opts *Options) (*Controller, error) {
+func New(client kubernetes.Interface, events EventSender, opts *Options) (*Controller, error) {
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
 	watched, err := cache.New(client, rules, opts.Label, m.watchFailed)
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	sources, copies := queue.NewSources(queueName+"-sources"), queue.NewCopies(queueName)
-	status, self := newStatus(), newSelfCheck(client, rules, watched, opts.Namespace)
-	d := &decider{rules: rules, cache: watched, status: status, grace: opts.DeletionGrace}
-	l, out := lanes.New(opts.ConcurrentWrites, copies.Contended, outcome.IsAnswer), newOutbox(recorder)
 	c := &Controller{
-		opts: opts, rules: rules, cache: watched, status: status, metrics: m, sources: sources, copies: copies,
-		handlers: &handlers{rules: rules, cache: watched, status: status, sources: sources, copies: copies, lanes: l},
-		fanout: &fanout{decider: d, sources: sources, copies: copies,
-			reporter: &reporter{rules: rules, cache: watched, status: status, grace: d.grace, outbox: out, metrics: m}},
-		reconciler: &reconciler{
-			decider: d, lanes: l, outbox: out, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
-			writer:  &writer{client: client, rules: rules, metrics: m},
-			metrics: m, selfCheck: self, copies: copies, sources: sources, undeleted: rate.Sometimes{Interval: time.Minute},
-		},
-		selfCheck: self, repeatPeriod: repeatPeriod,
+		opts: opts, rules: rules, cache: watched, metrics: m,
+		sources: newNameQueue("sources"), copies: queue.NewCopies(queueName),
+		slow: slow.NewQueue(queueName+"-slow", outcome.IsAnswered), reports: newNameQueue("reports"),
 	}
+	c.targets = &targets{reports: c.reports, names: map[string]*nameTargets{}}
+	d := &decider{rules: rules, cache: watched, targets: c.targets, grace: opts.DeletionGrace}
+	c.handlers = &handlers{decider: d, sources: c.sources, copies: c.copies, slow: c.slow}
+	c.fanout = &fanout{decider: d, sources: c.sources, copies: c.copies}
+	c.reconciler = &reconciler{
+		decider: d, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
+		writer:  &writer{client: client, rules: rules, metrics: m},
+		metrics: m, copies: c.copies, slow: c.slow, restored: newRestored(),
+		undeleted: rate.Sometimes{Interval: time.Minute},
+	}
+	c.reporter = &reporter{decider: d, events: events, metrics: m, failures: sendBackoff()}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
 	}
 	return c, nil
 }
 
-// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has some of these
-// names already. Gauges of sources and copies are zero before the controller leads.
+func newNameQueue(name string) workqueue.TypedDelayingInterface[string] {
+	return workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[string]{Name: queueName + "-" + name})
+}
+
+// RegisterMetrics registers the metrics of the controller, before it runs. It panics if the registry has one of them.
+// Gauges of sources and copies are zero before the controller leads.
 func (c *Controller) RegisterMetrics(registry Registry) {
 	c.metrics.register(registry, c.opts.ConcurrentWrites)
-	registry.MustRegister(c.selfCheck.confined)
-	registerGauges(registry, c.activeSources, c.status.total)
+	registerGauges(registry, c.activeSources, c.targets.total)
 }
 
 // activeSources iterates over all sources, once the controller leads.
@@ -115,9 +107,6 @@ type Leadership struct {
 	// Begun delivers, once, a context when the controller is to lead. The end of that context is the loss of the
 	// leadership, and ends the writes in flight at once.
 	Begun <-chan context.Context
-	// Valid is asked right before each write is handed to the client, which may hold it for its throttle and send it
-	// again when the API server asks for that. No write is handed over while it returns false.
-	Valid func() bool
 	// Resign, unless it is nil, is called when the last write has ended after a stop, so that another process need not
 	// wait until Run has returned. It is not called after a loss.
 	Resign func()
@@ -128,18 +117,17 @@ type Leadership struct {
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
-	return Leadership{Begun: begun, Valid: func() bool { return true }}
+	return Leadership{Begun: begun}
 }
 
 // ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
 // Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
-// and returns nil. If the leadership is lost it returns ErrLeadershipLost as soon as the writes in flight, which are
-// cancelled, have ended. Run can be called once.
+// sends the last events for up to three seconds, and returns nil. If the leadership is lost it returns
+// ErrLeadershipLost as soon as the writes in flight, which are cancelled, have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
-	defer c.copies.ShutDown()
-	defer c.sources.ShutDown()
+	defer c.shutDown()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -151,62 +139,100 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 		return nil
 	}
 	c.synced.Store(true)
-	c.reconciler.writer.valid = leadership.Valid
 	select {
 	case <-ctx.Done():
 		return nil
 	case term := <-leadership.Begun:
-		err := c.lead(ctx, term)
-		if err == nil && leadership.Resign != nil {
-			leadership.Resign()
-		}
-		return err
+		return c.lead(ctx, term, leadership.Resign)
 	}
+}
+
+func (c *Controller) shutDown() {
+	c.sources.ShutDown()
+	c.copies.ShutDown()
+	c.slow.ShutDown()
+	c.reports.ShutDown()
 }
 
 // Synced reports whether the caches hold everything that was there when the controller started.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// lead decides and writes until ctx or term ends and the last write in flight has ended.
-func (c *Controller) lead(ctx, term context.Context) error {
+// lead decides and writes until ctx or term ends and the last write in flight has ended. After a stop it resigns, and
+// sends the last messages.
+func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(term, stop)()
+	// A stop cancels no write.
+	writes, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(term, cancel)()
 	klog.FromContext(ctx).Info("Mirroring", "instance", c.opts.Instance,
 		"namespacePrefixes", c.opts.NamespacePrefixes, "allNamespaces", c.opts.AllNamespaces)
-	c.takeOver(ctx)
+	c.takeOver()
 	if why := c.rules.WithoutTarget(c.cache.Namespaces()); why != "" {
 		klog.FromContext(ctx).Info(why)
 	}
-	var workers sync.WaitGroup
-	for range c.opts.ConcurrentSources {
-		workers.Go(func() { c.fanout.work(ctx) })
-	}
-	for range c.reconciler.lanes.Workers() {
-		workers.Go(func() { c.reconciler.work(ctx, term) })
-	}
-	workers.Go(func() { c.resync(ctx) })
-	workers.Go(func() { c.repeatEvents(ctx) })
-	workers.Go(func() { c.selfCheck.work(ctx) })
-	workers.Go(func() { c.fanout.reporter.outbox.Work(ctx) })
+	writers, reporters := c.startWriters(ctx, writes), &sync.WaitGroup{}
+	start(writes, reporters, reportWorkers, c.reports, func(name string) { c.reporter.report(writes, name) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.sources.ShutDown()
 	c.copies.ShutDown()
-	workers.Wait()
+	c.slow.ShutDown()
+	writers.Wait()
 	if term.Err() != nil {
+		c.reports.ShutDown()
+		reporters.Wait()
 		return ErrLeadershipLost
 	}
-	c.fanout.reporter.outbox.Flush(ctx)
 	klog.FromContext(ctx).Info("Stopped, no write in flight")
+	if resign != nil {
+		resign()
+	}
+	c.targets.reportNow()
+	c.reports.ShutDown()
+	defer time.AfterFunc(reportFlush, cancel).Stop()
+	reporters.Wait()
 	return nil
 }
 
+// startWriters starts what decides and writes, until ctx ends. Writes that have begun go on until writes ends.
+func (c *Controller) startWriters(ctx, writes context.Context) *sync.WaitGroup {
+	workers := &sync.WaitGroup{}
+	start(ctx, workers, c.opts.ConcurrentSources, c.sources, c.fanout.run)
+	start(ctx, workers, c.opts.ConcurrentWrites, c.copies, func(k key) {
+		c.reconciler.reconcile(ctx, writes, k, slow.Ordinary)
+	})
+	for _, pace := range []slow.Pace{slow.Growing, slow.Whole} {
+		start(ctx, workers, slow.Workers, c.slow, func(uid types.UID) { c.reconciler.turn(ctx, writes, uid, pace) })
+	}
+	workers.Go(func() { c.resync(ctx) })
+	workers.Go(func() { c.reconciler.restored.work(ctx, c.reporter.events) })
+	return workers
+}
+
+// start starts n workers. They call f for each key of a queue until it is shut down and empty. After the end of ctx
+// they only empty it.
+func start[T comparable](
+	ctx context.Context, workers *sync.WaitGroup, n int, q workqueue.TypedInterface[T], f func(T)) {
+	for range n {
+		workers.Go(func() {
+			for k, shutdown := q.Get(); !shutdown; k, shutdown = q.Get() {
+				if ctx.Err() == nil {
+					f(k)
+				}
+				q.Done(k)
+			}
+		})
+	}
+}
+
 // takeOver plans everything.
-func (c *Controller) takeOver(ctx context.Context) {
+func (c *Controller) takeOver() {
 	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
 	for k := range c.cache.Sources() {
-		c.status.sourceChanged(k) // perhaps while no process led
+		c.targets.sourceChanged(k) // perhaps while no process led
 	}
 	c.planAll()
 }
@@ -220,28 +246,12 @@ func (c *Controller) planAll() {
 
 // resync plans everything every ResyncPeriod.
 func (c *Controller) resync(ctx context.Context) {
-	for c.opts.ResyncPeriod > 0 && sleep(ctx, c.opts.ResyncPeriod) {
-		c.planAll()
-	}
-}
-
-// repeatPeriod is the time within which every event that still holds is repeated: the API server forgets an event after
-// an hour, by default.
-const repeatPeriod = 30 * time.Minute
-
-// repeatEvents repeats the events of each name within every repeatPeriod. It looks six times in a period, takes the names
-// that have not been repeated for four sixths of it, and spreads them over the sixth that follows.
-func (c *Controller) repeatEvents(ctx context.Context) {
-	step := c.repeatPeriod / 6
-	for step > 0 && sleep(ctx, step) {
-		names := c.status.sortedNames()
-		for i, name := range names {
-			n := c.status.lock(name)
-			due := n.repeat(4*step, time.Now())
-			n.unlock()
-			if due {
-				c.sources.AddReport(name, step*time.Duration(i)/time.Duration(len(names)))
-			}
+	for c.opts.ResyncPeriod > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.opts.ResyncPeriod):
+			c.planAll()
 		}
 	}
 }

@@ -4,77 +4,48 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// decider decides about targets, for the fan-out and for the reconcile.
+// decider decides about targets, for the fan-out and for the reconcile. What it reads, others read, too.
 type decider struct {
-	rules  *plan.Rules
-	cache  *cache.Cache
-	status *status
-	grace  time.Duration // the deletion grace
+	rules   *plan.Rules
+	cache   *cache.Cache
+	targets *targets
+	grace   time.Duration // the deletion grace
 }
 
-// decision is what is left to do at one target.
+// decision is what is left to do at one target: act now, look again after wait, or nothing.
 type decision struct {
 	view   *plan.View
 	target plan.Target
 	change plan.Change
-	record record // of the target
-	step   step
-	wait   time.Duration // before the step; 0: it waits for nothing, or for an event
+	known  target
+	act    bool
+	wait   time.Duration // 0: an event will tell
+	pace   slow.Pace     // of the calls
 }
 
-// decide reads a target and its record together, decides, and records the decision. The status is locked.
-func (d *decider) decide(n *nameStatus, k key, view func() *plan.View, now time.Time) decision {
+// decide reads a target and what is known of it together, decides, and records how the target stands. The name is
+// locked. While a call for the target is on its way, whoever makes it acts.
+func (d *decider) decide(n *nameTargets, k key, view func() *plan.View, now time.Time) decision {
 	version := d.cache.Version()
 	t := d.cache.Target(k)
 	v := view() // after the target
-	x := decision{view: v, target: t, change: d.rules.Decide(v, t), record: n.record(k.Namespace, uidOf(t.Namespace))}
-	n.judge(&x.record, x.change, now)
-	x.step, x.wait = x.record.next(t, x.change, version, d.grace, now)
-	n.decided(&x, now)
+	x := decision{view: v, target: t, change: d.rules.Decide(v, t), known: n.target(k.Namespace, uidOf(t.Namespace))}
+	if why := x.known.unclaimed.why; x.change.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
+		d.rules.StillHolds(why, v.Find(x.change.CopyOf), t.Namespace) {
+		x.change.Why = why // of several reasons the first one began the grace
+	}
+	announce := x.known.judge(x.change, now)
+	x.act, x.wait = x.known.decide(t, x.change, version, d.grace, now)
+	n.set(k.Namespace, x.known)
+	if announce {
+		n.reportIn(runGap)
+	}
+	if x.known.busy {
+		x.act, x.wait = false, 0
+	}
 	return x
-}
-
-// decided records a decision. A target without anything to do is at rest. A fight ends when the target was left alone
-// for long enough.
-func (n *nameStatus) decided(x *decision, now time.Time) {
-	r, c := &x.record, x.change
-	switch x.step {
-	case stepNone:
-		r.rest(c.State, contentOf(c.Source), now)
-	case stepDone:
-		r.rest(stateOfWrite(c), contentOf(c.Source), now)
-	}
-	n.store(x, x.step, c, now)
-	if r.state == plan.StateFight && (x.step == stepNone || x.step == stepDone) {
-		x.wait = r.fight(now)
-	}
-}
-
-// store stores the record of a target where c is left to do and s is next. The target counts as queued if that is a
-// change.
-func (n *nameStatus) store(x *decision, s step, c plan.Change, now time.Time) {
-	r := &x.record
-	r.queued = s == stepAct
-	r.state, r.countsFor = r.status(s, c, now)
-	n.set(x.target.Key.Namespace, uidOf(x.target.Namespace), *r)
-}
-
-// judge records since when a copy is unclaimed, and why. A change of the reason is a new loss: another remedy ends it.
-func (n *nameStatus) judge(r *record, c plan.Change, now time.Time) {
-	u := &r.unclaimed
-	switch {
-	case c.Op != plan.OpDelete:
-		*u = unclaimed{}
-		return
-	case u.uid != c.Have.UID:
-		*u = unclaimed{uid: c.Have.UID, since: now}
-	case u.why == c.Why:
-		return
-	}
-	n.losses++
-	n.dirty = true
-	u.why, u.nth = c.Why, n.losses
 }

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -20,38 +19,53 @@ func (s scene) wantEvents(what string, want ...string) {
 	synctest.Wait()
 	s.diary.mu.Lock()
 	defer s.diary.mu.Unlock()
-	if !slices.Equal(s.reasons, want) {
-		s.t.Errorf("%s: got events %q with %q, want %q", what, s.reasons, s.notes, want)
+	var reasons []string
+	for _, e := range s.events {
+		reasons = append(reasons, e.Reason)
+		if e.Annotations[plan.InstanceAnnotation] != "default" {
+			s.t.Errorf("%s: got an event with annotations %v, want the instance in them", what, e.Annotations)
+		}
 	}
-	s.reasons, s.notes, s.about = nil, nil, nil
+	if !slices.Equal(reasons, want) {
+		s.t.Errorf("%s: got events %v, want %q", what, s.events, want)
+	}
+	s.events = nil
 }
 
-// TestEventsOfASource: it is said to be mirrored when a change of it has reached all targets, and not for each target
-// or namespace, nor where nothing was written.
+// version returns the resourceVersion of the source platform/settings.
+func (s scene) version() string { return s.get("platform").ResourceVersion }
+
+// TestEventsOfASource: Mirrored comes after each change of the source and of its counts, and not for each target, nor
+// where nothing has changed.
 func TestEventsOfASource(t *testing.T) {
 	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
-		if got := s.notesOf(plan.ReasonMirrored); !slices.Equal(got, []string{"Synced d0f95a5a763e to 3 namespaces"}) {
-			t.Errorf("got %q, want one event that counts the namespaces", got)
+		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
+		if got := s.notesOf(plan.ReasonMirrored); !slices.Equal(got, []string{want}) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 		s.wantEvents("created", plan.ReasonMirrored)
 		time.Sleep(time.Minute)
 		s.edit("platform", plantest.Data("key", "other"))
 		time.Sleep(time.Second)
 		s.wantEvents("changed", plan.ReasonMirrored)
+		time.Sleep(time.Minute)
 		s.edit("platform", plantest.Label("theirs", "x"))
 		time.Sleep(time.Second)
-		s.wantEvents("changed in nothing that is copied")
+		s.wantEvents("changed in nothing that is copied", plan.ReasonMirrored)
+		time.Sleep(time.Minute)
 		s.addNamespace("team-new")
 		time.Sleep(time.Second)
-		s.wantEvents("a new namespace")
+		s.wantEvents("a new namespace", plan.ReasonMirrored)
+		time.Sleep(time.Minute)
 		s.remove("team-000")
 		time.Sleep(time.Second)
 		s.wantEvents("a repair", plan.ReasonRestored)
-		s.Relist()
-		time.Sleep(time.Hour)
-		s.wantEvents("a relist")
+		time.Sleep(time.Minute)
+		s.addNamespace("elsewhere")
+		time.Sleep(time.Minute)
+		s.wantEvents("a namespace that is no target")
 	})
 }
 
@@ -123,7 +137,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 	})
 }
 
-// TestC03SupersededEvent: the event on the losing source names the winner, and another one says that it takes over.
+// TestC03SupersededEvent: the event on the superseded source names the winner.
 func TestC03SupersededEvent(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -136,10 +150,6 @@ func TestC03SupersededEvent(t *testing.T) {
 		s.wantEvents("beside another", plan.ReasonSuperseded, plan.ReasonMirrored)
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
-		if got := s.notesOf(plan.ReasonMirrored); len(got) != 1 || !strings.HasSuffix(got[0],
-			" to 2 namespaces; took over 2 copies of platform/settings") {
-			t.Errorf("got %q, want one that names the source whose copies it took over", got)
-		}
 		s.wantEvents("it takes over", plan.ReasonMirrored)
 		if n := s.value("mirror_copies", "superseded"); n != 0 {
 			t.Errorf("got %v superseded, want none", n)
@@ -147,35 +157,88 @@ func TestC03SupersededEvent(t *testing.T) {
 	})
 }
 
-// TestMirroredTellsWhichContentHasArrived: three edits, the third one back to the first content. Each event has the
-// checksum of its content, and the numbers of namespaces, in its text and its annotations.
-func TestMirroredTellsWhichContentHasArrived(t *testing.T) {
+// TestC75MirroredNamesTheVersion: three edits, the third one back to the first content. Each event has the version of
+// the source, and the numbers of namespaces by state, in its text and its annotations.
+func TestC75MirroredNamesTheVersion(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
 		for _, content := range []string{"A", "B", "A"} {
-			cm := source(plantest.Data("key", content))
-			s.write(cm)
+			s.write(source(plantest.Data("key", content)))
 			time.Sleep(time.Minute)
-			want := parsed(cm)
-			got := map[string]string{}
-			s.diary.mu.Lock()
-			maps.Copy(got, s.annotations)
-			s.diary.mu.Unlock()
-			text := fmt.Sprintf("Synced %.12s to 2 namespaces; 1 is blocked (see Foreign)", want.Checksum[len("sha256:"):])
-			if s.said(plan.ReasonMirrored) != text {
-				t.Errorf("%s: got event %q, want %q", content, s.said(plan.ReasonMirrored), text)
+			got := s.last(plan.ReasonMirrored)
+			want := fmt.Sprintf("Synced version %s to 2 namespaces; 1 is blocked (see Foreign)", s.version())
+			if got.Note != want {
+				t.Errorf("%s: got event %q, want %q", content, got.Note, want)
 			}
-			for key, value := range map[string]string{"checksum": want.Checksum, "payload": want.Payload(),
-				"instance": "default",
-				"synced":   "2", "held": "0", "blocked": "1", "expiring": "0"} {
-				if got["mirror-controller.github.io/"+key] != value {
-					t.Errorf("%s: got annotations %v, want %s=%s", content, got, key, value)
+			for key, value := range map[string]string{"version": s.version(), "instance": "default", "synced": "2", "held": "0",
+				"foreign": "1", "superseded": "0", "rejected": "0", "fight": "0", "out_of_scope": "0", "expiring": "0"} {
+				if got.Annotations["mirror-controller.github.io/"+key] != value {
+					t.Errorf("%s: got annotations %v, want %s=%s", content, got.Annotations, key, value)
 				}
 			}
 		}
 		if n := s.reported(plan.ReasonMirrored); n != 3 {
-			t.Errorf("got %d events, want one for each content", n)
+			t.Errorf("got %d events, want one for each version", n)
 		}
 	})
+}
+
+// TestC75RevertAmidAFanOut: a bad content is taken back while half of the targets have it. Mirrored names the present
+// version only when all targets have the content of that version again.
+func TestC75RevertAmidAFanOut(t *testing.T) {
+	alone(t, having(append(teams(200, "team-"), source(plantest.Data("key", "good")))...),
+		func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
+			s.within(time.Minute, "copies of the first content", func() bool { return s.copied("team-", "good") == 200 })
+			time.Sleep(time.Minute)
+			s.slowly(50 * time.Millisecond)
+			s.edit("platform", plantest.Data("key", "bad"))
+			time.Sleep(5 * time.Second)
+			s.edit("platform", plantest.Data("key", "good"))
+			arrived := func() bool {
+				e := s.last(plan.ReasonMirrored)
+				return e.Annotations["mirror-controller.github.io/version"] == s.version()
+			}
+			for end := time.Now().Add(time.Minute); !arrived() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				synctest.Wait()
+			}
+			if n := s.copied("team-", "good"); !arrived() || n != 200 {
+				t.Errorf("got an event about this version: %v, with its content in %d namespaces, want it and 200", arrived(), n)
+			}
+		})
+}
+
+// TestEventsAreSentAgain: where the API server refuses an event, the newest text comes when it does no more, and the
+// log has the text once.
+func TestEventsAreSentAgain(t *testing.T) {
+	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+		s.diary.refuses = func(Event) error { return errAway }
+		s.write(source())
+		time.Sleep(time.Minute)
+		s.edit("platform", plantest.Data("key", "other"))
+		time.Sleep(time.Minute)
+		s.wantEvents("while they are refused")
+		s.diary.mu.Lock()
+		s.diary.refuses = nil
+		s.diary.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
+		if got := s.said(plan.ReasonMirrored); got != want {
+			t.Errorf("got event %q, want %q", got, want)
+		}
+		s.wantEvents("when they are taken", plan.ReasonMirrored)
+	})
+}
+
+// TestEventsAreRepeated: what holds is sent again when a resync finds it older than half an hour.
+func TestEventsAreRepeated(t *testing.T) {
+	alone(t, having(append(teams(2, "team-"), source(), plantest.ConfigMap("team-001", "settings"))...),
+		func(o *Options) { o.ResyncPeriod = 10 * time.Minute }, func(t *testing.T, s scene) {
+			time.Sleep(25 * time.Minute)
+			s.wantEvents("at first", plan.ReasonForeign, plan.ReasonMirrored)
+			time.Sleep(10 * time.Minute)
+			s.wantEvents("after the resync behind half an hour", plan.ReasonForeign, plan.ReasonMirrored)
+			time.Sleep(20 * time.Minute)
+			s.wantEvents("before the next half hour")
+		})
 }
 
 // TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
@@ -209,4 +272,72 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 			t.Errorf("got announcements %q, want one for the copy of each source", got)
 		}
 	})
+}
+
+// TestC75WidenedSource: 300 targets more by an annotation. Mirrored names the new version only when they have copies.
+func TestC75WidenedSource(t *testing.T) {
+	narrow := plantest.Annotation(plan.PrefixAnnotation, "team-000")
+	alone(t, having(append(teams(300, "team-"), source(narrow))...), func(o *Options) { o.ConcurrentWrites = 1 },
+		func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.slowly(20 * time.Millisecond)
+			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-"))
+			want := fmt.Sprintf("Synced version %s to 300 namespaces", s.version())
+			s.within(time.Minute, want, func() bool { return s.said(plan.ReasonMirrored) == want })
+			if n := s.copied("team-", "value"); n != 300 {
+				t.Errorf("got %d copies, want 300", n)
+			}
+		})
+}
+
+// TestForeignObjectsThatGo one after the other, while writes take some time: each event says what is in the way.
+func TestForeignObjectsThatGo(t *testing.T) {
+	for name, leave := range map[string]func(scene, string){
+		"deleted":    func(s scene, ns string) { s.remove(ns) },
+		"unlabelled": func(s scene, ns string) { s.edit(ns, plantest.Without("mirror")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(300, "team-"), source())
+			for i := range 300 {
+				objects = append(objects,
+					plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", plantest.Label("mirror", "copy")))
+			}
+			alone(t, having(objects...), func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.slowly(100 * time.Millisecond)
+				for i := range 300 {
+					leave(s, fmt.Sprintf("team-%03d", i))
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(time.Hour)
+				for _, note := range s.notesOf(plan.ReasonForeign) {
+					if strings.Contains(note, ": . ") {
+						t.Errorf("got event %.300q", note)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestC83LongAnnotation: the event about an annotation of a kilobyte begins with what is wrong with it.
+func TestC83LongAnnotation(t *testing.T) {
+	var names []string
+	for i := range 70 {
+		names = append(names, fmt.Sprintf("team-project-%02d", i))
+	}
+	for key, tc := range map[string]struct{ value, want string }{
+		plan.RolloutAnnotation: {"kubernetes.io/metadata.name in (" + strings.Join(names, ","), "not a label selector"},
+		plan.PrefixAnnotation:  {strings.Join(names, ",") + ",Team-project-70", "lower-case letters"},
+	} {
+		t.Run(key, func(t *testing.T) {
+			cluster(t, append(teams(1, "team-"), source(plantest.Annotation(key, tc.value))), func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				got := s.said(plan.ReasonInvalidAnnotation)
+				if at := strings.Index(got, tc.want); at < 0 || at > 200 {
+					t.Errorf("got event %q, want in its beginning %q", got, tc.want)
+				}
+			})
+		})
+	}
 }

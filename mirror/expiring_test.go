@@ -34,15 +34,7 @@ func graced(t *testing.T, grace time.Duration, f func(*testing.T, scene)) {
 }
 
 // said returns the last event with this reason.
-func (s scene) said(reason string) string {
-	s.t.Helper()
-	synctest.Wait()
-	notes := s.notesOf(reason)
-	if len(notes) == 0 {
-		return ""
-	}
-	return notes[len(notes)-1]
-}
+func (s scene) said(reason string) string { return s.last(reason).Note }
 
 func (s scene) uids() map[string]types.UID {
 	uids := map[string]types.UID{}
@@ -78,7 +70,7 @@ func TestC52Expiring(t *testing.T) {
 			func(s scene) { s.edit("platform", plantest.Annotation(plan.SelectorAnnotation, "tier=gold")) },
 			func(s scene) { s.edit("platform", plantest.Without(plan.SelectorAnnotation)) },
 			[]string{"3 copies", plan.SelectorAnnotation + `="tier=gold" does not match the namespace`,
-				"correct the annotation, or the labels"},
+				"correct the annotation namespace-selector, or the labels"},
 		},
 		"opted out": {
 			func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
@@ -132,13 +124,13 @@ func TestC52Expiring(t *testing.T) {
 
 // TestC52ClockThatIsSet does not shorten a grace: its begin keeps the reading of the monotonic clock.
 func TestC52ClockThatIsSet(t *testing.T) {
-	var r record
+	var known target
 	cm := copyOf(source(), "team-000")
-	c := plan.Change{Op: plan.OpDelete, Have: cm}
-	(&nameStatus{}).judge(&r, c, time.Now())
-	step, _ := r.next(plan.Target{Have: cm}, c, "", time.Minute, time.Now())
-	if since := r.unclaimed.since; step != stepExpire || since == since.Round(0) {
-		t.Errorf("got step %v, and the grace began at %v, want a monotonic reading", step, since)
+	c := plan.Change{Op: plan.OpDelete, State: plan.StateExpiring, Have: cm}
+	known.judge(c, time.Now())
+	act, wait := known.decide(plan.Target{Have: cm}, c, "", time.Minute, time.Now())
+	if since := known.unclaimed.since; act || wait == 0 || since == since.Round(0) {
+		t.Errorf("got %v after %v, and the grace began at %v, want a wait and a monotonic reading", act, wait, since)
 	}
 }
 
@@ -208,7 +200,8 @@ func TestC65AnnouncementOfTheFuture(t *testing.T) {
 	})
 }
 
-// TestC65RefusedDeletion is announced once, and reported no more after the first minute, however often it is tried again.
+// TestC65RefusedDeletion is announced once, and reported no more after the first minute, however often it is tried
+// again.
 func TestC65RefusedDeletion(t *testing.T) {
 	graced(t, 2*time.Second, func(t *testing.T, s scene) {
 		s.slowly(5 * time.Millisecond)
@@ -220,28 +213,10 @@ func TestC65RefusedDeletion(t *testing.T) {
 			t.Errorf("got %d events and at last %q, want few, and one about all copies", first, got)
 		}
 		time.Sleep(time.Hour)
-		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first,
-			plan.ReasonDeleted: 0} {
+		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first} {
 			if n := s.reported(reason); n != want {
 				t.Errorf("got %d events %s, want %d: %q", n, reason, want, s.notesOf(reason))
 			}
-		}
-	})
-}
-
-// TestC65OnlySuccessCounts: a deletion in which somebody else is faster is not counted. Histories have lost answers.
-func TestC65OnlySuccessCounts(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
-		s.beforeCall(func(c apitest.Call) {
-			if c.Verb == "delete" {
-				s.remove(c.Namespace)
-			}
-		})
-		s.remove("platform")
-		time.Sleep(time.Minute)
-		s.wantNone("team-000")
-		if n := s.reported(plan.ReasonDeleted); n > 0 {
-			t.Errorf("got %d events about deletions, want none", n)
 		}
 	})
 }
@@ -257,9 +232,10 @@ func TestC55NoTargets(t *testing.T) {
 		}
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
 		time.Sleep(time.Minute)
-		want := "Not mirrored, because no namespace is a target: " +
+		want := "Version " + s.version() + " is not mirrored, because no namespace is a target: " +
 			`the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
-			"or the namespace has the label mirror=false. To mirror the source, correct the annotation; remove that label."
+			"or the namespace has the label mirror=false. To mirror the source, correct the annotation namespace-prefix; " +
+			"remove that label."
 		if got := s.said(plan.ReasonNoTargets); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
@@ -293,7 +269,7 @@ func TestC73NothingIsATarget(t *testing.T) {
 		}()
 		s.noted(s.controller.Run(ctx, Alone(ctx)))
 		const why = "namespace begins with teem-"
-		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], "no other "+why) {
+		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], "no "+why) {
 			t.Errorf("got events %q, want one", got)
 		}
 		for _, want := range []string{"No namespace is a target: no " + why, `type="Warning" reason="NoTargets"`} {
@@ -422,6 +398,25 @@ func TestExpiringEndsWithItsCopies(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if note := s.said(plan.ReasonMirrored); !strings.HasSuffix(note, " to 1 namespace") {
 			t.Errorf("got %q in the end", note)
+		}
+	})
+}
+
+// TestC65EachReasonHasItsTime: one namespace opts out, and four minutes later the source is narrowed away from all.
+func TestC65EachReasonHasItsTime(t *testing.T) {
+	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+		begin := time.Now()
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(4 * time.Minute)
+		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
+		time.Sleep(15 * time.Second)
+		got := s.said(plan.ReasonExpiring)
+		for where, after := range map[string]time.Duration{"1 copy in namespace team-000": 5 * time.Minute,
+			"2 copies in 2 namespaces (team-001, team-002)": 9 * time.Minute} {
+			want := fmt.Sprintf("%s will be deleted from %s UTC on", where, begin.Add(after).UTC().Format(time.DateTime))
+			if !strings.Contains(got, want) {
+				t.Errorf("got event %q, want in it %q", got, want)
+			}
 		}
 	})
 }

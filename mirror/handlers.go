@@ -6,21 +6,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
-	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
 type handlers struct {
-	rules   *plan.Rules
-	cache   *cache.Cache
-	status  *status
-	sources *queue.Sources
+	*decider
+	sources workqueue.TypedDelayingInterface[string]
 	copies  *queue.Copies
-	lanes   *lanes.Lanes
+	slow    *slow.Queue
 
 	// active is set while the controller leads. Before that no event needs a key: a takeover plans everything.
 	active atomic.Bool
@@ -36,7 +34,9 @@ func (h *handlers) register() error {
 		AddFunc:    h.namespaceAdded,
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
-			h.lanes.Forget(d.GetName())
+			if d.OptionalObj != nil {
+				h.slow.Forget(d.OptionalObj.UID)
+			}
 			h.namespaceChanged(d.GetName(), nil, false)
 		},
 	})
@@ -90,7 +90,7 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 // sourceChanged handles a new state of a source.
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	if h.rules.IsSource(cm) {
-		h.status.sourceChanged(plan.KeyOf(cm))
+		h.targets.sourceChanged(plan.KeyOf(cm))
 	}
 	h.sources.Add(cm.Name)
 }
@@ -103,7 +103,7 @@ func (h *handlers) targetChanged(k key, cm *corev1.ConfigMap, deleted bool) {
 }
 
 func (h *handlers) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
-	n := h.status.lock(k.Name)
+	n := h.targets.lock(k.Name)
 	defer n.unlock()
 	return n.observe(k.Namespace, cm, deleted)
 }
@@ -113,7 +113,7 @@ func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	switch {
 	case old.UID != new.UID:
-		h.lanes.Forget(new.Name)
+		h.slow.Forget(old.UID)
 		h.namespaceAdded(new)
 	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
 		h.namespaceChanged(new.Name, new, false)
@@ -138,17 +138,17 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// recordClaim records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if the claim is
+// recordClaim records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if it is
 // gone before the next decision.
 func (h *handlers) recordClaim(k key, ns *corev1.Namespace, appeared bool) {
-	n := h.status.lock(k.Name)
+	n := h.targets.lock(k.Name)
 	defer n.unlock()
 	if appeared {
 		n.appear(k.Namespace, ns.UID)
 	}
-	if n.calling(k.Namespace) || n.isUnclaimed(k.Namespace) {
+	if n.isUnclaimed(k.Namespace) {
 		t := h.cache.Target(k)
 		t.Namespace = ns
-		n.recordClaim(h.rules.Decide(h.cache.View(k.Name), t))
+		n.claim(h.rules.Decide(h.cache.View(k.Name), t))
 	}
 }

@@ -1,15 +1,15 @@
 package mirror
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
@@ -26,16 +26,18 @@ func deletedConfigMap(namespace string, cm *corev1.ConfigMap) coreinformers.Dele
 // namespaces in its caches.
 func stillController(t *testing.T, configMaps ...*corev1.ConfigMap) *Controller {
 	t.Helper()
-	c, err := New(fake.NewClientset(), &diary{}, teamOptions())
+	var objects []runtime.Object
+	for _, cm := range configMaps {
+		objects = append(objects, cm, plantest.Namespace(cm.Namespace))
+	}
+	c, err := New(apitest.NewServer(objects...), &diary{}, teamOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.sources.ShutDown)
-	t.Cleanup(c.copies.ShutDown)
-	for _, cm := range configMaps {
-		if err := errors.Join(c.cache.Put(cm), c.cache.Put(plantest.Namespace(cm.Namespace))); err != nil {
-			t.Fatal(err)
-		}
+	t.Cleanup(c.shutDown)
+	c.cache.Start(t.Context())
+	if !c.cache.WaitForSync(t.Context()) {
+		t.Fatal("got no caches")
 	}
 	return c
 }
@@ -140,8 +142,8 @@ func TestKeysThatEventsAdd(t *testing.T) {
 			if names, keys := c.added(t); len(names)+len(keys) > 0 {
 				t.Errorf("before it leads: got %v and %v, want nothing", names, keys)
 			}
-			if len(c.status.names) > 0 {
-				t.Errorf("before it leads: got a status of %d names, want none", len(c.status.names))
+			if len(c.targets.names) > 0 {
+				t.Errorf("before it leads: got targets of %d names, want none", len(c.targets.names))
 			}
 			c.handlers.active.Store(true)
 			c.copies.Add(ofFanout)

@@ -124,26 +124,132 @@ func TestC62Grace(t *testing.T) {
 	})
 }
 
-// TestC62HiddenCopy: a copy that lost its label is found by a live read, and held by its source, which does not win the
-// target. While the API server is away, that is still known.
+// TestC62HiddenCopy: a copy that lost its label is found by a live read, and its source, which does not select the
+// target any more, holds it. The other source hears of that, also while the API server is away.
 func TestC62HiddenCopy(t *testing.T) {
-	tenant := sourceIn("team-b", paused)
-	hidden := copyOf(tenant, "team-a", plantest.Without(plan.DefaultLabel))
-	objects := []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"), source(), tenant, hidden}
+	first := sourceIn("platform", paused, plantest.Annotation(plan.PrefixAnnotation, "team-z"))
+	hidden := copyOf(first, "team-a", plantest.Without(plan.DefaultLabel))
+	objects := []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"),
+		first, sourceIn("team-b"), hidden}
 	cluster(t, objects, func(t *testing.T, s scene) {
-		want := known{plan.StateHeld, settings("team-b")}
-		expect := func(when string) {
+		for _, refuses := range []error{nil, errAway} {
+			s.refuse(on(refuses, apitest.Call{Namespace: "team-a"}))
 			time.Sleep(3 * time.Minute)
-			synctest.Wait()
-			if got := s.controller.knows()[settings("team-a")]; got != want {
-				t.Errorf("%s: got %v, want %v", when, got, want)
+			if n := s.value("mirror_copies", "foreign"); n != 1 || s.get("team-a").Labels[plan.DefaultLabel] != "" {
+				t.Errorf("API server away: %v: got %v copies foreign, and %v, want 1, and the copy as it was",
+					refuses != nil, n, s.get("team-a"))
 			}
 		}
-		expect("at a start")
-		s.refuse(on(errLost, apitest.Call{Namespace: "team-a"}))
-		expect("while the API server is away")
-		if got := s.get("team-a"); got.Labels[plan.DefaultLabel] != "" {
-			t.Errorf("got the copy written: %v", got)
+		if got := s.last(plan.ReasonForeign); got.Regarding != settings("team-b") ||
+			!strings.Contains(got.Note, "platform/settings") {
+			t.Errorf("got event %v, want one on the other source that names the holder", got)
 		}
 	})
+}
+
+// saidOf returns the events about the source in a namespace, each as its reason and its note.
+func (s scene) saidOf(namespace string) (all []string) {
+	s.t.Helper()
+	synctest.Wait()
+	s.diary.mu.Lock()
+	defer s.diary.mu.Unlock()
+	for _, e := range s.events {
+		if e.Regarding.Namespace == namespace {
+			all = append(all, e.Reason+": "+e.Note)
+		}
+	}
+	return all
+}
+
+// stops are the ways in which a source stops its copies.
+var stops = map[string]plantest.Option{
+	"paused": paused,
+	"staged": plantest.Annotation(plan.RolloutAnnotation, "tier=canary"),
+	"frozen": plantest.Annotation(plan.PrefixAnnotation, "Team-"),
+}
+
+// TestC74SourceBehindKeepsNobodyOut: a tenant's source stops its copies. The source of the platform, which comes later
+// and ranks first, gets all of them, and the tenant's source is superseded in each. When the platform's goes, nothing
+// comes back to the tenant's content while it is stopped.
+func TestC74SourceBehindKeepsNobodyOut(t *testing.T) {
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(3, "team-"), plantest.Namespace("team-owner", "mirror", "false"))
+			cluster(t, objects, func(t *testing.T, s scene) {
+				s.write(sourceIn("team-owner", plantest.Data("key", "tenant")))
+				time.Sleep(time.Minute)
+				s.edit("team-owner", stop, plantest.Data("key", "tenant's next"))
+				time.Sleep(time.Minute)
+				s.write(source(plantest.Data("key", "platform")))
+				time.Sleep(time.Minute)
+				if n := s.copied("team-0", "platform"); n != 3 {
+					t.Errorf("got %d copies of the platform, want 3", n)
+				}
+				if got := s.saidOf("platform"); len(got) != 1 || !strings.HasSuffix(got[0], " to 3 namespaces") {
+					t.Errorf("got events %q of the platform", got)
+				}
+				superseded := name != "frozen" // a malformed rule selects nothing
+				if n := s.value("mirror_copies", "superseded"); n == 3 != superseded || s.value("mirror_copies", "held") != 0 {
+					t.Errorf("got %v superseded and %v held", n, s.value("mirror_copies", "held"))
+				}
+				s.remove("platform")
+				time.Sleep(time.Minute)
+				if n := s.copied("team-0", "tenant's next"); n != 0 {
+					t.Errorf("got %d copies of a source that is stopped, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// TestC74ForgedHold: a tenant edits a copy, and has its annotation name a source of their own that stops its copies.
+// The copy is restored, and the next content arrives.
+func TestC74ForgedHold(t *testing.T) {
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			objects := append(teams(3, "team-"), source(), plantest.Namespace("team-own", "mirror", "false"))
+			cluster(t, objects, func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.write(sourceIn("team-own", stop))
+				time.Sleep(time.Minute)
+				s.edit("team-000", plantest.Annotation(plan.SourceAnnotation, "team-own/settings"), plantest.Data("key", "spoilt"))
+				time.Sleep(time.Second)
+				s.wantCopy("team-000", "value")
+				s.wantRestored(s.get("team-000"))
+				s.edit("platform", plantest.Data("key", "a new CA"))
+				time.Sleep(time.Second)
+				s.wantCopy("team-000", "a new CA")
+			})
+		})
+	}
+}
+
+// TestC77CreateAfterALiveRead: a foreign object goes, and the live read that shows this takes long. Meanwhile the
+// source stops, or changes. What is created then is what is wanted then.
+func TestC77CreateAfterALiveRead(t *testing.T) {
+	for name, stop := range map[string]func(scene){
+		"paused":   func(s scene) { s.edit("platform", paused) },
+		"deleted":  func(s scene) { s.remove("platform") },
+		"narrowed": func(s scene) { s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-001")) },
+		"opt-out":  func(s scene) { s.setNamespace(plantest.Namespace("team-000", "mirror", "false")) },
+		"edited":   func(s scene) { s.edit("platform", plantest.Data("key", "good")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(2, "team-"), source(plantest.Data("key", "bad")), theirs()), func(t *testing.T, s scene) {
+				s.delay(on(20*time.Second, request("get", "configmaps", "team-000")))
+				time.Sleep(time.Hour)
+				s.remove("team-000")
+				began := s.Count("get", "configmaps", "team-000")
+				for s.Count("get", "configmaps", "team-000") == began {
+					time.Sleep(time.Second)
+				}
+				stop(s)
+				time.Sleep(25 * time.Second)
+				synctest.Wait()
+				if cm := s.get("team-000"); cm != nil && cm.Data["key"] == "bad" {
+					t.Errorf("got %v, created 20 s after the source has stopped that", cm)
+				}
+			})
+		})
+	}
 }

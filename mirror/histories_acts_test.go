@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,12 +35,21 @@ var acts = []struct {
 	{5, "recreate namespace", (*history).recreateNamespace},
 	{14, "touch copy", (*history).touchCopy},
 	{6, "write foreign object", (*history).writeForeign},
+	{5, "revert", (*history).revert},
+	{5, "hold briefly", (*history).holdBriefly},
+	{4, "widen", (*history).widen},
+	{4, "annotate", (*history).annotate},
+	{6, "fill metadata", (*history).fillMetadata},
+	{4, "replace copy by force", (*history).forceCopy},
+	{3, "turn copy into source", (*history).copyToSource},
 	{5, "fail", (*history).fail},
 	{4, "alter", (*history).alter},
+	{3, "be slow somewhere", (*history).beSlow},
 	{2, "end faults", (*history).endFaults},
 	{6, "be late", (*history).beLate},
 	{2, "end watch", (*history).endWatch},
 	{5, "change leader", (*history).changeLeader},
+	{2, "restore", (*history).restore},
 }
 
 func one[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
@@ -84,7 +94,7 @@ func (h *history) remove(namespace, name string) {
 // isOther reports whether a ConfigMap is there that is no source: a copy, or a foreign object.
 func (h *history) isOther(namespace, name string) bool {
 	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
-	return err == nil && (cm.Labels["mirror"] != "true" || cm.Annotations[plan.CopyAnnotation] != "")
+	return err == nil && (cm.Labels["mirror"] != "true" || namesItself(cm))
 }
 
 // aSource returns a place for a source at which there is nothing else.
@@ -105,7 +115,9 @@ func (h *history) writeSource() string {
 		options = append(options, plantest.Immutable)
 	}
 	if h.IntN(4) == 0 {
-		options = append(options, plantest.Label("app", strconv.Itoa(h.IntN(2))))
+		options = append(options, plantest.Label("app", strconv.Itoa(h.IntN(2))),
+			plantest.Annotation("note", strconv.Itoa(h.IntN(2))), plantest.Label("app.kubernetes.io/instance", "argocd"),
+			plantest.Label("app.kubernetes.io/name", "settings"))
 	}
 	if h.IntN(6) == 0 {
 		options = append(options, h.narrowing())
@@ -126,7 +138,7 @@ func (h *history) narrowing() plantest.Option {
 func (h *history) flipLabel() string {
 	namespace, name := one(h, h.sources...), one(h, h.names...)
 	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil ||
-		cm.Annotations[plan.CopyAnnotation] != "" {
+		namesItself(cm) {
 		return "nothing"
 	}
 	h.change(namespace, name, func(cm *corev1.ConfigMap) {
@@ -170,6 +182,7 @@ func (h *history) relabelNamespace() string {
 	}
 	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"},
 		map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
+	ns.Labels[corev1.LabelMetadataName] = name
 	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
 	return fmt.Sprint(name, " ", ns.Labels)
 }
@@ -204,14 +217,14 @@ func (h *history) recreateNamespace() string {
 	h.removals.Go(func() {
 		h.server.Terminate(name)
 		time.Sleep(holds)
-		for !h.server.Finalize(name) {
+		for !h.server.Finalize(name) && h.now(h.options).namespaces[name] != nil { // a restore may have it gone
 			time.Sleep(10 * time.Second)
 			for _, of := range historyNames {
 				h.change(name, of, withoutFinalizers)
 			}
 		}
 		time.Sleep(away)
-		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), plantest.Namespace(name),
+		_, _ = h.server.Interface.CoreV1().Namespaces().Create(h.t.Context(), historyNamespace(name),
 			metav1.CreateOptions{})
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -247,6 +260,8 @@ func (h *history) touchCopy() string {
 		{"disown and unlabel", append(disown, plantest.Without("mirror"))},
 		{"forge source", []plantest.Option{
 			plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
+		{"edit and forge source", []plantest.Option{plantest.Data("key", "spoilt"),
+			plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
 		{"forge checksum", []plantest.Option{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}},
 		{"make immutable", []plantest.Option{plantest.Immutable}},
 		{"edit and make immutable", []plantest.Option{plantest.Immutable, plantest.Data("key", "spoilt")}},
@@ -257,7 +272,11 @@ func (h *history) touchCopy() string {
 		{"hand over with label", []plantest.Option{plantest.Annotation(plan.AdoptAnnotation, "true"),
 			plantest.Label("mirror", "copy")}},
 	}
-	if h.IntN(4) == 0 {
+	switch h.IntN(8) {
+	case 0:
+		h.change(namespace, name, plantest.Finalizer)
+		fallthrough
+	case 1:
 		h.remove(namespace, name)
 		return "delete " + namespace + "/" + name
 	}
@@ -289,12 +308,126 @@ func (h *history) writeForeign() string {
 	return fmt.Sprint(namespace, "/", name, " ", cm.Labels, cm.Annotations, err)
 }
 
+// revert changes a source, takes that back some time later, and perhaps again.
+func (h *history) revert() string {
+	namespace, name := h.aSource()
+	before, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
+	if err != nil || before.Immutable != nil {
+		return "nothing"
+	}
+	for range 1 + h.IntN(2) {
+		h.change(namespace, name, plantest.Data("key", "reverted"))
+		time.Sleep(h.pause(7))
+		h.change(namespace, name, func(cm *corev1.ConfigMap) { cm.Data = before.Data })
+		time.Sleep(h.pause(4))
+	}
+	return namespace + "/" + name
+}
+
+// holdBriefly has a source hold targets, or freezes it, for a moment in which its content may change.
+func (h *history) holdBriefly() string {
+	namespace, name := h.aSource()
+	h.change(namespace, name, one(h, plantest.Annotation(plan.PausedAnnotation, "true"),
+		plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, ""),
+		plantest.Annotation(plan.PausedAnnotation, "ture")), h.content())
+	time.Sleep(h.pause(8))
+	h.change(namespace, name, plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation))
+	return namespace + "/" + name
+}
+
+// widen narrows a source to one target, and widens it again some time later.
+func (h *history) widen() string {
+	namespace, name := h.aSource()
+	narrow := one(h, plantest.Annotation(plan.PrefixAnnotation, one(h, h.targets...)),
+		plantest.Annotation(plan.SelectorAnnotation, corev1.LabelMetadataName+"="+one(h, h.targets...)))
+	h.change(namespace, name, narrow)
+	time.Sleep(h.pause(9))
+	h.change(namespace, name, plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation))
+	return namespace + "/" + name
+}
+
+// annotate gives a source annotations that freeze it, and some that do not, or takes them away.
+func (h *history) annotate() string {
+	namespace, name := h.aSource()
+	values := map[string]string{plan.Domain + "/namspace-prefix": "x", plan.AdoptAnnotation: "true",
+		plan.RolloutAnnotation: "tier in (gold," + large[:5<<10] + ")"}
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		edit := plantest.Without(k)
+		if h.IntN(6) == 0 {
+			edit = plantest.Annotation(k, values[k])
+		}
+		h.change(namespace, name, edit)
+	}
+	return namespace + "/" + name
+}
+
+var large = strings.Repeat("x", 250<<10)
+
+// fillMetadata gives a copy or a source labels and annotations of other people, or takes them away.
+func (h *history) fillMetadata() string {
+	namespace, name := one(h, append(slices.Clone(h.targets), h.sources...)...), one(h, h.names...)
+	value := large[:one(h, 1, 10, 1000, 9<<10, 100<<10, 250<<10)]
+	edits := []plantest.Option{one(h, plantest.Annotation("theirs", value), plantest.Annotation("note", value),
+		plantest.Label("theirs", "yes"), plantest.Label("theirs", "yes"), plantest.Without("theirs"),
+		plantest.Without("note"))}
+	if h.IntN(2) == 0 && h.isOther(namespace, name) { // it is repaired, with the metadata
+		edits = append(edits, plantest.Data("key", "spoilt"))
+	}
+	h.change(namespace, name, edits...)
+	return fmt.Sprint(namespace, "/", name, " ", len(value), len(edits) > 1)
+}
+
+// forceCopy deletes a copy and creates it again, as it was or changed: kubectl replace --force.
+func (h *history) forceCopy() string {
+	namespace, name := one(h, h.targets...), one(h, h.names...)
+	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
+	if err != nil || !h.isOther(namespace, name) {
+		return "nothing"
+	}
+	h.remove(namespace, name)
+	time.Sleep(h.pause(3))
+	cm.UID, cm.ResourceVersion, cm.DeletionTimestamp, cm.Finalizers = "", "", nil, nil
+	if h.IntN(3) == 0 {
+		cm.Data = map[string]string{"key": "spoilt"}
+	}
+	_, err = h.server.Interface.CoreV1().ConfigMaps(namespace).Create(h.t.Context(), cm, metav1.CreateOptions{})
+	return fmt.Sprint(namespace, "/", name, " ", err)
+}
+
+// copyToSource makes a source of a copy.
+func (h *history) copyToSource() string {
+	namespace, name := one(h, h.targets...), one(h, h.names...)
+	if !h.isOther(namespace, name) {
+		return "nothing"
+	}
+	h.change(namespace, name, plantest.Without(plan.CopyAnnotation), plantest.Without(plan.SourceAnnotation),
+		plantest.Label("mirror", "true"))
+	return namespace + "/" + name
+}
+
+// restore has etcd restored from a backup.
+func (h *history) restore() string {
+	at := time.Now().Add(-h.pause(10))
+	if at.Before(h.began.Add(time.Second)) {
+		return "nothing"
+	}
+	h.restored, h.watchEnded = true, time.Now()
+	h.server.ConfigMaps.Restore(at)
+	h.server.Namespaces.Restore(at)
+	return fmt.Sprint("of ", at.Sub(h.began))
+}
+
+// historyNamespace returns a namespace with the label that each has.
+func historyNamespace(name string) *corev1.Namespace {
+	return plantest.Namespace(name, corev1.LabelMetadataName, name)
+}
+
 // faults are what goes wrong with the requests of the controller now.
 type faults struct {
 	over    bool // and there will be none
 	failing map[string]failure
 	altered map[string]plantest.Option // by namespace
-	lags    map[string]time.Duration   // of requests, answers, reads, and the watch of each resource
+	lags    map[string]time.Duration   // of requests, answers, reads, the watch of each resource, and by namespace
 }
 
 // failure is how requests about a namespace fail.
@@ -333,7 +466,6 @@ func (h *history) hook() {
 		}
 		o.Loses = func(c apitest.Call) error {
 			if f, ok := fails(c); ok && f.lost {
-				h.unanswered.Store(true)
 				return f.err
 			}
 			return nil
@@ -346,9 +478,10 @@ func (h *history) hook() {
 		o.Takes = func(c apitest.Call) time.Duration {
 			lags := h.faults.Load().lags
 			if c.Verb == "get" {
-				return time.Millisecond + lags["requests"] + lags["reads"]
+				return time.Millisecond + lags["requests"] + lags["reads"] + lags[c.Namespace]
 			}
-			return time.Millisecond + lags["requests"] // a loop without a pause goes on for ever without that
+			// A loop without a pause would go on for ever without the millisecond.
+			return time.Millisecond + lags["requests"] + lags[c.Namespace]
 		}
 		o.Arrives = apitest.Call.IsWrite
 		o.Answers = func(apitest.Call) time.Duration { return h.faults.Load().lags["answers"] }
@@ -371,9 +504,9 @@ func (h *history) fail() string {
 		{"reset", errLost},
 	}
 	what := one(h, failures...)
-	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update"}, []string{"delete"}, []string{"get"},
-		[]string{"create", "update", "delete"},
-		[]string{"create", "update", "delete", "get"})}
+	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"},
+		[]string{"get"}, []string{"create", "update", "patch", "delete"},
+		[]string{"create", "update", "patch", "delete", "get"})}
 	at := one(h, append(slices.Clone(historyNamespaces), h.targets...)...)
 	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {
 		at = one(h, failing...)
@@ -404,9 +537,16 @@ func (h *history) alter() string {
 		}},
 	}
 	a := one(h, alterations...)
-	h.altered = true
 	h.with(func(now *faults) { now.altered[at] = a.alter })
 	return a.name + " at " + at
+}
+
+// beSlow has all requests about a namespace take long from now on.
+func (h *history) beSlow() string {
+	at, takes := one(h, h.targets...), one(h, 300*time.Millisecond, 3*time.Second, 12*time.Second, time.Minute)
+	h.latest = max(h.latest, takes)
+	h.with(func(now *faults) { now.lags[at] = takes })
+	return fmt.Sprint(at, " ", takes)
 }
 
 func (h *history) endFaults() string {
@@ -438,14 +578,12 @@ func (h *history) beLate() string {
 	lags["reads"] = one(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
 	h.latestWatch = max(h.latestWatch, lags["configmaps"], lags["namespaces"])
 	h.latest = max(h.latest, lags["requests"]+lags["answers"]+lags["reads"])
-	if lags["requests"]+lags["answers"] > 100*time.Millisecond { // a slow call may be cut
-		h.unanswered.Store(true)
-	}
 	h.with(func(now *faults) { now.lags = lags })
 	return fmt.Sprint(lags)
 }
 
 func (h *history) endWatch() string {
+	h.watchEnded = time.Now()
 	switch h.IntN(4) {
 	case 0:
 		h.server.ConfigMaps.Expire()

@@ -1,10 +1,9 @@
 package mirror
 
-// A history is held against a plan from scratch of the objects on the API server, and every write of the controller is
+// A history is held against what the oracle says of the objects on the API server, and every write of the controller is
 // judged.
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,46 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// world is what the API server has at one moment.
-type worldState struct {
-	rules      *plan.Rules
-	configMaps map[key]*corev1.ConfigMap
-	namespaces map[string]*corev1.Namespace
-	views      map[string]*plan.View // by name, until one of its sources changes
-}
-
-func newWorldState(rules *plan.Rules) *worldState {
-	return &worldState{rules, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}, map[string]*plan.View{}}
-}
-
-func (w *worldState) view(name string) *plan.View {
-	if v := w.views[name]; v != nil {
-		return v
-	}
-	var sources []*plan.Source
-	for _, namespace := range historyNamespaces {
-		if cm := w.configMaps[key{Namespace: namespace, Name: name}]; cm != nil && w.rules.AsksToBeMirrored(cm) {
-			sources = append(sources, w.rules.ParseSource(cm))
-		}
-	}
-	w.views[name] = plan.NewView(sources)
-	return w.views[name]
-}
-
-func (w *worldState) target(k key) plan.Target {
-	return plan.Target{Key: k, Namespace: w.namespaces[k.Namespace], Have: w.configMaps[k]}
-}
+// lateLoss is how long a controller goes on at most after the loss of its lease, and lifetime how old a live read may
+// be on which a deletion depends.
+const lateLoss, lifetime = 8 * time.Second, 5 * time.Second
 
 // now returns what the API server has now.
-func (h *history) now() *worldState {
-	w := newWorldState(h.rules)
+func (h *history) now(flags *Options) *oracle {
+	w := &oracle{flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
 	for _, cm := range h.server.ConfigMaps.All() {
-		w.configMaps[plan.KeyOf(cm)] = cm
+		w.configMaps[apitest.KeyOf(cm)] = cm
 	}
 	for _, ns := range h.server.Namespaces.All() {
 		w.namespaces[ns.Name] = ns
@@ -63,136 +34,87 @@ func (h *history) now() *worldState {
 	return w
 }
 
-// known is what a controller knows of a target.
-type known struct {
-	state plan.State
-	owner key // the source that state counts for
-}
-
-func (k known) String() string {
-	return fmt.Sprintf("%v of %v", k.state, k.owner)
-}
-
-// knows returns what the controller knows of each target.
-func (c *Controller) knows() map[key]known {
-	all := map[key]known{}
-	c.status.each(func(n *nameStatus) {
-		for namespace, r := range n.targets {
-			all[key{Namespace: namespace, Name: n.name}] = known{r.state, r.countsFor}
-		}
-	})
-	return all
-}
-
-// each calls f with the status of each name, locked.
-func (s *status) each(f func(*nameStatus)) {
-	s.mu.Lock()
-	names := slices.Collect(maps.Values(s.names))
-	s.mu.Unlock()
-	for _, n := range names {
-		n.mu.Lock()
-		f(n)
-		n.mu.Unlock()
-	}
-}
-
-// leftOver returns what a controller at rest has left of its work.
-func (c *Controller) leftOver() map[string]int {
-	synctest.Wait()
-	left := map[string]int{"keys": c.copies.Len(), "names": c.sources.Len()}
-	left["calls in flight"], left["slow slots"] = c.reconciler.lanes.InFlight()
-	left["live reads"] = c.reconciler.live.Known()
-	for _, name := range historyNames {
-		if c.sources.WantsFanout(name) {
-			left["fan-outs"]++
-		}
-	}
-	c.status.each(func(n *nameStatus) {
-		left["calls"] += len(n.calls)
-		left["queued targets"] += n.queued
-		for _, r := range n.targets {
-			// An object that the watch does not show is retried.
-			if r.retry.outcome != outcome.Foreign && r.state != plan.StateForeign && r.retry != (retry{}) ||
-				r.own != (ownWrite{}) || r.unclaimed != (unclaimed{}) {
-				left[fmt.Sprintf("retries (%v, %+v)", r.retry.outcome, r.own)]++
-			}
-		}
-	})
-	return left
-}
-
-// remembered returns what a controller knows of a cluster in which nothing is left.
-func (c *Controller) remembered() map[string]int {
-	left := c.leftOver()
-	left["names with a status"], left["views"] = len(c.status.names), c.cache.KeptViews()
-	return left
-}
-
-// compare compares the copies and the status with a plan from scratch. While faults go on, it leaves out what they
-// keep from being right.
+// compare compares the copies and the status with the verdicts of the oracle. While faults go on, it leaves out what
+// they keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
-	w, faults, known := h.now(), h.faults.Load(), h.leader.knows()
+	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.knows()
 	if failsToRead(faults) {
 		return
 	}
 	h.mu.Lock()
 	removing, before := maps.Clone(h.removing), len(h.findings)
 	h.mu.Unlock()
-	changed := h.changedLately()
-	totals, owned := map[plan.State]int{}, map[key]map[plan.State]int{}
+	changed, spoilt := h.changedSince(time.Minute+2*h.latestWatch), h.spoilt()
+	counts, remembered := map[key]map[string]int{}, false
 	for _, name := range historyNames {
-		v := w.view(name)
 		for _, namespace := range historyNamespaces {
-			t := w.target(key{Namespace: namespace, Name: name})
-			c := h.rules.Decide(v, t)
-			if w := h.rules.Decide(v, plan.Target{Key: t.Key, Namespace: t.Namespace}); t.Have != nil &&
-				!h.rules.Visible(t.Have) && w.State == plan.StateHeld {
-				c = w // such a target is held without being asked
+			k := key{Namespace: namespace, Name: name}
+			v, have, got := w.judge(k), w.configMaps[k], known[k].state.String()
+			if have != nil && v.state == "foreign" && got == "rejected" && spoilt[have.UID] {
+				v.state = got // by admission, as long as the object is there
 			}
-			want := wanted(h.rules, v, t, c)
-			count(totals, owned, want.state, want.owner)
-			for _, loser := range h.superseded(v, t.Namespace) {
-				count(totals, owned, plan.StateSuperseded, loser.Key)
+			if have != nil && !w.isShown(have) && got == "foreign" && (v.state == "held" || v.state == "frozen") {
+				v.state, v.owner, remembered = got, known[k].owner, true // the copy of another source is in the way
+			}
+			addTo(counts, v.owner, v.state, 1)
+			addTo(counts, key{}, v.state, 1)
+			for _, s := range w.superseded(k) {
+				addTo(counts, s, "superseded", 1)
+				addTo(counts, key{}, "superseded", 1)
 			}
 			_, fails := faults.failing[namespace]
 			_, alters := faults.altered[namespace]
-			excused := !atRest && (fails || alters || removing[namespace] || changed[t.Key])
-			h.compareTarget(t, c, known[t.Key], want, excused, atRest)
+			slow := faults.lags[namespace] > 10*time.Second
+			excused := !atRest && (fails || slow || alters || removing[namespace] || changed[k])
+			hidden := have != nil && !w.isShown(have)
+			switch {
+			case excused && hidden,
+				v.due == "delete" && !atRest && (h.options.DeletionGrace > time.Minute || h.latest > lifetime):
+			case v.due != "" && !excused:
+				h.found(outOfSync, "%v: %v is due, and there is %v", k, v.due, have)
+			case got != "none" && v.state != "none" && known[k].owner != v.owner:
+				h.found(wrongStatus, "%v: %v counts for %v, want %v", k, got, known[k].owner, v.owner)
+			case excused, got == "fight" && !atRest:
+			case got != v.state:
+				h.found(wrongStatus, "%v: got %v of %v, want %v of %v", k, got, known[k].owner, v.state, v.owner)
+			}
 		}
 	}
-	if atRest && len(h.findings) == before {
-		h.compareTotals(totals, owned)
+	if got := h.leader.counts(); atRest && !remembered && len(h.findings) == before && !equality.Semantic.DeepEqual(got, counts) {
+		h.found(wrongStatus, "got %v, want %v", got, counts)
 	}
 }
 
-// changedLately returns the ConfigMaps whose answers or events may still be on their way.
-func (h *history) changedLately() map[key]bool {
+// addTo counts targets of a source in a state.
+func addTo(counts map[key]map[string]int, source key, state string, n int) {
+	if n == 0 || state == "none" {
+		return
+	}
+	if counts[source] == nil {
+		counts[source] = map[string]int{}
+	}
+	counts[source][state] += n
+}
+
+// changedSince returns the targets that have changed within this time, by themselves or because their namespaces did.
+func (h *history) changedSince(within time.Duration) map[key]bool {
 	lately := map[key]bool{}
 	for _, c := range slices.Backward(h.server.ConfigMaps.Changes()) {
-		if time.Since(c.At) > time.Minute+2*h.latestWatch {
+		if time.Since(c.At) > within {
 			break
 		}
 		lately[keyOfChange(c)] = true
 	}
-	return lately
-}
-
-// compareTarget compares one target. If requests about it fail, it may be in any state, but that counts for the right
-// source, unless only a request could show what is there.
-func (h *history) compareTarget(t plan.Target, c plan.Change, got, want known, fails, atRest bool) {
-	hidden := t.Have != nil && !h.rules.Visible(t.Have)
-	switch {
-	case fails && hidden, c.Op == plan.OpDelete && !atRest && (h.options.DeletionGrace > time.Minute ||
-		h.latest > liveread.Lifetime):
-	case c.Op != plan.OpNone && !fails:
-		h.found(outOfSync, "%v: %v is due, and there is %v", t.Key, c.Op, t.Have)
-	case got.state != plan.StateNone && want.state != plan.StateNone && got.owner != want.owner:
-		h.found(wrongStatus, "%v: %v counts for %v, want %v", t.Key, got.state, got.owner, want.owner)
-	case fails, got.state == plan.StateFight && !atRest:
-	case got != want:
-		h.found(wrongStatus, "%v: got %v, want %v", t.Key, got, want)
+	for _, c := range slices.Backward(h.server.Namespaces.Changes()) {
+		if time.Since(c.At) > within {
+			break
+		}
+		for _, name := range historyNames {
+			lately[key{Namespace: nameOfChange(c), Name: name}] = true
+		}
 	}
+	return lately
 }
 
 func failsToRead(f *faults) bool {
@@ -204,71 +126,28 @@ func failsToRead(f *faults) bool {
 	return false
 }
 
-// wanted returns what a controller should know of a target.
-func wanted(rules *plan.Rules, v *plan.View, t plan.Target, c plan.Change) known {
-	want := known{state: c.State, owner: c.CountsFor()}
-	if c.Op != plan.OpNone {
-		want.state = plan.StatePending
-	}
-	if want.state == plan.StateNone {
-		want.owner = key{}
-	}
-	return want
-}
-
-// superseded returns the sources that select the namespace and do not win it.
-func (h *history) superseded(v *plan.View, ns *corev1.Namespace) (losers []*plan.Source) {
-	if ns == nil {
-		return nil
-	}
-	for _, s := range v.Sources {
-		if h.rules.Exclusion(s, ns) == plan.NotExcluded {
-			losers = append(losers, s)
-		}
-	}
-	return losers[min(1, len(losers)):]
-}
-
-func count(totals map[plan.State]int, owned map[key]map[plan.State]int, state plan.State, owner key) {
-	if state == plan.StateNone {
-		return
-	}
-	totals[state]++
-	if owned[owner] == nil {
-		owned[owner] = map[plan.State]int{}
-	}
-	owned[owner][state]++
-}
-
-func (h *history) compareTotals(totals map[plan.State]int, owned map[key]map[plan.State]int) {
-	s := h.leader.status
-	for state := range plan.States {
-		if got := s.total(state); got != totals[state] {
-			h.found(wrongStatus, "got %d %v in all, want %d", got, state, totals[state])
-		}
-	}
-	s.each(func(n *nameStatus) {
-		for source, src := range n.sources {
-			for state := range plan.States {
-				if got, want := src.counts[state], owned[source][state]; got != want {
-					h.found(wrongStatus, "got %d %v of %v, want %d", got, state, source, want)
-				}
-			}
-		}
-	})
-}
-
 // blockedAt reports whether a target in the namespace is retried for ever, because no event tells when what is in its
 // way goes.
 func (h *history) blockedAt(namespace string) bool {
-	w := h.now()
+	w, spoilt := h.now(h.options), h.spoilt()
 	for _, name := range historyNames {
-		t := w.target(key{Namespace: namespace, Name: name})
-		if t.Have != nil && !h.rules.Visible(t.Have) && h.rules.Decide(w.view(name), t).State != plan.StateNone {
+		k := key{Namespace: namespace, Name: name}
+		if have := w.configMaps[k]; have != nil && (!w.isShown(have) || spoilt[have.UID]) && w.judge(k).state != "none" {
 			return true
 		}
 	}
 	return false
+}
+
+// spoilt returns the UIDs of what admission has altered.
+func (h *history) spoilt() map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for _, c := range h.server.ConfigMaps.Changes() {
+		if c.By.Altered && c.New != nil {
+			all[(*c.New).UID] = true
+		}
+	}
+	return all
 }
 
 // audit judges each write of the controller by what the API server had then, and shortly before: the controller
@@ -278,45 +157,61 @@ func (h *history) audit() {
 		h.found(wrongWrite, "%s", unsafe)
 	}
 	terms := h.terms
-	w, last := newWorldState(terms[0].rules), h.newLastSeen()
+	w := &oracle{terms[0].flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
+	last := &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{},
+		map[key]expiring{}, map[key][]seenContent{}, map[[2]key]time.Time{}, map[key]time.Time{}, map[string]time.Time{},
+		map[key]types.UID{}}
+	former := terms[0]
 	begin := func(now time.Time) {
 		for len(terms) > 0 && !terms[0].began.After(now) {
 			last.note(w, terms[0].began)
-			w.rules, w.views = terms[0].rules, map[string]*plan.View{}
-			terms = terms[1:]
+			former = historyTerm{terms[0].began, w.flags}
+			w.flags, terms = terms[0].flags, terms[1:]
+		}
+		last.note(w, now)
+		if now.Sub(former.began) < lateLoss+h.lateWrite() {
+			last.noteTargets(&oracle{former.flags, w.configMaps, w.namespaces})
 		}
 	}
 	cms, nss := h.server.ConfigMaps.Changes(), h.server.Namespaces.Changes()
 	for len(cms)+len(nss) > 0 {
 		if len(cms) == 0 || len(nss) > 0 && nss[0].Order < cms[0].Order {
 			begin(nss[0].At)
-			last.note(w, nss[0].At)
-			w.applyNamespace(nss[0])
+			last.moved[nameOfChange(nss[0])] = nss[0].At
+			delete(w.namespaces, nameOfChange(nss[0]))
+			if nss[0].New != nil {
+				w.namespaces[(*nss[0].New).Name] = *nss[0].New
+			}
 			nss = nss[1:]
 			continue
 		}
 		begin(cms[0].At)
-		last.note(w, cms[0].At)
 		if cms[0].By.Controller {
-			h.judge(last, cms)
+			h.judge(w, last, cms)
 		}
-		w.applyConfigMap(cms[0])
+		if !cms[0].By.Controller {
+			last.moved[keyOfChange(cms[0]).Name] = cms[0].At
+		}
+		delete(w.configMaps, keyOfChange(cms[0]))
+		if cms[0].New != nil {
+			w.configMaps[keyOfChange(cms[0])] = *cms[0].New
+		}
 		cms = cms[1:]
 	}
 }
 
 // lastSeen says when a copy was last to be deleted or re-created, since when a copy expires, when a source last had a
-// content, when a namespace last accepted copies, and when a target was last not held.
+// content, when it last won a target, and when a target was last neither held nor frozen.
 type lastSeen struct {
-	now      time.Time     // the begin of the present
+	now      time.Time
 	unseen   time.Duration // how long a change may last that the controller does not see
 	unwanted map[key]time.Time
 	expiring map[key]expiring
-	contents map[content]seenContent
-	accepted map[string]time.Time
-	unheld   map[key]time.Time
-	made     map[key]types.UID // by the controller, and altered by a webhook
-	open     *plan.Rules       // by which each namespace may hold sources
+	contents map[key][]seenContent
+	won      map[[2]key]time.Time // by target and source
+	free     map[key]time.Time
+	moved    map[string]time.Time // when somebody else last changed a namespace, or a ConfigMap of a name
+	made     map[key]types.UID    // by the controller, and altered by a webhook
 }
 
 // expiring is a copy that no source claims, or one that is claimed again.
@@ -330,146 +225,184 @@ type seenContent struct {
 	source *corev1.ConfigMap
 }
 
-func (h *history) newLastSeen() *lastSeen {
-	open := h.options.Options
-	open.SourceNamespaces = nil
-	return &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{}, map[key]expiring{},
-		map[content]seenContent{},
-		map[string]time.Time{}, map[key]time.Time{}, map[key]types.UID{}, plan.NewRules(&open)}
-}
-
 // note records the state of w until now.
-func (l *lastSeen) note(w *worldState, now time.Time) {
-	defer func() { l.now = now }()
-	for _, name := range historyNames {
-		v := w.view(name)
-		for _, s := range v.Sources {
-			l.contents[contentOf(s)] = seenContent{now, s.ConfigMap}
+func (l *lastSeen) note(w *oracle, now time.Time) {
+	for k, cm := range w.configMaps {
+		if !w.asksToBeMirrored(cm) { // other flags may allow it while an old cache still shows it
+			continue
 		}
-		for _, s := range v.OutOfScope { // other flags may allow it while an old cache still shows it
-			l.contents[contentOf(l.open.ParseSource(s.ConfigMap))] = seenContent{now, s.ConfigMap}
+		same := func(c seenContent) bool {
+			return samePayload(c.source, cm) && maps.Equal(w.travels(c.source), w.travels(cm))
 		}
-		for _, namespace := range historyTargets {
-			t := w.target(key{Namespace: namespace, Name: name})
-			if t.Namespace == nil {
-				continue
-			}
-			// No live read shows that another source claims a copy.
-			c := w.rules.Decide(v, t)
-			if c.Op == plan.OpDelete || c.Op == plan.OpRecreate || plan.Terminating(t.Namespace) ||
-				c.Source != nil && c.Source.Key != c.CopyOf {
-				l.unwanted[t.Key] = now
-			}
-			l.expire(t, c)
-			if c.State != plan.StateHeld {
-				l.unheld[t.Key] = now
-			}
-			if t.Namespace.Labels["mirror"] != "false" {
-				l.accepted[namespace] = now
-			}
+		if i := slices.IndexFunc(l.contents[k], same); i >= 0 {
+			l.contents[k][i].at = now
+		} else {
+			l.contents[k] = append(l.contents[k], seenContent{now, cm})
 		}
+	}
+	since := l.now
+	l.now = now
+	for k, v := range l.noteTargets(w) {
+		l.expire(k, w.configMaps[k], v.due == "delete", since)
 	}
 }
 
-// expire records whether a source claims a copy. A claim so short that the controller may not have seen it counts for
-// nothing.
-func (l *lastSeen) expire(t plan.Target, c plan.Change) {
-	e, expires := l.expiring[t.Key], c.Op == plan.OpDelete
+// noteTargets records the targets until now, and returns them.
+func (l *lastSeen) noteTargets(w *oracle) map[key]verdict {
+	all := map[key]verdict{}
+	for _, name := range historyNames {
+		for _, namespace := range historyTargets {
+			k := key{Namespace: namespace, Name: name}
+			ns := w.namespaces[namespace]
+			if ns == nil {
+				continue
+			}
+			v := w.judge(k)
+			of, ours := w.copyOf(w.configMaps[k])
+			// No live read shows that another source claims a copy.
+			if v.due == "delete" || v.due == "recreate" || isGoing(ns) || v.winner != nil && ours && of != v.owner {
+				l.unwanted[k] = l.now
+			}
+			if v.state != "held" && v.state != "frozen" {
+				l.free[k] = l.now
+			}
+			l.won[[2]key{k, v.owner}], all[k] = l.now, v
+		}
+	}
+	return all
+}
+
+// expire records whether a source has claimed a copy since a time. A claim so short that the controller may not have
+// seen it counts for nothing.
+func (l *lastSeen) expire(k key, have *corev1.ConfigMap, expires bool, begin time.Time) {
+	e := l.expiring[k]
 	switch {
-	case expires && e.uid != t.Have.UID, expires && !e.claimed.IsZero() && l.now.Sub(e.claimed) > l.unseen:
-		e = expiring{uid: t.Have.UID, since: l.now}
+	case expires && e.uid != have.UID, expires && !e.claimed.IsZero() && begin.Sub(e.claimed) > l.unseen:
+		e = expiring{uid: have.UID, since: begin}
 	case expires:
 		e.claimed = time.Time{}
 	case e.claimed.IsZero():
-		e.claimed = l.now
+		e.claimed = begin
 	}
-	l.expiring[t.Key] = e
-}
-
-func (w *worldState) applyNamespace(c apitest.Change[*corev1.Namespace]) {
-	if c.New == nil {
-		delete(w.namespaces, (*c.Old).Name)
-	} else {
-		w.namespaces[(*c.New).Name] = *c.New
-	}
-}
-
-func (w *worldState) applyConfigMap(c apitest.Change[*corev1.ConfigMap]) {
-	k := keyOfChange(c)
-	delete(w.views, k.Name)
-	if c.New == nil {
-		delete(w.configMaps, k)
-	} else {
-		w.configMaps[k] = *c.New
-	}
+	l.expiring[k] = e
 }
 
 func keyOfChange(c apitest.Change[*corev1.ConfigMap]) key {
 	if c.New != nil {
-		return plan.KeyOf(*c.New)
+		return apitest.KeyOf(*c.New)
 	}
-	return plan.KeyOf(*c.Old)
+	return apitest.KeyOf(*c.Old)
+}
+
+func nameOfChange(c apitest.Change[*corev1.Namespace]) string {
+	if c.New != nil {
+		return (*c.New).Name
+	}
+	return (*c.Old).Name
 }
 
 // lateWrite bounds how long watches and requests may keep the controller from knowing better.
 func (h *history) lateWrite() time.Duration { return 3*time.Minute + h.latestWatch + h.latest }
 
 // judge judges the first of these changes, a write of the controller.
-func (h *history) judge(last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
+func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*corev1.ConfigMap]) {
 	c := changes[0]
 	k := keyOfChange(c)
+	h.judged = c.At
 	if c.Old == nil && c.By.Altered {
 		last.made[k] = (*c.New).UID
 	}
-	if c.New == nil && last.made[k] == (*c.Old).UID {
-		return // what a webhook made of our own create is taken back
+	if c.New == nil && last.made[k] == (*c.Old).UID && !takesNothingBack {
+		return
 	}
-	if c.Old != nil && !isOurs(*c.Old) && !isHandedOver(*c.Old) {
-		h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
+	if c.Old != nil {
+		if _, ours := w.copyOf(*c.Old); !ours && !w.isHandedOver(*c.Old) {
+			h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
+		}
 	}
-	if c.At.Sub(last.unheld[k]) > h.lateWrite() {
-		h.found(wrongWrite, "%v: has been held since %v", k, last.unheld[k])
+	// A cache may show together what has never been so together.
+	isLate := func(since time.Time) bool {
+		for _, at := range []time.Time{since, last.moved[k.Name], last.moved[k.Namespace]} {
+			if c.At.Sub(at) <= h.lateWrite() {
+				return false
+			}
+		}
+		return true
+	}
+	if isLate(last.free[k]) {
+		h.found(wrongWrite, "%v: has been held or frozen since %v", k, last.free[k])
 	}
 	if c.New == nil || (*c.New).DeletionTimestamp != nil {
 		since := c.At.Sub(last.unwanted[k])
 		if again, other := isRecreation(changes); !other && !(again && since <= h.lateWrite()) {
-			h.judgeDeletion(last, k, c)
-		} else if source, ok := h.rules.SourceOf(*c.Old); ok {
-			h.recreated[source] = true
+			h.judgeDeletion(w, last, k, c)
 		}
 		return
 	}
 	if c.By.Altered {
 		return
 	}
-	source, ok := h.rules.SourceOf(*c.New)
-	seen := last.contents[content{source, (*c.New).Annotations[plan.ChecksumAnnotation]}]
-	since := h.lateWrite()
+	source, ours := w.copyOf(*c.New)
+	seen := func(s seenContent) bool { return c.At.Sub(s.at) <= h.lateWrite() && w.hasContent(*c.New, s.source) }
 	switch {
-	case !ok || c.At.Sub(seen.at) > since:
-		h.found(wrongWrite, "%v: no source has had this content since %v: %v", k, seen.at, *c.New)
-	case c.At.Sub(last.accepted[k.Namespace]) > since:
-		h.found(wrongWrite, "%v: the namespace has opted out since %v", k, last.accepted[k.Namespace])
-	case !hasContent(*c.New, seen.source):
-		h.found(wrongWrite, "%v: has another content than its source: %v, %v", k, *c.New, seen.source)
+	case !ours || !slices.ContainsFunc(last.contents[source], seen):
+		h.found(wrongWrite, "%v: no source has had this content lately: %v, but %v", k, *c.New, last.contents[source])
+	case isLate(last.won[[2]key{k, source}]):
+		h.found(wrongWrite, "%v: %v has not won it since %v", k, source, last.won[[2]key{k, source}])
+	case c.Old != nil:
+		if lost := lostMetadata(w, *c.Old, *c.New); lost != "" {
+			h.found(wrongWrite, "%v: %s of other people is not what it was", k, lost)
+		}
 	}
 }
 
+// lostMetadata returns metadata of other people that an update does not keep; empty: it keeps all, or there is no room.
+func lostMetadata(w *oracle, old, updated *corev1.ConfigMap) string {
+	const room = 256 << 10 // for annotations
+	copied := "," + old.Annotations[plan.CopiedAnnotation] + ","
+	lost := func(kind string, before, after map[string]string) string {
+		for k, v := range before {
+			_, overwritten := w.travels(updated)[kind+k]
+			ours := strings.HasPrefix(k, plan.Domain+"/") || k == w.flags.Label || k == plan.ManagedByLabel ||
+				overwritten || strings.Contains(copied, ","+kind+k+",")
+			if is, there := after[k]; !ours && (!there || is != v) {
+				return kind + k
+			}
+		}
+		return ""
+	}
+	if !slices.Equal(old.Finalizers, updated.Finalizers) {
+		return "a finalizer"
+	}
+	if what := lost("label:", old.Labels, updated.Labels); what != "" {
+		return what
+	}
+	if sizeOf(old.Annotations)+sizeOf(updated.Annotations) > room {
+		return ""
+	}
+	return lost("annotation:", old.Annotations, updated.Annotations)
+}
+
+func sizeOf(metadata map[string]string) (n int) {
+	for k, v := range metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
 // judgeDeletion judges a deletion that is not the begin of a re-creation.
-func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
-	if since := c.At.Sub(last.unwanted[k]); since > liveread.Lifetime+2*h.latest+10*h.latestDelay {
+func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Change[*corev1.ConfigMap]) {
+	if since := c.At.Sub(last.unwanted[k]); since > lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
-	if (*c.Old).Immutable != nil { // it may have been deleted to be made again, and its source has gone meanwhile
-		if source, ok := h.rules.SourceOf(*c.Old); ok {
-			h.recreated[source] = true
-		}
-		return
+	if isTrue((*c.Old).Immutable) || isTruncated(*c.Old) {
+		return // it may have been deleted to be made again, and its source has gone meanwhile
 	}
-	h.judgeAnnouncement(k, c)
+	source, _ := w.copyOf(*c.Old)
+	h.judgeAnnouncement(k, source, c)
 	since := last.expiring[k].since
 	for _, term := range h.terms {
-		if c.At.Sub(term.began) > h.latest { // else the former leader's
+		if c.At.Sub(term.began) > h.latest+lateLoss { // else the former leader's
 			since = slices.MaxFunc([]time.Time{since, term.began}, time.Time.Compare)
 		}
 	}
@@ -480,21 +413,17 @@ func (h *history) judgeDeletion(last *lastSeen, k key, c apitest.Change[*corev1.
 	}
 }
 
-// hasContent reads the contract once more, without package plan: whether a copy holds what its source does. Other
-// people's labels stay.
-func hasContent(made, from *corev1.ConfigMap) bool {
-	return equality.Semantic.DeepEqual(made.Data, from.Data) && equality.Semantic.DeepEqual(made.BinaryData,
-		from.BinaryData) &&
-		equality.Semantic.DeepEqual(made.Immutable, from.Immutable) && (from.Labels["app"] == "" ||
-		made.Labels["app"] == from.Labels["app"])
+// isTruncated reports whether a copy is re-created for the size of its metadata.
+func isTruncated(cm *corev1.ConfigMap) bool {
+	return !keepsMetadata && sizeOf(cm.Labels)+sizeOf(cm.Annotations) > 7<<10
 }
 
 // isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so
 // with other content. A re-creation needs no live read, and an old view of the source may ask for it. If somebody
 // else creates one of the name before the controller does, nobody knows the content, so it counts as another.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
-	old := **changes[0].Old
-	if old.Immutable == nil || !*old.Immutable {
+	old := *changes[0].Old
+	if !isTrue(old.Immutable) && !isTruncated(old) {
 		return false, false
 	}
 	if len(old.Finalizers) > 0 { // they hold the copy, and nothing shows what would have followed
@@ -504,7 +433,7 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	for _, next := range changes[1:] {
 		if keyOfChange(next) == k {
 			again = next.Old == nil
-			return again, again && (!next.By.Controller || !hasContent(*next.New, &old))
+			return again, again && (!next.By.Controller || !samePayload(*next.New, old) || isTruncated(old))
 		}
 	}
 	return false, false
@@ -528,19 +457,4 @@ func (h *history) countRequest(c apitest.Call) {
 	if hot {
 		h.found(hotLoop, "%v: %d requests within %v", c, many, time.Since(all[0]))
 	}
-}
-
-// isOurs and isHandedOver read the contract once more, without package plan.
-func isOurs(cm *corev1.ConfigMap) bool {
-	a := cm.Annotations
-	from := strings.Split(a["mirror-controller.github.io/source"], "/")
-	return a["mirror-controller.github.io/copy"] == cm.Namespace+"/"+cm.Name &&
-		a["mirror-controller.github.io/instance"] == "default" &&
-		len(from) == 2 && from[0] != cm.Namespace && from[1] == cm.Name
-}
-
-func isHandedOver(cm *corev1.ConfigMap) bool {
-	a := cm.Annotations
-	isSource := cm.Labels["mirror"] == "true" && a["mirror-controller.github.io/copy"] != cm.Namespace+"/"+cm.Name
-	return a["mirror-controller.github.io/adopt"] == "true" && len(cm.Finalizers) == 0 && !isSource
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Label values of the metrics. Each exists from the start, with zero: an alert cannot be set on a series that is not
-// there.
+// Label values of the metrics. Each exists from the start, with zero, so that an alert can be set on it.
 var (
 	writeOperations = []string{"create", "update", "delete"}
 	writeResults    = []string{"success", "conflict", "terminating", "rejected", "error"}
@@ -35,55 +34,48 @@ var reconcileBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25,
 
 // controllerMetrics are the metrics of a controller. Before they are registered they count nothing.
 type controllerMetrics struct {
-	reconciles       *metrics.CounterVec
-	reconcileErrors  *metrics.CounterVec
-	reconcileSeconds *metrics.HistogramVec
-	maxWorkers       *metrics.GaugeVec
-	activeWorkers    *metrics.GaugeVec
-
-	watchErrors *metrics.CounterVec
-	writes      *metrics.CounterVec
-	repairs     *metrics.CounterVec
-	propagation *metrics.Histogram
-	fill        *metrics.Histogram
+	reconciles, reconcileErrors  *metrics.CounterVec
+	reconcileSeconds             *metrics.HistogramVec
+	maxWorkers, activeWorkers    *metrics.GaugeVec
+	watchErrors, writes, repairs *metrics.CounterVec
+	propagation, fill            *metrics.Histogram
 }
 
 func newControllerMetrics() *controllerMetrics {
+	const stable = metrics.STABLE
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.STABLE}, labels)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: stable}, labels)
 	}
-	gauge := func(name, help string, labels ...string) *metrics.GaugeVec {
-		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.STABLE}, labels)
+	gauge := func(name, help string) *metrics.GaugeVec {
+		return metrics.NewGaugeVec(&metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: stable},
+			[]string{"controller"})
 	}
-	latency := func(name, help string) *metrics.Histogram {
-		return metrics.NewHistogram(&metrics.HistogramOpts{
-			Name: name, Help: help, Buckets: latencyBuckets, StabilityLevel: metrics.STABLE})
+	histogram := func(name, help string, buckets []float64) *metrics.HistogramOpts {
+		return &metrics.HistogramOpts{Name: name, Help: help, Buckets: buckets, StabilityLevel: stable}
 	}
 	return &controllerMetrics{
 		reconciles: counter("controller_runtime_reconcile_total",
 			"Reconciles. Each is for one copy.", "controller", "result"),
 		reconcileErrors: counter("controller_runtime_reconcile_errors_total",
 			"Reconciles with a failed write.", "controller"),
-		reconcileSeconds: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:    "controller_runtime_reconcile_time_seconds",
-			Help:    "Duration of a reconcile of one copy.",
-			Buckets: reconcileBuckets, StabilityLevel: metrics.STABLE,
-		}, []string{"controller"}),
+		reconcileSeconds: metrics.NewHistogramVec(histogram("controller_runtime_reconcile_time_seconds",
+			"Duration of a reconcile of one copy.", reconcileBuckets), []string{"controller"}),
 		maxWorkers: gauge("controller_runtime_max_concurrent_reconciles",
-			"Maximum number of copies that are reconciled at the same time, not counting slow namespaces.", "controller"),
-		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled.", "controller"),
+			"Maximum number of copies that are reconciled at the same time, not counting slow namespaces."),
+		activeWorkers: gauge("controller_runtime_active_workers", "Copies that are being reconciled."),
 
 		watchErrors: counter("mirror_watch_errors_total",
 			"Failed lists and watches. While they fail, the controller works with old data.", "resource"),
 		writes: counter("mirror_writes_total",
-			"Writes of copies that were sent to the API server. Result conflict: the object had changed. "+
+			"Writes of copies that the API server answered. Result conflict: the object had changed. "+
 				"Result rejected: by quota, admission, authorization or validation.", "operation", "result"),
 		repairs: counter("mirror_repairs_total",
 			"Copies that were restored after another client changed them, by kind of change.", "cause"),
-		propagation: latency("mirror_propagation_seconds",
-			"Time from when the controller sees a change of a source until its last copy is in sync."),
-		fill: latency("mirror_namespace_fill_seconds",
-			"Time from when the controller sees a new namespace until a copy is in it. One observation for each copy."),
+		propagation: metrics.NewHistogram(histogram("mirror_propagation_seconds",
+			"Time from when the controller sees a change of a source until its last copy is in sync.", latencyBuckets)),
+		fill: metrics.NewHistogram(histogram("mirror_namespace_fill_seconds",
+			"Time from when the controller sees a new namespace until a copy is in it. One observation for each copy.",
+			latencyBuckets)),
 	}
 }
 
@@ -124,29 +116,26 @@ func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total fun
 			&metrics.GaugeOpts{Name: name, Help: help, ConstLabels: labels, StabilityLevel: metrics.STABLE},
 			func() float64 { return float64(count()) }))
 	}
-	sum := func(number func(*plan.Source) int) func() int {
-		return func() (n int) {
+	sum := func(name, help string, number func(*plan.Source) int) {
+		gauge(name, help, nil, func() (n int) {
 			for s := range sources {
 				n += number(s)
 			}
 			return n
-		}
+		})
 	}
-	gauge("mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.", nil,
-		sum(func(*plan.Source) int { return 1 }))
-	gauge("mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.", nil,
-		sum(func(s *plan.Source) int { return s.Bytes }))
-	gauge("mirror_invalid_sources",
-		"Sources that are frozen until an annotation is fixed that is malformed or not known.", nil,
-		sum(func(s *plan.Source) int {
+	sum("mirror_sources", "ConfigMaps with the mirror label that the flags allow as sources.",
+		func(*plan.Source) int { return 1 })
+	sum("mirror_source_bytes", "Size of data and binaryData of all sources. The controller holds them in memory.",
+		func(s *plan.Source) int { return s.Bytes })
+	sum("mirror_invalid_sources",
+		"Sources that are frozen until an annotation is fixed that is malformed or not known.",
+		func(s *plan.Source) int {
 			if s.Frozen != nil {
 				return 1
 			}
 			return 0
-		}))
-	gauge("mirror_fights",
-		"Copies that another client keeps modifying. Their repairs are slowed, down to one per minute.", nil,
-		func() int { return total(plan.StateFight) })
+		})
 	byLabel := map[string][]plan.State{}
 	for state := range plan.States {
 		if label := state.Metric(); label != "" {
@@ -179,7 +168,9 @@ func (m *controllerMetrics) watchFailed(resource string) {
 	m.watchErrors.WithLabelValues(resource).Inc()
 }
 
-// wrote counts a write.
-func (m *controllerMetrics) wrote(operation plan.Op, err error) {
-	m.writes.WithLabelValues(operation.String(), outcome.Of(operation, err).Result()).Inc()
+// countWrite counts a write that the API server answered.
+func (m *controllerMetrics) countWrite(operation plan.Op, err error) {
+	if outcome.IsAnswered(err) {
+		m.writes.WithLabelValues(operation.String(), outcome.Of(operation, err).Result()).Inc()
+	}
 }

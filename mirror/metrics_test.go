@@ -93,17 +93,20 @@ func TestReconcilesAreCounted(t *testing.T) {
 
 // TestResultOfAReconcileInItsMetric: the result is in the words of controller-runtime.
 func TestResultOfAReconcileInItsMetric(t *testing.T) {
-	for want, results := range map[string][]result{
-		"success": {{}, {sent: true}, {state: plan.StateFrozen}},
-		"error":   {{outcome: outcome.Rejected, err: errAway}, {outcome: outcome.Transient, err: errAway}},
-		"requeue_after": {{outcome: outcome.Conflict, err: errAway}, {outcome: outcome.Terminating, err: errAway},
-			{outcome: outcome.Foreign}, {outcome: outcome.Conflict}, {after: time.Second}, {outcome: outcome.PutOff}},
+	for o, want := range map[outcome.Outcome]string{
+		outcome.OK: "success", outcome.Rejected: "error", outcome.Unavailable: "error", outcome.Conflict: "requeue_after",
+		outcome.Terminating: "requeue_after", outcome.Foreign: "requeue_after", outcome.Delayed: "requeue_after",
 	} {
-		for _, res := range results {
-			if got := metricOf(res); got != want {
-				t.Errorf("%+v: got %s, want %s", res, got, want)
-			}
+		var err error
+		if o.Failed() {
+			err = errAway
 		}
+		if got := metricOf(result{outcome: o, err: err}, 0); got != want {
+			t.Errorf("%v: got %s, want %s", o, got, want)
+		}
+	}
+	if got := metricOf(result{}, time.Second); got != "requeue_after" {
+		t.Errorf("to be looked at again: got %s", got)
 	}
 }
 

@@ -1,7 +1,10 @@
 package mirror
 
 import (
+	"fmt"
+	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -126,4 +130,47 @@ func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 		s.refuse(on[error](nil))
 		s.within(4*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 })
 	})
+}
+
+// TestC80SourcesWithoutTargets: 1,000 sources without a target beside 1,000 namespaces. A new namespace costs each
+// source a look at that one.
+func TestC80SourcesWithoutTargets(t *testing.T) {
+	const many = 1000
+	objects := teams(many, "team-")
+	for i := range many {
+		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i),
+			plantest.Annotation(plan.PrefixAnnotation, fmt.Sprintf("later-%d", i))))
+	}
+	edit := func(o *Options) { o.NamespacePrefixes = []string{"team-", "later-"} }
+	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		before := s.selections()
+		s.addNamespace("team-new")
+		time.Sleep(time.Minute)
+		after := s.selections()
+		if len(before) != many || !maps.Equal(before, after) {
+			t.Errorf("got %d sources of which all namespaces were looked at for a new one, want none of %d",
+				len(after), len(before))
+		}
+		s.addNamespace("later-7")
+		time.Sleep(time.Minute)
+		if s.named("settings-7", "later-7") != 1 || maps.Equal(before, s.selections()) {
+			t.Error("got no copy, or no report, in a namespace that a source has waited for")
+		}
+	})
+}
+
+// selections returns what the last report of each source found by looking at all namespaces.
+func (s scene) selections() map[key]*report.Selection {
+	synctest.Wait()
+	all := map[key]*report.Selection{}
+	for _, n := range s.controller.targets.names {
+		for k, src := range n.sources {
+			if src.selection != nil {
+				all[k] = src.selection
+			}
+		}
+	}
+	return all
 }

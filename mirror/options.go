@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,9 +14,6 @@ import (
 // Options configure a [Controller].
 type Options struct {
 	plan.Options
-	// Namespace is that of the process, for the self-check of its admission policy; empty: no self-check. It has no
-	// flag.
-	Namespace string
 	// DeletionGrace is how long a copy outlives the last claim of a source, up to 24 hours.
 	DeletionGrace time.Duration
 	// ResyncPeriod is the time between two comparisons of everything with the caches, at least 100 ms; 0 means never.
@@ -48,28 +46,28 @@ const abandons = "A new value abandons the existing copies: deploy/docs/operate.
 
 // AddFlags binds the options to flags of fs, with the present values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.NamespacePrefixes, "namespace-prefix", o.NamespacePrefixes,
+	fs.Var(&list{items: &o.NamespacePrefixes, required: true}, "namespace-prefix",
 		"Mirror into namespaces whose names begin with this prefix. Repeatable. Required unless --all-namespaces is set.")
 	fs.BoolVar(&o.AllNamespaces, "all-namespaces", o.AllNamespaces,
 		"Mirror into all namespaces. Replaces --namespace-prefix.")
 	fs.StringVar(&o.NamespaceSelector, "namespace-selector", o.NamespaceSelector,
 		"Mirror only into namespaces whose labels match this selector, such as team,env in (dev,test). "+
 			"Default: all namespaces.")
-	fs.StringSliceVar(&o.ExcludeNamespaces, "exclude-namespace", o.ExcludeNamespaces,
+	fs.Var(&list{items: &o.ExcludeNamespaces}, "exclude-namespace",
 		"Never mirror into this namespace or, with '*' at the end, into namespaces with this prefix. Repeatable.")
-	fs.StringSliceVar(&o.SourceNamespaces, "source-namespace", o.SourceNamespaces,
+	fs.Var(&list{items: &o.SourceNamespaces, required: true}, "source-namespace",
 		"Accept sources only from this namespace. Repeatable. Default: all namespaces.")
 	fs.StringVar(&o.Label, "mirror-label", o.Label,
 		"Label key that marks sources (value true), copies (copy) and namespaces that opt out (false). "+abandons)
 	fs.StringVar(&o.Instance, "instance", o.Instance,
 		"Name of this installation. The controller changes and deletes only copies with its own instance. "+abandons)
-	fs.StringSliceVar(&o.CopyLabels, "copy-label", o.CopyLabels,
+	fs.Var(&list{items: &o.CopyLabels}, "copy-label",
 		"Copy this label of a source too or, with '*' at the end, all labels with this prefix. Repeatable.")
-	fs.StringSliceVar(&o.CopyAnnotations, "copy-annotation", o.CopyAnnotations,
+	fs.Var(&list{items: &o.CopyAnnotations}, "copy-annotation",
 		"Copy this annotation of a source too or, with '*' at the end, all annotations with this prefix. Repeatable.")
 	fs.BoolVar(&o.Prune, "prune", o.Prune,
-		"Also delete copies that are out of scope: copies of this instance that no source claims, and that the other flags "+
-			"rule out. Two controllers with one --instance that both prune delete each other's copies for ever.")
+		"Also delete copies that are out of scope: copies of this instance that no source claims, and that the other "+
+			"flags rule out. Two controllers with one --instance that both prune delete each other's copies for ever.")
 	fs.DurationVar(&o.DeletionGrace, "deletion-grace", o.DeletionGrace,
 		"Delete a copy when no source has claimed its namespace for this long, up to 24h. A restart begins the time anew.")
 	fs.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod,
@@ -78,6 +76,39 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Number of sources that are compared with their copies in parallel.")
 	fs.IntVar(&o.ConcurrentWrites, "concurrent-writes", o.ConcurrentWrites,
 		"Maximum number of writes in flight, not counting writes to namespaces that answer slowly.")
+}
+
+// list is a flag that holds items. Each use adds those of its value, between commas and without blanks around them; the
+// first use replaces the default.
+type list struct {
+	items    *[]string
+	required bool // an empty value is an item, which is invalid: that of an unset variable would allow everything
+	used     bool
+}
+
+// Set implements [pflag.Value].
+func (l *list) Set(value string) error {
+	if !l.used {
+		*l.items, l.used = nil, true
+	}
+	if value == "" && !l.required {
+		return nil
+	}
+	for item := range strings.SplitSeq(value, ",") {
+		*l.items = append(*l.items, strings.TrimSpace(item))
+	}
+	return nil
+}
+
+// Type implements [pflag.Value].
+func (l *list) Type() string { return "strings" }
+
+// String implements [pflag.Value].
+func (l *list) String() string {
+	if l.items == nil { // pflag asks a zero value, too
+		return ""
+	}
+	return strings.Join(*l.items, ",")
 }
 
 // Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values

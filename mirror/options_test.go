@@ -23,7 +23,7 @@ func flagSet(o *Options) *pflag.FlagSet {
 func TestAddFlagsSetsEveryOption(t *testing.T) {
 	got := NewOptions()
 	err := flagSet(got).Parse([]string{
-		"--namespace-prefix=team-", "--namespace-prefix", "dev-,qa-",
+		"--namespace-prefix=team-", "--namespace-prefix", " dev-, qa-\t",
 		"--all-namespaces",
 		"--namespace-selector=team,env in (dev,test)",
 		"--exclude-namespace=team-x", "--exclude-namespace=kube-*",
@@ -65,13 +65,14 @@ func TestAddFlagsSetsEveryOption(t *testing.T) {
 	// A field without a flag would keep its default.
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
 		value := func(o *Options) any { return reflect.ValueOf(*o).FieldByIndex(field.Index).Interface() }
-		if !field.Anonymous && field.Name != "Namespace" && reflect.DeepEqual(value(got), value(NewOptions())) {
+		if !field.Anonymous && reflect.DeepEqual(value(got), value(NewOptions())) {
 			t.Errorf("got %s at its default, want a flag in this test that sets it", field.Name)
 		}
 	}
 }
 
-// TestFlagsAtTheirLimits has the smallest values. cmd/mirror-controller.TestRefusedArguments has those that are refused.
+// TestFlagsAtTheirLimits has the smallest values. cmd/mirror-controller.TestRefusedArguments has those that are
+// refused.
 func TestFlagsAtTheirLimits(t *testing.T) {
 	for _, args := range [][]string{
 		{"--all-namespaces", "--exclude-namespace="},

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,147 +9,234 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/mirror-controller/mirror-controller/mirror/internal/lanes"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // reconciler brings one copy in sync at a time.
 type reconciler struct {
 	*decider
-	live      *liveread.Reader
-	lanes     *lanes.Lanes
-	writer    *writer
-	selfCheck *selfCheck
-	metrics   *controllerMetrics
-	copies    *queue.Copies
-	sources   *queue.Sources
-	outbox    *outbox.Outbox
+	live     *liveread.Reader
+	writer   *writer
+	metrics  *controllerMetrics
+	copies   *queue.Copies
+	slow     *slow.Queue
+	restored *restored
 
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
 
-// work reconciles copies until ctx ends. The end of ctx is a stop, and calls that have begun go on. The end of term,
-// the term as leader, ends them.
-func (r *reconciler) work(ctx, term context.Context) {
-	for {
-		slot := r.lanes.Enter(ctx)
-		if slot == nil {
-			return
-		}
-		k, shutdown := r.copies.Get()
-		if !shutdown && ctx.Err() == nil {
-			r.reconcile(ctx, term, slot, k)
-		}
-		slot.Leave()
-		if shutdown {
-			return
-		}
-		r.copies.Done(k)
+// result is the result of a change.
+type result struct {
+	change    plan.Change
+	outcome   outcome.Outcome // OK: the API server carried the change out
+	err       error
+	note      string // the error, or a description of the foreign object in the way, for people
+	adoptable bool   // the owner of that object can hand it over
+	began     time.Time
+	claimedAt time.Time         // a live read that began then shows a claim
+	after     time.Duration     // a live read of another target is on its way: when to ask again
+	made      *corev1.ConfigMap // the object as it is stored; nil after a delete
+	repair    bool              // the change restored what another client had changed
+	cause     string            // what that client had done to a copy that was in sync before
+}
+
+// turn reconciles the target of a slow namespace whose turn it is.
+func (r *reconciler) turn(ctx, writes context.Context, uid types.UID, pace slow.Pace) {
+	if k, ok := r.slow.Next(uid); ok {
+		r.reconcile(ctx, writes, k, pace)
+	}
+	for _, k := range r.slow.EndTurn(uid) {
+		r.copies.Add(k)
 	}
 }
 
-// reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, and records
-// the result.
-func (r *reconciler) reconcile(ctx, term context.Context, slot *lanes.Slot, k key) {
+// reconcile brings the copy of one name in one namespace in sync: it decides, makes at most one change, records the
+// result, and decides again.
+func (r *reconciler) reconcile(ctx, writes context.Context, k key, pace slow.Pace) {
 	done := r.metrics.reconciling()
-	x := r.begin(k)
-	if x.step != stepAct {
-		done(metricOf(result{after: x.wait}))
+	x := r.begin(k, pace)
+	if !x.act {
+		done(metricOf(result{}, x.wait))
 		return
 	}
-	res := r.act(ctx, term, slot, &x)
-	r.finish(ctx, &x, &res)
-	done(metricOf(res))
+	began := time.Now()
+	res := r.act(ctx, writes, &x)
+	res.began = began
+	done(metricOf(res, r.finish(ctx, &x, &res)))
 }
 
-// begin decides about a target. If something is to be done, nobody else writes its record until finish.
-func (r *reconciler) begin(k key) decision {
-	n := r.status.lock(k.Name)
+// begin decides about a target, and makes it busy if something is to be done.
+func (r *reconciler) begin(k key, pace slow.Pace) decision {
+	n := r.targets.lock(k.Name)
 	defer n.unlock()
 	x := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, time.Now())
-	if len(x.view.Sources) > 1 || x.change.Source == nil && n.withoutTargets() {
-		n.dirty = true // the namespace may have changed, and with it a selection
+	x.pace = pace
+	if len(x.view.Sources) > 1 {
+		n.reportSoon() // the namespace may have changed, and with it what a superseded source selects
 	}
-	if x.step == stepAct {
-		n.calls[k.Namespace] = &meanwhile{}
-		return x
+	switch {
+	case !x.act:
+		if x.wait > 0 {
+			r.copies.AddAfter(k, x.wait)
+		}
+	case pace == slow.Ordinary && r.slow.Put(x.known.uid, k, false):
+		x.act = false
+	default:
+		busy := x.known
+		busy.busy = true
+		n.set(k.Namespace, busy)
 	}
-	if x.wait > 0 {
-		r.copies.AddAfter(k, x.wait)
-	}
-	r.reportIfDue(n)
 	return x
 }
 
-// reportIfDue queues the name for a report if there may be something to report. The status is locked.
-func (r *reconciler) reportIfDue(n *nameStatus) {
-	if n.dirty {
-		r.sources.AddReport(n.name, n.reportableIn())
+// finish records the result of a change, and decides again: the sources may have changed meanwhile. It returns the time
+// until the next try.
+func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.Duration {
+	now, k := time.Now(), x.change.Key
+	n := r.targets.lock(k.Name)
+	defer n.unlock()
+	t := *n.known[k.Namespace] // a busy target is there
+	t.busy = false
+	if t.uid == x.known.uid {
+		r.record(n, &t, x, res, now)
+	}
+	n.set(k.Namespace, t)
+	y := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, now)
+	wait := max(y.wait, res.after)
+	switch {
+	case errors.Is(res.err, slow.ErrCut) && t.uid == x.known.uid:
+		r.slow.Put(t.uid, k, true)
+	case y.act && res.after == 0:
+		r.copies.Add(k)
+	case res.outcome == outcome.OK && wait > 0 && y.known.isDone():
+		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that
+	case wait > 0:
+		r.copies.AddAfter(k, wait)
+	}
+	r.log(ctx, *res, wait)
+	return wait
+}
+
+// record records the result of a change in what is known of its target.
+func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result, now time.Time) {
+	switch {
+	case res.outcome == outcome.OK:
+		r.count(n, t, res, now)
+		t.wrote(res, now)
+		if t.write.unseen(r.cache.ConfigMap(res.change.Key), r.cache.Version(), now) == 0 {
+			t.write = ownWrite{at: now} // the watch was faster than the answer
+		}
+	case res.outcome == outcome.Delayed:
+	case res.outcome == outcome.Terminating && r.closed(t, res.change.Key.Namespace):
+		*t = target{uid: t.uid}
+	default:
+		if res.outcome == outcome.Claimed && t.unclaimed.uid != "" {
+			t.unclaimed.since = res.claimedAt
+		}
+		t.failed(res, x.target, now)
 	}
 }
 
-// act carries out a change. A deletion needs live reads that confirm it. If a foreign object was in the way, act
+// closed reports whether the cache, too, shows the namespace terminating or absent: an event tells if it returns.
+func (r *reconciler) closed(t *target, namespace string) bool {
+	ns := r.cache.Namespace(namespace)
+	return ns == nil || plan.Terminating(ns) || ns.UID != t.uid
+}
+
+// count counts a change that the API server carried out, and has the owner of a restored copy told, but not after a
+// failure: our own re-creation may have deleted the copy.
+func (r *reconciler) count(n *nameTargets, t *target, res *result, now time.Time) {
+	c := res.change
+	if c.Source == nil {
+		return
+	}
+	n.source(c.Source.Key).writeAt = now
+	if c.Op == plan.OpCreate && !t.appeared.IsZero() {
+		r.metrics.fill.Observe(now.Sub(t.appeared).Seconds())
+	}
+	if res.cause != "" && t.retry.failures == 0 && t.repairs < freeRepairs {
+		r.restored.put(Event{Regarding: c.Key, UID: res.made.UID, Type: corev1.EventTypeNormal,
+			Reason: plan.ReasonRestored, Note: plan.Clip(r.rules.Restored(c, res.cause), report.MaxNote),
+			Annotations: map[string]string{plan.InstanceAnnotation: r.rules.Instance()}})
+	}
+}
+
+// act carries out the change. A deletion needs live reads that confirm it. If a foreign object was in the way, act
 // reads that object first. If a create finds an object that the cache does not show, or is rejected before it can
 // find one, act reads the object afterwards, and then makes the change that the object needs.
-func (r *reconciler) act(ctx, term context.Context, slot *lanes.Slot, x *decision) result {
+func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 	c := x.change
 	switch {
 	case c.Op == plan.OpDelete:
-		if res, confirmed := r.confirm(ctx, slot, x); !confirmed {
+		if res, confirmed := r.confirm(ctx, x); !confirmed {
 			return res
 		}
-	case c.Op == plan.OpCreate && x.record.retry.state == plan.StateForeign:
-		if res := r.actOnLive(ctx, term, slot, x, result{}); res.sent || res.outcome != outcome.OK {
+	case c.Op == plan.OpCreate && x.known.retry.outcome == outcome.Foreign:
+		res, there := r.actOnLive(ctx, writes, x)
+		if there {
 			return res
+		}
+		// The read may have taken long.
+		v := r.cache.View(c.Key.Name)
+		if c = r.rules.Decide(v, r.cache.Target(c.Key)); c.Op != plan.OpCreate {
+			return result{change: c, outcome: outcome.Conflict}
 		}
 	}
-	res := r.write(ctx, term, slot, c, &x.record)
-	if c.Op != plan.OpCreate || res.taken != "" || !apierrors.IsAlreadyExists(res.err) && res.outcome != outcome.Rejected {
+	res := r.write(ctx, writes, x, c)
+	if c.Op != plan.OpCreate || errors.Is(res.err, outcome.ErrAltered) ||
+		!apierrors.IsAlreadyExists(res.err) && res.outcome != outcome.Rejected {
 		return res
 	}
-	return r.actOnLive(ctx, term, slot, x, res)
+	if onLive, there := r.actOnLive(ctx, writes, x); there {
+		return onLive
+	}
+	return res
 }
 
-// confirm reads the source live, and the namespace if its labels matter, and reports whether the copy may be deleted.
-// A read that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
-func (r *reconciler) confirm(ctx context.Context, slot *lanes.Slot, x *decision) (res result, confirmed bool) {
-	c, began, graceEnd := x.change, time.Now(), x.record.unclaimed.since.Add(r.grace)
-	namespace := ""
-	if c.ByLabels {
-		namespace = c.Key.Namespace
-	}
-	live, wait, err := r.live.Premise(ctx, slot.Read, c.CopyOf, namespace, graceEnd)
-	if err == nil && wait == 0 && !c.ByLabels && r.rules.DependsOnLabels(live.Source, x.target.Namespace) {
-		c.ByLabels = true // the cache did not show this source
-		live, wait, err = r.live.Premise(ctx, slot.Read, c.CopyOf, c.Key.Namespace, graceEnd)
-	}
-	ns := x.target.Namespace
-	if c.ByLabels {
-		ns = live.Namespace
-	}
-	res = result{change: c, state: plan.StatePending, began: began}
+// confirm reads the source and the namespace live, and reports whether the copy may be deleted. A read that began
+// before the end of the grace does not count. If the copy may not be deleted, res is the result.
+func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
+	c := x.change
+	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, c.Key.Namespace, x.known.unclaimed.since.Add(r.grace),
+		x.pace != slow.Ordinary)
+	res = result{change: c, outcome: outcome.Conflict}
 	switch {
 	case err != nil:
-		return resultOf(c, err, began), false
+		return resultOf(c, err), false
 	case wait > 0:
-		res.outcome, res.after = outcome.PutOff, wait
-	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
+		res.outcome, res.after = outcome.Delayed, wait
+	case live.Namespace == nil || plan.Terminating(live.Namespace) ||
+		!r.rules.StillUnwanted(c, x.view, live.Source, live.Namespace):
 		// The watch will show why. The grace begins anew.
-		x.record.unclaimed.since = live.Began
-		res.outcome = outcome.Stale
-	case r.cache.View(c.Key.Name) != x.view, r.status.claimed(c.Key): // the answer may be newer or older than the view
-		res.outcome = outcome.Conflict
+		res.outcome, res.claimedAt = outcome.Claimed, live.Began
+	case r.cache.View(c.Key.Name) != x.view, !r.isUnclaimed(x): // the answer may be newer or older than the view
 	default:
 		return res, true
 	}
 	return res, false
+}
+
+// reads returns how the decision makes calls that read.
+func (r *reconciler) reads(x *decision) liveread.Call {
+	return func(ctx context.Context, f func(context.Context) error) error {
+		return r.slow.Read(ctx, x.known.uid, x.pace, f)
+	}
+}
+
+// isUnclaimed reports whether no source has claimed the copy since the decision.
+func (r *reconciler) isUnclaimed(x *decision) bool {
+	n := r.targets.lock(x.change.Key.Name)
+	defer n.unlock()
+	t, before := n.known[x.change.Key.Namespace], x.known.unclaimed
+	return t != nil && t.unclaimed.uid == before.uid && t.unclaimed.since.Equal(before.since)
 }
 
 // readBackoff returns how long a failed live read serves all deletions that depend on it.
@@ -156,195 +244,100 @@ func readBackoff(err error, failures int) time.Duration {
 	return outcome.Of(plan.OpDelete, err).Backoff(failures)
 }
 
-// actOnLive reads an object that the cache does not show, and makes the change that the object needs. none is the
-// result if there is no object: a quota refused the create, or the object has just gone.
-func (r *reconciler) actOnLive(ctx, term context.Context, slot *lanes.Slot, x *decision, none result) result {
-	k, began := x.change.Key, time.Now()
-	live, err := r.live.ConfigMap(ctx, slot.Read, k)
+// actOnLive reads an object that the cache does not show, and makes the change that the object needs. there is false if
+// no object is there: a quota refused the create, or the object has just gone.
+func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res result, there bool) {
+	k := x.change.Key
+	have, err := r.live.ConfigMap(ctx, r.reads(x), k)
 	switch {
 	case err != nil:
-		return resultOf(x.change, err, began)
-	case live == nil:
-		return none
+		return resultOf(x.change, err), true
+	case have == nil:
+		return result{}, false
 	}
 	t := r.cache.Target(k)
-	t.Have = live
-	c := r.rules.Decide(r.cache.View(k.Name), t)
-	res := result{change: c, state: plan.StatePending, outcome: outcome.Conflict, began: began} // the watch will show it
+	t.Have = have
+	v := r.cache.View(k.Name)
+	c := r.rules.Decide(v, t)
+	res = result{change: c, outcome: outcome.Conflict} // the watch will show it
 	switch {
 	case c.Op == plan.OpUpdate, c.Op == plan.OpRecreate:
-		return r.write(ctx, term, slot, c, &x.record)
-	case c.Op == plan.OpNone && (c.State == plan.StateForeign || !r.rules.Visible(live)): // no event tells when that ends
-		res.state, res.outcome = c.State, outcome.Foreign
+		return r.write(ctx, writes, x, c), true
+	case c.State == plan.StateForeign && x.known.made(have):
+		res = resultOf(x.change, outcome.ErrAltered)
+		res.note, res.made = cmp.Or(x.known.retry.shown.note, res.note), have
+	case c.State == plan.StateForeign:
+		res.outcome, res.note, res.adoptable = outcome.Foreign, c.Note, c.Adoptable
+	case c.Op == plan.OpNone && !r.rules.Visible(have): // its source keeps it, and no event tells when that ends
+		res = result{change: x.change, outcome: outcome.Foreign, note: r.rules.Reason(v, c)}
 	}
-	if res.state == plan.StateForeign {
-		res.note, res.adoptable = r.rules.Foreign(live)
-	}
-	return res
+	return res, true
 }
 
-// write makes the call of a change. A call that has begun is not cancelled by a stop, but by the end of the term.
-func (r *reconciler) write(ctx, term context.Context, slot *lanes.Slot, c plan.Change, rec *record) result {
+// write makes the call of a change, unless the process stops.
+func (r *reconciler) write(ctx, writes context.Context, x *decision, c plan.Change) result {
 	if ctx.Err() != nil {
-		return resultOf(c, ctx.Err(), time.Now())
+		return resultOf(c, ctx.Err())
 	}
-	res := result{change: c, began: time.Now()}
-	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(term, cancel)()
-	err := slot.Write(callCtx, c.Key.Namespace, func(ctx context.Context) (err error) {
-		res.made, err = r.writer.apply(ctx, c)
+	var made *corev1.ConfigMap
+	err := r.slow.Write(writes, x.known.uid, x.pace, func(ctx context.Context) (err error) {
+		made, err = r.writer.apply(ctx, c)
 		return err
 	})
-	res.altered = errors.Is(err, errAltered)
-	if err != nil && !res.altered {
-		r.selfCheck.note(err)
-		out := resultOf(c, err, res.began)
-		if isUncounted(c.Op, rec.retry.outcome, err) {
-			out.outcome, out.state = outcome.Transient, plan.StatePending
+	if err != nil {
+		res := resultOf(c, err)
+		if errors.Is(err, outcome.ErrAltered) {
+			res.made = made
 		}
-		if errors.Is(err, outcome.ErrUnmarked) && c.Op != plan.OpUpdate {
-			out.taken = res.made.UID
-		}
-		return out
+		return res
 	}
-	wasSynced := c.Source != nil && rec.content == contentOf(c.Source)
+	wasSynced := c.Source != nil && x.known.content == contentOf(c.Source)
 	cause := r.rules.RepairCause(c, wasSynced)
 	if cause != "" {
 		r.metrics.repairs.WithLabelValues(cause).Inc()
 	}
-	res.sent, res.repair, res.state = true, wasSynced || res.altered || cause != "", stateOfWrite(c)
+	res := result{change: c, made: made, repair: wasSynced || cause != ""}
 	if wasSynced {
 		res.cause = cause
-	}
-	if res.altered {
-		res.state, res.after = plan.StatePending, alteredRetry
 	}
 	return res
 }
 
-// isUncounted reports whether a quota refuses a create because it has not counted our own deletion yet. before is the
-// outcome of the last try, of the re-creation of which the create is a part.
-func isUncounted(op plan.Op, before outcome.Outcome, err error) bool {
-	return (op == plan.OpRecreate || op == plan.OpCreate && before == outcome.Transient) && outcome.ExceedsQuota(err)
-}
-
-// alteredRetry is the time before a write is repeated that was altered on its way.
-const alteredRetry = 100 * time.Millisecond
-
 // resultOf returns the result of a change whose calls ended with an error.
-func resultOf(c plan.Change, err error, began time.Time) result {
-	if off := (lanes.PutOffError{}); errors.As(err, &off) {
-		return result{change: c, state: plan.StatePending, outcome: outcome.PutOff, after: off.RetryAfter}
+func resultOf(c plan.Change, err error) result {
+	if errors.Is(err, slow.ErrCut) {
+		return result{change: c, outcome: outcome.Delayed, err: err}
 	}
-	o := outcome.Of(c.Op, err)
-	return result{change: c, state: o.State(), outcome: o, err: err, note: report.Clip(err.Error()), began: began}
+	return result{change: c, outcome: outcome.Of(c.Op, err), err: err, note: plan.Clip(err.Error(), report.MaxNote)}
 }
 
-// finish records the result of a change, and sets the timer for the next try.
-func (r *reconciler) finish(ctx context.Context, x *decision, res *result) {
-	now, k, rec := time.Now(), x.change.Key, &x.record
-	n := r.status.lock(k.Name)
-	defer n.unlock()
-	during := n.calls[k.Namespace]
-	delete(n.calls, k.Namespace)
-	if during.claimed {
-		rec.unclaimed = unclaimed{}
-	}
-	var next step
-	var wait time.Duration
-	switch {
-	case res.sent:
-		r.count(n, res, rec.appeared, now)
-		afterFailure := rec.retry.failures > 0
-		next, wait = rec.wrote(res, now)
-		if !afterFailure && rec.fight(now) == 0 { // after a failure: our own re-creation may have deleted the copy
-			r.tell(res)
-		}
-		if rec.own.left(r.cache.ConfigMap(k), r.cache.Version(), now) == 0 {
-			rec.own = ownWrite{} // the watch was faster than the answer
-		}
-	case res.outcome == outcome.PutOff:
-		next, wait = stepAwait, res.after
-	case res.outcome == outcome.Terminating && r.closed(k.Namespace): // an event tells if the namespace returns
-		*res = result{change: plan.Change{Key: k}}
-		rec.rest(plan.StateNone, content{}, now)
-	default:
-		before := rec.retry.note
-		next, wait = stepWait, rec.failed(res, triggerOf(x.target, x.change), now)
-		n.dirty = n.dirty || rec.retry.note != before
-	}
-	if during.queued { // the write may be older than the source
-		next = stepAct
-	}
-	n.store(x, next, res.change, now)
-	if wait > 0 {
-		r.copies.AddAfter(k, wait)
-	}
-	r.reportIfDue(n)
-	r.log(ctx, *res, wait)
-}
-
-// count counts a change that the API server carried out. appeared is when the namespace appeared, if it had no copy
-// yet.
-func (r *reconciler) count(n *nameStatus, res *result, appeared, now time.Time) {
-	if res.altered {
-		return
-	}
-	n.wrote(res.change, now)
-	if res.change.Op == plan.OpCreate && !appeared.IsZero() {
-		r.metrics.fill.Observe(now.Sub(appeared).Seconds())
-	}
-}
-
-// closed reports whether the cache, too, shows the namespace terminating or absent.
-func (r *reconciler) closed(namespace string) bool {
-	ns := r.cache.Namespace(namespace)
-	return ns == nil || plan.Terminating(ns)
-}
-
-// tell puts an event on a copy that was restored.
-func (r *reconciler) tell(res *result) {
-	if res.cause == "" || res.altered {
-		return
-	}
-	r.outbox.Put(outbox.Event{Regarding: res.change.Key, UID: res.made.UID, Type: corev1.EventTypeNormal,
-		Reason: plan.ReasonRestored, Note: r.rules.Restored(res.change, res.cause)})
-}
-
-func metricOf(res result) string {
+func metricOf(res result, wait time.Duration) string {
 	switch {
 	case res.err != nil && res.outcome.Failed():
 		return "error"
-	case res.outcome != outcome.OK || res.after > 0:
+	case res.outcome != outcome.OK || wait > 0:
 		return "requeue_after"
 	}
 	return "success"
 }
-
-// clipError shortens the text of an error for the log: a webhook, for example, may quote a whole object.
-func clipError(err error) error { return errors.New(report.Clip(err.Error())) }
 
 func (r *reconciler) log(ctx context.Context, res result, wait time.Duration) {
 	logger, c := klog.FromContext(ctx), res.change
 	if c.Op == plan.OpDelete && res.outcome == outcome.Rejected {
 		// The source may be gone, and with it the place for an event.
 		r.undeleted.Do(func() {
-			logger.Error(clipError(res.err), "Cannot delete a copy, retrying", "copy", c.Key, "source", c.CopyOf)
+			logger.Error(errors.New(res.note), "Cannot delete a copy, retrying", "copy", c.Key, "source", c.CopyOf)
 		})
 	}
 	switch {
-	case res.sent && c.Op == plan.OpDelete:
+	case res.outcome == outcome.OK && c.Op == plan.OpDelete:
 		logger.V(2).Info("Copy deleted", "copy", c.Key, "source", c.CopyOf)
-	case res.sent:
+	case res.outcome == outcome.OK:
 		logger.V(2).Info("Copy written", "copy", c.Key, "op", c.Op, "source", c.Source.Key)
 	case res.err != nil:
-		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "reason", res.outcome,
-			"after", wait, "err", clipError(res.err))
-	case c.State == plan.StatePending && c.Have != nil && c.Have.DeletionTimestamp != nil:
-		logger.V(2).Info("Copy is terminating, waiting for its finalizers", "copy", c.Key,
-			"finalizers", c.Have.Finalizers[:min(1, len(c.Have.Finalizers))])
+		logger.V(2).Info("Copy out of sync, retrying", "copy", c.Key, "op", c.Op, "outcome", res.outcome,
+			"after", wait, "err", plan.Clip(res.err.Error(), report.MaxNote))
 	default:
-		logger.V(4).Info("Nothing done", "copy", c.Key, "state", res.state, "reason", res.outcome, "after", wait)
+		logger.V(4).Info("Nothing done", "copy", c.Key, "state", c.State, "outcome", res.outcome, "after", wait)
 	}
 }

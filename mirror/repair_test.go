@@ -1,7 +1,7 @@
 package mirror
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +58,7 @@ func TestRepair(t *testing.T) {
 				if len(cm.Data) != 1 || cm.Immutable != nil || cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller" {
 					t.Errorf("got %v, want it as it was", cm)
 				}
-				recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable") || strings.HasPrefix(name, "C71")
+				recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable")
 				if !recreated && cm.Labels["theirs"] != "x" {
 					t.Errorf("got labels %v, want other people's kept", cm.Labels)
 				}
@@ -85,16 +85,14 @@ func (s scene) wantRestored(cm *corev1.ConfigMap) {
 		s.t.Errorf("got events %q, want one that names the source", notes)
 		return
 	}
-	if about := s.about[slices.Index(s.reasons, plan.ReasonRestored)]; plan.KeyOf(about) != plan.KeyOf(cm) ||
-		about.UID != cm.UID {
-		s.t.Errorf("got an event about %v, want one about %v", about, cm)
+	if e := s.last(plan.ReasonRestored); e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID {
+		s.t.Errorf("got event %v, want one about %v", e, cm)
 	}
 }
 
 // TestNothingWasRestored: no event Restored tells of the controller's own changes, nor of those that an
 // event cannot stop.
 func TestNothingWasRestored(t *testing.T) {
-	many := plantest.Annotation("note", strings.Repeat("x", 100<<10))
 	for name, tc := range map[string]struct {
 		before, happens func(scene)
 		events          int
@@ -123,11 +121,11 @@ func TestNothingWasRestored(t *testing.T) {
 		}},
 		"a quota refuses our own re-creation": {happens: func(s scene) {
 			s.refuse(on(rejected("exceeded quota"), creates))
-			s.edit("team-000", many, plantest.Data("key", "spoilt"))
+			s.edit("team-000", plantest.Immutable, plantest.Data("key", "spoilt"))
 			time.Sleep(20 * time.Second)
 			s.refuse(on[error](nil))
 		}},
-		"a fight": {events: freeRepairs - 1, happens: func(s scene) {
+		"a fight": {events: freeRepairs, happens: func(s scene) {
 			for range 3 * freeRepairs {
 				s.edit("team-000", plantest.Data("key", "spoilt"))
 				time.Sleep(2 * time.Minute)
@@ -214,14 +212,15 @@ func TestC36Fight(t *testing.T) {
 				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
 					t.Errorf("got %d writes in an hour, want about one a minute", n)
 				}
-				if s.reported(plan.ReasonFight) != 1 || s.value("mirror_fights") != 1 {
-					t.Errorf("got events %q and %v fights, want one", s.all(), s.value("mirror_fights"))
+				if got := s.said(plan.ReasonMirrored); s.reported(plan.ReasonFight) != 1 ||
+					!strings.HasSuffix(got, " to 1 namespace; 1 is blocked (see Fight)") {
+					t.Errorf("got events %q, and at last %q, want one Fight, and the target blocked", s.all(), got)
 				}
 				time.Sleep(2 * time.Minute)
 				s.wantCopy("team-000", "value")
 				time.Sleep(20 * time.Minute)
-				if n := s.value("mirror_fights"); n != 0 {
-					t.Errorf("got %v fights after 20 quiet minutes, want none", n)
+				if got := s.said(plan.ReasonMirrored); !strings.HasSuffix(got, " to 2 namespaces") {
+					t.Errorf("got %q after 20 quiet minutes, want no fight", got)
 				}
 			})
 		})
@@ -234,8 +233,8 @@ func TestC36AlteredByAWebhook(t *testing.T) {
 		s.alter(plantest.Data("key", "altered"))
 		s.remove("team-000")
 		time.Sleep(time.Hour)
-		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(plan.ReasonFight) != 1 {
-			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one Fight", n, s.all())
+		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(plan.ReasonWriteFailed) != 1 {
+			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one WriteFailed", n, s.all())
 		}
 	})
 }
@@ -276,8 +275,9 @@ func TestC57AlteredRecreation(t *testing.T) {
 	}
 }
 
-// TestC68AdmissionRemovesAMark from each copy that is created: the copy is taken back, the target is rejected, and the
-// event names admission. When that ends, the copy is made.
+// TestC68AdmissionRemovesAMark from a copy that is created: the target is rejected, the event names admission, also an
+// hour later, and advises nobody to hand the object over. What was created stays. When that ends and the object is
+// gone, the copy is made.
 func TestC68AdmissionRemovesAMark(t *testing.T) {
 	for _, mark := range []string{"mirror", plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation} {
 		t.Run(mark, func(t *testing.T) {
@@ -285,28 +285,38 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				s.alter(plantest.Without(mark))
 				s.write(source())
 				time.Sleep(time.Minute)
-				s.wantNone("team-000")
 				s.wantCopy("team-001", "value")
-				const why = "an admission webhook or policy removes a mark of the copy"
-				if got := s.said(plan.ReasonWriteFailed); !strings.Contains(got, why) || !strings.Contains(got, mark) {
-					t.Errorf("got event %q, want admission and %s in it", got, mark)
+				uid := s.get("team-000").UID
+				for _, passed := range []time.Duration{time.Minute, time.Hour} {
+					before := s.CountAll("team-000", "create", "update", "delete")
+					time.Sleep(passed)
+					got := s.said(plan.ReasonWriteFailed)
+					if !strings.Contains(got, "admission") || !strings.Contains(got, mark) || s.reported(plan.ReasonForeign) > 0 {
+						t.Errorf("got events %q, and at last %q, want admission and %s in it", s.all(), got, mark)
+					}
+					if n := s.value("mirror_copies", "rejected"); n != 1 {
+						t.Errorf("got %v copies rejected, want 1", n)
+					}
+					if n := s.CountAll("team-000", "create", "update", "delete") - before; n > 2*int(passed.Minutes())+2 {
+						t.Errorf("got %d tries in %v, want one a minute", n, passed)
+					}
 				}
-				if n := s.value("mirror_copies", "rejected"); n != 1 {
-					t.Errorf("got %v copies rejected, want 1", n)
-				}
-				before := s.Count("create", "configmaps", "team-000")
-				time.Sleep(time.Hour)
-				if n := s.Count("create", "configmaps", "team-000") - before; n > 61 {
-					t.Errorf("got %d tries in an hour, want one a minute", n)
+				if cm := s.get("team-000"); cm == nil || cm.UID != uid {
+					t.Errorf("got %v, want what was created", cm)
 				}
 				s.alter(func(*corev1.ConfigMap) {})
+				if mark != "mirror" { // else it is still ours
+					s.remove("team-000")
+				}
 				s.within(time.Minute, "copy", func() bool { return s.copied("team-", "value") == 2 })
+				time.Sleep(time.Minute)
+				s.wantCopy("team-000", "value")
 			})
 		})
 	}
 }
 
-// TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion two seconds late.
+// TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion late.
 // No event tells of a rejection, and the copies are back as soon as the quota is counted.
 func TestC72QuotaCountsLate(t *testing.T) {
 	cluster(t, append(teams(2, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
@@ -319,7 +329,7 @@ func TestC72QuotaCountsLate(t *testing.T) {
 			switch {
 			case c.Verb == "delete":
 				deleted[c.Namespace] = time.Now()
-			case c.Verb == "create" && time.Since(deleted[c.Namespace]) < 2*time.Second:
+			case c.Verb == "create" && time.Since(deleted[c.Namespace]) < 800*time.Millisecond:
 				return rejected("exceeded quota")
 			}
 			return nil
@@ -332,4 +342,39 @@ func TestC72QuotaCountsLate(t *testing.T) {
 			t.Errorf("got events %q, want none", got)
 		}
 	})
+}
+
+// TestC76FinalizerOnACopy: a copy that a finalizer keeps blocks its own target. The event names the finalizer, all
+// other targets follow, and the copy is made when it is gone.
+func TestC76FinalizerOnACopy(t *testing.T) {
+	for name, bySource := range map[string]bool{"deleted by a tenant": false, "deleted by us, and wanted again": true} {
+		t.Run(name, func(t *testing.T) {
+			cluster(t, append(teams(10, "team-"), source()), func(t *testing.T, s scene) {
+				time.Sleep(time.Minute)
+				s.edit("team-000", plantest.Finalizer)
+				if bySource {
+					s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+					time.Sleep(time.Minute)
+					s.setNamespace(plantest.Namespace("team-000"))
+				} else {
+					s.remove("team-000")
+				}
+				for _, content := range []string{"one", "two"} {
+					s.edit("platform", plantest.Data("key", content))
+					time.Sleep(time.Minute)
+					want := fmt.Sprintf("Synced version %s to 9 namespaces; 1 is blocked (see Foreign)", s.version())
+					if got := s.said(plan.ReasonMirrored); got != want || s.copied("team-", content) != 9 {
+						t.Errorf("got event %q and %d copies, want %q and 9", got, s.copied("team-", content), want)
+					}
+				}
+				kept := s.get("team-000")
+				if got := s.said(plan.ReasonForeign); !strings.Contains(got, kept.Finalizers[0]) {
+					t.Errorf("got event %q, want one that names the finalizer %s", got, kept.Finalizers[0])
+				}
+				s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+				time.Sleep(time.Second)
+				s.wantCopy("team-000", "two")
+			})
+		})
+	}
 }

@@ -4,195 +4,220 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/outbox"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// reporter reports about sources.
+// reporter sends the messages about sources. It makes them from what holds when their name's turn comes.
 type reporter struct {
-	rules   *plan.Rules
-	cache   *cache.Cache
-	status  *status
-	grace   time.Duration // the deletion grace
-	outbox  *outbox.Outbox
-	metrics *controllerMetrics
+	*decider
+	events   EventSender
+	metrics  *controllerMetrics
+	failures workqueue.TypedRateLimiter[string] // of sending, by name
 }
 
-// sourceReport is what a report says of one source.
-type sourceReport struct {
-	*report.Summary
-	uid      types.UID
-	messages []*report.Message
-	arrived  bool          // a change of the source has reached every target
-	took     time.Duration // since the controller saw the change
+const (
+	// reportWorkers is how many names are reported at a time.
+	reportWorkers = 4
+	// reportFlush bounds the time in which a stopping process sends its last messages.
+	reportFlush = 3 * time.Second
+	// reportShare is the share of the time that the reports of one name may take: many sources of one name make them
+	// expensive.
+	reportShare = 20
+)
+
+// sendBackoff is how long the messages of a name wait after the API server refused one: from 1 s doubling to 5 min.
+func sendBackoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 5*time.Minute)
 }
 
-// report reports about the sources of a name, as they are in v. It returns when to report again; 0: at the next change.
-func (r *reporter) report(ctx context.Context, name string, v *plan.View) (wait time.Duration) {
-	n := r.status.lock(name)
-	n.meet(v)
-	wait, due := n.reportDue(v)
-	if !due {
+// report sends the messages about the sources of a name that are due.
+func (r *reporter) report(ctx context.Context, name string) {
+	for _, m := range r.collect(name, time.Now()) {
+		if m.Log {
+			klog.FromContext(ctx).Info(m.Note, "source", m.about, "type", m.Type, "reason", m.Reason)
+		}
+		err := r.send(ctx, m)
+		if err == nil || m.gone { // a source that is gone gets one try
+			r.sent(name, m)
+			continue
+		}
+		n := r.targets.lock(name)
+		n.reportGap = r.failures.When(name)
+		n.reportIn(0)
 		n.unlock()
-		return wait
+		return
 	}
-	var selections map[key]*report.Selection
-	if len(v.Sources) > 1 || n.withoutTargets() {
-		// In the lock: a namespace that changes later makes the status dirty again.
-		selections = report.Select(r.rules, r.cache.Namespaces(), v, n.selections)
-	}
-	all, wait := r.collect(n, v, selections)
-	n.unlock()
-	for _, s := range all {
-		r.send(ctx, s)
-	}
-	return wait
+	r.failures.Forget(name)
 }
 
-// send logs the messages of a report, and hands them over as events.
-func (r *reporter) send(ctx context.Context, s sourceReport) {
-	for _, m := range s.messages {
-		if !m.Again {
-			klog.FromContext(ctx).Info(m.Note, "source", s.Key, "type", m.Type, "reason", m.Reason)
+// message is a message about a source.
+type message struct {
+	report.Message
+	about    key
+	sent     *report.Sent
+	gone     bool                 // the source is gone
+	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
+}
+
+func (r *reporter) send(ctx context.Context, m message) error {
+	ns := r.cache.Namespace(m.about.Namespace)
+	if ns == nil && m.gone || ns != nil && plan.Terminating(ns) {
+		return nil // the API server refuses events there
+	}
+	return r.events.Send(ctx, Event{Regarding: m.about, UID: m.sent.UID(),
+		Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
+}
+
+// sent records that a message was sent.
+func (r *reporter) sent(name string, m message) {
+	n := r.targets.lock(name)
+	defer n.unlock()
+	m.sent.Record(m.Message, time.Now())
+	for namespace, u := range m.announce {
+		if known := n.known[namespace]; known != nil && known.unclaimed == u {
+			t := *known
+			t.unclaimed.announced = true
+			n.set(namespace, t)
 		}
-		if r.takesEvents(s.Summary) {
-			r.outbox.Put(outbox.Event{Regarding: s.Key, UID: s.uid,
-				Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
-		}
-	}
-	if s.arrived {
-		r.metrics.propagation.Observe(s.took.Seconds())
 	}
 }
 
-// takesEvents reports whether the namespace of a source takes events: the API server refuses those in one that is being
-// deleted, or gone.
-func (r *reporter) takesEvents(sum *report.Summary) bool {
-	ns := r.cache.Namespace(sum.Key.Namespace)
-	return ns == nil && sum.Source != nil || ns != nil && !plan.Terminating(ns)
-}
-
-// collect returns the reports that are due about the sources of a name, and records them. While targets are queued it
-// returns only announcements; while the targets are not compared with v, nothing. The status is locked.
-func (r *reporter) collect(n *nameStatus, v *plan.View, selections map[key]*report.Selection) (
-	all []sourceReport, wait time.Duration) {
-	if wait, due := n.reportDue(v); !due {
-		return nil, wait
+// collect returns the messages about the sources of a name that are due, and has the name reported again when others
+// are. While a fan-out compares the targets it returns none: the end of the fan-out asks for a report.
+func (r *reporter) collect(name string, now time.Time) (due []message) {
+	n := r.targets.lock(name)
+	defer n.unlock()
+	n.reportAt, n.reportGap = time.Time{}, 0
+	v := n.view
+	if v == nil {
+		v = r.cache.View(name)
 	}
-	now := time.Now()
-	n.reported = now
-	n.meet(v)
-	n.supersede(selections)
-	summaries := r.summarize(n, v, now)
-	all, wait = announce(n, summaries, now)
-	if busy := n.busyFor(); busy > 0 {
-		return all, report.Sooner(wait, busy)
+	if n.comparing || n.view == nil && len(v.All()) > 0 {
+		return nil
 	}
-	n.dirty, n.busySince = false, now
-	for k, sum := range summaries {
-		src, out := n.source(k), sourceReport{Summary: sum}
-		out.uid = src.UID()
-		messages, later := src.Messages(sum, now)
-		out.messages = messages
-		if sum.Source != nil {
-			out.took, out.arrived = src.propagated(sum, n.fanout)
-		} else if quiet := src.QuietIn(now); quiet > 0 { // it may come back, and its messages keep their spacing
-			later = report.Sooner(later, quiet)
-		} else if sum.Counts == [plan.States]int{} {
-			delete(n.sources, k)
-		}
-		wait = report.Sooner(wait, later)
-		all = append(all, out)
-	}
-	n.dirty = wait > 0
-	return all, wait
-}
-
-// announce returns the announcements of copies that expire.
-func announce(n *nameStatus, summaries map[key]*report.Summary, now time.Time) (
-	all []sourceReport, wait time.Duration) {
-	for k, sum := range summaries {
+	r.supersede(n, v)
+	for k, s := range r.summarize(n, v, now) {
 		src := n.source(k)
-		src.Begin(src.UID(), n.unseen) // of a source that is gone; meet has begun the others
-		m, later := src.Announce(sum, now)
-		if m != nil {
-			all = append(all, sourceReport{Summary: sum, uid: src.UID(), messages: []*report.Message{m}})
+		sent := &src.sent
+		switch {
+		case s.Source != nil:
+			sent.Begin(s.Source.ConfigMap.UID)
+			r.propagated(n, src, s)
+		case sent.UID() == "":
+			sent = &n.unseen
+			fallthrough
+		default:
+			sent.Begin(sent.UID())
 		}
-		wait = report.Sooner(wait, later)
+		messages, wait := sent.Due(s.Messages(now), now)
+		for _, m := range messages {
+			due = append(due, message{m, k, sent, s.Source == nil, nil})
+			if m.Reason == plan.ReasonExpiring {
+				due[len(due)-1].announce = n.expiring(k)
+			}
+		}
+		if s.Source == nil && s.Counts == [plan.States]int{} {
+			if quiet := src.sent.QuietIn(now); quiet > 0 { // it may come back, and its messages keep their spacing
+				wait = report.Sooner(wait, quiet)
+			} else {
+				delete(n.sources, k)
+			}
+		}
+		if wait > 0 {
+			n.reportIn(wait)
+		}
 	}
-	if wait == 0 {
-		n.announced = n.losses
-	}
-	return all, wait
+	n.reportGap = min(max(runGap, reportShare*time.Since(now)), report.Spacing)
+	return due
 }
 
-// summarize returns a summary of each source of the view, and of those that are gone.
-func (r *reporter) summarize(n *nameStatus, v *plan.View, now time.Time) map[key]*report.Summary {
-	all := map[key]*report.Summary{}
-	for k, src := range n.sources {
-		all[k] = &report.Summary{Key: k, Counts: src.counts, Rules: r.rules, Selection: n.selections[k]}
-	}
-	for _, source := range v.All() {
-		all[source.Key].Source = source
-	}
-	for namespace, rec := range n.targets {
-		r.summarizeTarget(all, key{Namespace: namespace, Name: n.name}, rec, now)
+// expiring returns the copies of a source that expire, by namespace.
+func (n *nameTargets) expiring(source key) map[string]unclaimed {
+	all := map[string]unclaimed{}
+	for namespace, t := range n.known {
+		if t.state == plan.StateExpiring && t.owner == source {
+			all[namespace] = t.unclaimed
+		}
 	}
 	return all
 }
 
-// summarizeTarget adds one target to the summaries.
-func (r *reporter) summarizeTarget(all map[key]*report.Summary, k key, rec *record, now time.Time) {
-	ns := r.cache.Namespace(k.Namespace)
-	if rec.state.IsProblem() && !r.isOver(rec, ns) {
-		all[rec.countsFor].Add(rec.state, k.Namespace, r.noteOf(rec, k, ns))
+// supersede counts in how many namespaces each source is superseded.
+func (r *reporter) supersede(n *nameTargets, v *plan.View) {
+	for _, src := range n.sources {
+		src.selection = nil
 	}
-	at := rec.unclaimed.since.Add(r.grace)
-	if rec.state == plan.StateExpiring && at.After(now) && ns != nil && !plan.Terminating(ns) {
-		all[rec.countsFor].Expire(rec.unclaimed.why, rec.unclaimed.nth, k.Namespace, at)
+	if len(v.Sources) > 1 || n.hasSourceWithoutTargets(v) {
+		owner := func(namespace string) key {
+			if t := n.known[namespace]; t != nil && v.Find(t.owner) != nil {
+				return t.owner
+			}
+			return key{}
+		}
+		// In the lock: a namespace that changes later asks for another report.
+		for k, x := range report.Select(r.rules, r.cache.Namespaces(), v.Sources, owner) {
+			n.source(k).selection = x
+		}
+	}
+	for _, src := range n.sources {
+		superseded := 0
+		if src.selection != nil {
+			superseded = src.selection.Superseded
+		}
+		n.add(src, plan.StateSuperseded, superseded-src.counts[plan.StateSuperseded])
 	}
 }
 
-// isOver reports whether the cache shows that a copy is in scope again, and its record does not yet.
-func (r *reporter) isOver(rec *record, ns *corev1.Namespace) bool {
-	return rec.state == plan.StateOutOfScope && ns != nil && r.rules.Scope(rec.countsFor, ns) == plan.NotExcluded
+// hasSourceWithoutTargets reports whether a source of the view may select no target: it may hold copies where it
+// selects none.
+func (n *nameTargets) hasSourceWithoutTargets(v *plan.View) bool {
+	for _, s := range v.Sources {
+		counts := n.source(s.Key).counts
+		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope, plan.StateHeld} {
+			counts[state] = 0
+		}
+		if counts == [plan.States]int{} {
+			return true
+		}
+	}
+	return false
 }
 
-// noteOf returns the note about a target: what the foreign object there is, why it is out of scope, or the error.
-func (r *reporter) noteOf(rec *record, k key, ns *corev1.Namespace) report.Note {
-	switch have := r.cache.ConfigMap(k); {
-	case rec.state == plan.StateForeign && have != nil:
-		why, adoptable := r.rules.Foreign(have)
-		return report.Note{Text: why, Adoptable: adoptable}
-	case rec.state == plan.StateOutOfScope && ns != nil:
-		why, _ := r.rules.Explain(plan.Loss{Rule: r.rules.Scope(rec.countsFor, ns)})
-		return report.Note{Text: why}
+// summarize returns a summary of each source of the view, and of those that are gone.
+func (r *reporter) summarize(n *nameTargets, v *plan.View, now time.Time) map[key]*report.Summary {
+	all := map[key]*report.Summary{}
+	for _, source := range v.All() {
+		n.source(source.Key)
 	}
-	return report.Note{Text: rec.retry.note, Adoptable: rec.retry.adoptable}
+	for k, src := range n.sources {
+		all[k] = &report.Summary{Key: k, Source: v.Find(k), Counts: src.counts, Rules: r.rules, Selection: src.selection}
+	}
+	for namespace, t := range n.known {
+		ns := r.cache.Namespace(namespace)
+		if t.state.IsProblem() {
+			all[t.owner].Add(t.state, namespace, t.note, t.adoptable)
+		}
+		at := t.unclaimed.since.Add(r.grace)
+		if t.state == plan.StateExpiring && at.After(now) && ns != nil && !plan.Terminating(ns) {
+			all[t.owner].Expire(t.unclaimed.why, t.unclaimed.announced, namespace, at)
+		}
+	}
+	return all
 }
 
-// propagated returns how long the last change of a source took to reach every target. ok is false if it has not yet, or
-// if nothing was to be written. fanout is the begin of the last fan-out.
-func (src *sourceStatus) propagated(sum *report.Summary, fanout time.Time) (took time.Duration, ok bool) {
-	changed, wrote := src.changed, src.wrote
-	if sum.Pending() || changed.After(fanout) { // of a later change this report knows nothing
-		return 0, false
+// propagated observes how long the last change of a source took to reach every target. Of a change after the last
+// fan-out it knows nothing.
+func (r *reporter) propagated(n *nameTargets, src *sourceTargets, s *report.Summary) {
+	changeAt, writeAt := src.changeAt, src.writeAt
+	if s.Pending() || changeAt.After(n.fanOutAt) {
+		return
 	}
-	src.changed, src.wrote = time.Time{}, time.Time{}
-	if changed.IsZero() || wrote.Before(changed) {
-		return 0, false
+	src.changeAt, src.writeAt = time.Time{}, time.Time{}
+	if !changeAt.IsZero() && !writeAt.Before(changeAt) {
+		r.metrics.propagation.Observe(writeAt.Sub(changeAt).Seconds())
 	}
-	return wrote.Sub(changed), true
-}
-
-// objectOf returns the ConfigMap that an event is about.
-func objectOf(k key, uid types.UID) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name, UID: uid}}
 }

@@ -26,22 +26,23 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// diary keeps the reasons and the notes of events, and the ConfigMaps that they are about.
+// diary keeps the events that a controller sends.
 type diary struct {
-	mu             sync.Mutex
-	reasons, notes []string
-	about          []*corev1.ConfigMap
-	annotations    map[string]string // of the last event
+	mu      sync.Mutex
+	events  []Event
+	refuses func(Event) error // nil: none
 }
 
-func (d *diary) AnnotatedEventf(about runtime.Object, annotations map[string]string, _, reason,
-	note string, args ...any) {
+func (d *diary) Send(_ context.Context, e Event) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.about = append(d.about, about.(*corev1.ConfigMap))
-	d.annotations = annotations
-	d.reasons = append(d.reasons, reason)
-	d.notes = append(d.notes, fmt.Sprintf(note, args...))
+	if d.refuses != nil {
+		if err := d.refuses(e); err != nil {
+			return err
+		}
+	}
+	d.events = append(d.events, e)
+	return nil
 }
 
 // reported returns how many events had this reason.
@@ -51,19 +52,37 @@ func (d *diary) reported(reason string) int { return len(d.notesOf(reason)) }
 func (d *diary) notesOf(reason string) (notes []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, r := range d.reasons {
-		if r == reason {
-			notes = append(notes, d.notes[i])
+	for _, e := range d.events {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
 		}
 	}
 	return notes
+}
+
+// last returns the last event with this reason.
+func (s scene) last(reason string) (last Event) {
+	s.t.Helper()
+	synctest.Wait()
+	s.diary.mu.Lock()
+	defer s.diary.mu.Unlock()
+	for _, e := range s.events {
+		if e.Reason == reason {
+			last = e
+		}
+	}
+	return last
 }
 
 // all returns the reasons of all events.
 func (d *diary) all() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return strings.Join(d.reasons, " ")
+	var reasons []string
+	for _, e := range d.events {
+		reasons = append(reasons, e.Reason)
+	}
+	return strings.Join(reasons, " ")
 }
 
 // scene is a controller that runs, the API server that it runs on, and the events that it records. Its methods act for
@@ -88,7 +107,7 @@ func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f f
 	})
 }
 
-// newScene returns a scene whose controller does not run yet. It repeats no events.
+// newScene returns a scene whose controller does not run yet.
 func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	t.Helper()
 	o := teamOptions()
@@ -99,7 +118,6 @@ func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.repeatPeriod = 0
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
 	return scene{server, d, t, c, registry}

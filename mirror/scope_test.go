@@ -39,7 +39,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %d copies, prune %v", flag, n, prune), func(t *testing.T) {
 					edit := func(o *Options) {
 						tc.edit(o)
-						o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, time.Hour
+						o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, 2*time.Hour
 					}
 					alone(t, having(copied(n)...), edit, func(t *testing.T, s scene) {
 						time.Sleep(59 * time.Second)
@@ -49,9 +49,6 @@ func TestC17NarrowedFlags(t *testing.T) {
 						time.Sleep(time.Hour)
 						if prune {
 							s.wantNone("team-000")
-							if got := s.said(plan.ReasonDeleted); got != fmt.Sprintf("Deleted %d copies that no source claimed", n) {
-								t.Errorf("got event %q", got)
-							}
 							return
 						}
 						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
@@ -82,8 +79,8 @@ func copied(n int) []runtime.Object {
 	return objects
 }
 
-// TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other. Their
-// copies stay. No event says of a copy in scope that it is not.
+// TestC65ScopeComesBack: 300 namespaces lose the label of --namespace-selector, and get it back one after the other.
+// Their copies stay. No event says of a copy in scope that it is not.
 func TestC65ScopeComesBack(t *testing.T) {
 	var objects = append(teams(0, ""), source())
 	for i := range 300 {

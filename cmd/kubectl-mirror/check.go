@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
-	"github.com/mirror-controller/mirror-controller/mirror"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
@@ -142,6 +142,25 @@ func (k *checker) checkLeader(ctx context.Context) {
 
 var create = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
+// confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
+// adds to its name.
+var confinedPolicy = regexp.MustCompile(`ValidatingAdmissionPolicy '[^']*confined[^']*'`)
+
+// refusedAsConfined reports whether err is the refusal of the policy that confines the controller.
+func refusedAsConfined(err error) bool {
+	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
+}
+
+// unmarked returns a ConfigMap that a confined controller cannot create.
+func unmarked(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"}}
+}
+
+// copyIn returns a ConfigMap with every mark of a copy. A confined controller can create it in targets alone.
+func (k *checker) copyIn(namespace string) *corev1.ConfigMap {
+	return k.Rules.Desired(k.Rules.ParseSource(unmarked(k.home())), namespace, nil)
+}
+
 // probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be
 // refused.
 func (k *checker) probe(ctx context.Context) {
@@ -175,7 +194,7 @@ func (k *checker) probe(ctx context.Context) {
 		return
 	}
 	own := k.settings.deployment.Namespace
-	_, err = k.as.CoreV1().ConfigMaps(own).Create(ctx, mirror.Probes(k.Rules, own, "")[0], create)
+	_, err = k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), create)
 	k.mustRefuse("probe/unmarked", "any ConfigMap in namespace "+own, err)
 	k.probeElsewhere(ctx, elsewhere)
 	_, err = k.as.CoreV1().Events(own).Create(ctx, &corev1.Event{
@@ -197,12 +216,12 @@ func (k *checker) probeElsewhere(ctx context.Context, namespaces []string) {
 	const most = 50
 	where, answer := "a namespace that is", error(nil)
 	for i, name := range namespaces[:min(most, len(namespaces))] {
-		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, mirror.Probes(k.Rules, k.home(), name)[1], create)
+		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, k.copyIn(name), create)
 		if err == nil {
 			where, answer = "namespace "+name+", which is", nil
 			break
 		}
-		if i == 0 || mirror.RefusedAsConfined(err) {
+		if i == 0 || refusedAsConfined(err) {
 			answer = err
 		}
 	}
@@ -223,7 +242,7 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 	}
 	var refused error
 	for _, target := range targets[:min(most, len(targets))] {
-		cm, configMaps := mirror.Probes(k.Rules, k.home(), target)[1], k.as.CoreV1().ConfigMaps(target)
+		cm, configMaps := k.copyIn(target), k.as.CoreV1().ConfigMaps(target)
 		_, refused = configMaps.Create(ctx, cm, create)
 		_, updated := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: create.DryRun})
 		_, patched := configMaps.Patch(ctx, cm.Name, types.JSONPatchType, []byte("[]"),
@@ -244,10 +263,8 @@ func (k *checker) probeCopies(ctx context.Context, prefix string, targets []stri
 
 // remedy returns the likely remedy if the API server refuses a copy.
 func (k *checker) remedy(refused error) string {
-	switch command := k.Rules.PolicyRemedy(refused.Error()); {
-	case command != "":
-		return command
-	case mirror.RefusedAsConfined(refused):
+	switch {
+	case refusedAsConfined(refused):
 		return "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 	case strings.Contains(refused.Error(), " cannot "):
 		return "grant it as deploy/base/rbac.yaml does"
@@ -261,7 +278,7 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 	case answer == nil:
 		k.add(check, resultTodo, "the API server would let the controller create "+text+": no policy confines it",
 			"install deploy/components/admission again; its label and "+k.account()+" must be in the ClusterRoleBinding")
-	case mirror.RefusedAsConfined(answer):
+	case refusedAsConfined(answer):
 		k.add(check, resultOK, "a policy refuses the controller to create "+text, "")
 	default:
 		k.add(check, resultUnknown, "the controller asked for "+text+", and the answer was: "+answer.Error(), "")

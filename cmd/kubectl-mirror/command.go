@@ -135,8 +135,7 @@ type session struct {
 	out      io.Writer // stderr
 	said     map[string]bool
 
-	limit     error // says that the user may see no more than a namespace
-	byPayload bool  // the flags which decide about copied metadata are not known
+	limit error // says that the user may see no more than a namespace
 }
 
 // beginAll returns a session for each controller.
@@ -165,11 +164,9 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 }
 
 func (c *cli) newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
-	copied := c.settings.Changed("copy-label") || c.settings.Changed("copy-annotation")
 	s := &session{
 		Reader:   &snapshot.Reader{Client: client, Rules: plan.NewRules(&settings.Options.Options)},
-		settings: settings, byPayload: settings.deployment == nil && !copied,
-		out: cmd.ErrOrStderr(), said: map[string]bool{},
+		settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{},
 	}
 	if d := settings.deployment; d != nil && d.Status.ReadyReplicas == 0 {
 		s.say(fmt.Sprintf("No controller runs: Deployment %s has no ready replica.", keyOf(d)))

@@ -35,9 +35,8 @@ func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, hav
 	var want *corev1.ConfigMap
 	if op != plan.OpDelete && source != nil {
 		var kept *corev1.ConfigMap // a copy that is created again loses the metadata of others
-		if have != nil && op != plan.OpRecreate {
-			kept = have.DeepCopy()
-			rules.Strip(kept)
+		if op != plan.OpRecreate {
+			kept = have
 		}
 		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
 	}

@@ -148,7 +148,7 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 // explain explains a ConfigMap by a snapshot; cm is nil if there is none.
 func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
 	d, view := snap.Decision(key), snap.View(key.Name)
-	x := &explanation{of: d.CountsFor()}
+	x := &explanation{of: d.Owner}
 	if ns := snap.Namespaces[key.Namespace]; ns != nil {
 		for _, s := range view.All() {
 			for _, j := range snap.Rules.Judge(s, ns) {
@@ -157,7 +157,7 @@ func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Confi
 		}
 	}
 	is, ours := whatIs(snap, key, cm)
-	switch state := d.Status(); {
+	switch state := d.State; {
 	case state == plan.StateNone:
 		x.unwanted(snap, key, cm, is)
 		return x
@@ -171,8 +171,8 @@ func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Confi
 		x.Verdict = fmt.Sprintf("%s; the copy of %s is %s: %s.", is, x.of, state, snap.Reason(d))
 	}
 	x.remedy(snap, d, cm)
-	if len(d.Losers) > 0 {
-		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", x.of, d.Losers[0].Key)
+	if len(d.Superseded) > 0 {
+		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", x.of, d.Superseded[0].Key)
 	}
 	return x
 }
@@ -191,7 +191,7 @@ func whatIs(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.Config
 // unwanted says why no copy is wanted at a key.
 func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap, is string) {
 	view := snap.View(key.Name)
-	about := view.FindAny(x.of)
+	about := view.Find(x.of)
 	if about == nil && len(view.All()) > 0 {
 		about = view.All()[0]
 	}
@@ -204,8 +204,8 @@ func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName
 
 // remedy says what would change the state of a target.
 func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *corev1.ConfigMap) {
-	about := snap.View(d.Key.Name).FindAny(x.of)
-	switch d.Status() {
+	about := snap.View(d.Key.Name).Find(x.of)
+	switch d.State {
 	case plan.StateExpiring:
 		if _, x.Remedy = withheld(snap, about, d.Key.Namespace); about == nil {
 			x.Remedy = "create or label " + x.of.String() + " again, before the deletion grace ends"
@@ -219,7 +219,7 @@ func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *
 		}
 		after := snap.HandedOver(cm)
 		if after.Op == plan.OpRecreate {
-			x.Verdict += " Handed over, it is deleted and created again, without others' metadata: " + after.WhyRecreated() + "."
+			x.Verdict += " Handed over, it is deleted and created again, without others' metadata: it is immutable."
 		}
 		x.Remedy, x.handedOver = handOver(d.Key), &after
 	}

@@ -21,7 +21,8 @@ func TestExplain(t *testing.T) {
 	s.Copy(plantest.Source("platform", "unlabelled"), "team-a")
 	pasted := plantest.Annotation(plan.CopyAnnotation, "team-a/pasted")
 	s.Add(plantest.ConfigMap("platform", "unlabelled"), plantest.ConfigMap("team-a", "neither"),
-		plantest.Marked("platform", "pasted", pasted), plantest.ConfigMap("platform", "odd", plantest.Label("mirror", "True")),
+		plantest.Marked("platform", "pasted", pasted),
+		plantest.ConfigMap("platform", "odd", plantest.Label("mirror", "True")),
 		plantest.Source("platform", "going", plantest.Deleting), plantest.Source("platform", "theirs"),
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)

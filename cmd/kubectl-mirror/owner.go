@@ -54,7 +54,7 @@ func (s *session) reported(ctx context.Context, asked types.NamespacedName) ([]*
 	if apierrors.IsForbidden(err) {
 		return []*snapshot.Source{snapshot.Unknown(source, err.Error())}, nil
 	}
-	return []*snapshot.Source{reports[cm.UID].Judge(source, s.byPayload, s.settings.Instance, time.Now())}, err
+	return []*snapshot.Source{reports[cm.UID].Judge(source, s.settings.Instance, time.Now())}, err
 }
 
 // explainAlone explains a ConfigMap that is no source; cm is nil if there is none.
@@ -63,15 +63,15 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 	if cm == nil {
 		return x
 	}
-	if source, names := plan.NamedSource(cm); names && plan.NamesItself(cm) {
+	if m := plan.MarksOf(cm); m.Itself && m.Source.Name != "" {
 		content := "matches its checksum."
-		if !plan.MatchesChecksum(cm, rules.Label()) {
+		if !rules.MatchesChecksum(cm) {
 			content = "does not match its checksum: it was edited, and is restored unless its source is gone or holds it."
 		}
 		x.Verdict = fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s. Its content %s",
-			key, source, cm.Annotations[plan.InstanceAnnotation], content)
+			key, m.Source, m.Instance, content)
 		x.Remedy = fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies, "+
-			labelNamespace+"=%s", source, key.Namespace, rules.Label(), plan.OptOutValue)
+			labelNamespace+"=%s", m.Source, key.Namespace, rules.Label(), plan.OptOutValue)
 		return x
 	}
 	x.Verdict = fmt.Sprintf("ConfigMap %s is no copy: no controller changes it, and nothing is copied to its name.%s",
@@ -84,14 +84,14 @@ func explainAlone(rules *plan.Rules, key types.NamespacedName, cm *corev1.Config
 	return x
 }
 
-// toPublish says how to publish a ConfigMap whose label has another value, as one that was made from a copy; it is empty
-// for any other.
+// toPublish says how to publish a ConfigMap whose label has another value, as one that was made from a copy; it is
+// empty for any other.
 func toPublish(rules *plan.Rules, cm *corev1.ConfigMap) string {
 	if cm == nil {
 		return ""
 	}
 	value, has := cm.Labels[rules.Label()]
-	if !has || value == plan.SourceValue || plan.NamesItself(cm) {
+	if !has || value == plan.SourceValue || plan.MarksOf(cm).Itself {
 		return ""
 	}
 	return fmt.Sprintf(" Its label %s=%s does not publish it: kubectl label configmap/%s -n %s %[1]s=%[5]s --overwrite",

@@ -29,14 +29,16 @@ func reported(s *plan.Source, second int, version string, synced, held, blocked 
 	e := warned(plan.ReasonMirrored, second, version)
 	e.Type = corev1.EventTypeNormal
 	e.Annotations = map[string]string{
-		plan.ChecksumAnnotation: s.Checksum, plan.EventPayload: s.Payload(), plan.InstanceAnnotation: "default",
-		plan.EventSynced: strconv.Itoa(synced), plan.EventHeld: strconv.Itoa(held), plan.EventBlocked: strconv.Itoa(blocked),
+		plan.EventVersion: s.ConfigMap.ResourceVersion, plan.InstanceAnnotation: "default",
+		plan.EventAnnotation(plan.StateSynced):  strconv.Itoa(synced),
+		plan.EventAnnotation(plan.StateHeld):    strconv.Itoa(held),
+		plan.EventAnnotation(plan.StateForeign): strconv.Itoa(blocked),
 	}
 	return e
 }
 
-// TestC70Judge compares a source with the reports about it, and again as where the flags which decide about copied
-// metadata are not known. An older report does not count, nor one of another object, reporter or instance.
+// TestC70Judge compares a source with the reports about it. A report of another version of the source does not count,
+// nor one of another object, reporter or instance.
 func TestC70Judge(t *testing.T) {
 	o := plan.NewOptions()
 	o.CopyLabels = []string{"team"}
@@ -44,7 +46,7 @@ func TestC70Judge(t *testing.T) {
 	source := func(options ...plantest.Option) *plan.Source {
 		return rules.ParseSource(plantest.Source("platform", "settings", options...))
 	}
-	s, before, labelled := source(), source(plantest.Data("key", "before")), source(plantest.Label("team", "x"))
+	s, before := source(), source(func(cm *corev1.ConfigMap) { cm.ResourceVersion = "6" })
 	staged := source(plantest.Annotation(plan.RolloutAnnotation, "tier=canary"))
 	but := func(change func(*corev1.Event)) *corev1.Event {
 		e := reported(s, 7, "1", 2, 0, 0)
@@ -73,7 +75,6 @@ func TestC70Judge(t *testing.T) {
 		{"of a former object", s, events{but(func(e *corev1.Event) { e.InvolvedObject.UID = "former" })}},
 		{"of another reporter", s, events{but(func(e *corev1.Event) { e.ReportingController = "kubelet" })}},
 		{"of another instance", s, events{but(func(e *corev1.Event) { e.Annotations[plan.InstanceAnnotation] = "two" })}},
-		{"a copied label was changed", labelled, events{reported(s, 7, "1", 1, 0, 0)}},
 		{"blocked", s, events{foreign, reported(s, 7, "1", 1, 0, 2)}},
 		{"corrected, and still blocked", s,
 			events{foreign, warned(plan.ReasonInvalidAnnotation, 6, "8"), reported(s, 7, "1", 1, 0, 2)}},
@@ -81,7 +82,7 @@ func TestC70Judge(t *testing.T) {
 		{"a target was blocked meanwhile", s, events{reported(s, 1, "1", 3, 0, 0), foreign}},
 		{"an announcement is newer", s, events{reported(s, 1, "1", 3, 0, 0), expiring}},
 		{"an announcement still holds", s,
-			events{expiring, but(func(e *corev1.Event) { e.Annotations[plan.EventExpiring] = "4" })}},
+			events{expiring, but(func(e *corev1.Event) { e.Annotations[plan.EventAnnotation(plan.StateExpiring)] = "4" })}},
 		{"nothing expires any more", s, events{expiring, reported(s, 7, "1", 3, 0, 0)}},
 		{"no target any more", s, events{reported(s, 1, "1", 3, 0, 0), expiring, noTargets}},
 		{"no target ever", s, events{noTargets}},
@@ -92,19 +93,19 @@ func TestC70Judge(t *testing.T) {
 		{"the hold was removed", s, events{reported(s, 7, "1", 2, 3, 0)}},
 		{"frozen", frozen, events{reported(s, 7, "1", 2, 0, 0)}},
 		{"frozen, and warned of before", frozen, events{expiring, noTargets, warned(plan.ReasonInvalidAnnotation, 6, "8")}},
-		{"forged numbers", s, events{but(func(e *corev1.Event) { e.Annotations[plan.EventSynced] = "many" })}},
+		{"forged numbers", s, events{but(func(e *corev1.Event) {
+			e.Annotations[plan.EventAnnotation(plan.StateSynced)] = "many"
+		})}},
 		{"the clock is behind", s, events{reported(s, 99, "1", 2, 0, 0)}},
 	} {
 		fmt.Fprintf(&out, "=== %s\n", test.name)
-		for _, byPayload := range []bool{false, true} {
-			reports := snapshot.ReportsOf("default", test.events)[test.source.ConfigMap.UID]
-			got := reports.Judge(test.source, byPayload, "default", time.Unix(1010, 0))
-			text := fmt.Sprintf("phase %d: %s; %s", phaseOf(got, allowed{}), got.Summary(), got.Note)
-			if got.Warning != nil {
-				text += "; " + got.Warning.Reason
-			}
-			fmt.Fprintln(&out, text)
+		reports := snapshot.ReportsOf("default", test.events)[test.source.ConfigMap.UID]
+		got := reports.Judge(test.source, "default", time.Unix(1010, 0))
+		text := fmt.Sprintf("phase %d: %s; %s", phaseOf(got, allowed{}), got.Summary(), got.Note)
+		if got.Warning != nil {
+			text += "; " + got.Warning.Reason
 		}
+		fmt.Fprintln(&out, text)
 	}
 	out.compare(t, "judge")
 }

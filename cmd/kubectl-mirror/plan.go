@@ -73,12 +73,12 @@ type target struct {
 func newPlanned(s *snapshot.Snapshot) *planned {
 	p := &planned{Targets: []*target{}}
 	for _, d := range s.All() {
-		state, operation := d.Status(), d.Op.String()
+		operation := d.Op.String()
 		if d.Op == plan.OpNone {
-			operation = state.String()
+			operation = d.State.String()
 		}
-		if state != plan.StateNone && state != plan.StateSynced {
-			p.add(d, operation, d.CountsFor(), s.Reason(d))
+		if d.State != plan.StateNone && d.State != plan.StateSynced {
+			p.add(d, operation, d.Owner, s.Reason(d))
 		}
 	}
 	return p

@@ -86,7 +86,7 @@ func (s *scene) Snapshot(t *testing.T) *snapshot.Snapshot {
 }
 
 // everyState returns a cluster with a source for each status, and a target for each state. What the API server returns
-// is stripped before a decision, so a copy with more than 8 KiB of metadata is created again.
+// is stripped before a decision.
 func everyState() *scene {
 	s, adopt := newScene(), plantest.Annotation(plan.AdoptAnnotation, "true")
 	s.Options.SourceNamespaces = []string{"platform", "team-a"}

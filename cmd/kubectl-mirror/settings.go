@@ -63,8 +63,8 @@ func (f *settingsFlags) nameTargets() bool { return f.Changed(deciding[0]) || f.
 // controller, which the flags change.
 func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (all []*settings, err error) {
 	for _, name := range deciding { // such as --source-namespace=$UNSET, which would mean all
-		list, ok := f.Lookup(name).Value.(pflag.SliceValue)
-		if ok && f.Changed(name) && len(list.GetSlice()) == 0 && f.Lookup(name).DefValue == "[]" {
+		list := f.Lookup(name)
+		if list.Value.Type() == "strings" && list.Changed && list.Value.String() == "" && list.DefValue == "" {
 			return nil, fmt.Errorf("--%s=\"\": must not be empty", name)
 		}
 	}
@@ -79,8 +79,8 @@ func (f *settingsFlags) find(ctx context.Context, client kubernetes.Interface) (
 		return nil, err
 	}
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("cannot find the controller: %w: ask about a source or a copy by its name or, if you may read "+
-			"the cluster, give the flags of the controller, at least --namespace-prefix", err)
+		return nil, fmt.Errorf("cannot find the controller: %w: ask about a source or a copy by its name or, if you may "+
+			"read the cluster, give the flags of the controller, at least --namespace-prefix", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the controller: %w: give its flags, at least --namespace-prefix", err)

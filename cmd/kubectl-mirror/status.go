@@ -29,8 +29,8 @@ NAMESPACE/NAME, show the targets that are not in sync, with the state and the re
   expiring      no source claims the copy: it is deleted at the end of the deletion grace
 
 A user who may read no more than the source and its events sees, with SOURCE, whether its content has arrived, by the
-newest report of the controller: NotYet if that is of other content or before a warning, NotKnown if there is none. A
-user who may write events in that namespace can forge the report.
+newest report of the controller: NotYet if that is of another version or before a warning, NotKnown if there is none.
+It does not show what namespaces or flags changed since. A user who may write events in that namespace can forge it.
 
 Exit codes: 0 all in sync, 1 not, 2 unknown, also if there is no report.`
 

@@ -1,17 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,12 +39,7 @@ func (o *options) clientConfig() (*rest.Config, error) {
 	// saves. Kubernetes' own controllers switch it off, too.
 	config.DisableCompression = true
 	config.WarningHandlerWithContext = &warnings{rate.Sometimes{Interval: time.Minute}}
-	config.QPS, config.Burst = o.qps, o.burst
-	if o.qps <= 0 {
-		config.QPS = -1 // no throttle; 0 would be 5 requests a second
-	} else if o.burst == 0 {
-		config.Burst = int(math.Ceil(float64(min(o.qps, math.MaxInt32))))
-	}
+	config.QPS = -1 // no throttle: the API server has its priority and fairness
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return untypedRefusals{rt} })
 	// Certificates and credentials are read only here.
 	if _, err := rest.HTTPClientFor(config); err != nil {
@@ -65,9 +58,9 @@ func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int,
 	w.Do(func() { klog.FromContext(ctx).Info("The API server warns", "warning", fmt.Sprintf("%.1024s", text)) })
 }
 
-// untypedRefusals is a transport that hides the type of errors about refused connections. When client-go's watches recognize
-// such an error, they do not call their error handler, and wait for up to a minute without noticing the end of their
-// context. Then no log line says that the API server is away, and the process does not stop when asked to.
+// untypedRefusals is a transport that hides the type of errors about refused connections. When client-go's watches
+// recognize such an error, they do not call their error handler, and wait for up to a minute without noticing the end
+// of their context. Then no log line says that the API server is away, and the process does not stop when asked to.
 type untypedRefusals struct{ http.RoundTripper }
 
 func (t untypedRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,11 +71,9 @@ func (t untypedRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper makes the transport beneath accessible to client-go.
-func (t untypedRefusals) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
-
 // findCluster returns how to reach the API server, and where that was found: --kubeconfig, $KUBECONFIG, or the service
-// account of the pod, whichever is set first. ~/.kube/config is no default: it names the cluster that its owner used last.
+// account of the pod, whichever is set first. ~/.kube/config is no default: it names the cluster that its owner used
+// last.
 func (o *options) findCluster() (config *rest.Config, origin string, err error) {
 	const variable = clientcmd.RecommendedConfigPathEnvVar
 	switch {
@@ -106,43 +97,27 @@ func (o *options) findCluster() (config *rest.Config, origin string, err error) 
 	return config, origin, err
 }
 
-// loadKubeconfig returns the chosen context of the files, merged as kubectl merges them. Unlike kubectl, it returns an error
-// if a file does not exist: the other files could name another cluster.
+// loadKubeconfig returns the chosen context of the files, merged as kubectl merges them. Unlike kubectl, it returns an
+// error if a file does not exist: the other files could name another cluster.
 func (o *options) loadKubeconfig(origin string, files []string) (*rest.Config, error) {
+	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
 	for _, file := range files {
-		if file == "" {
-			continue
-		}
-		_, err := clientcmd.LoadFromFile(file)
-		var unreadable *fs.PathError
-		switch {
-		case errors.As(err, &unreadable):
-			return nil, fmt.Errorf("%s: cannot read %s: %w", origin, file, unreadable.Err)
-		case err != nil:
-			return nil, fmt.Errorf("%s: %s is not a kubeconfig: %w", origin, file, err)
+		if _, err := clientcmd.LoadFromFile(file); err != nil {
+			return nil, fmt.Errorf("%s: cannot load %s: %w", origin, file, err)
 		}
 	}
 	kubeconfig, err := (&clientcmd.ClientConfigLoadingRules{Precedence: files}).Load()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", origin, err)
 	}
-	chosen, by := o.context, fmt.Sprintf("--context=%q", o.context)
-	if chosen == "" {
-		chosen, by = kubeconfig.CurrentContext, fmt.Sprintf("%s: current-context %q", origin, kubeconfig.CurrentContext)
-	}
+	chosen := cmp.Or(o.context, kubeconfig.CurrentContext)
 	if _, ok := kubeconfig.Contexts[chosen]; !ok {
-		names := slices.Sorted(maps.Keys(kubeconfig.Contexts))
-		switch {
-		case len(names) == 0:
-			return nil, fmt.Errorf("%s: has no contexts: give a kubeconfig with clusters, users and contexts", origin)
-		case chosen == "":
-			return nil, fmt.Errorf("%s: has no current-context: give --context, one of: %s", origin, strings.Join(names, ", "))
-		}
-		return nil, fmt.Errorf("%s: no such context, must be one of: %s", by, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s: has no context %q: give --context, one of %q",
+			origin, chosen, slices.Sorted(maps.Keys(kubeconfig.Contexts)))
 	}
-	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, chosen, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, chosen, nil, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("%s: context %q: %w", origin, chosen, err)
+		err = fmt.Errorf("%s: context %q: %w", origin, chosen, err)
 	}
-	return config, nil
+	return config, err
 }

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,22 +25,107 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
+// fakeLease is a lease as the API server keeps it: a write that was not judged by its last version is refused.
+type fakeLease struct {
+	mu      sync.Mutex
+	record  *resourcelock.LeaderElectionRecord
+	version int
+}
+
+// hinder does something before a write is done; its error is the answer.
+type hinder func(ctx context.Context, record resourcelock.LeaderElectionRecord) error
+
+// fakeLock is the way of one process to a lease.
+type fakeLock struct {
+	lease    *fakeLease
+	identity string
+	seen     int
+	forgets  bool // the answer to a write that is done is lost
+	requests atomic.Int32
+	hindered atomic.Value // a hinder, before a write is done
+}
+
+var leases = coordinationv1.Resource("leases")
+
+func (l *fakeLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.requests.Add(1)
+	l.lease.mu.Lock()
+	defer l.lease.mu.Unlock()
+	if l.lease.record == nil {
+		l.seen = 0
+		return nil, nil, apierrors.NewNotFound(leases, "lease")
+	}
+	l.seen = l.lease.version
+	record := *l.lease.record
+	return &record, []byte{byte(l.seen)}, nil
+}
+
+func (l *fakeLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, record)
+}
+
+func (l *fakeLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.requests.Add(1)
+	if do, ok := l.hindered.Load().(hinder); ok {
+		if err := do(ctx, record); err != nil {
+			return err
+		}
+	}
+	err := l.lease.write(record, &l.seen)
+	if l.forgets {
+		return errors.New("no answer")
+	}
+	return err
+}
+
+func (l *fakeLock) hinder(h hinder) { l.hindered.Store(h) }
+
+func (l *fakeLock) RecordEvent(string) {}
+func (l *fakeLock) Identity() string   { return l.identity }
+func (l *fakeLock) Describe() string   { return "system/lease" }
+
+// write writes the record over the version that was seen.
+func (l *fakeLease) write(record resourcelock.LeaderElectionRecord, seen *int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if *seen != l.version {
+		return apierrors.NewConflict(leases, "lease", errors.New("seen too early"))
+	}
+	l.version++
+	l.record, *seen = &record, l.version
+	return nil
+}
+
+func (l *fakeLease) holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.record == nil {
+		return "nobody"
+	}
+	return l.record.HolderIdentity
+}
+
+// take makes the lease another's, as when it has expired meanwhile.
+func (l *fakeLease) take(holder string) {
+	_ = l.write(resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 15}, &[]int{l.version}[0])
+}
+
+var defaults = newElectionOptions()
+
 // replica is a process that stands for election, with a worker in the place of the controller.
 type replica struct {
 	t        *testing.T
-	lock     *timedLock
-	fake     *fakeLock
+	lock     *fakeLock
 	watchdog *leaderelection.HealthzAdaptor
 	stop     context.CancelFunc
 	ready    atomic.Bool
 	inFlight time.Duration // how long the last write takes
 	winding  time.Duration // how long the work takes to return after that
 
-	valid func() bool
-	began time.Time                 // of its term
-	ended time.Time                 // of its last write
-	lost  atomic.Pointer[time.Time] // when the loss of the lease was first reported to it
-	err   chan error
+	election *election
+	began    time.Time // of its term
+	ended    time.Time // of its last write
+	err      chan error
 }
 
 // pass lets time pass, and all that happens in it.
@@ -47,9 +135,9 @@ func pass(d time.Duration) {
 }
 
 func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
-	r := &replica{t: t, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), err: make(chan error, 1)}
+	r := &replica{t: t, watchdog: leaderelection.NewLeaderHealthzAdaptor(stuckTolerance), err: make(chan error, 1),
+		lock: &fakeLock{lease: lease, identity: identity}}
 	r.ready.Store(true)
-	r.lock, r.fake = newTimedLock(lease, identity)
 	return r
 }
 
@@ -57,51 +145,42 @@ func newReplica(t *testing.T, lease *fakeLease, identity string) *replica {
 func (r *replica) start() *replica {
 	ctx, stop := context.WithCancel(r.t.Context())
 	r.stop = stop
-	election, err := defaults.newElection(r.lock, r.watchdog, func() {
-		now := time.Now()
-		r.lost.CompareAndSwap(nil, &now)
-	})
+	var err error
+	r.election, err = defaults.newElection(r.lock, r.watchdog)
 	noError(r.t, err)
-	go func() { r.err <- election.run(ctx, r.ready.Load, r.work) }()
+	go func() { r.err <- r.election.run(ctx, r.ready.Load, r.work) }()
 	synctest.Wait()
 	return r
 }
 
 // work does what a controller does with its leadership.
 func (r *replica) work(ctx context.Context, leadership mirror.Leadership) error {
-	r.valid = leadership.Valid
 	select {
 	case <-ctx.Done():
 		return nil
 	case term := <-leadership.Begun:
 		r.began = time.Now()
+		defer func() { r.ended = time.Now() }()
 		select {
 		case <-term.Done():
-			r.ended = time.Now()
 			return mirror.ErrLeadershipLost
 		case <-ctx.Done():
-			select {
-			case <-time.After(r.inFlight):
-			case <-term.Done():
-				r.ended = time.Now()
-				return mirror.ErrLeadershipLost
-			}
-			r.ended = time.Now()
-			leadership.Resign()
-			time.Sleep(r.winding)
-			return nil
 		}
+		select {
+		case <-time.After(r.inFlight):
+		case <-term.Done():
+			return mirror.ErrLeadershipLost
+		}
+		leadership.Resign()
+		time.Sleep(r.winding)
+		return nil
 	}
 }
 
 // end stops the replica and returns its error.
 func (r *replica) end() error {
 	r.stop()
-	err := <-r.err
-	if lost := r.lost.Load() != nil; lost != errors.Is(err, mirror.ErrLeadershipLost) {
-		r.t.Errorf("it ended with error %v, and the loss of the lease was reported: %v", err, lost)
-	}
-	return err
+	return <-r.err
 }
 
 // TestLeaseIsReleasedAfterTheLastWrite stops a leader again and again, because a standby reads the lease at random
@@ -120,16 +199,12 @@ func testHandOver(t *testing.T) {
 	first.start()
 	second.start()
 	pass(time.Minute)
-	if first.began.IsZero() || !second.began.IsZero() || !first.valid() || second.valid() {
+	if first.began.IsZero() || !second.began.IsZero() {
 		t.Fatal("not the first leads, and only the first")
 	}
-	stopped := time.Now()
+	wrote := time.Now().Add(first.inFlight)
 	noError(t, first.end())
-	synctest.Wait()
-	if got := first.ended.Sub(stopped); got != first.inFlight {
-		t.Errorf("the work ended after %v, want %v", got, first.inFlight)
-	}
-	if wait := second.began.Sub(first.ended); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
+	if wait := second.began.Sub(wrote); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
 		t.Errorf("the second began %v after the last write of the first, want 0 to 5s", wait)
 	}
 	noError(t, second.end())
@@ -138,18 +213,53 @@ func testHandOver(t *testing.T) {
 	}
 }
 
+// TestReleaseIsTriedAgain while it fails, or meets a renewal that is late.
+func TestReleaseIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "us").start()
+		answers := []error{errors.New("no answer"), apierrors.NewConflict(leases, "lease", errors.New("a late renewal"))}
+		r.lock.hinder(func(_ context.Context, record resourcelock.LeaderElectionRecord) (err error) {
+			if record.HolderIdentity == "" && len(answers) > 0 {
+				err, answers = answers[0], answers[1:]
+			}
+			return err
+		})
+		noError(t, r.end())
+		if lease.holder() != "" || len(answers) > 0 {
+			t.Errorf("%q has the lease, want that it is given back", lease.holder())
+		}
+	})
+}
+
+// TestReleaseSparesAnother that has the lease meanwhile.
+func TestReleaseSparesAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &fakeLease{}
+		r := newReplica(t, lease, "us").start()
+		lease.take("them")
+		noError(t, r.end())
+		if lease.holder() != "them" {
+			t.Errorf("%q has the lease, want that of them", lease.holder())
+		}
+	})
+}
+
 // TestLeaseIsReleasedWithoutATerm stops a process that has acquired the lease and does not know it, because the answer
 // was lost.
 func TestLeaseIsReleasedWithoutATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &fakeLease{}
 		r := newReplica(t, lease, "us")
-		r.fake.forgets = true
+		r.lock.forgets = true
 		r.start()
 		if lease.holder() != "us" || !r.began.IsZero() {
 			t.Fatalf("%q has the lease, and its term began at %v", lease.holder(), r.began)
 		}
-		noError(t, r.end())
+		r.stop()
+		pass(releaseRetry / 2)
+		r.lock.forgets = false
+		noError(t, <-r.err)
 		if lease.holder() != "" {
 			t.Errorf("%q has the lease, want that it is released", lease.holder())
 		}
@@ -166,7 +276,7 @@ func TestStandsForElectionWhenReady(t *testing.T) {
 		never.start()
 		pass(time.Hour)
 		noError(t, never.end())
-		if n := r.fake.requests.Load() + never.fake.requests.Load(); n != 0 {
+		if n := r.lock.requests.Load() + never.lock.requests.Load(); n != 0 {
 			t.Errorf("%d requests before it is ready", n)
 		}
 		r.ready.Store(true)
@@ -186,7 +296,6 @@ func TestNamespaceOfTheLease(t *testing.T) {
 		file, given, want string
 	}{
 		{true, pod, "", "mirror-system"},
-		{false, pod, "", "mirror-system"}, // the self-check asks there, too
 		{true, pod, "other", "other"},
 		{false, none, "", ""}, // TestRefusedArguments has the other one outside a pod
 	} {
@@ -200,7 +309,7 @@ func TestNamespaceOfTheLease(t *testing.T) {
 }
 
 // TestLeaseClient shows that the lease has a connection of its own, by HTTP/1.1: a request without an answer then
-// closes it.
+// closes it, after half of the renew deadline.
 func TestLeaseClient(t *testing.T) {
 	asked := make(chan *http.Request, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -210,14 +319,12 @@ func TestLeaseClient(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	config := &rest.Config{Host: server.URL, UserAgent: "us", TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS: 1, Burst: 1}
+	insecure := rest.TLSClientConfig{Insecure: true}
+	config := &rest.Config{Host: server.URL, UserAgent: "us", TLSClientConfig: insecure, QPS: -1}
 
 	o := newElectionOptions()
-	if c := o.leaseConfig(config); c.QPS != -1 || c.RateLimiter != nil || c.Timeout != o.renewDeadline/2 {
-		t.Errorf("the lease is throttled to %v requests a second, and a request may take %v", c.QPS, c.Timeout)
-	}
-	o.renewDeadline = time.Hour // on a slow machine no answer comes too late
+	o.namespace = "system"
+	o.renewDeadline = 2 * time.Hour // on a slow machine no answer comes too late
 	lock, err := o.lock(config)
 	noError(t, err)
 	other, err := o.lock(config)
@@ -226,11 +333,8 @@ func TestLeaseClient(t *testing.T) {
 	_, _, _ = lock.Get(t.Context())
 	if write, renewal := <-asked, <-asked; write.ProtoMajor != 2 || renewal.ProtoMajor != 1 {
 		t.Errorf("writes by %s, lease by %s", write.Proto, renewal.Proto)
-	} else if agent := renewal.UserAgent(); agent != "us leader-election" {
-		t.Errorf("User-Agent %q", agent)
-	}
-	if want := time.Hour + o.retryPeriod; lock.term != want {
-		t.Errorf("got a term of %v, want %v", lock.term, want)
+	} else if renewal.URL.Query().Get("timeout") != "1h0m0s" || renewal.UserAgent() != "us leader-election" {
+		t.Errorf("%s by User-Agent %q", renewal.URL, renewal.UserAgent())
 	}
 	host, err := os.Hostname()
 	noError(t, err)
@@ -253,7 +357,7 @@ func TestLostLease(t *testing.T) {
 				second.start()
 				pass(time.Minute)
 				last := time.Now() // a multiple of the retry period after it was first renewed
-				first.fake.hinder(func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+				first.lock.hinder(func(_ context.Context, record resourcelock.LeaderElectionRecord) error {
 					if record.HolderIdentity == "" { // a release
 						return nil
 					}
@@ -262,22 +366,11 @@ func TestLostLease(t *testing.T) {
 				if stops {
 					first.stop()
 				}
-				pass(defaults.term() - 1)
-				if !first.valid() {
-					t.Error("not valid before the end of the term")
-				}
-				pass(1)
-				if first.valid() {
-					t.Error("valid at the end of the term")
-				}
 				if err := <-first.err; !errors.Is(err, mirror.ErrLeadershipLost) || !strings.Contains(err.Error(), "system/lease") {
 					t.Errorf("error %v, want one that names the lease", err)
 				}
-				if took := first.ended.Sub(last); took != defaults.term() {
-					t.Errorf("the term ended %v after the last renewal, want %v", took, defaults.term())
-				}
-				if lost := first.lost.Load(); lost == nil || !lost.Equal(first.ended) {
-					t.Errorf("notified at %v that the lease is lost, want at the end of the term at %v", lost, first.ended)
+				if took, term := first.ended.Sub(last), defaults.renewDeadline+defaults.retryPeriod; took != term {
+					t.Errorf("the term ended %v after the last renewal, want %v", took, term)
 				}
 				if lease.holder() != "first" {
 					t.Errorf("%q has the lease, want that it is left to expire", lease.holder())
@@ -307,8 +400,8 @@ func TestTakenLease(t *testing.T) {
 				if err := <-r.err; !errors.Is(err, mirror.ErrLeadershipLost) {
 					t.Errorf("error %v, want that the leadership is lost", err)
 				}
-				if took := r.ended.Sub(taken); took != defaults.retryPeriod || r.valid() || r.lost.Load() == nil {
-					t.Errorf("the term ended after %v; valid %v, lost at %v", took, r.valid(), r.lost.Load())
+				if took := r.ended.Sub(taken); took != defaults.retryPeriod {
+					t.Errorf("the term ended after %v, want %v", took, defaults.retryPeriod)
 				}
 				if lease.holder() != holder {
 					t.Errorf("%q has the lease, want %q", lease.holder(), holder)
@@ -318,13 +411,34 @@ func TestTakenLease(t *testing.T) {
 	}
 }
 
+// TestLeaseEndsInAPause: a leader that reads its lease only when that has expired sends no request and ends.
+func TestLeaseEndsInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader := newReplica(t, &fakeLease{}, "leader").start()
+		stuck := make(chan struct{})
+		leader.lock.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
+			<-stuck
+			return errors.New("too late")
+		})
+		pass(time.Minute)
+		before := leader.lock.requests.Load()
+		if _, _, err := leader.election.Get(t.Context()); err == nil || leader.lock.requests.Load() > before {
+			t.Errorf("got error %v and %d requests, want an error alone", err, leader.lock.requests.Load()-before)
+		}
+		close(stuck)
+		if err := <-leader.err; !errors.Is(err, mirror.ErrLeadershipLost) {
+			t.Errorf("error %v, want that the leadership is lost", err)
+		}
+	})
+}
+
 // TestStuckLeader: a leader whose elector neither renews nor gives up fails its liveness.
 func TestStuckLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := newReplica(t, &fakeLease{}, "leader").start()
 		pass(time.Minute)
 		free := make(chan struct{})
-		leader.fake.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
+		leader.lock.hinder(func(context.Context, resourcelock.LeaderElectionRecord) error {
 			<-free
 			return errors.New("too late")
 		})

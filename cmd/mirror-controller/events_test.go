@@ -1,229 +1,286 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
-// eventStore is an API server for events. before, if set, decides about a request before it has its effect. A test
-// reads the rest when all goroutines wait.
-type eventStore struct {
-	typedcorev1.EventInterface
-	before   func(ctx context.Context, message string) error
-	attempts int
-	events   []*corev1.Event
+// eventServer is an API server for events. It answers without a network, so that time can be virtual.
+type eventServer struct {
+	events  []*corev1.Event
+	refuses []error // the answers to the next requests
+	serves  bool    // what it refuses, too: an answer is lost
+	hangs   bool    // no answer comes
 }
 
-func (s *eventStore) CreateWithEventNamespaceWithContext(ctx context.Context, event *corev1.Event) (
-	*corev1.Event, error) {
-	s.attempts++
+// RoundTrip implements [http.RoundTripper].
+func (s *eventServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.hangs {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	var answer any
 	var err error
-	if s.before != nil {
-		err = s.before(ctx, event.Message)
+	if len(s.refuses) == 0 || s.serves {
+		answer, err = s.serve(r)
 	}
-	if err = cmp.Or(err, ctx.Err()); err == nil {
-		s.events = append(s.events, event)
+	if len(s.refuses) > 0 {
+		err, s.refuses = s.refuses[0], s.refuses[1:]
 	}
-	return event, err
+	code := http.StatusOK
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		answered := status.Status()
+		answered.APIVersion, answered.Kind = "v1", "Status"
+		answer, code = &answered, int(answered.Code)
+	} else if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(answer)
+	return &http.Response{StatusCode: code, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}}, err
 }
 
-// testEvents runs the test in a bubble with a recorder on the store, and the log of everything in the process. The
-// context of the process has ended: events come after the last write.
-func testEvents(t *testing.T, store *eventStore, test func(t *testing.T, r *eventRecorder, log ktesting.Buffer)) {
+// serve creates or patches an event.
+func (s *eventServer) serve(r *http.Request) (*corev1.Event, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	event, name := &corev1.Event{}, path.Base(r.URL.Path)
+	if r.Method == http.MethodPost {
+		if err = json.Unmarshal(body, event); err != nil {
+			return nil, err
+		}
+		name = event.Name
+	}
+	i := slices.IndexFunc(s.events, func(e *corev1.Event) bool { return e.Name == name })
+	switch {
+	case r.Method == http.MethodPost && i >= 0:
+		return nil, apierrors.NewAlreadyExists(corev1.Resource("events"), name)
+	case r.Method == http.MethodPost && len(validation.NameIsDNSSubdomain(name, false)) > 0:
+		return nil, apierrors.NewBadRequest("invalid name " + name)
+	case r.Method == http.MethodPost && event.ResourceVersion != "":
+		return nil, apierrors.NewBadRequest("a resourceVersion of an event that is to be created")
+	case r.Method == http.MethodPost:
+		event.ResourceVersion = "1"
+		s.events = append(s.events, event)
+		return event, nil
+	case i < 0:
+		return nil, apierrors.NewNotFound(corev1.Resource("events"), name)
+	}
+	old, err := json.Marshal(s.events[i])
+	if err != nil {
+		return nil, err
+	}
+	if body, err = strategicpatch.StrategicMergePatch(old, body, event); err != nil {
+		return nil, err
+	}
+	s.events[i] = event
+	return event, json.Unmarshal(body, event)
+}
+
+// texts are those of the events with their counts, in the order of their creation.
+func (s *eventServer) texts() (all []string) {
+	for _, e := range s.events {
+		all = append(all, fmt.Sprintf("%s x%d", e.Message, e.Count))
+	}
+	return all
+}
+
+// testEvents runs the test in a bubble, with a sender to the server.
+func testEvents(t *testing.T, test func(t *testing.T, server *eventServer, send func(text string) error)) {
 	t.Helper()
-	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	klog.SetLogger(logger)
-	defer klog.ClearLogger()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		recorder, err := startEvents(ctx, store)
-		noError(t, err)
-		defer recorder.cancel()
-		test(t, recorder, logger.GetSink().(ktesting.Underlier).GetBuffer())
+		server := &eventServer{}
+		sender := senderTo(t, server)
+		test(t, server, func(text string) error { return sender.Send(t.Context(), foreign("settings", text)) })
 	})
 }
 
-// say records an event about the source of this name.
-func say(r *eventRecorder, name, message string) {
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shared", Name: name, UID: "1", ResourceVersion: "1",
-	}}
-	r.AnnotatedEventf(source, nil, corev1.EventTypeWarning, "Foreign", "%s", message)
+func senderTo(t *testing.T, server *eventServer) *eventSender {
+	t.Helper()
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://api", Transport: server, QPS: -1})
+	sender, err := newEventSender(client.CoreV1().Events(metav1.NamespaceAll))
+	noError(t, err)
+	return sender
 }
 
-// expect fails the test unless events with these texts are written now, in this order.
-func expect(t *testing.T, store *eventStore, want ...string) {
+// foreign is an event about the source of this name.
+func foreign(name, text string) mirror.Event {
+	return mirror.Event{Regarding: types.NamespacedName{Namespace: "shared", Name: name}, UID: "1",
+		Type: corev1.EventTypeWarning, Reason: "Foreign", Note: text, Annotations: map[string]string{"instance": "default"}}
+}
+
+// expectTexts fails the test unless the server has these events, each with its count.
+func expectTexts(t *testing.T, server *eventServer, want ...string) {
 	t.Helper()
-	synctest.Wait()
-	var got []string
-	for _, event := range store.events {
-		got = append(got, event.Message)
+	if got := server.texts(); !slices.Equal(got, want) {
+		t.Errorf("got events %q, want %q", got, want)
 	}
-	if !slices.Equal(got, want) {
-		t.Fatalf("written: %q, want %q", got, want)
-	}
+}
+
+// TestEvent has the whole event, also about a source with the longest name.
+func TestEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, now := &eventServer{}, metav1.NewTime(time.Now().Truncate(time.Second))
+		sender := senderTo(t, server)
+		host, err := os.Hostname()
+		noError(t, err)
+		for _, source := range []string{"settings", strings.Repeat("a", 253)} {
+			noError(t, sender.Send(t.Context(), foreign(source, "text")))
+			got := server.events[len(server.events)-1]
+			if source == "settings" && !strings.HasPrefix(got.Name, "settings.") {
+				t.Errorf("got the name %q, want one that begins with that of the source", got.Name)
+			}
+			want := &corev1.Event{
+				TypeMeta: got.TypeMeta,
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: got.Name, ResourceVersion: "1",
+					Annotations: map[string]string{"instance": "default"}},
+				InvolvedObject: corev1.ObjectReference{
+					APIVersion: "v1", Kind: "ConfigMap", Namespace: "shared", Name: source, UID: "1"},
+				Type: "Warning", Reason: "Foreign", Message: "text", Count: 1,
+				FirstTimestamp: got.FirstTimestamp, LastTimestamp: got.FirstTimestamp,
+				Source:              corev1.EventSource{Component: "mirror-controller", Host: host},
+				ReportingController: "mirror-controller", ReportingInstance: host,
+			}
+			if !got.FirstTimestamp.Equal(&now) || !reflect.DeepEqual(got, want) {
+				t.Errorf("got at %v\n%+v\nwant at %v\n%+v", got.FirstTimestamp, got, now, want)
+			}
+		}
+	})
 }
 
 // TestEachTextArrives: a source that changes every 10 seconds has each of its texts in an event of its own, as it is.
 func TestEachTextArrives(t *testing.T) {
-	store := &eventStore{}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, _ ktesting.Buffer) {
+	testEvents(t, func(t *testing.T, server *eventServer, send func(string) error) {
 		var want []string
 		for i := range 200 {
-			want = append(want, fmt.Sprint("text ", i))
-			say(r, "settings", want[i])
+			want = append(want, fmt.Sprintf("text %d x1", i))
+			noError(t, send(fmt.Sprint("text ", i)))
 			time.Sleep(10 * time.Second)
 		}
-		expect(t, store, want...)
+		expectTexts(t, server, want...)
 	})
 }
 
-// TestEventsWaitWhileNobodyAnswers: a caller waits a moment for the API server and no more, the log is not flooded and
-// says that events are lost, and the events that wait are written when the API server answers again.
-func TestEventsWaitWhileNobodyAnswers(t *testing.T) {
-	var answers atomic.Bool
-	store := &eventStore{before: func(context.Context, string) error {
-		if answers.Load() {
-			return nil
+// TestRepeatedTextIsCounted on the event that has it, and begins another one when that is gone.
+func TestRepeatedTextIsCounted(t *testing.T) {
+	testEvents(t, func(t *testing.T, server *eventServer, send func(string) error) {
+		for range 3 {
+			noError(t, send("text"))
+			time.Sleep(10 * time.Second)
 		}
-		return errors.New("connection refused: " + strings.Repeat("long ", 10000))
-	}}
-	testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
-		began := time.Now()
-		for i := range maxWaitingEvents {
-			say(r, fmt.Sprint("source-", i), strings.Repeat("long ", 100))
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the caller waited %v", took)
-		}
-		time.Sleep(30 * time.Second)
-		for i := range 150 {
-			say(r, fmt.Sprint("late-", i), "late")
-		}
-		if took := time.Since(began); took > 3*time.Minute {
-			t.Errorf("the caller waited %v, want a second for each event", took)
-		}
-		expect(t, store)
-		if n := strings.Count(log.String(), "Events are lost"); n < 1 || n > 3 {
-			t.Errorf("%d lines that events are lost, want one a minute", n)
-		}
-		answers.Store(true)
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if n := len(store.events); n < maxWaitingEvents {
-			t.Errorf("%d events arrived, want those that wait", n)
-		}
+		expectTexts(t, server, "text x3")
+		server.events = nil
+		noError(t, send("text"))
+		noError(t, send("text"))
+		expectTexts(t, server, "text x5")
 	})
 }
 
-// expectLines fails the test unless the log has that many lines about events that cannot be written, none with an error
-// that is longer than it may be, and nothing else.
-func expectLines(t *testing.T, log ktesting.Buffer, want int) {
-	t.Helper()
-	lines := log.Data()
-	if len(lines) != want {
-		t.Errorf("%d lines, want %d", len(lines), want)
-	}
-	for _, line := range lines {
-		if line.Message != "Cannot write events" || len(line.Err.Error()) > 1024 {
-			t.Errorf("a line %s: %.1500s", line.Message, line.Err)
-		}
-	}
-}
-
-// TestRefusedEventsHoldUpNoOther: a refusal is final and holds up no other event. The log has one line a minute, and
-// none about a namespace that is going or gone.
-func TestRefusedEventsHoldUpNoOther(t *testing.T) {
-	resource := corev1.Resource("events")
+// TestSendReturnsRefusals, and an event that is sent again then arrives. An answer that no retry can change is none.
+func TestSendReturnsRefusals(t *testing.T) {
+	resource, kind := corev1.Resource("events"), corev1.SchemeGroupVersion.WithKind("Event").GroupKind()
 	terminating := apierrors.NewForbidden(resource, "", errors.New("being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, test := range map[string]struct {
 		refusal error
-		lines   int
+		returns bool
 	}{
-		"namespace terminating": {terminating, 0},
-		"namespace gone":        {apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"), 0},
-		"written, answer lost":  {apierrors.NewAlreadyExists(resource, "settings"), 0},
-		"permission missing":    {apierrors.NewForbidden(resource, "", errors.New(`cannot create resource "events"`)), 10},
-		"invalid":               {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil), 10},
-		"webhook hangs":         {apierrors.NewInternalError(errors.New(strings.Repeat("long ", 10000))), 10},
+		"namespace terminating": {terminating, false},
+		"namespace gone":        {apierrors.NewNotFound(corev1.Resource("namespaces"), "shared"), false},
+		"permission missing":    {apierrors.NewForbidden(resource, "", errors.New("cannot create")), true},
+		"invalid":               {apierrors.NewInvalid(kind, "", nil), true},
+		"webhook fails":         {apierrors.NewInternalError(errors.New("webhook")), true},
+		"no answer":             {errors.New("connection refused"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &eventStore{before: func(_ context.Context, message string) error {
-				if message == "bad" {
-					return test.refusal
+			testEvents(t, func(t *testing.T, server *eventServer, send func(string) error) {
+				server.refuses = []error{test.refusal}
+				if err := send("text"); (err != nil) != test.returns {
+					t.Errorf("got error %v, want one: %v", err, test.returns)
 				}
-				return nil
-			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
-				for i := range 600 {
-					say(r, fmt.Sprint("source-", i), "bad")
-					time.Sleep(time.Second)
-				}
-				say(r, "settings", "good")
-				expect(t, store, "good")
-				expectLines(t, log, test.lines)
-				if store.attempts != 601 {
-					t.Errorf("%d attempts, want 601", store.attempts)
+				noError(t, send("text"))
+				if len(server.events) != 1 {
+					t.Errorf("got events %q, want one", server.texts())
 				}
 			})
 		})
 	}
 }
 
-// TestLastEventsAreWritten: at the end the events that wait are written, in at most 3 seconds. None is written after a
-// lost leadership, whenever it was handed over, and no line is logged about that.
-func TestLastEventsAreWritten(t *testing.T) {
-	lost := fmt.Errorf("lease: %w", mirror.ErrLeadershipLost)
-	for name, test := range map[string]struct {
-		err   error
-		hangs time.Duration // each request
-		took  time.Duration
-		want  []string
-	}{
-		"stopped":                {nil, time.Second, 2 * time.Second, []string{"one", "two"}},
-		"nobody answers":         {nil, time.Hour, eventFlush, nil},
-		"the leadership is lost": {lost, time.Second, 0, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := &eventStore{before: func(ctx context.Context, _ string) error {
-				ctx, cancel := context.WithTimeout(ctx, test.hangs)
-				defer cancel()
-				<-ctx.Done()
-				return nil
-			}}
-			testEvents(t, store, func(t *testing.T, r *eventRecorder, log ktesting.Buffer) {
-				say(r, "settings", "one")
-				say(r, "settings", "two")
-				synctest.Wait() // the first is being written
-				began := time.Now()
-				if r.endAfter(test.err); time.Since(began) != test.took {
-					t.Errorf("the end took %v, want %v", time.Since(began), test.took)
-				}
-				synctest.Wait()
-				say(r, "settings", "late")
-				time.Sleep(time.Hour)
-				expect(t, store, test.want...)
-				expectLines(t, log, 0)
-			})
-		})
-	}
+// TestLostAnswer: an event that is sent again because an answer was lost is there once, also if it arrives only after
+// the patch of the second try.
+func TestLostAnswer(t *testing.T) {
+	testEvents(t, func(t *testing.T, server *eventServer, send func(string) error) {
+		server.refuses, server.serves = []error{errors.New("connection reset")}, true
+		if send("text") == nil {
+			t.Error("got no error, want that of the answer")
+		}
+		noError(t, send("text"))
+		expectTexts(t, server, "text x2")
+		resource := corev1.Resource("events")
+		server.refuses = []error{apierrors.NewNotFound(resource, ""), apierrors.NewAlreadyExists(resource, "")}
+		noError(t, send("text"))
+		if len(server.refuses) > 0 {
+			t.Error("it made no event where there was none to patch")
+		}
+	})
+}
+
+// TestEventsHeldBack: of hundreds at once about one source those that are too many are sent later, and none is dropped.
+func TestEventsHeldBack(t *testing.T) {
+	testEvents(t, func(t *testing.T, server *eventServer, send func(string) error) {
+		held := 0
+		for i := range 300 {
+			for send(fmt.Sprint("text ", i)) != nil {
+				held++
+				time.Sleep(time.Second)
+			}
+		}
+		if held == 0 || held > 30 {
+			t.Errorf("held back %d times", held)
+		}
+	})
+}
+
+// TestSendEnds when its context does, and after 15 seconds without an answer.
+func TestSendEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &eventServer{hangs: true}
+		sender := senderTo(t, server)
+		for _, limit := range []time.Duration{time.Second, time.Hour} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			began := time.Now()
+			err := sender.Send(ctx, foreign("settings", "text"))
+			cancel()
+			if took, want := time.Since(began), min(limit, eventTimeout); err == nil || took != want {
+				t.Errorf("got error %v after %v, want one after %v", err, took, want)
+			}
+		}
+	})
 }

@@ -16,7 +16,7 @@ import (
 
 // metricsEndpoint returns the endpoint of the metrics. Its writeTimeout allows for a CPU profile of a minute.
 func metricsEndpoint(address string, handler http.Handler) endpoint {
-	return endpoint{name: "metrics", address: address, handler: handler, writeTimeout: 90 * time.Second, maxConnections: 32}
+	return endpoint{"metrics", address, handler, 90 * time.Second, 32}
 }
 
 // metricsHandler answers with the metrics of the controller, of the build, and of client-go and the process, which have
@@ -32,7 +32,8 @@ func metricsHandler(controller *mirror.Controller, profiling bool) http.Handler 
 	registry.MustRegister(build)
 	build.WithLabelValues(version(), runtime.Version()).Set(1)
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", metrics.HandlerFor(prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}, metrics.HandlerOpts{}))
+	all := prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}
+	mux.Handle("/metrics", metrics.HandlerFor(all, metrics.HandlerOpts{}))
 	if profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index) // also every profile by its name
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,8 +19,6 @@ import (
 type options struct {
 	*mirror.Options
 	kubeconfig, context string
-	qps                 float32
-	burst               int
 	election            electionOptions
 	healthAddress       string
 	metricsAddress      string
@@ -50,10 +47,6 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 		"Kubeconfig `file`. Default: $KUBECONFIG or, in a pod, the service account, but not ~/.kube/config.")
 	api.StringVar(&o.context, "context", o.context,
 		"Context of the kubeconfig. Default: its current context.")
-	api.Float32Var(&o.qps, "kube-api-qps", o.qps,
-		"Maximum number of requests per second to the API server. 0: no limit but its API Priority and Fairness.")
-	api.IntVar(&o.burst, "kube-api-burst", o.burst,
-		"Number of requests that can be sent at once before --kube-api-qps throttles them. 0: the requests of one second.")
 
 	o.election.bind(sections.FlagSet("Leader election flags"))
 
@@ -65,7 +58,12 @@ func (o *options) bind() *cliflag.NamedFlagSets {
 	serving.BoolVar(&o.profiling, "profiling", o.profiling,
 		"Serve Go profiles at /debug/pprof/ on --metrics-bind-address, to every client. They contain no data of ConfigMaps.")
 
-	addLoggingFlags(o.logging, sections.FlagSet("Logging flags"))
+	// The other flags of component-base are alpha, or for its developers.
+	logging := sections.FlagSet("Logging flags")
+	logging.StringVar(&o.logging.Format, "logging-format", o.logging.Format, "Log format on stderr: text or json.")
+	logging.VarP(logsapi.VerbosityLevelPflag(&o.logging.Verbosity), "v", "v",
+		"Log verbosity. 0: what an operator needs to know; 2: each write; 4: each decision; 6: each request; 7 and above: "+
+			"also its headers. Data of ConfigMaps is never logged.")
 
 	other := sections.FlagSet("Other flags")
 	other.BoolVar(&o.version, "version", false, "Print the version and exit.")
@@ -95,20 +93,10 @@ Usage:
 	}
 }
 
-// complete returns the client configuration that the options ask for, or all values that are wrong, joined. invalid is
-// what parse found.
-func (o *options) complete(invalid error) (*rest.Config, error) {
-	wrong := []error{invalid, o.Options.Validate(), o.election.complete()}
+// complete returns the client configuration that the options ask for, or all values that are wrong, joined.
+func (o *options) complete() (*rest.Config, error) {
+	wrong := []error{o.Options.Validate(), o.election.complete()}
 	bad := func(flag, value, want string) { wrong = append(wrong, wrongValue(flag, value, want)) }
-	if qps := float64(o.qps); !(qps >= 0) || math.IsInf(qps, 0) { // NaN is not >= 0
-		bad("--kube-api-qps", fmt.Sprint(o.qps), "must be 0 (no limit) or more, such as 50")
-	}
-	switch {
-	case o.burst < 0:
-		bad("--kube-api-burst", fmt.Sprint(o.burst), "must be 0 (the requests of one second) or more, such as 100")
-	case o.burst > 0 && o.qps == 0:
-		bad("--kube-api-burst", fmt.Sprint(o.burst), "has no effect without --kube-api-qps: give both or neither")
-	}
 	if problem := checkAddress(o.healthAddress); problem != "" {
 		bad("--health-probe-bind-address", o.healthAddress, problem)
 	}
@@ -118,7 +106,7 @@ func (o *options) complete(invalid error) (*rest.Config, error) {
 	if o.profiling && o.metricsAddress == serveOff {
 		bad("--profiling", "true", "has no effect without --metrics-bind-address: profiles are served there")
 	}
-	if !knownLogFormat(o.logging.Format) {
+	if f := o.logging.Format; f != logsapi.DefaultLogFormat && f != logsapi.JSONLogFormat {
 		bad("--logging-format", o.logging.Format, "must be text or json")
 	}
 	config, err := o.clientConfig()
@@ -127,6 +115,40 @@ func (o *options) complete(invalid error) (*rest.Config, error) {
 		wrong = append(wrong, errors.New(oneLine(err)))
 	}
 	return config, errors.Join(wrong...)
+}
+
+// parse sets the flags of fs from args, up to the first that it does not understand.
+func parse(fs *pflag.FlagSet, args []string) error {
+	switch err := fs.Parse(args); {
+	case err != nil:
+		return errors.New(oneLine(err) + " (--help lists the flags)")
+	case fs.NArg() > 0:
+		return fmt.Errorf("%q: unexpected argument: only flags are allowed, written --flag=value", fs.Arg(0))
+	}
+	return nil
+}
+
+// notDefault returns the flags that have another value than their default, as they are written.
+func notDefault(fs *pflag.FlagSet) (all []string) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Value.String() != f.DefValue {
+			all = append(all, spell(f)+"="+f.Value.String())
+		}
+	})
+	return all
+}
+
+// spell returns how the flag is written, without a value.
+func spell(f *pflag.Flag) string {
+	if f.Name == f.Shorthand {
+		return "-" + f.Name
+	}
+	return "--" + f.Name
+}
+
+// wrongValue names a flag, its wrong value, and the values that are allowed.
+func wrongValue(flag, value, want string) error {
+	return fmt.Errorf("%s=%q: %s", flag, value, want)
 }
 
 // oneLine returns the text of err without line breaks.

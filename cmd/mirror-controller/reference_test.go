@@ -25,7 +25,7 @@ func TestReferenceTables(t *testing.T) {
 	plantest.Section(t, referencePage, "metrics", metricTable(t), *update)
 }
 
-// TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metrics that the
+// TestReferenceRows: the reference has each event with its type, each key of an annotation, and the metric that the
 // golden file does not have.
 func TestReferenceRows(t *testing.T) {
 	text := read(t, referencePage)
@@ -35,9 +35,9 @@ func TestReferenceRows(t *testing.T) {
 			t.Errorf("the reference has no row for %s", pattern)
 		}
 	}
-	for _, reason := range found(t, "../../mirror/plan/events.go", `(?m)^\tReason\w+ += "(\w+)"`) {
+	for _, reason := range found(t, "../../mirror/plan/keys.go", `(?m)^\tReason\w+ += "(\w+)"`) {
 		kind := corev1.EventTypeWarning
-		if reason == plan.ReasonMirrored || reason == plan.ReasonDeleted || reason == plan.ReasonHeld ||
+		if reason == plan.ReasonMirrored || reason == plan.ReasonHeld ||
 			reason == plan.ReasonRestored {
 			kind = corev1.EventTypeNormal
 		}
@@ -46,10 +46,8 @@ func TestReferenceRows(t *testing.T) {
 	for _, key := range found(t, "../../mirror/plan/keys.go", `(?m)^\t\w+Annotation += Domain \+ "/([a-z-]+)"`) {
 		has("`(mirror-controller\\.github\\.io/)?" + key + "`")
 	}
-	for _, file := range []string{"metrics.go", "../../mirror/confined.go"} {
-		if name := found(t, file, `Name: +"(mirror_\w+)"`)[0]; !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("the reference has no %s", name)
-		}
+	if name := found(t, "metrics.go", `Name: +"(mirror_\w+)"`)[0]; !strings.Contains(text, "`"+name+"`") {
+		t.Errorf("the reference has no %s", name)
 	}
 }
 

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -15,8 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
 
+	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
 	"github.com/mirror-controller/mirror-controller/mirror"
 )
 
@@ -33,19 +34,20 @@ const (
 // run is the whole program. It returns its exit code, at the latest when ctx ends or a signal arrives.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	opts := newOptions()
-	flags := opts.bind()
-	invalid, err := parse(combine(flags), args)
+	sections := opts.bind()
+	flags := combine(sections)
+	err := parse(flags, args)
 	switch {
 	case err != nil:
-		return refuse(stderr, errors.New(oneLine(err)))
+		return refuse(stderr, err)
 	case opts.help:
-		printHelp(stdout, flags)
+		printHelp(stdout, sections)
 		return exitDone
-	case opts.version && invalid == nil:
-		printVersion(stdout)
+	case opts.version:
+		fmt.Fprint(stdout, stamped.Line(name, stamp))
 		return exitDone
 	}
-	config, err := opts.complete(invalid)
+	config, err := opts.complete()
 	if err != nil {
 		return refuse(stderr, err)
 	}
@@ -57,8 +59,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer klog.Flush()
 
 	logger := klog.FromContext(ctx)
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		stop() // the next signal has its default effect
+		logger.Info("Stopping, a second signal ends the process at once", "reason", context.Cause(ctx))
+	})()
 	logger.Info("Starting", "version", version(), "server", config.Host, "flags", notDefault(flags))
 	if err := control(ctx, config, opts); err != nil {
 		logger.Error(err, "Failed")
@@ -75,31 +81,36 @@ func refuse(stderr io.Writer, err error) int {
 	return exitUsage
 }
 
+// maxVerbosity is the highest verbosity; each higher one counts as this. From 8 on client-go logs the bodies of
+// requests and answers, which hold the data of ConfigMaps.
+const maxVerbosity = 7
+
+// setUpLogging makes klog, and so everything that logs in this process, write to w.
+func setUpLogging(c *logsapi.LoggingConfiguration, w io.Writer) error {
+	c.Verbosity = min(c.Verbosity, maxVerbosity)
+	return logsapi.ValidateAndApplyWithOptions(c, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil)
+}
+
 // stuckTolerance is the time after the end of its lease from which on a leader counts as stuck.
 const stuckTolerance = 20 * time.Second
 
 // control mirrors until ctx ends. When it returns, nothing is written any more.
-func control(ctx context.Context, config *rest.Config, opts *options) (err error) {
-	refused := &refusals{}
-	config.Wrap(refused.wrap)
+func control(ctx context.Context, config *rest.Config, opts *options) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	recorder, err := startEvents(ctx, client.CoreV1().Events(metav1.NamespaceAll))
+	events, err := newEventSender(client.CoreV1().Events(metav1.NamespaceAll))
 	if err != nil {
-		return fmt.Errorf("record events: %w", err)
+		return err
 	}
-	// The last event comes after the last write.
-	defer func() { recorder.endAfter(err) }()
-	opts.Options.Namespace = opts.election.namespace
-	controller, err := mirror.New(client, recorder, opts.Options)
+	controller, err := mirror.New(client, events, opts.Options)
 	if err != nil {
 		return err
 	}
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(stuckTolerance)
 	for _, e := range []endpoint{
-		healthEndpoint(opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced, refused)),
+		healthEndpoint(opts.healthAddress, healthHandler(ctx, watchdog, controller.Synced)),
 		metricsEndpoint(opts.metricsAddress, metricsHandler(controller, opts.profiling)),
 	} {
 		stop, err := e.serve(ctx)
@@ -111,37 +122,13 @@ func control(ctx context.Context, config *rest.Config, opts *options) (err error
 	if !opts.election.enabled {
 		return controller.Run(ctx, mirror.Alone(ctx))
 	}
-	election, err := opts.elect(config, watchdog, recorder.cancel)
+	lock, err := opts.election.lock(config)
+	if err != nil {
+		return err
+	}
+	election, err := opts.election.newElection(lock, watchdog)
 	if err != nil {
 		return err
 	}
 	return election.run(ctx, controller.Synced, controller.Run)
-}
-
-// elect returns the election that the options ask for.
-func (o *options) elect(config *rest.Config, watchdog *leaderelection.HealthzAdaptor, lost func()) (*election, error) {
-	lock, err := o.election.lock(config)
-	if err != nil {
-		return nil, err
-	}
-	return o.election.newElection(lock, watchdog, lost)
-}
-
-// untilSignal returns a context that ends at the first SIGINT or SIGTERM, or when stop is called. Signals after the
-// first have their default effect, which is to kill.
-func untilSignal(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
-	ctx, stop = context.WithCancel(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		defer stop()
-		select {
-		case <-ctx.Done():
-			signal.Stop(signals)
-		case received := <-signals:
-			signal.Stop(signals)
-			klog.FromContext(ctx).Info("Stopping, a second signal ends the process at once", "signal", received.String())
-		}
-	}()
-	return ctx, stop
 }

@@ -66,9 +66,9 @@ clusters: [{name: one, cluster: {server: %q}}, {name: two, cluster: {server: "ht
 `, current, server))
 }
 
-// TestHelp: help comes also beside wrong values. TestReferenceTables holds the texts of all flags.
+// TestHelp: help comes also beside values that are invalid. TestReferenceTables holds the texts of all flags.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"--resync-period=soon", "-h", "--namespace-prefix=UPPER"}} {
+	for _, args := range [][]string{{"--help"}, {"--resync-period=1ns", "-h", "--namespace-prefix=UPPER"}} {
 		code, stdout, stderr := runFor(t, args...)
 		if code != 0 || stderr != "" {
 			t.Errorf("%q: exit code %d, stderr %q, want 0 and nothing", args, code, stderr)
@@ -78,5 +78,12 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%q: there is no %q in\n%s", args, part, stdout)
 			}
 		}
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 )
@@ -20,9 +23,8 @@ const (
 	serveFlush = time.Second
 
 	// Anybody in the cluster may connect, so these bound the memory for connections. Go's limit of a header is 1 MiB.
-	maxHeader         = 8 << 10 // bytes
-	readHeaderTimeout = 2 * time.Second
-	readTimeout       = 10 * time.Second
+	maxHeader   = 8 << 10 // bytes
+	readTimeout = 2 * time.Second
 )
 
 // endpoint is an address at which the process serves HTTP.
@@ -46,12 +48,11 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 	}
 	klog.FromContext(ctx).Info("Serving "+e.name, "address", listener.Addr().String())
 	server := &http.Server{
-		Handler:           e.handler,
-		MaxHeaderBytes:    maxHeader,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      e.writeTimeout,
-		ErrorLog:          logs.NewLogger(""),
+		Handler:        e.handler,
+		MaxHeaderBytes: maxHeader,
+		ReadTimeout:    readTimeout,
+		WriteTimeout:   e.writeTimeout,
+		ErrorLog:       logs.NewLogger(""),
 	}
 	server.SetKeepAlivesEnabled(false) // or idle connections could keep probes out
 	ended := make(chan struct{})
@@ -67,6 +68,29 @@ func (e endpoint) serve(ctx context.Context) (stop func(), err error) {
 		}
 		<-ended
 	}, nil
+}
+
+// healthEndpoint returns the endpoint of the probes.
+func healthEndpoint(address string, handler http.Handler) endpoint {
+	return endpoint{"health", address, handler, 10 * time.Second, 1000}
+}
+
+// healthHandler answers the probes of a kubelet. Liveness fails for a leader that should have ended, because it has not
+// renewed its lease. Readiness fails until the caches are full, and after the end of ctx. A standby is alive and ready.
+// An API server that is away changes neither.
+func healthHandler(ctx context.Context, watchdog *leaderelection.HealthzAdaptor, synced func() bool) http.Handler {
+	caches := healthz.NamedCheck("caches", func(*http.Request) error {
+		if !synced() {
+			return errors.New("the caches are not full yet")
+		}
+		return nil
+	})
+	alive := []healthz.HealthChecker{healthz.PingHealthz, watchdog}
+	mux := http.NewServeMux()
+	healthz.InstallHandler(mux, alive...)
+	healthz.InstallLivezHandler(mux, alive...)
+	healthz.InstallReadyzHandler(mux, caches, healthz.NewShutdownHealthz(ctx.Done()))
+	return mux
 }
 
 // checkAddress returns why nothing can be served at the address, or nothing.

@@ -62,7 +62,7 @@ type benchmark struct {
 // deleted, would count in every start and in all memory.
 func stages() [][]benchmark {
 	hanging := []benchmark{
-		besideHanging(*hangTo, succeeds, "10s"),
+		besideHanging(*hangTo, succeeds, "15s"),
 		besideHanging(2**hangTo, refused, "30s"), besideHanging(2**hangTo, succeeds, "45s"),
 		besideHanging(5**hangTo, refused, "60s"), besideHanging(5**hangTo, succeeds, "90s"),
 	}
@@ -72,9 +72,11 @@ func stages() [][]benchmark {
 	return [][]benchmark{{
 		fanOut(*fanOutTo, *rounds, "1.10"), fanOut(*largeTo, *few, "1.12"),
 		{"NewNamespace", newNamespace},
-		besideHanging(smallTargets, succeeds, "3s"),
+		besideHanging(smallTargets, succeeds, "5s"),
 	}, hanging, {
 		{growthName, growth},
+	}, {
+		{"WithoutTargets", withoutTargets}, {"Namesakes", manyNamesakes},
 	}}
 }
 

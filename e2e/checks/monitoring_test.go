@@ -15,17 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// alerts returns the alerts of the components. A field that the Prometheus operator does not know is an error.
+// alerts returns the alerts. A field that the Prometheus operator does not know is an error.
 func alerts(t *testing.T) (all []monitoringv1.Rule) {
 	t.Helper()
-	for _, component := range []string{"monitoring", "admission-alerts"} {
-		var object monitoringv1.PrometheusRule
-		if err := yaml.UnmarshalStrict([]byte(read(t, "deploy", "components", component, "alerts.yaml")), &object); err != nil {
-			t.Fatal(err)
-		}
-		for _, group := range object.Spec.Groups {
-			all = append(all, group.Rules...)
-		}
+	var object monitoringv1.PrometheusRule
+	content := read(t, "deploy", "components", "monitoring", "alerts.yaml")
+	if err := yaml.UnmarshalStrict([]byte(content), &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range object.Spec.Groups {
+		all = append(all, group.Rules...)
 	}
 	return all
 }
@@ -33,13 +32,15 @@ func alerts(t *testing.T) (all []monitoringv1.Rule) {
 // runPromtool runs promtool on the rules, which it finds in rules.yaml. It has to find nothing wrong.
 func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 	t.Helper()
-	content, err := json.Marshal(monitoringv1.PrometheusRuleSpec{Groups: []monitoringv1.RuleGroup{{Name: "tested", Rules: rules}}})
+	content, err := json.Marshal(monitoringv1.PrometheusRuleSpec{
+		Groups: []monitoringv1.RuleGroup{{Name: "tested", Rules: rules}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program(t, "promtool"), args...)
 	cmd.Dir = t.TempDir()
-	err = errors.Join(os.CopyFS(cmd.Dir, os.DirFS("testdata")), os.WriteFile(filepath.Join(cmd.Dir, "rules.yaml"), content, 0o600))
+	err = errors.Join(os.CopyFS(cmd.Dir, os.DirFS("testdata")),
+		os.WriteFile(filepath.Join(cmd.Dir, "rules.yaml"), content, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +51,9 @@ func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 
 var checkRules = []string{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}
 
-// TestAlertsFireAndAreExplained has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is among
-// them as one that fires and as one that does not. Each has a summary, a description, and a row on the troubleshooting page.
+// TestAlertsFireAndAreExplained has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is
+// among them as one that fires and as one that does not. Each has a summary, a description, and a row on the
+// troubleshooting page.
 func TestAlertsFireAndAreExplained(t *testing.T) {
 	var cases struct {
 		Tests []struct {
@@ -76,7 +78,8 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 	runPromtool(t, rules, checkRules...)
 	for _, r := range rules {
 		if !fires[r.Alert] || !silent[r.Alert] {
-			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v", r.Alert, fires[r.Alert], silent[r.Alert])
+			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v",
+				r.Alert, fires[r.Alert], silent[r.Alert])
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s: want a summary and a description, got %q", r.Alert, r.Annotations)
@@ -93,8 +96,8 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 	runPromtool(t, rules, "test", "rules", "alerts.yaml")
 }
 
-// TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions, and with
-// values in place of the dashboard's variables.
+// TestDashboardIsPromQL has promtool read what the panels ask for: as rules, because it checks no other expressions,
+// and with values in place of the dashboard's variables.
 func TestDashboardIsPromQL(t *testing.T) {
 	var dashboard struct {
 		Panels []struct {
@@ -103,7 +106,8 @@ func TestDashboardIsPromQL(t *testing.T) {
 		}
 		Templating struct{ List []struct{ Name string } }
 	}
-	if err := json.Unmarshal([]byte(read(t, "deploy", "components", "monitoring", "dashboard.json")), &dashboard); err != nil {
+	content := read(t, "deploy", "components", "monitoring", "dashboard.json")
+	if err := json.Unmarshal([]byte(content), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	values := []string{"$__rate_interval", "5m"}

@@ -128,9 +128,9 @@ func (m module) build(ctx context.Context, dir string, g gcflags, missing []stri
 	}
 	defer func() { _ = tmp.Remove() }()
 	start := time.Now()
-	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build nothing. "+
-		"With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle cores, "+
-		"up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
+	fmt.Fprintf(os.Stderr, "Building %s of Kubernetes %s from Go modules into the cache folder; later runs build "+
+		"nothing. With empty caches a control plane takes a download and about eight minutes of CPU: 5 minutes on two idle "+
+		"cores, up to 20 on a busy machine.\n", strings.Join(missing, ", "), m.kubernetes)
 	for i, name := range missing {
 		fmt.Fprintf(os.Stderr, "  %d of %d: %s\n", i+1, len(missing), name)
 		if err := m.buildOne(ctx, g, name, tmp); err != nil {

@@ -19,8 +19,8 @@ type module struct {
 var pinned = regexp.MustCompile(`(?ms)^\tgo\.etcd\.io/etcd/server/v3 (v\S+).*^\tk8s\.io/kubernetes (v\S+)`)
 
 // findModule returns the sources for a minor version such as 1.37, or for the newest where minor is empty. The folder
-// e2e/kubernetes is found from the working directory upwards: a program that is built with -trimpath does not know where
-// its own source is.
+// e2e/kubernetes is found from the working directory upwards: a program that is built with -trimpath does not know
+// where its own source is.
 func findModule(minor string) (module, error) {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -43,9 +43,9 @@ func TestEachKindOfWrite(t *testing.T) {
 	w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label))
 	w.WaitGone("settings", b, c)
 	w.ExpectWrites("settings",
-		"create "+a, "update "+b, "delete "+c, "create "+c, // adopted; what is immutable is created again
+		"create "+a, "patch "+b, "delete "+c, "create "+c, // adopted; what is immutable is created again
 		"update "+a, "update "+a, // restored
-		"update "+a, "update "+b, "update "+c, // made immutable
+		"update "+a, "patch "+b, "update "+c, // made immutable; b has a label of others
 		"delete "+a, "delete "+b, "delete "+c, "create "+a, "create "+b, "create "+c, // other data
 		"delete "+a, "delete "+b, "delete "+c) // opted out; unlabelled
 }

@@ -143,6 +143,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			i.hold(r.Context())
 		case Delay:
 			wait(r.Context(), time.After(f.For))
+		case PlainWatch:
+			makePlain(r)
 		case DelayAnswer, ResetAfter:
 			after = append(after, f)
 		case ResetBefore:
@@ -165,6 +167,18 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		return nil
 	}
 	forward.ServeHTTP(w, r)
+}
+
+// makePlain takes from a watch all that has it begin with what there is.
+func makePlain(r *http.Request) {
+	query := r.URL.Query()
+	if !query.Has("sendInitialEvents") {
+		return
+	}
+	for _, key := range []string{"sendInitialEvents", "resourceVersionMatch", "resourceVersion", "allowWatchBookmarks"} {
+		query.Del(key)
+	}
+	r.URL.RawQuery = query.Encode()
 }
 
 // hold keeps a request back until the injection is stopped.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ import (
 // server is an API server that answers each create, and whose watches show a ConfigMap for each event.
 type server struct {
 	creates atomic.Int32
+	query   atomic.Value // of the last watch
 	events  chan struct{}
 }
 
@@ -36,6 +38,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 		return
 	}
+	s.query.Store(r.URL.Query())
 	w.Header().Set("Content-Type", watchInProtobuf)
 	for {
 		w.(http.Flusher).Flush()
@@ -169,6 +172,27 @@ func TestEndsOfWatches(t *testing.T) {
 		tc.end("configmaps")
 		if e := <-events; !tc.is(e) {
 			t.Errorf("%s: got %v", name, e)
+		}
+	}
+}
+
+// TestPlainWatches has a watch that asks for all objects at first forget that, and leaves another one as it is.
+func TestPlainWatches(t *testing.T) {
+	t.Parallel()
+	p, s := start(t)
+	p.Inject(Rule{Verbs: []string{"watch"}, Fault: Fault{Kind: PlainWatch}})
+	for want, o := range map[string]metav1.ListOptions{
+		"labelSelector=a&watch=true": {LabelSelector: "a", ResourceVersion: "1", AllowWatchBookmarks: true,
+			SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan},
+		"allowWatchBookmarks=true&resourceVersion=1&watch=true": {ResourceVersion: "1", AllowWatchBookmarks: true},
+	} {
+		w, err := newClient(t, p).Watch(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Stop()
+		if got := s.query.Load().(url.Values).Encode(); got != want {
+			t.Errorf("the server got the query %s, want %s", got, want)
 		}
 	}
 }

@@ -10,11 +10,12 @@ import (
 // Kind is what goes wrong with a request.
 type Kind string
 
-// Hold, Delay and DelayAnswer let a request go on, and later rules have their turn.
+// Hold, Delay, DelayAnswer and PlainWatch let a request go on, and later rules have their turn.
 const (
 	Hold        Kind = "hold"         // until the injection is stopped
 	Delay       Kind = "delay"        // for Fault.For
 	DelayAnswer Kind = "delay answer" // for Fault.For, when the server has carried out the request
+	PlainWatch  Kind = "plain watch"  // a watch that would begin with all objects does not, as behind an old proxy
 
 	// The request ends without an answer: before the server hears of it, or after the server has carried it out.
 	ResetBefore Kind = "reset before"

@@ -39,7 +39,7 @@ func newPair(w *suite.World, args ...string) (first, second *candidate, between 
 	first = start(w, one, between.Proxy.Kubeconfig(), append(leased(30*time.Second), args...)...)
 	w.WaitLog(first.Process, `"Mirroring"`)
 	second = start(w, other, other.Kubeconfig, append(leased(time.Hour), args...)...)
-	waitReadiness(w, second)
+	w.Until("the caches are full", func() error { return w.Probe(second.Process, "/readyz") })
 	w.Cleanup(between.Proxy.Heal) // before the first is stopped
 	return first, second, between
 }

@@ -56,13 +56,12 @@ func counted(sources, copies float64) map[string]float64 {
 
 // TestC61Paused, of case C35 too, stops the process of the leader for longer than its lease, in the middle of a
 // fan-out, with all its writes in flight. When it goes on, these are answered, and neither its watches nor its lease
-// tell it at once what has happened: its own clock has to. It sends no more.
+// show what has happened: it ends by its own clock. What it has sent is conditional.
 func TestC61Paused(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
 	targets := w.CreateMany(300)
 	const concurrent, before = 4, 100
-	const inFlight = concurrent + slowPlaces
 	first, second, between := newPair(w, fmt.Sprint("--concurrent-writes=", concurrent))
 	halt := haltAfter(between, before, "create")
 	src := w.CreateSource(w.Home, "settings")
@@ -83,9 +82,6 @@ func TestC61Paused(t *testing.T) {
 		if e.Verb != "create" { // which fails if there is any object: each request is conditional
 			t.Errorf("a fan-out has %v", e)
 		}
-	}
-	if n := len(writes) - before - inFlight; n > 0 {
-		t.Errorf("%d requests were sent after the pause", n)
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -84,16 +86,43 @@ var editsOfModel = map[string]suite.Option{
 	"no finalizer":   func(cm *corev1.ConfigMap) { cm.Finalizers = nil },
 }
 
+// patchesOfModel are operations of JSON patches.
+var patchesOfModel = map[string]string{
+	"data":         `{"op": "add", "path": "/data", "value": {"key": "patched"}}`,
+	"data off":     `{"op": "add", "path": "/data", "value": {}}, {"op": "remove", "path": "/data"}`,
+	"binary data":  `{"op": "add", "path": "/binaryData", "value": {"binary": "AP8="}}`,
+	"key replaced": `{"op": "replace", "path": "/data/other", "value": "patched"}`,
+	"key off":      `{"op": "remove", "path": "/data/other"}`,
+	"bad path":     `{"op": "add", "path": "/none/key", "value": ""}`,
+	"immutable":    `{"op": "add", "path": "/immutable", "value": true}`,
+	"mutable":      `{"op": "add", "path": "/immutable", "value": false}, {"op": "remove", "path": "/immutable"}`,
+	"label":        `{"op": "add", "path": "/metadata/labels/mirror-of-model", "value": "copy"}`,
+	"labels":       `{"op": "add", "path": "/metadata/labels", "value": {"mirror-of-model": "true", "a/b": "c"}}`,
+	"label off":    `{"op": "remove", "path": "/metadata/labels/a~1b"}`,
+	"annotation":   `{"op": "add", "path": "/metadata/annotations/a~1b", "value": "c"}`,
+	"annotations":  `{"op": "add", "path": "/metadata/annotations", "value": {}}`,
+	"finalizer":    `{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/keep"]}`,
+	"no finalizer": `{"op": "add", "path": "/metadata/finalizers", "value": []}`,
+	"nothing":      ``,
+	"too long":     `{"op": "add", "path": "/metadata/annotations", "value": {"a": "` + tooLong + `"}}`,
+}
+
+// tooLong is more than the API server takes in annotations.
+var tooLong = strings.Repeat("x", 256<<10)
+
 func labelled(value string) suite.Option {
 	return func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"mirror-of-model": value} }
 }
 
 func randomRequest(r *rand.Rand, namespaces []string) requestTo {
+	verbs := []string{"create", "update", "update", "update", "patch", "patch", "delete", "get"}
 	q := requestTo{
-		verb:      []string{"create", "update", "update", "update", "delete", "get"}[r.IntN(6)],
-		namespace: namespaces[0], name: []string{"one", "two"}[r.IntN(2)],
+		verb: verbs[r.IntN(len(verbs))], namespace: namespaces[0], name: []string{"one", "two"}[r.IntN(2)],
 		edit:    slices.Sorted(maps.Keys(editsOfModel))[r.IntN(len(editsOfModel))],
 		withUID: r.IntN(2) == 0, withVersion: r.IntN(2) == 0,
+	}
+	if q.verb == "patch" {
+		q.edit = slices.Sorted(maps.Keys(patchesOfModel))[r.IntN(len(patchesOfModel))]
 	}
 	if r.IntN(4) == 0 {
 		q.namespace = namespaces[r.IntN(len(namespaces))]
@@ -156,7 +185,9 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	if q.verb == "update" && q.withVersion {
 		base.ResourceVersion = version
 	}
-	editsOfModel[q.edit](base)
+	if q.verb != "patch" {
+		editsOfModel[q.edit](base)
+	}
 	var cm *corev1.ConfigMap
 	var err error
 	switch client := a.client.CoreV1().ConfigMaps(q.namespace); q.verb {
@@ -164,6 +195,8 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 		cm, err = client.Create(w.Context(), base, metav1.CreateOptions{})
 	case "update":
 		cm, err = client.Update(w.Context(), base, metav1.UpdateOptions{})
+	case "patch":
+		cm, err = client.Patch(w.Context(), q.name, types.JSONPatchType, patchOf(q, version), metav1.PatchOptions{})
 	case "get":
 		cm, err = client.Get(w.Context(), q.name, metav1.GetOptions{})
 	case "delete":
@@ -190,9 +223,19 @@ func (a *asked) send(w *suite.World, q requestTo) string {
 	return fmt.Sprint(common(cm), " same=", same)
 }
 
+// patchOf returns the JSON patch of a request, which may name the resourceVersion.
+func patchOf(q requestTo, version string) []byte {
+	operations := patchesOfModel[q.edit]
+	if q.withVersion {
+		operations = strings.TrimSuffix(
+			fmt.Sprintf(`{"op": "replace", "path": "/metadata/resourceVersion", "value": %q}, `, version)+operations, ", ")
+	}
+	return []byte("[" + operations + "]")
+}
+
 // common is what two API servers have in common of an object.
 func common(cm *corev1.ConfigMap) string {
-	return fmt.Sprint(cm.Namespace, "/", cm.Name, " ", cm.Labels, cm.Annotations, cm.Finalizers, cm.Data,
+	return fmt.Sprint(cm.Namespace, "/", cm.Name, " ", cm.Labels, cm.Annotations, cm.Finalizers, cm.Data, cm.BinaryData,
 		" immutable=", suite.Immutable(cm), " deleting=", cm.DeletionTimestamp != nil)
 }
 

@@ -15,7 +15,7 @@ import (
 // Requests that go wrong: case C34.
 
 // TestC34FaultyAPI fans out, edits and takes back a source in 200 namespaces, under every fault that a request can
-// meet. Each copy is written once for each state, nothing foreign is written to, and all is quiet in the end.
+// meet. The second edit meets copies with a label of other people. Each copy is written once for each state, nothing foreign is written to, and all is quiet in the end.
 func TestC34FaultyAPI(t *testing.T) {
 	t.Parallel()
 	w := suite.NewProxied(t, suite.New(t))
@@ -28,6 +28,12 @@ func TestC34FaultyAPI(t *testing.T) {
 	for n, step := range []func(){
 		func() { source = w.CreateSource(w.Home, "settings") },
 		func() { source = w.Edit(w.Home, "settings", suite.WithKey("key", "new")) },
+		func() {
+			for _, namespace := range targets {
+				w.Edit(namespace, "settings", suite.WithLabel("team", "red"))
+			}
+			source = w.Edit(w.Home, "settings", suite.WithKey("key", "newer"))
+		},
 		func() { w.Edit(w.Home, "settings", suite.WithoutLabel(w.Label)); source = nil },
 	} {
 		injected := map[faultproxy.Kind]*faultproxy.Injection{}

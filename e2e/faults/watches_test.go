@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -106,5 +107,34 @@ func testWhileAway(w *suite.Proxied, down func(*faultproxy.Proxy)) {
 		if e.Verb == "delete" && slices.Contains(wanted, e.Object.Name) && e.Object.Namespace != out {
 			w.Errorf("a copy that is wanted was deleted: %v", e)
 		}
+	}
+}
+
+// TestC79RelistThatNeverEnds has a proxy forget that the watch of a resource has to begin with all objects, when the
+// controller starts, and when its watch has expired.
+func TestC79RelistThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	for _, resource := range watched {
+		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
+			w := suite.NewProxied(t, suite.New(t, "a"))
+			src := w.CreateSource(w.Home, "settings")
+			w.Proxy.Inject(faultproxy.Rule{
+				Verbs: []string{"watch"}, Resources: []string{resource}, Fault: faultproxy.Fault{Kind: faultproxy.PlainWatch},
+			})
+			p := w.StartProxied(nil, "--metrics-bind-address=127.0.0.1:0")
+			counts := func(failures float64) {
+				name := fmt.Sprintf("mirror_watch_errors_total{resource=%q}", resource)
+				w.WaitMetrics("the failure counts", p, map[string]float64{name: failures})
+			}
+			w.WaitInSync(src, w.NS("a"))
+			counts(1)
+			w.WaitLog(p, "the watch does not show the end of what it begins with")
+			w.Proxy.ExpireWatches(resource)
+			src = w.Edit(w.Home, "settings", suite.WithKey("key", "changed"))
+			w.CreateNamespace(w.NS("late"), nil)
+			w.WaitInSync(src, w.NS("a"), w.NS("late"))
+			counts(2)
+		})
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 )
 
-// alwaysConfigured is what kubectl prints each time: it always sends the selector, which the API says to replace as a whole.
+// alwaysConfigured is what kubectl prints each time: it always sends the selector, which the API says to replace as a
+// whole.
 const alwaysConfigured = "poddisruptionbudget.policy/mirror-controller configured\n"
 
 // TestDocsApplyTwice applies the example with all components, twice. The second time kubectl reports no change, so that
@@ -20,7 +21,7 @@ func TestDocsApplyTwice(t *testing.T) {
 	w := suite.NewAlone(t)
 	// The API server does not know the kinds of the Prometheus operator.
 	dir := overlay.Dir(t, map[string]string{"mine": overlay.Example("# - ../components/monitoring\n", "",
-		"# - ../components/admission-alerts\n", "", "# - ../", "- ../deploy/", "namespace: mirror-system", "namespace: my-system")})
+		"# - ../", "- ../deploy/", "namespace: mirror-system", "namespace: my-system")})
 	for _, again := range []bool{false, true} {
 		out, err := w.Cluster.Shell(t.Context(), "kubectl apply -k "+filepath.Join(dir, "mine")).CombinedOutput()
 		if err != nil {

@@ -26,7 +26,8 @@ func newHelm(t *testing.T) shipped.Helm {
 	return shipped.Helm{Home: t.TempDir(), Kubeconfig: suite.Shared(t).Cluster.AdminKubeconfig()}
 }
 
-// TestChartIsAccepted hands all that the chart can have to the API server, which validates it strictly and keeps nothing.
+// TestChartIsAccepted hands all that the chart can have to the API server, which validates it strictly and keeps
+// nothing.
 func TestChartIsAccepted(t *testing.T) {
 	t.Parallel()
 	m, err := newHelm(t).Template(t.Context(), "accepted", suite.Deployed("chart"), suite.Shared(t).Installed.Namespace,
@@ -98,8 +99,8 @@ func (w *charted) waitConfined() {
 	})
 }
 
-// TestChartInstalls installs the chart, changes its values, runs the controller as its Deployment does and the test as its Pod
-// does, follows the notes, and takes all out again.
+// TestChartInstalls installs the chart, changes its values, runs the controller as its Deployment does and the test as
+// its Pod does, follows the notes, and takes all out again.
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
 	w := &charted{plugin.NewInstalled(t, "chart", "a", "b"), newHelm(t)}

@@ -1,4 +1,5 @@
-// Package install follows the chart and the pages for users on a real API server, as a user does who installs the controller.
+// Package install follows the chart and the pages for users on a real API server, as a user does who installs the
+// controller.
 package install
 
 import (

@@ -20,8 +20,8 @@ func ofManual(w *suite.World, commands string) string {
 		" mirror-\n", " "+w.Label+"-\n", "-n platform", "-n "+w.Home, "=platform/", "="+w.Home+"/").Replace(commands)
 }
 
-// TestDocsCopies does with copies what the manual says: it asks for the events on the source, and for the owner of a copy. It
-// keeps one as an ordinary ConfigMap, which the controller leaves alone, and then all of them.
+// TestDocsCopies does with copies what the manual says: it asks for the events on the source, and for the owner of a
+// copy. It keeps one as an ordinary ConfigMap, which the controller leaves alone, and then all of them.
 func TestDocsCopies(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b")
@@ -61,11 +61,13 @@ func TestDocsCopies(t *testing.T) {
 	w.Untouched(released...)
 }
 
-// TestDocsFluxLabel publishes the source of the manual that Flux watches: its copies have the label by which Flux does so.
+// TestDocsFluxLabel publishes the source of the manual that Flux watches: its copies have the label by which Flux does
+// so.
 func TestDocsFluxLabel(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a")
-	const page, flag, label = "deploy/docs/gitops.md", "--copy-label=reconcile.fluxcd.io/watch", "reconcile.fluxcd.io/watch"
+	const page, label = "deploy/docs/gitops.md", "reconcile.fluxcd.io/watch"
+	const flag = "--copy-label=" + label
 	w.Start(manual.Inline(t, page, flag))
 	source := manual.Find(t, page, "name: cluster-vars").Text
 	policies.Sh(w, "kubectl apply -f - <<'END'\n"+
@@ -82,19 +84,22 @@ func TestDocsReadme(t *testing.T) {
 	w := suite.New(t, "a")
 	w.Start()
 	var src corev1.ConfigMap
-	if err := yaml.UnmarshalStrict([]byte(manual.Find(t, "README.md", `mirror: "true"`+"\ndata:").Text), &src); err != nil {
+	written := manual.Find(t, "README.md", `mirror: "true"`+"\ndata:").Text
+	if err := yaml.UnmarshalStrict([]byte(written), &src); err != nil {
 		t.Fatal(err)
 	}
 	w.WaitInSync(w.CreateSource(w.Home, src.Name, suite.WithData(src.Data)), w.NS("a"))
 	made := w.Live(w.NS("a"), src.Name)
 	shown, err := yaml.Marshal(corev1.ConfigMap{
 		TypeMeta: src.TypeMeta, Data: made.Data, BinaryData: made.BinaryData, Immutable: made.Immutable,
-		ObjectMeta: metav1.ObjectMeta{Namespace: made.Namespace, Name: made.Name, Labels: made.Labels, Annotations: made.Annotations},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: made.Namespace, Name: made.Name, Labels: made.Labels, Annotations: made.Annotations},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := strings.NewReplacer(": "+w.Instance+"\n", ": default\n", w.Home, "platform", w.Prefix, "team-", w.Label, "mirror")
+	names := strings.NewReplacer(": "+w.Instance+"\n", ": default\n",
+		w.Home, "platform", w.Prefix, "team-", w.Label, "mirror")
 	got := names.Replace(string(shown))
 	want := manual.Find(t, "README.md", "mirror: copy\n").Text
 	if got != want {
@@ -102,8 +107,8 @@ func TestDocsReadme(t *testing.T) {
 	}
 }
 
-// TestDocsViewer binds the role of component viewer by the command of the manual. It permits nothing but reading. The tests
-// of the plug-in show that it permits enough.
+// TestDocsViewer binds the role of component viewer by the command of the manual. It permits nothing but reading. The
+// tests of the plug-in show that it permits enough.
 func TestDocsViewer(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)

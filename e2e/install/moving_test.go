@@ -45,7 +45,8 @@ func move(w *suite.World, name string, tool otherTool) {
 
 	const shown = `annotations.reflector\.v1\.k8s\.emberstack\.com/reflects`
 	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "while read", shown, tool.mark)))
-	policies.Sh(w, ofManual(w, manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")))
+	publish := manual.Commands(w, "deploy/docs/moving.md", "label configmap settings -n platform mirror=true")
+	policies.Sh(w, ofManual(w, publish))
 	source := w.Live(w.Home, "settings")
 	w.WaitInSync(source, a, b)
 	w.WaitEvent(w.Home, "settings", "Foreign", w.NS("c"))
@@ -87,7 +88,8 @@ func TestDocsStopOtherTool(t *testing.T) {
 		}
 	}
 	policies.Sh(w, "kubectl create deployment other-tool --image=other-tool -n "+w.Home)
-	policies.Sh(w, manual.Commands(t, "deploy/docs/moving.md", "--replicas=0", "-n NAMESPACE", "-n "+w.Home, "NAME", "other-tool"))
+	policies.Sh(w, manual.Commands(t, "deploy/docs/moving.md", "--replicas=0",
+		"-n NAMESPACE", "-n "+w.Home, "NAME", "other-tool"))
 	ask("kubectl get deployment other-tool -n "+w.Home+" -o jsonpath='{.spec.replicas}'", "0")
 
 	policies.Sh(w, "kubectl apply -f testdata/kyverno-kind.yaml\n"+

@@ -13,8 +13,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// TestDocsMoveNamespace moves the installation to another namespace while the controller runs, by the commands of the manual.
-// The copies stay as they are, the new controller goes on, and the old one has no permissions any more.
+// TestDocsMoveNamespace moves the installation to another namespace while the controller runs, by the commands of the
+// manual. The copies stay as they are, the new controller goes on, and the old one has no permissions any more.
 func TestDocsMoveNamespace(t *testing.T) {
 	t.Parallel()
 	w := suite.NewAlone(t)

@@ -43,10 +43,11 @@ func TestInstall(t *testing.T) {
 
 	w.sh("kubectl apply -f deploy/components/monitoring/service.yaml")
 	for from, line := range map[string]string{
-		"pods/" + pod.Name + ":8080":                 "mirror_confined 1",
+		"pods/" + pod.Name + ":8080":                 "mirror_sources ",
 		"services/mirror-controller-metrics:metrics": "mirror_build_info{",
 	} {
-		w.untilSucceeds("kubectl get --raw /api/v1/namespaces/mirror-system/" + from + "/proxy/metrics | grep '^" + line + "'")
+		w.untilSucceeds("kubectl get --raw /api/v1/namespaces/mirror-system/" + from +
+			"/proxy/metrics | grep '^" + line + "'")
 	}
 	if out := w.sh("kubectl mirror check"); !strings.Contains(out, " 0 to do, 0 not checked.") {
 		t.Errorf("kubectl mirror check:\n%s", out)

@@ -55,7 +55,8 @@ func TestChart(t *testing.T) {
 const everything = `
 kinds=$(kubectl api-resources --verbs=list -o name | grep -v '^events\|^endpoints$\|^componentstatuses$' | paste -sd,)
 kubectl get "$kinds" -A --no-headers -o custom-columns=:kind,:metadata.namespace,:metadata.name |
-grep -v '^Lease  *kube-node-lease \| kube-root-ca.crt$\|^ServiceAccount .* default$\|^ConfigMap  *platform ' | tr -s ' '`
+grep -v '^Lease  *kube-node-lease \| kube-root-ca.crt$\|^ServiceAccount .* default$\|^ConfigMap  *platform ' |
+tr -s ' '`
 
 // expectNothingLeft fails the test if f leaves more objects than there were before.
 func (w *world) expectNothingLeft(f func()) {

@@ -30,7 +30,8 @@ func Observe(ctx context.Context, client kubernetes.Interface) (*Observer, error
 		return i.GetStore()
 	}
 	core := factory.Core().V1()
-	o := &Observer{store(core.ConfigMaps().Informer()), store(core.Namespaces().Informer()), store(core.Events().Informer())}
+	o := &Observer{store(core.ConfigMaps().Informer()), store(core.Namespaces().Informer()),
+		store(core.Events().Informer())}
 	factory.StartWithContext(ctx)
 	return o, factory.WaitForCacheSyncWithContext(ctx).AsError()
 }

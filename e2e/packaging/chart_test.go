@@ -56,7 +56,8 @@ const (
 
 // monitored are the values that stand for the component monitoring, and everything for all components.
 var (
-	monitored  = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`, `dashboard={"enabled":true}`}
+	monitored = []string{`serviceMonitor={"enabled":true}`, `prometheusRule={"enabled":true}`,
+		`dashboard={"enabled":true}`}
 	everything = append([]string{teams, "replicaCount=2", `networkPolicy={"enabled":true}`,
 		`admissionPolicy={"protectCopies":true}`, "viewer.create=true"}, monitored...)
 )
@@ -86,8 +87,8 @@ func TestChartIsKustomize(t *testing.T) {
 // sameGrace is the default of the program, which the base has. That of the chart is longer.
 const sameGrace = `deletionGrace="1s"`
 
-// TestChartSettingsAreKustomize compares the chart with the kustomizations, for settings that flags, policies and permissions
-// share.
+// TestChartSettingsAreKustomize compares the chart with the kustomizations, for settings that flags, policies and
+// permissions share.
 func TestChartSettingsAreKustomize(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	values := append(slices.Clone(everything), sameGrace, `image={"repository":"r.example/m","digest":"`+digest+`"}`)
@@ -107,7 +108,7 @@ func TestChartSettingsAreKustomize(t *testing.T) {
 	kustomized := overlay.Render(t, map[string]string{
 		"middle": overlay.Above("deploy/base", "namespace: my-system\n"+
 			"images: [{name: mirror-controller, newName: r.example/m, digest: \""+digest+"\"}]\npatches:\n"+patches,
-			"high-availability", "monitoring", "network-policy", "admission-alerts", "viewer"),
+			"high-availability", "monitoring", "network-policy", "viewer"),
 		"top": overlay.Above("middle", "", "admission", "protect-copies"),
 	})
 	expectKustomized(t, kustomized, released(t, "mirror-controller", "my-system", values...))
@@ -124,11 +125,13 @@ var onlyByHelm = map[string]string{
 // nameLabel is on everything in the chart; the kustomizations have it on the base and the policies only.
 const nameLabel = "app.kubernetes.io/name"
 
-// expectKustomized fails the test if a release differs from a kustomization in more than what a chart does by convention: the
-// labels, no namespace, and what only `helm test` makes.
+// expectKustomized fails the test if a release differs from a kustomization in more than what a chart does by
+// convention: the labels, no namespace, and what only `helm test` makes.
 func expectKustomized(t *testing.T, kustomized, charted shipped.Manifests) {
 	t.Helper()
-	kustomized = slices.DeleteFunc(kustomized, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Namespace" })
+	kustomized = slices.DeleteFunc(kustomized, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Namespace"
+	})
 	charted = slices.DeleteFunc(charted, func(o *unstructured.Unstructured) bool {
 		return o.GetAnnotations()["helm.sh/hook"] == "test"
 	})
@@ -228,8 +231,9 @@ func TestHelmFindsNothingWrong(t *testing.T) {
 	}
 }
 
-// TestOperatorKnowsTheFields reads what is for the Prometheus operator into the operator's own types: a field that these do
-// not have is an error. The API server of the other tests does not know the kinds. TestChartIsKustomize has the kustomizations.
+// TestOperatorKnowsTheFields reads what is for the Prometheus operator into the operator's own types: a field that
+// these do not have is an error. The API server of the other tests does not know the kinds. TestChartIsKustomize has
+// the kustomizations.
 func TestOperatorKnowsTheFields(t *testing.T) {
 	types := map[string]any{"PodMonitor": &monitoringv1.PodMonitor{}, "ServiceMonitor": &monitoringv1.ServiceMonitor{},
 		"PrometheusRule": &monitoringv1.PrometheusRule{}}

@@ -39,7 +39,6 @@ var copies = map[string]string{
 	"chart/files/protected-copies.yaml": "components/protect-copies/policy.yaml",
 	"chart/files/viewer.yaml":           "components/viewer/rbac.yaml",
 	"chart/files/alerts.yaml":           "components/monitoring/alerts.yaml",
-	"chart/files/confined-alerts.yaml":  "components/admission-alerts/alerts.yaml",
 	"chart/files/dashboard.json":        "components/monitoring/dashboard.json",
 }
 
@@ -71,8 +70,8 @@ func TestGeneratedInstall(t *testing.T) {
 const header = `# mirror-controller and its admission policies. It needs Kubernetes 1.30 or newer.
 # Generated from deploy/default by ` + "`make generate`" + `: do not edit.
 #
-# Set two things: the image that you have built, and the prefix of your namespaces, for the controller and for the policies. This
-# kustomization.yaml beside this file does it. Separate several prefixes by commas, such as team-,dev-:
+# Set two things: the image that you have built, and the prefix of your namespaces, for the controller and for the
+# policies. This kustomization.yaml beside this file does it. Separate several prefixes by commas, such as team-,dev-:
 #
 #   resources: [install.yaml]
 #   images: [{name: mirror-controller, newName: REGISTRY/mirror-controller, newTag: TAG}]
@@ -111,9 +110,11 @@ func TestInstallYAMLTakesSettings(t *testing.T) {
 		t.Errorf("the docs have another kustomization than install.yaml:\n%s", documented)
 	}
 	const prefixes = "team-,dev-"
-	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "r.example/some", "TAG", "v1.2.3").Replace(shown.String())
+	settings := strings.NewReplacer("PREFIX", prefixes, "REGISTRY", "r.example/some", "TAG", "v1.2.3").
+		Replace(shown.String())
 	dir := overlay.Dir(t, map[string]string{"top": settings})
-	if err := os.Rename(filepath.Join(dir, "deploy", "install.yaml"), filepath.Join(dir, "top", "install.yaml")); err != nil {
+	err := os.Rename(filepath.Join(dir, "deploy", "install.yaml"), filepath.Join(dir, "top", "install.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	have, err := shipped.Render(filepath.Join(dir, "top"))
@@ -127,8 +128,8 @@ patches:
 	expectSame(t, "default", want, "install.yaml", have)
 }
 
-// TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs. A flag
-// that is set without its annotation leaves the policies looser, or shuts the controller out.
+// TestExampleNamesSettings has the overlay that users copy say of each setting that the policies read where it belongs.
+// A flag that is set without its annotation leaves the policies looser, or shuts the controller out.
 func TestExampleNamesSettings(t *testing.T) {
 	yours, _, found := strings.Cut(read(t, "example/kustomization.yaml"), "# Change nothing below")
 	if !found {
@@ -145,7 +146,8 @@ func TestExampleNamesSettings(t *testing.T) {
 	}
 }
 
-// TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the chart.
+// TestDocumentedComponents finds each component in the table of the page, and the values that the table names in the
+// chart.
 func TestDocumentedComponents(t *testing.T) {
 	page := read(t, "docs/install.md")
 	folders, err := os.ReadDir(filepath.Join(deploy, "components"))

@@ -28,7 +28,8 @@ func readValues(t *testing.T) *yaml.RNode {
 	return values
 }
 
-// TestSchemaHasTheValues compares the schema with values.yaml: each value has the words of its comment, and no other is let in.
+// TestSchemaHasTheValues compares the schema with values.yaml: each value has the words of its comment, and no other is
+// let in.
 func TestSchemaHasTheValues(t *testing.T) {
 	var s schema
 	if err := json.Unmarshal([]byte(read(t, "chart/values.schema.json")), &s); err != nil {
@@ -88,8 +89,6 @@ var flags = append(slices.Clone(settings), []flagValue{
 	{"resyncPeriod", "resync-period", `"1h30m"`, "1h30m"},
 	{"concurrentSources", "concurrent-sources", "1", "1"},
 	{"concurrentWrites", "concurrent-writes", "1000000", "1000000"},
-	{"kubeApi.qps", "kube-api-qps", "0.5", "0.5"},
-	{"kubeApi.burst", "kube-api-burst", "100", "100"},
 	{"leaderElection.leaseDuration", "leader-elect-lease-duration", `"60s"`, "60s"},
 	{"leaderElection.renewDeadline", "leader-elect-renew-deadline", `"40s"`, "40s"},
 	{"leaderElection.retryPeriod", "leader-elect-retry-period", `"5s"`, "5s"},
@@ -112,8 +111,9 @@ var notValues = map[string]string{
 	"version":                         "is for people",
 }
 
-// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program compares
-// with the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes the flag.
+// TestValuesAreFlags compares the values with the flags in the table of the reference, which a test of the program
+// compares with the program. Each flag has a value or a reason, the defaults are the program's, and what is set becomes
+// the flag.
 func TestValuesAreFlags(t *testing.T) {
 	defaults := programDefaults(t)
 	var values []string
@@ -157,7 +157,8 @@ func programDefaults(t *testing.T) map[string]string {
 		t.Fatal("the reference has no table of flags")
 	}
 	out := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `--?([a-z-]+)` \\| (?:`([^`]*)`)? *\\|").FindAllStringSubmatch(table, -1) {
+	row := regexp.MustCompile("(?m)^\\| `--?([a-z-]+)` \\| (?:`([^`]*)`)? *\\|")
+	for _, row := range row.FindAllStringSubmatch(table, -1) {
 		out[row[1]] = row[2]
 	}
 	return out
@@ -184,9 +185,10 @@ func sameDefault(a, b string) bool {
 var podValues = map[string]string{
 	`image={"registry":"r.example","tag":"v1","pullPolicy":"Always"}`: `"image":"r.example/mirror-controller:v1",` +
 		`"imagePullPolicy":"Always"`,
-	`imagePullSecrets=[{"name":"pull"}]`:                 `"imagePullSecrets":[{"name":"pull"}]`,
-	`resources={"limits":{"memory":"2Gi","cpu":"1"}}`:    `"limits":{"cpu":"1","memory":"2Gi"}`,
-	`extraEnv=[{"name":"A","value":"b"}]`:                `[{"name":"GOMEMLIMIT","value":"1843MiB"},{"name":"A","value":"b"}]`,
+	`imagePullSecrets=[{"name":"pull"}]`:              `"imagePullSecrets":[{"name":"pull"}]`,
+	`resources={"limits":{"memory":"2Gi","cpu":"1"}}`: `"limits":{"cpu":"1","memory":"2Gi"}`,
+	`extraEnv=[{"name":"A","value":"b"}]`: `[{"name":"GOMEMLIMIT","value":"1843MiB"},` +
+		`{"name":"A","value":"b"}]`,
 	`nodeSelector={"disk":"fast"}`:                       `"nodeSelector":{"disk":"fast","kubernetes.io/os":"linux"}`,
 	`tolerations=[{"key":"spot","operator":"Exists"}]`:   `"tolerations":[{"key":"spot","operator":"Exists"}]`,
 	`affinity={"nodeAffinity":{}}`:                       `"affinity":{"nodeAffinity":{}}`,
@@ -238,7 +240,8 @@ var renderings = map[string]rendering{
 
 	// Without a Lease there are no permissions for it, never two Pods, and no alert that counts leaders.
 	"no Lease": {values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "tests.enabled=false"},
-		want:  parts{"Deployment": {`"strategy":{"type":"Recreate"}`}, "Role": nil, "PrometheusRule": {"absent(mirror_build_info)"}},
+		want: parts{"Deployment": {`"strategy":{"type":"Recreate"}`}, "Role": nil,
+			"PrometheusRule": {"absent(mirror_build_info)"}},
 		lacks: "leader_election_master_status"},
 	"no Lease, scraped": {
 		values: []string{"leaderElection.enabled=false", "prometheusRule.enabled=true", "serviceMonitor.enabled=true"},
@@ -255,10 +258,10 @@ var renderings = map[string]rendering{
 		`serviceMonitor.relabelings=[{"targetLabel":"a"}]`, `serviceMonitor.metricRelabelings=[{"targetLabel":"b"}]`},
 		want: parts{"PodMonitor": nil, "ServiceMonitor": {`"metricRelabelings":[{"targetLabel":"b"}],"port":"metrics",` +
 			`"relabelings":[{"targetLabel":"a"}],"scrapeTimeout":"5s"`}}},
-	"links": {values: []string{"prometheusRule.enabled=true", `prometheusRule.runbookBaseURL="https://example.com/mirror/"`},
+	"links": {values: []string{"prometheusRule.enabled=true",
+		`prometheusRule.runbookBaseURL="https://example.com/mirror/"`},
 		want: parts{"PrometheusRule": {
-			`"runbook_url":"https://example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`,
-			`"runbook_url":"https://example.com/mirror/troubleshooting.md#mirrorcontrollernotconfined"`}}},
+			`"runbook_url":"https://example.com/mirror/troubleshooting.md#mirrorcontrollernoleader"`}}},
 	// The alerts tell releases apart by labels. Grafana allows a dashboard 40 letters.
 	"alerts of a release": {values: []string{`fullnameOverride="blue"`, "prometheusRule.enabled=true"},
 		want: parts{"PrometheusRule": {`leader_election_master_status{name=\"mirror-controller\"}`}}},
@@ -271,17 +274,20 @@ var renderings = map[string]rendering{
 			`"kind: Event\napiVersion: v1\nmetadata: {name: of-text}"]`},
 		want: parts{"Secret": {`"name":"mirror-controller-x"`}, "Event": {`"name":"of-text"`}}},
 
-	// The Pod of `helm test` runs the same image in the same place, as another account. No Service takes it for the controller's.
+	// The Pod of `helm test` runs the same image in the same place, as another account. No Service takes it for the
+	// controller's.
 	"test": {
-		values: []string{`image={"repository":"r.example/m","tag":"v1","pullPolicy":"Always"}`, `imagePullSecrets=[{"name":"pull"}]`,
+		values: []string{`image={"repository":"r.example/m","tag":"v1","pullPolicy":"Always"}`,
+			`imagePullSecrets=[{"name":"pull"}]`,
 			`nodeSelector={"disk":"fast"}`, `tolerations=[{"key":"spot"}]`},
 		want: parts{"Pod": {
 			`"image":"r.example/m:v1","imagePullPolicy":"Always"`,
 			`"imagePullSecrets":[{"name":"pull"}],"nodeSelector":{"disk":"fast",`,
 			`"serviceAccountName":"mirror-controller-check","tolerations":[{"key":"spot"}]`,
 			`"` + nameLabel + `":"mirror-controller-check"`}}},
-	"labels on all": {values: []string{`commonLabels={"cost":"1","` + nameLabel + `":"other"}`}, lacks: `"other"`, want: parts{
-		"Deployment": {`"cost":"1"`}, "ServiceAccount": {`"cost":"1"`}, "ClusterRole": {`"cost":"1"`}, "Role": {`"cost":"1"`}}},
+	"labels on all": {values: []string{`commonLabels={"cost":"1","` + nameLabel + `":"other"}`}, lacks: `"other"`,
+		want: parts{"Deployment": {`"cost":"1"`}, "ServiceAccount": {`"cost":"1"`}, "ClusterRole": {`"cost":"1"`},
+			"Role": {`"cost":"1"`}}},
 }
 
 // TestValuesReachTheirObjects renders the chart with values, and finds what they are for in the objects.

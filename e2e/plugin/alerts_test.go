@@ -39,26 +39,22 @@ func TestAlertsNameTheSource(t *testing.T) {
 	names := map[string]string{
 		"ForeignObject": "in-the-way", "Held": "in-stages", "WritesRejected": "malformed", "OutOfScope": "ruled-out",
 		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn",
-		"CopiesOutOfSync": "", "Fight": "", "NoLeader": "", "NotConfined": "", "SlowPropagation": "", "StaleWatch": "",
+		"CopiesOutOfSync": "", "Fight": "", "NoLeader": "", "SlowPropagation": "", "StaleWatch": "",
 	}
-	var alerts string
-	for _, component := range []string{"monitoring", "admission-alerts"} {
-		content, err := os.ReadFile(suite.Deployed("components/" + component + "/alerts.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		alerts += string(content)
+	alerts, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	commands := alertCommand.FindAllStringSubmatch(alerts, -1)
-	if n := strings.Count(alerts, "- alert: "); n != len(commands) || n != len(names) {
+	commands := alertCommand.FindAllStringSubmatch(string(alerts), -1)
+	if n := strings.Count(string(alerts), "- alert: "); n != len(commands) || n != len(names) {
 		t.Errorf("%d of %d alerts have a command, and the test knows %d", len(commands), n, len(names))
 	}
 	flags := strings.Join(append(w.Args(), "--exclude-namespace="+b), " ")
 	for _, found := range commands {
 		alert, command := found[1], found[2]
 		want := names[alert]
-		if strings.Contains(command, "{{") || command == "kubectl mirror check" {
-			continue // of a Pod, or of an installation: other tests run check
+		if strings.Contains(command, "{{") {
+			continue // of a Pod
 		}
 		cmd := w.Cluster.Shell(w.Context(), kubectlCommand.ReplaceAllString(command, plugin()+" $1 "+flags))
 		out, _ := cmd.CombinedOutput() // the exit code tells

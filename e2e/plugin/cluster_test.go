@@ -85,7 +85,7 @@ func TestKubectlStatus(t *testing.T) {
 	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	admin(w).prints(0, "status -A", "No sources found. -A shows those of all namespaces.")
 	winner := w.CreateSource(w.Home, "settings", suite.WithAnnotation(plan.PrefixAnnotation, a))
-	loser := w.CreateSource(b, "settings")
+	superseded := w.CreateSource(b, "settings")
 	frozen := w.CreateSource(w.Home, "frozen")
 	viewer := newViewer(w)
 	w.Until("the cluster is read in time", func() error {
@@ -95,7 +95,7 @@ func TestKubectlStatus(t *testing.T) {
 
 	w.Start()
 	w.WaitInSync(winner, a)
-	w.WaitInSync(loser, c)
+	w.WaitInSync(superseded, c)
 	w.WaitInSync(frozen, a, b, c)
 	w.WaitEvent(b, "settings", "Superseded")
 	viewer.prints(0, "wait frozen -n platform", "platform/frozen: InSync, 3 synced")
@@ -136,7 +136,7 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.Delete(bad, "nowhere")
 	for _, command := range []string{"status", "wait"} {
 		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
-			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation`+
+			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation namespace-prefix`+
 			"\nWarning NoTargets: ")
 	}
 	w.OptOut(plan.OptOutValue, "bad")

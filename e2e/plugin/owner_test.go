@@ -28,7 +28,7 @@ func TestC70Owner(t *testing.T) {
 	p := w.Start()
 	const arrived = "platform/settings: InSync, 2 synced\nin sync in 2 namespaces, as the controller reported "
 	owner.says(0, "wait settings", arrived)
-	for _, change := range []string{"one", "two", "one"} { // each edit comes right after a report of another content
+	for _, change := range []string{"one", "two", "one"} { // each edit comes right after a report of another version
 		source := w.Edit(w.Home, "settings", suite.WithKey("key", change))
 		owner.says(0, "wait configmap/settings", arrived,
 			"This is what the namespace shows; for the whole cluster: ")
@@ -42,7 +42,7 @@ func TestC70Owner(t *testing.T) {
 	w.Stop(p)
 	w.Edit(w.Home, "settings", suite.WithKey("key", "four"))
 	owner.says(1, "status settings",
-		"platform/settings: NotYet\nnot yet: the newest report, ", " ago, is of other content")
+		"platform/settings: NotYet\nnot yet: the newest report, ", " ago, is of another version")
 	owner.says(1, "wait settings --timeout=2s", late)
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=settings"} // the API server deletes it after an hour
 	if err := w.Admin.CoreV1().Events(w.Home).DeleteCollection(w.Context(), metav1.DeleteOptions{}, about); err != nil {

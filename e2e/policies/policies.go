@@ -1,4 +1,5 @@
-// Package policies shows what the shipped manifests allow: the admission policies, the roles, and the security of the Pod.
+// Package policies shows what the shipped manifests allow: the admission policies, the roles, and the security of the
+// Pod.
 package policies
 
 import (
@@ -50,7 +51,8 @@ const probed = "holder-of-the-name-creates-a-source"
 
 // Probe asks for a ConfigMap as the user, and has none made.
 func (w *Policed) Probe(user, namespace string, o ...suite.Option) error {
-	_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.Context(), suite.ConfigMap(namespace, probed, o...), dryCreate)
+	cm := suite.ConfigMap(namespace, probed, o...)
+	_, err := w.as(user).CoreV1().ConfigMaps(namespace).Create(w.Context(), cm, dryCreate)
 	return err
 }
 

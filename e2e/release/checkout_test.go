@@ -10,7 +10,8 @@ import (
 )
 
 // thorough is what CI asks for.
-var thorough = flag.Bool("thorough", false, "fail where the image cannot be tested, and compile it without the build cache")
+var thorough = flag.Bool("thorough", false,
+	"fail where the image cannot be tested, and compile it without the build cache")
 
 // repository is where this package is.
 const repository = "../.."
@@ -27,8 +28,8 @@ type checkout struct {
 	dir string
 }
 
-// checkOut copies the repository to a folder of that name. Tools that take minutes to build go with it, and all times, by
-// which make tells that they are built.
+// checkOut copies the repository to a folder of that name. Tools that take minutes to build go with it, and all times,
+// by which make tells that they are built.
 func checkOut(t *testing.T, name string) checkout {
 	t.Helper()
 	c := checkout{T: t, dir: filepath.Join(t.TempDir(), name)}

@@ -26,8 +26,8 @@ func TestDockerfileTakesTheGoOfTheModule(t *testing.T) {
 	}
 }
 
-// TestImageHasTheProgramsAlone builds the image by its Dockerfile, twice, and around programs that were compiled before, and
-// runs what is in it.
+// TestImageHasTheProgramsAlone builds the image by its Dockerfile, twice, and around programs that were compiled
+// before, and runs what is in it.
 func TestImageHasTheProgramsAlone(t *testing.T) {
 	b := newBuilder(t)
 	b.standIn()
@@ -168,7 +168,8 @@ func expectConfig(t *testing.T, got config, arch string) {
 	}
 }
 
-// expectPrograms: in the image are the two programs, which anyone may run and nobody but root may change, and no other file.
+// expectPrograms: in the image are the two programs, which anyone may run and nobody but root may change, and no other
+// file.
 func expectPrograms(b builder, i image, arch string) {
 	b.Helper()
 	entries, err := os.ReadDir(i.root)

@@ -13,8 +13,8 @@ const (
 	archiveEnding = ".tar.gz"
 )
 
-// expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has to be
-// right.
+// expectKrew: krew finds nothing wrong with the manifest, and installs each archive by it, for which the checksum has
+// to be right.
 func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 	t.Helper()
 	bin, err := filepath.Abs(filepath.Join(repository, "bin"))
@@ -22,7 +22,8 @@ func expectKrew(t *testing.T, c checkout, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	manifest := filepath.Join(c.dir, "dist", "mirror.yaml")
-	if !bytes.Contains(files["mirror.yaml"], []byte("version: "+version+"\n")) || bytes.ContainsAny(files["mirror.yaml"], "@") {
+	if !bytes.Contains(files["mirror.yaml"], []byte("version: "+version+"\n")) ||
+		bytes.ContainsAny(files["mirror.yaml"], "@") {
 		t.Errorf("it is not filled in:\n%s", files["mirror.yaml"])
 	}
 	c.command(filepath.Join(bin, "validate-krew-manifest"), "-skip-install", "-manifest="+manifest)

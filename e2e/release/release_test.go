@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// TestReleaseIsCompleteAndReproducible makes a release of two copies of the repository, at different paths, and looks at
-// what is in dist/.
+// TestReleaseIsCompleteAndReproducible makes a release of two copies of the repository, at different paths, and looks
+// at what is in dist/.
 func TestReleaseIsCompleteAndReproducible(t *testing.T) {
 	one, other := checkOut(t, "one"), checkOut(t, "quite/another")
 	one.make("release")
@@ -88,8 +88,8 @@ func expectComplete(t *testing.T, files map[string][]byte) {
 	for _, arch := range []string{"-amd64", "-arm64"} {
 		want = append(want, plugin+"-linux"+arch+archiveEnding, plugin+"-darwin"+arch+archiveEnding,
 			plugin+"-windows"+arch+archiveEnding)
-		for _, program := range []string{"mirror-controller-linux" + arch, plugin + "-linux" + arch, plugin + "-darwin" + arch,
-			plugin + "-windows" + arch + ".exe"} {
+		for _, program := range []string{"mirror-controller-linux" + arch, plugin + "-linux" + arch,
+			plugin + "-darwin" + arch, plugin + "-windows" + arch + ".exe"} {
 			want = append(want, program, program+".cdx.json")
 		}
 	}

@@ -139,6 +139,9 @@ var operations = []chance[act]{
 		return patch("end the hold of", d.source(), annotations(held))
 	}},
 	{2, func(d drawer) act { return patch("edit", d.target(), d.content()) }},
+	{2, func(d drawer) act {
+		return patch("decorate", d.target(), labels(object{"team": one[any](d, "red", nil)}), d.content())
+	}},
 	{1, func(d drawer) act { return remove(d.target()) }},
 	{1, func(d drawer) act { return patch("strip label of", d.target(), labels(object{"mirror": nil})) }},
 	{1, func(d drawer) act {

@@ -44,7 +44,8 @@ func (w *World) StartWebhook(namespace string, judge judge) *webhook {
 	w.Helper()
 	h := &webhook{w: w}
 	h.judge.Store(&judge)
-	expression := fmt.Sprintf("request.namespace == %q && (request.userInfo.username == %q || request.name.startsWith(%q))",
+	expression := fmt.Sprintf(
+		"request.namespace == %q && (request.userInfo.username == %q || request.name.startsWith(%q))",
 		namespace, w.Installed.User, probeName)
 	stop, err := w.Cluster.StartWebhook(w.Context(), namespace+".example.com", expression, admissionregistrationv1.Fail, h)
 	w.noError(err)

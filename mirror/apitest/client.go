@@ -1,13 +1,19 @@
 package apitest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -22,17 +28,18 @@ func (c clientset) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 
 type core struct {
 	typedcorev1.CoreV1Interface
-	server *Server
-	hooked bool
-	leads  func() bool // nil: always
+	server  *Server
+	hooked  bool
+	process int32
 }
 
 func (c core) ConfigMaps(namespace string) typedcorev1.ConfigMapInterface {
-	return configMapClient{client: client[*corev1.ConfigMap]{c.server, c.server.ConfigMaps, namespace, c.hooked, c.leads}}
+	store := c.server.ConfigMaps
+	return configMapClient{client: client[*corev1.ConfigMap]{c.server, store, namespace, c.hooked, c.process}}
 }
 
 func (c core) Namespaces() typedcorev1.NamespaceInterface {
-	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked, c.leads}}
+	return namespaceClient{client: client[*corev1.Namespace]{c.server, c.server.Namespaces, "", c.hooked, c.process}}
 }
 
 type configMapClient struct {
@@ -43,8 +50,8 @@ type configMapClient struct {
 type noConfigMaps struct{ typedcorev1.ConfigMapInterface }
 
 func (c configMapClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	found, version, err := c.list(ctx, o)
-	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	found, meta, err := c.list(ctx, o)
+	list := &corev1.ConfigMapList{ListMeta: meta}
 	for _, cm := range found {
 		if c.namespace == "" || cm.Namespace == c.namespace {
 			list.Items = append(list.Items, *cm)
@@ -61,8 +68,8 @@ type namespaceClient struct {
 type noNamespaces struct{ typedcorev1.NamespaceInterface }
 
 func (c namespaceClient) List(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
-	found, version, err := c.list(ctx, o)
-	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	found, meta, err := c.list(ctx, o)
+	list := &corev1.NamespaceList{ListMeta: meta}
 	for _, ns := range found {
 		list.Items = append(list.Items, *ns)
 	}
@@ -75,7 +82,7 @@ type client[T Object[T]] struct {
 	store     *Store[T]
 	namespace string
 	hooked    bool
-	leads     func() bool
+	process   int32
 }
 
 // do sends a request, with its hooks if it has any.
@@ -89,10 +96,7 @@ func (c client[T]) do(ctx context.Context, verb, name string, send func(Call) (T
 	}
 	s.called(this)
 	if this.IsWrite() {
-		if c.leads != nil && !c.leads() {
-			s.isUnsafe("%s of %s/%s without leadership", verb, c.namespace, name)
-		}
-		defer s.write(Key{Namespace: c.namespace, Name: name})()
+		defer s.write(writeOf{c.process, Key{Namespace: c.namespace, Name: name}})()
 	}
 	h := s.hooks.Load()
 	h.Before(this)
@@ -166,6 +170,40 @@ func (c client[T]) Update(ctx context.Context, o T, options metav1.UpdateOptions
 	})
 }
 
+// Patch applies a JSON patch to the object as it is stored, as the API server does: a conflict if the patch names
+// another resourceVersion, and 422 if an operation does not apply.
+func (c client[T]) Patch(ctx context.Context, name string, _ types.PatchType, data []byte, options metav1.PatchOptions,
+	_ ...string) (T, error) {
+	k := Key{Namespace: c.namespace, Name: name}
+	if c.hooked && (options.FieldManager == "" || !bytes.Contains(data, []byte(`"/metadata/resourceVersion"`))) {
+		c.server.isUnsafe("patch without resourceVersion or field manager: %s", k)
+	}
+	return c.do(ctx, "patch", name, func(this Call) (none T, err error) {
+		patch, err := jsonpatch.DecodePatch(data)
+		if err != nil {
+			return none, apierrors.NewBadRequest(err.Error())
+		}
+		old, err := c.store.Get(k)
+		if err != nil {
+			return none, err
+		}
+		text, err := json.Marshal(old)
+		if err == nil {
+			text, err = patch.Apply(text)
+		}
+		patched := c.store.empty.DeepCopy()
+		if err == nil {
+			err = json.Unmarshal(text, patched)
+		}
+		if err != nil {
+			return none, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.store.resource, name,
+				err.Error(), 0, true)
+		}
+		o, by := c.altered(this, patched)
+		return c.store.update(o, by)
+	})
+}
+
 func (c client[T]) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
 	k, p := Key{Namespace: c.namespace, Name: name}, o.Preconditions
 	if c.hooked && (p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID == "" || *p.ResourceVersion == "") {
@@ -181,19 +219,22 @@ func (c client[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T
 	return c.do(ctx, "get", name, func(Call) (T, error) { return c.store.Get(Key{Namespace: c.namespace, Name: name}) })
 }
 
-func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, version string, err error) {
+func (c client[T]) list(ctx context.Context, o metav1.ListOptions) (found []T, meta metav1.ListMeta, err error) {
 	selector, err := labels.Parse(o.LabelSelector)
 	if err != nil {
-		return nil, "", err
+		return nil, meta, err
 	}
 	_, err = c.do(ctx, "list", "", func(Call) (none T, err error) {
-		found, version = c.store.list(selector)
+		found, meta = c.store.list(selector, o)
 		return none, nil
 	})
-	return found, version, err
+	return found, meta, err
 }
 
 func (c client[T]) Watch(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+	if c.server.hooks.Load().Plain(c.store.resource.Resource) {
+		o.SendInitialEvents = nil
+	}
 	_, err = c.do(ctx, "watch", "", func(Call) (none T, err error) {
 		w, err = c.store.watch(ctx, o, c.lost, c.lag)
 		return none, err

@@ -15,18 +15,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	_ "github.com/mirror-controller/mirror-controller/mirror/apitest/mutations" // in all that drives a controller
 )
 
 // Call is a request. A namespace has its own name for Namespace.
 type Call struct{ Verb, Resource, Namespace string }
 
 // IsWrite reports whether the request changes something.
-func (c Call) IsWrite() bool { return c.Verb == "create" || c.Verb == "update" || c.Verb == "delete" }
+func (c Call) IsWrite() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete"}, c.Verb)
+}
 
 // Hooks act on the requests of the controller.
 type Hooks struct {
@@ -40,6 +45,7 @@ type Hooks struct {
 	Answers func(Call) time.Duration              // the answer is on its way
 	Lags    func(resource string) time.Duration   // how late the watch is
 	Lost    func(resource, namespace string) bool // what the watch does not show, as a half-open connection does
+	Plain   func(resource string) bool            // no watch begins with all objects, as behind an old proxy
 }
 
 // Server is an API server with hooks. Calls of the embedded client have none.
@@ -53,13 +59,14 @@ type Server struct {
 	hooks    atomic.Pointer[Hooks]
 	mu       sync.Mutex
 	calls    map[Call]int
-	inFlight map[Key]bool // writes
+	inFlight map[writeOf]bool
+	started  atomic.Int32 // processes
 	unsafe   []string     // requests that could do harm
 }
 
 // NewServer returns an API server that holds these ConfigMaps and namespaces.
 func NewServer(objects ...runtime.Object) *Server {
-	s := &Server{calls: map[Call]int{}, inFlight: map[Key]bool{}}
+	s := &Server{calls: map[Call]int{}, inFlight: map[writeOf]bool{}}
 	atOnce := func(Call) time.Duration { return 0 }
 	s.hooks.Store(&Hooks{
 		Before:  func(Call) {},
@@ -72,6 +79,7 @@ func NewServer(objects ...runtime.Object) *Server {
 		Answers: atOnce,
 		Lags:    func(string) time.Duration { return 0 },
 		Lost:    func(string, string) bool { return false },
+		Plain:   func(string) bool { return false },
 	})
 	s.Interface = clientset{core: core{server: s}}
 	clock := &atomic.Int64{}
@@ -104,7 +112,7 @@ func (s *Server) admit(op string, old, cm *corev1.ConfigMap) error {
 }
 
 func validateUpdate(old, cm *corev1.ConfigMap) error {
-	var problems field.ErrorList
+	problems := apivalidation.ValidateAnnotations(cm.Annotations, field.NewPath("metadata", "annotations"))
 	if old.Immutable != nil && *old.Immutable &&
 		(cm.Immutable == nil || !*cm.Immutable || fmt.Sprint(old.Data, old.BinaryData) != fmt.Sprint(cm.Data,
 			cm.BinaryData)) {
@@ -129,9 +137,9 @@ func validateUpdate(old, cm *corev1.ConfigMap) error {
 // CoreV1 returns the client of the controller, whose requests have hooks.
 func (s *Server) CoreV1() typedcorev1.CoreV1Interface { return core{server: s, hooked: true} }
 
-// For returns a client with hooks. A write that it sends while leads returns false counts as unsafe.
-func (s *Server) For(leads func() bool) kubernetes.Interface {
-	return clientset{core: core{server: s, hooked: true, leads: leads}}
+// Process returns a client with hooks, for a process of its own.
+func (s *Server) Process() kubernetes.Interface {
+	return clientset{core: core{server: s, hooked: true, process: s.started.Add(1)}}
 }
 
 // Terminate begins to delete a namespace.
@@ -206,8 +214,8 @@ func (s *Server) Relist() {
 	s.ConfigMaps.Expire()
 }
 
-// Unsafe returns the requests that could have done harm: writes without preconditions, and two writes to one object at
-// a time.
+// Unsafe returns the requests that could have done harm: writes without preconditions, and two writes of one process
+// to one object at a time.
 func (s *Server) Unsafe() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,17 +234,23 @@ func (s *Server) called(c Call) {
 	s.calls[c]++
 }
 
-// write begins a write that has hooks, and notices two writes to one object at the same time.
-func (s *Server) write(k Key) (end func()) {
+// writeOf is a write of one process to one object.
+type writeOf struct {
+	process int32
+	to      Key
+}
+
+// write begins a write that has hooks, and notices two writes of a process to one object at the same time.
+func (s *Server) write(w writeOf) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inFlight[k] {
-		s.unsafe = append(s.unsafe, "two writes in flight to "+k.String())
+	if s.inFlight[w] {
+		s.unsafe = append(s.unsafe, "two writes in flight to "+w.to.String())
 	}
-	s.inFlight[k] = true
+	s.inFlight[w] = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.inFlight, k)
+		delete(s.inFlight, w)
 	}
 }

@@ -40,10 +40,11 @@ type Store[T Object[T]] struct {
 	version int64
 	objects map[Key]T
 	changes []Change[T]
-	grown   chan struct{} // closed at the next change
-	broken  chan struct{} // closed when all watches end
-	expired bool          // they end with 410
-	empty   T             // for bookmarks
+	grown   chan struct{}      // closed at the next change
+	broken  chan struct{}      // closed when all watches end
+	expired bool               // they end with 410
+	empty   T                  // for bookmarks
+	rests   map[string]rest[T] // by continue token
 }
 
 // Change is one change of a store. Old is nil after a create, and New after a deletion. Nobody may modify them.
@@ -62,11 +63,18 @@ type Origin struct {
 	Altered    bool // a webhook changed what was sent
 }
 
+// rest is what is left of a list behind a page. All pages show the same moment.
+type rest[T any] struct {
+	objects []T
+	version string
+}
+
 func newStore[T Object[T]](clock *atomic.Int64, resource string, empty T,
 	admit func(op string, old, new T) error) *Store[T] {
 	return &Store[T]{
 		resource: schema.GroupResource{Resource: resource}, admit: admit, clock: clock,
 		version: 1000, objects: map[Key]T{}, grown: make(chan struct{}), broken: make(chan struct{}), empty: empty,
+		rests: map[string]rest[T]{},
 	}
 }
 
@@ -109,7 +117,7 @@ func (s *Store[T]) create(o T, by Origin) (none T, err error) {
 	if _, ok := s.objects[KeyOf(o)]; ok {
 		return none, apierrors.NewAlreadyExists(s.resource, o.GetName())
 	}
-	o.SetUID(types.UID("uid-" + strconv.FormatInt(s.version, 10)))
+	o.SetUID(types.UID("uid-" + strconv.FormatInt(s.clock.Load(), 10))) // also after a restore
 	o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	return s.put(o, by), nil
 }
@@ -187,16 +195,29 @@ func (s *Store[T]) All() []T {
 	return slices.Collect(maps.Values(s.objects))
 }
 
-// list returns the objects that the selector matches, and the resourceVersion of the list.
-func (s *Store[T]) list(selector labels.Selector) (found []T, version string) {
+// list returns a page of the objects that the selector matches, all of them without a limit.
+func (s *Store[T]) list(selector labels.Selector, o metav1.ListOptions) (page []T, list metav1.ListMeta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range s.objects {
-		if selector.Matches(labels.Set(o.GetLabels())) {
-			found = append(found, o.DeepCopy())
+	left, goesOn := s.rests[o.Continue]
+	if !goesOn {
+		left.version = strconv.FormatInt(s.version, 10)
+		for _, o := range s.objects {
+			if selector.Matches(labels.Set(o.GetLabels())) {
+				left.objects = append(left.objects, o)
+			}
 		}
 	}
-	return found, strconv.FormatInt(s.version, 10)
+	list.ResourceVersion = left.version
+	if n := int(o.Limit); n > 0 && n < len(left.objects) {
+		list.Continue = strconv.Itoa(len(s.rests) + 1)
+		s.rests[list.Continue] = rest[T]{left.objects[n:], left.version}
+		left.objects = left.objects[:n]
+	}
+	for _, o := range left.objects {
+		page = append(page, o.DeepCopy())
+	}
+	return page, list
 }
 
 // Changes returns every change since the server was made, in order.
@@ -224,4 +245,42 @@ func (s *Store[T]) Rewind(version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version = version
+}
+
+// Restore sets the store back to what it held at a time, with the resourceVersions of then, as a restore of etcd from a
+// backup does, and ends all watches with 410. Versions that were given since then come again.
+func (s *Store[T]) Restore(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := map[Key]T{}
+	for _, c := range s.changes {
+		if c.At.After(at) {
+			break
+		}
+		s.version = c.version
+		if c.New == nil {
+			delete(was, KeyOf(*c.Old))
+		} else {
+			was[KeyOf(*c.New)] = *c.New
+		}
+	}
+	for k := range s.objects {
+		if _, ok := was[k]; !ok {
+			old := s.objects[k]
+			s.happened(Change[T]{version: s.version, Old: &old})
+		}
+	}
+	for k, o := range was {
+		old, there := s.objects[k]
+		c := Change[T]{version: s.version, New: &o}
+		if there {
+			c.Old = &old
+		}
+		if !there || old.GetResourceVersion() != o.GetResourceVersion() || old.GetUID() != o.GetUID() {
+			s.happened(c)
+		}
+	}
+	s.objects = was
+	close(s.broken)
+	s.broken, s.expired = make(chan struct{}), true
 }

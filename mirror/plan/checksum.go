@@ -16,22 +16,14 @@ type digest string
 
 // Every field of an encoding begins with its kind and its length, so that no two different contents have one encoding.
 const (
-	kindDataKey       = 'd'
-	kindDataValue     = 'v'
-	kindBinaryKey     = 'b'
-	kindBinaryValue   = 'w'
-	kindImmutable     = 'i'
-	kindPayload       = 'p'
-	kindLabelKey      = 'l'
-	kindLabelValue    = 'm'
-	kindAnnotationKey = 'a'
-	kindAnnotationVal = 'n'
+	kindDataKey, kindDataValue, kindBinaryKey, kindBinaryValue, kindImmutable       = 'd', 'v', 'b', 'w', 'i'
+	kindPayload, kindLabelKey, kindLabelValue, kindAnnotationKey, kindAnnotationVal = 'p', 'l', 'm', 'a', 'n'
 )
 
 // payloadDigest returns the digest of data, binaryData and immutable of cm. Absent and empty maps are equal, and so are
 // an absent immutable and false. Of a ConfigMap that [Rules.Strip] stripped it returns the stored digest.
 func payloadDigest(cm *corev1.ConfigMap) digest {
-	if d, ok := cm.Annotations[digestMark]; ok {
+	if d, ok := cm.Annotations[payloadMark]; ok {
 		return digest(d)
 	}
 	h := sha256.New()
@@ -58,7 +50,7 @@ func writePayload(w io.Writer, cm *corev1.ConfigMap) {
 func checksum(payload digest, labels, annotations map[string]string) string {
 	h := sha256.New()
 	writeContent(h, payload, labels, annotations)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return hashed + hex.EncodeToString(h.Sum(nil))
 }
 
 // writeContent writes the encoding of everything that is copied, which checksum hashes.

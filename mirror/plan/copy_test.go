@@ -1,12 +1,14 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -78,8 +80,8 @@ func TestInSync(t *testing.T) {
 			if got := r.inSync(s, have); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
-			if got := r.InSync(s, have); got != tc.want {
-				t.Errorf("in the answer to a write: got %v, want %v", got, tc.want)
+			if got := r.Differs(s, have); (got == "") != tc.want {
+				t.Errorf("in the answer to a write: got %q, want none %v", got, tc.want)
 			}
 			if got := r.inSync(s, stripped(r, have)); got != tc.want {
 				t.Errorf("from the cache: got %v, want %v", got, tc.want)
@@ -140,8 +142,32 @@ func TestDesiredFollowsTheFlags(t *testing.T) {
 	}
 }
 
-// TestDesiredKeepsAndRemoves is about the metadata of the object that is there.
-func TestDesiredKeepsAndRemoves(t *testing.T) {
+// patched returns what the API server makes of have by the patch of the object in the cache.
+func patched(t *testing.T, r *Rules, s *Source, have *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	text, err := r.Patch(s, stripped(r, have))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := json.Marshal(have)
+	after, err := operations.Apply(before)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	got := &corev1.ConfigMap{}
+	if err := json.Unmarshal(after, got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestC27UpdateKeepsAndRemoves is about the metadata of the object that is there, in a PUT of the whole object and in a
+// patch by what the cache holds.
+func TestC27UpdateKeepsAndRemoves(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"app"}, []string{"note"} })
 	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
 	s := r.ParseSource(src)
@@ -167,8 +193,9 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 				plantest.Annotation("theirs", "1"), plantest.Label("theirs", "1")),
 			labels:      texts{"app": "web", "theirs": "1"},
 			annotations: texts{"note": "n", "theirs": "1"}},
-		"C12 adopted, without metadata": {
-			have:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}},
+		"C12 adopted, without labels": {
+			have: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings",
+				Annotations: texts{AdoptAnnotation: "true"}}},
 			labels:      texts{"app": "web"},
 			annotations: texts{"note": "n"}},
 		"C27 a forged list of what was copied": {
@@ -177,37 +204,59 @@ func TestDesiredKeepsAndRemoves(t *testing.T) {
 					"label:helm.sh/chart,label:mirror,theirs,annotation:helm.sh/chart,annotation:"+CopyAnnotation)),
 			labels:      texts{"app": "web", "helm.sh/chart": "1", "theirs": "1"},
 			annotations: texts{"note": "n", "helm.sh/chart": "1", "theirs": "1"}},
+		"C27 what was copied is gone": {
+			have:        plantest.Copy(before, older, "team-a", plantest.Without("gone"), plantest.Without("app")),
+			labels:      texts{"app": "web"},
+			annotations: texts{"note": "n"}},
+		"keys with / and ~": {
+			have: plantest.Copy(before, plantest.Source("platform", "settings", plantest.Label("a.b/c", "1"),
+				plantest.Annotation("a~1/b", "1")), "team-a", plantest.Label("d.e/f", "1")),
+			labels:      texts{"app": "web", "d.e/f": "1"},
+			annotations: texts{"note": "n"}},
+		"C71 no label is ours, some are theirs": {
+			have:        plantest.Copy(r, src, "team-a", func(cm *corev1.ConfigMap) { cm.Labels = texts{"theirs": "1"} }),
+			labels:      texts{"app": "web", "theirs": "1"},
+			annotations: texts{"note": "n"}},
+		"other data, not immutable": {
+			have: plantest.Copy(r, src, "team-a", plantest.BinaryData("more", 1), func(cm *corev1.ConfigMap) {
+				cm.Data, cm.Immutable = nil, new(false)
+			}),
+			labels:      texts{"app": "web"},
+			annotations: texts{"note": "n"}},
 		"C02 labelled true": {
 			have:        plantest.Copy(r, src, "team-a", plantest.Label("mirror", "true")),
 			labels:      texts{"app": "web"},
 			annotations: texts{"note": "n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.have.UID, tc.have.ResourceVersion, tc.have.Finalizers = "uid-7", "77", []string{"example.com/keep"}
-			got := r.Desired(s, "team-a", stripped(r, tc.have))
+			tc.have.UID, tc.have.ResourceVersion, tc.have.Finalizers = "uid-7", "77", []string{"example.com/keep", "b"}
 			maps.Copy(tc.labels, texts{"mirror": "copy", "app.kubernetes.io/managed-by": "mirror-controller"})
 			for k, v := range r.Desired(s, "team-a", nil).Annotations {
 				if strings.HasPrefix(k, "mirror-controller.github.io/") {
 					tc.annotations[k] = v
 				}
 			}
-			if !reflect.DeepEqual(got.Labels, tc.labels) {
-				t.Errorf("got labels %v, want %v", got.Labels, tc.labels)
-			}
-			if !reflect.DeepEqual(got.Annotations, tc.annotations) {
-				t.Errorf("got annotations %v, want %v", got.Annotations, tc.annotations)
-			}
-			if !reflect.DeepEqual(got.Data, src.Data) || len(got.BinaryData) > 0 {
-				t.Errorf("got data %v, %v, want that of the source", got.Data, got.BinaryData)
-			}
-			if got.UID != "uid-7" || got.ResourceVersion != "77" {
-				t.Errorf("got UID %s, resourceVersion %s, want those of the object that was judged", got.UID, got.ResourceVersion)
-			}
-			if !reflect.DeepEqual(got.Finalizers, []string{"example.com/keep"}) {
-				t.Errorf("got finalizers %v, want those of other people kept", got.Finalizers)
-			}
-			if !r.inSync(s, got) {
-				t.Error("got Desired out of sync")
+			for how, got := range map[string]*corev1.ConfigMap{
+				"put": r.Desired(s, "team-a", tc.have), "patched": patched(t, r, s, tc.have)} {
+				if !reflect.DeepEqual(got.Labels, tc.labels) {
+					t.Errorf("%s: got labels %v, want %v", how, got.Labels, tc.labels)
+				}
+				if !reflect.DeepEqual(got.Annotations, tc.annotations) {
+					t.Errorf("%s: got annotations %v, want %v", how, got.Annotations, tc.annotations)
+				}
+				if !reflect.DeepEqual(got.Data, src.Data) || len(got.BinaryData) > 0 {
+					t.Errorf("%s: got data %v, %v, want that of the source", how, got.Data, got.BinaryData)
+				}
+				if got.UID != "uid-7" || got.ResourceVersion != "77" {
+					t.Errorf("%s: got UID %s, resourceVersion %s, want those of the object that was judged", how, got.UID,
+						got.ResourceVersion)
+				}
+				if !reflect.DeepEqual(got.Finalizers, tc.have.Finalizers) {
+					t.Errorf("%s: got finalizers %v, want those of other people kept", how, got.Finalizers)
+				}
+				if !r.inSync(s, got) || r.Differs(s, got) != "" {
+					t.Errorf("%s: got it out of sync by %q", how, r.Differs(s, got))
+				}
 			}
 		})
 	}
@@ -220,16 +269,18 @@ func TestC27NothingIsCopiedAnyMore(t *testing.T) {
 	src := plantest.Source("platform", "settings", plantest.Label("app", "web"), plantest.Annotation("note", "n"))
 	for r, now := range map[*Rules]*corev1.ConfigMap{testRules(): src, before: plantest.Source("platform", "settings")} {
 		s := r.ParseSource(now)
-		have := stripped(r, plantest.Copy(before, src, "team-a", plantest.Label("theirs", "1")))
-		have.Annotations[ChecksumAnnotation] = s.Checksum
-		got, want := r.Desired(s, "team-a", have), r.Desired(s, "team-a", nil)
+		have := plantest.Copy(before, src, "team-a", plantest.Label("theirs", "1"),
+			plantest.Annotation(ChecksumAnnotation, s.Checksum))
+		want := r.Desired(s, "team-a", nil)
 		want.Labels["theirs"] = "1"
-		if !reflect.DeepEqual(got.Labels, want.Labels) || !reflect.DeepEqual(got.Annotations, want.Annotations) {
-			t.Errorf("got labels %v and annotations %v, want %v and %v", got.Labels, got.Annotations,
-				want.Labels, want.Annotations)
-		}
-		if r.inSync(s, have) || !r.inSync(s, got) {
-			t.Error("want what was copied out of sync, and Desired in sync, or every pass would write it")
+		for _, got := range []*corev1.ConfigMap{r.Desired(s, "team-a", have), patched(t, r, s, have)} {
+			if !reflect.DeepEqual(got.Labels, want.Labels) || !reflect.DeepEqual(got.Annotations, want.Annotations) {
+				t.Errorf("got labels %v and annotations %v, want %v and %v", got.Labels, got.Annotations,
+					want.Labels, want.Annotations)
+			}
+			if r.inSync(s, stripped(r, have)) || !r.inSync(s, got) {
+				t.Error("want what was copied out of sync, and the update in sync, or every pass would write it")
+			}
 		}
 	}
 }
@@ -262,5 +313,41 @@ func TestC39DesiredChangesNoArgument(t *testing.T) {
 		if now := fmt.Sprint(s.labels, s.annotations); now != copied {
 			t.Errorf("%s: got the copied metadata changed to %s, want %s", name, now, copied)
 		}
+	}
+}
+
+// TestC27LongListOfCopied: where the cache has no list of what was copied, the patch replaces all labels and
+// annotations, so that nothing is left that is not copied any more. Finalizers stay.
+func TestC27LongListOfCopied(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels = []string{"*"} })
+	many := plantest.Source("platform", "settings")
+	for _, k := range numbered(100) {
+		many.Labels[strings.Repeat("a", 50)+k] = ""
+	}
+	have := plantest.Copy(r, many, "team-a", plantest.Label("theirs", "1"), plantest.Finalizer)
+	s := r.ParseSource(plantest.Source("platform", "settings"))
+	got, want := patched(t, r, s, have), r.Desired(s, "team-a", nil)
+	if !maps.Equal(got.Labels, want.Labels) || !maps.Equal(got.Annotations, want.Annotations) || len(got.Finalizers) != 1 {
+		t.Errorf("got %+v, want the metadata of %+v and the finalizer", got.ObjectMeta, want.ObjectMeta)
+	}
+	if in := r.ParseSource(many); !r.inSync(in, stripped(r, have)) || r.inSync(s, stripped(r, have)) {
+		t.Error("want the copy in sync with its source alone")
+	}
+}
+
+// TestPatchNamesWhatWasJudged: the API server refuses a patch of another state. Nothing but an absent map is replaced
+// whole, and a payload that is empty is absent.
+func TestPatchNamesWhatWasJudged(t *testing.T) {
+	r := testRules()
+	src := plantest.Source("platform", "settings", func(cm *corev1.ConfigMap) { cm.Data = nil })
+	have := plantest.Copy(r, src, "team-a", plantest.Data("key", "x"), plantest.Label("theirs", "1"))
+	have.ResourceVersion = "77"
+	text, err := r.Patch(r.ParseSource(src), stripped(r, have))
+	const first = `[{"op":"replace","path":"/metadata/resourceVersion","value":"77"},`
+	if err != nil || !strings.HasPrefix(string(text), first) {
+		t.Errorf("got %s, %v, want the resourceVersion first", text, err)
+	}
+	if got := patched(t, r, r.ParseSource(src), have); got.Data != nil || got.BinaryData != nil || got.Immutable != nil {
+		t.Errorf("got %+v, want no data", got)
 	}
 }

@@ -4,15 +4,12 @@ import "slices"
 
 // Keys and values of the contract. Manifests, dashboards and scripts of users name them, so they do not change.
 const (
-	// DefaultLabel is the label key that makes a ConfigMap a source (value [SourceValue]) and marks a copy
-	// (value [CopyValue]). --mirror-label replaces the key.
+	// DefaultLabel is the key of the mirror label, unless --mirror-label replaces it. On a ConfigMap its value makes a
+	// source or marks a copy; on a namespace OptOutValue has it accept no copies.
 	DefaultLabel = "mirror"
-	// SourceValue is the value of the mirror label on a source.
-	SourceValue = "true"
-	// CopyValue is the value of the mirror label on a copy.
-	CopyValue = "copy"
-	// OptOutValue is the value of the mirror label on a namespace that accepts no copies.
-	OptOutValue = "false"
+	SourceValue  = "true"
+	CopyValue    = "copy"
+	OptOutValue  = "false"
 
 	// ManagedByLabel and ManagedByValue are the recommended Kubernetes label on every copy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
@@ -23,25 +20,18 @@ const (
 
 	// SourceAnnotation, on a copy, holds namespace/name of its source.
 	SourceAnnotation = Domain + "/source"
-	// CopyAnnotation, on a copy, holds namespace/name of the copy itself. The YAML of a copy that somebody applies
-	// in another namespace is therefore not ours.
+	// CopyAnnotation, on a copy, holds namespace/name of the copy itself: its YAML applied elsewhere is not ours.
 	CopyAnnotation = Domain + "/copy"
 	// ChecksumAnnotation, on a copy, holds "sha256:" and the hex digest of everything that was copied.
 	ChecksumAnnotation = Domain + "/checksum"
 	// InstanceAnnotation, on a copy, holds the --instance of the controller that made it.
 	InstanceAnnotation = Domain + "/instance"
-	// CopiedAnnotation, on a copy, lists the keys of the copied labels and annotations. It is absent if there are
-	// none.
+	// CopiedAnnotation, on a copy, lists the keys of the copied labels and annotations, if there are any.
 	CopiedAnnotation = Domain + "/copied"
 
-	// EventPayload, EventSynced, EventHeld, EventBlocked and EventExpiring are annotations of an event Mirrored, beside
-	// [ChecksumAnnotation] and [InstanceAnnotation]: the digest of what was copied without metadata, and numbers of
-	// namespaces.
-	EventPayload  = Domain + "/payload"
-	EventSynced   = Domain + "/synced"
-	EventHeld     = Domain + "/held"
-	EventBlocked  = Domain + "/blocked"
-	EventExpiring = Domain + "/expiring"
+	// EventVersion, on an event about a source, holds the resourceVersion of the source with which the targets were
+	// compared. Each event has [InstanceAnnotation], too, and Mirrored has [EventAnnotation] of each state.
+	EventVersion = Domain + "/version"
 
 	// AdoptAnnotation with the value [AdoptValue] on a foreign ConfigMap hands it over to the controller.
 	AdoptAnnotation = Domain + "/adopt"
@@ -58,9 +48,44 @@ const (
 	PausedValue      = "true"
 )
 
+// EventAnnotation returns the annotation of an event Mirrored that holds the number of targets in a state.
+func EventAnnotation(s State) string { return Domain + "/" + s.String() }
+
+// Reasons of the events on a source, and of Restored, which is on a copy. Mirrored, Held and Restored are of type
+// Normal, the others are Warnings.
+const (
+	ReasonMirrored          = "Mirrored"
+	ReasonForeign           = "Foreign"
+	ReasonSuperseded        = "Superseded"
+	ReasonReservedName      = "ReservedName"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonWriteFailed       = "WriteFailed"
+	ReasonFight             = "Fight"
+	ReasonOutOfScope        = "OutOfScope"
+	ReasonNoTargets         = "NoTargets"
+	ReasonExpiring          = "Expiring"
+	ReasonHeld              = "Held"
+	ReasonRestored          = "Restored"
+)
+
+// Blocking are the states of targets from which something keeps a source that selects them, by the reasons of events.
+var Blocking = map[string]State{
+	ReasonForeign:     StateForeign,
+	ReasonSuperseded:  StateSuperseded,
+	ReasonWriteFailed: StateRejected,
+	ReasonFight:       StateFight,
+}
+
+var (
+	// sourceAnnotations narrow or hold the targets of a source.
+	sourceAnnotations = []string{PrefixAnnotation, SelectorAnnotation, RolloutAnnotation, PausedAnnotation}
+	// ourAnnotations are on copies, but for the one that hands a foreign ConfigMap over.
+	ourAnnotations = []string{SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation,
+		CopiedAnnotation, AdoptAnnotation}
+)
+
 // ReservedNames are names of ConfigMaps that other controllers write into every namespace: kube-controller-manager,
-// OpenShift's service CA operator and Istio. The controller never writes or deletes an object of such a name. The
-// policies in deploy repeat the list.
+// OpenShift's service CA operator and Istio. The policies in deploy repeat the list.
 var ReservedNames = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
 
 // Reserved reports whether another controller writes a ConfigMap of this name into every namespace.

@@ -5,53 +5,29 @@ import (
 	"strings"
 )
 
-// Keys that are never copied, whatever the flags list. GitOps tools delete objects that carry their keys, injectors
-// rewrite such objects forever, and other replicators copy them on. Each tool documents its keys. Our own Domain and
-// the mirror label are never copied either. Of Flux's keys [fluxWatch] may be copied.
+// Keys that are never copied, besides the mirror label. GitOps tools delete objects that carry their keys, injectors
+// rewrite such objects forever, and other replicators copy them on. Each tool documents its keys.
 var (
-	neverCopiedKeys = map[string]bool{
-		ManagedByLabel:                                true,
-		"app.kubernetes.io/instance":                  true, // Argo CD's default
-		"config.k8s.io/owning-inventory":              true, // kpt
-		"config.openshift.io/inject-trusted-cabundle": true,
-		"service.beta.openshift.io/inject-cabundle":   true,
-		"clustersecret.io":                            true, // ClusterSecret
+	neverCopiedKeys = []string{
+		ManagedByLabel, "app.kubernetes.io/instance", "config.k8s.io/owning-inventory", "clustersecret.io",
+		"config.openshift.io/inject-trusted-cabundle", "service.beta.openshift.io/inject-cabundle",
 	}
 	// neverCopiedDomains cover every key "<domain>/…".
-	neverCopiedDomains = map[string]bool{
-		Domain:                              true,
-		"applyset.kubernetes.io":            true,
-		"argocd.argoproj.io":                true,
-		"clustersecret.io":                  true, // ClusterSecret
-		"configmanagement.gke.io":           true,
-		"configsync.gke.io":                 true,
-		"fleet.cattle.io":                   true,
-		"fluxcd.io":                         true,
-		"generate.kyverno.io":               true, // Kyverno
-		"helm.sh":                           true,
-		"hnc.x-k8s.io":                      true,
-		"kapp.k14s.io":                      true,
-		"kubectl.kubernetes.io":             true,
-		"kubed.appscode.com":                true, // config-syncer
-		"meta.helm.sh":                      true,
-		"objectset.rio.cattle.io":           true,
-		"operators.coreos.com":              true,
-		"reflector.v1.k8s.emberstack.com":   true, // kubernetes-reflector
-		"replicator.nadundesilva.github.io": true, // k8s-replicator
-		"replicator.v1.mittwald.de":         true, // kubernetes-replicator
-		"trust.cert-manager.io":             true, // trust-manager
-		"v1.kubernetes-replicator.olli.com": true, // a fork of kubernetes-replicator
+	neverCopiedDomains = []string{
+		Domain, "applyset.kubernetes.io", "kubectl.kubernetes.io", "argocd.argoproj.io", "fluxcd.io", "fleet.cattle.io",
+		"objectset.rio.cattle.io", "helm.sh", "meta.helm.sh", "kapp.k14s.io", "configmanagement.gke.io",
+		"configsync.gke.io", "operators.coreos.com", "hnc.x-k8s.io", "generate.kyverno.io", "trust.cert-manager.io",
+		"clustersecret.io", "kubed.appscode.com" /* config-syncer */, "replicator.v1.mittwald.de",
+		"reflector.v1.k8s.emberstack.com", "replicator.nadundesilva.github.io", "v1.kubernetes-replicator.olli.com",
 	}
 	// neverCopiedSuffixes are ends of domains, and neverCopiedPrefixes are beginnings of keys.
 	neverCopiedSuffixes = []string{".fluxcd.io", ".hnc.x-k8s.io"}
 	neverCopiedPrefixes = []string{"olm."} // Operator Lifecycle Manager
 )
 
-// keyPatterns are keys, or beginnings of keys that end in '*'.
-type keyPatterns []string
-
-func (p keyPatterns) match(key string) bool {
-	return slices.ContainsFunc(p, func(pattern string) bool {
+// matchKey reports whether a pattern matches the key: it is the key, or the beginning of it followed by '*'.
+func matchKey(patterns []string, key string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		stem, wild := strings.CutSuffix(pattern, "*")
 		return key == pattern || wild && strings.HasPrefix(key, stem)
 	})
@@ -64,11 +40,11 @@ const fluxWatch = "reconcile.fluxcd.io/watch"
 // neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label
 // is the key of the mirror label.
 func neverCopiedBy(key, label string) (rule string) {
-	if key == label || neverCopiedKeys[key] {
+	if key == label || slices.Contains(neverCopiedKeys, key) {
 		return key
 	}
 	if domain, _, found := strings.Cut(key, "/"); found && key != fluxWatch {
-		if neverCopiedDomains[domain] {
+		if slices.Contains(neverCopiedDomains, domain) {
 			return domain + "/*"
 		}
 		for _, suffix := range neverCopiedSuffixes {
@@ -90,21 +66,14 @@ func neverCopied(key, label string) bool { return neverCopiedBy(key, label) != "
 
 // selectCopied returns the labels or annotations of a source that the patterns select and that may be copied; nil if
 // there are none.
-func selectCopied(metadata map[string]string, patterns keyPatterns, label string) map[string]string {
-	var out map[string]string
-	if len(patterns) == 0 {
-		return nil
-	}
-	for k, v := range metadata {
-		if !patterns.match(k) || neverCopied(k, label) {
-			continue
+func selectCopied(metadata map[string]string, patterns []string, label string) map[string]string {
+	var keys []string
+	for k := range metadata {
+		if matchKey(patterns, k) && !neverCopied(k, label) {
+			keys = append(keys, k)
 		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[k] = v
 	}
-	return out
+	return only(metadata, keys...)
 }
 
 // The value of the copied annotation is a comma-separated list of keys, each with one of these prefixes.
@@ -126,8 +95,8 @@ func copiedList(labels, annotations map[string]string) string {
 	return strings.Join(items, ",")
 }
 
-// copiedKeys parses the value of a copied annotation. It skips malformed items and keys that are never copied: an edit
-// of the annotation must not make the controller remove those.
+// copiedKeys parses the value of a copied annotation, and returns each key once. It skips malformed items and keys that
+// are never copied: an edit of the annotation must not make the controller remove those.
 func copiedKeys(list, label string) (labels, annotations []string) {
 	for item := range strings.SplitSeq(list, ",") {
 		if k, ok := strings.CutPrefix(item, copiedLabel); ok && !neverCopied(k, label) {
@@ -137,5 +106,7 @@ func copiedKeys(list, label string) (labels, annotations []string) {
 			annotations = append(annotations, k)
 		}
 	}
-	return labels, annotations
+	slices.Sort(labels)
+	slices.Sort(annotations)
+	return slices.Compact(labels), slices.Compact(annotations)
 }

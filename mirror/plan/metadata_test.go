@@ -66,7 +66,7 @@ var contractMayBeCopied = []string{
 func TestC26KeysNeverCopied(t *testing.T) {
 	for key, rule := range contractNeverCopied {
 		stem := key[:len(key)-1] + "*"
-		for _, patterns := range []keyPatterns{{key}, {"*"}, {stem}, {"app", "*", key}} {
+		for _, patterns := range [][]string{{key}, {"*"}, {stem}, {"app", "*", key}} {
 			got := selectCopied(texts{key: "1", "app": "web"}, patterns, "mirror")
 			if _, copied := got[key]; copied {
 				t.Errorf("%s (%s): got it copied with the flags %q, want it left out", key, rule, patterns)
@@ -74,12 +74,12 @@ func TestC26KeysNeverCopied(t *testing.T) {
 		}
 	}
 	for _, key := range contractMayBeCopied {
-		for _, patterns := range []keyPatterns{{key}, {"*"}, {key[:len(key)-1] + "*"}} {
+		for _, patterns := range [][]string{{key}, {"*"}, {key[:len(key)-1] + "*"}} {
 			if got := selectCopied(texts{key: "1"}, patterns, "mirror"); got[key] != "1" {
 				t.Errorf("%s: got it left out with the flags %q, want it copied", key, patterns)
 			}
 		}
-		if got := selectCopied(texts{"x" + key: "1", key + "x": "1"}, keyPatterns{key}, "mirror"); len(got) > 0 {
+		if got := selectCopied(texts{"x" + key: "1", key + "x": "1"}, []string{key}, "mirror"); len(got) > 0 {
 			t.Errorf("%s: got %v copied, and no flag lists it", key, got)
 		}
 	}

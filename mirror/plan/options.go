@@ -34,11 +34,7 @@ type Options struct {
 
 // NewOptions returns the defaults. Without a prefix they are not valid.
 func NewOptions() Options {
-	return Options{
-		ExcludeNamespaces: []string{"kube-*"},
-		Label:             DefaultLabel,
-		Instance:          "default",
-	}
+	return Options{ExcludeNamespaces: []string{"kube-*"}, Label: DefaultLabel, Instance: "default"}
 }
 
 // Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values
@@ -52,8 +48,8 @@ func (o *Options) Validate() error {
 	case o.AllNamespaces && len(o.NamespacePrefixes) > 0:
 		bad("all-namespaces", true, "cannot be combined with --namespace-prefix: give one of the two")
 	case !o.AllNamespaces && len(o.NamespacePrefixes) == 0:
-		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give a prefix of the names of the "+
-			"target namespaces, or set --all-namespaces"))
+		errs = append(errs, errors.New("--namespace-prefix: required and never empty: give a prefix of the names of "+
+			"the target namespaces, or set --all-namespaces"))
 	}
 	for _, p := range o.NamespacePrefixes {
 		problem := checkNamespacePrefix(p)
@@ -80,7 +76,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if problems := validation.IsQualifiedName(o.Label); len(problems) > 0 || o.Label == ManagedByLabel {
-		bad("mirror-label", quote(o.Label), "must be a label key of its own, such as \"mirror\" or \"example.com/mirror\"")
+		bad("mirror-label", quote(o.Label),
+			"must be a label key of its own, such as \"mirror\" or \"example.com/mirror\"")
 	}
 	if problems := validation.IsValidLabelValue(o.Instance); len(problems) > 0 || o.Instance == "" {
 		bad("instance", quote(o.Instance),
@@ -103,8 +100,7 @@ func (o *Options) Validate() error {
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
-// validNamespace reports whether name is an RFC 1123 label. It decides the same as validation.IsDNS1123Label, without
-// the regular expression: SourceOf asks it for every copy.
+// validNamespace reports whether name is an RFC 1123 label, as validation.IsDNS1123Label, which is slow, does.
 func validNamespace(name string) bool {
 	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
 		return false
@@ -126,7 +122,8 @@ func checkNamespacePrefix(p string) string {
 		return fmt.Sprintf("must have at most %d characters, as the name of a namespace does",
 			validation.DNS1123LabelMaxLength)
 	case !namePrefix.MatchString(p):
-		return "must be the beginning of a namespace name: lower-case letters, digits and '-', with a letter or digit first"
+		return "must be the beginning of a namespace name: lower-case letters, digits and '-', " +
+			"with a letter or digit first"
 	}
 	return ""
 }

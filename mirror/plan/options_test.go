@@ -36,7 +36,8 @@ func TestValidateAccepts(t *testing.T) {
 // TestValidNamespace compares it with the function of apimachinery that it replaces.
 func TestValidNamespace(t *testing.T) {
 	long := strings.Repeat("a", 63)
-	names := []string{"", "a", "a\n", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b", long, long + "a"}
+	names := []string{"", "a", "a\n", "z9", "0-a", "-a", "a-", "a.b", "A", "a_b", "a/b", "a:b", "a`b", "a{b",
+		long, long + "a"}
 	for _, name := range names {
 		if got, want := validNamespace(name), len(validation.IsDNS1123Label(name)) == 0; got != want {
 			t.Errorf("%q: got valid %v, want %v", name, got, want)

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,25 +13,23 @@ const (
 	OpNone     Op = iota // nothing
 	OpCreate             // create the copy: the cache shows no object there
 	OpUpdate             // update the copy, or adopt the object
-	OpRecreate           // delete and create: the copy is immutable and its content differs, or its metadata is truncated
+	OpRecreate           // delete and create: the copy is immutable, and its payload differs
 	OpDelete             // delete the copy, once a live read confirms that no source claims it
 )
 
-func (o Op) String() string {
-	return [...]string{"none", "create", "update", "recreate", "delete"}[o]
-}
+func (o Op) String() string { return [...]string{"none", "create", "update", "recreate", "delete"}[o] }
 
-// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the losers of
-// a target have, StateRejected and StateFight, which come of writes, and StateExpiring, which takes a clock.
+// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the other
+// sources that select a target have, and StateRejected and StateFight, which come of writes.
 type State int
 
 // The states.
 const (
 	StateNone       State = iota // no copy is wanted there
 	StateSynced                  // the copy is in sync
-	StatePending                 // the copy is out of sync, and something is to be done or awaited
-	StateForeign                 // a foreign object is in the way
-	StateSuperseded              // another source of that name has the target
+	StatePending                 // the copy is out of sync, and something is to be done
+	StateForeign                 // a foreign object, or one that is being deleted, is in the way
+	StateSuperseded              // another source of that name wins the target
 	StateRejected                // the API server rejects the copy
 	StateFrozen                  // an annotation of the source is malformed or not known: the copy stays as it is
 	StateOutOfScope              // the copy is out of scope of the flags and stays as it is
@@ -43,37 +39,27 @@ const (
 	States                       // the number of states
 )
 
-// states says, of each state, its name, its value of the label of mirror_copies, whether it is about to change, and
-// whether the owner of the source needs to know of it.
-var states = [States]struct {
-	name, metric     string
-	pending, problem bool
-}{
-	StateNone:       {name: "none"},
-	StateSynced:     {name: "synced", metric: "synced"},
-	StatePending:    {name: "pending", metric: "pending", pending: true},
-	StateForeign:    {name: "foreign", metric: "foreign", problem: true},
-	StateSuperseded: {name: "superseded", metric: "superseded"},
-	StateRejected:   {name: "rejected", metric: "rejected", problem: true},
-	StateFrozen:     {name: "frozen", metric: "frozen"},
-	StateOutOfScope: {name: "out_of_scope", metric: "out_of_scope", problem: true},
-	StateFight:      {name: "fight", metric: "pending", problem: true},
-	StateExpiring:   {name: "expiring", metric: "expiring"},
-	StateHeld:       {name: "held", metric: "held"},
-}
+var states = [States]string{"none", "synced", "pending", "foreign", "superseded", "rejected", "frozen", "out_of_scope",
+	"fight", "expiring", "held"}
 
-func (s State) String() string { return states[s].name }
+func (s State) String() string { return states[s] }
 
 // Metric returns the value of the label of mirror_copies; empty if copies in this state are not counted.
-func (s State) Metric() string { return states[s].metric }
-
-// IsPending reports whether something is to be done or awaited: the source is not yet known to be in sync or blocked
-// there.
-func (s State) IsPending() bool { return states[s].pending }
+func (s State) Metric() string {
+	switch s {
+	case StateNone:
+		return ""
+	case StateFight:
+		return StatePending.String()
+	}
+	return s.String()
+}
 
 // IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its
 // own.
-func (s State) IsProblem() bool { return states[s].problem }
+func (s State) IsProblem() bool {
+	return s == StateForeign || s == StateRejected || s == StateOutOfScope || s == StateFight
+}
 
 // Target is one place for a copy.
 type Target struct {
@@ -89,19 +75,23 @@ type Target struct {
 type Change struct {
 	Op  Op
 	Key types.NamespacedName
-	// Source is the source that wins the target; nil if none claims it.
+	// Source is the source whose content the target is to have; nil if no source that selects the target wins it.
 	Source *Source
 	// Have is the object to update or delete, as it was judged; nil for a create.
 	Have *corev1.ConfigMap
 	// CopyOf is the source of Have, if Have is a copy of ours.
 	CopyOf types.NamespacedName
-	// Why is the reason of a deletion, or why the copy is out of scope.
-	Why Loss
-	// ByLabels is set if a deletion depends on the labels of the namespace, which are read live before it, as the source
-	// is.
-	ByLabels bool
-	// State is the state of the winner, or else of CopyOf, if Op is OpNone.
+	// State is the state of the target until the change is made.
 	State State
+	// Owner is the source that the state counts for: the one that wins the target or, if no source claims it, CopyOf.
+	// It is empty if State is StateNone.
+	Owner types.NamespacedName
+	// Why is the reason of a deletion, or why the copy is out of scope.
+	Why Unclaimed
+	// Note describes what is in the way if State is StateForeign, and has the reason if State is StateOutOfScope.
+	Note string
+	// Adoptable is set if the owner of the object in the way can hand it over.
+	Adoptable bool
 	// Withheld is what is done once the hold ends, if State is StateHeld.
 	Withheld Op
 }
@@ -115,181 +105,150 @@ type Change struct {
 //	foreign             | nothing; update, if adoptable      | nothing
 //	copy of ours        | nothing, update or recreate        | delete, if in scope
 //	copy without label  | update or recreate                 | nothing: it counts as released
-//	copy, being deleted | wait                               | wait
-//	copy of frozen      | nothing, also for other sources    | nothing
+//	being deleted       | nothing: it is in the way          | nothing
 //
-// Nothing happens at a target that the source of the copy there holds, or that its winner holds. Nothing happens in a
-// namespace that the cache does not have, whose labels it does not hold, or that is terminating, nor under a reserved
-// name.
+// Nothing happens if the winner is frozen or holds the target, nor in a namespace that is terminating, absent from the
+// cache or without its labels there, nor under a reserved name.
 func (r *Rules) Decide(v *View, t Target) Change {
-	c := r.decide(v, t)
-	if c.Op == OpNone && c.State != StatePending && c.State != StateForeign {
-		return c
-	}
-	if s := v.Find(c.CopyOf); s != nil && s.Holds(t.Namespace) {
-		return c.heldBy(s)
-	}
-	if c.Source != nil && c.Source.Holds(t.Namespace) {
-		return c.heldBy(c.Source)
-	}
-	return c
-}
-
-// heldBy returns the change while s holds the target.
-func (c Change) heldBy(s *Source) Change {
-	if c.Source != s {
-		c.Source = nil
-	}
-	c.Op, c.Withheld, c.State, c.ByLabels = OpNone, c.Op, StateHeld, false
-	return c
-}
-
-// decide decides as if no source held a target.
-func (r *Rules) decide(v *View, t Target) Change {
 	c := Change{Key: t.Key}
 	if t.Namespace == nil || LabelsTruncated(t.Namespace) || Terminating(t.Namespace) || Reserved(t.Key.Name) {
 		return c
 	}
-	c.Source = r.Winner(v, t.Namespace)
-	if t.Have == nil {
-		if c.Source != nil {
-			c.Op = OpCreate
-		}
+	if t.Have != nil {
+		c.CopyOf, _ = r.SourceOf(t.Have)
+	}
+	switch w := r.Winner(v, t.Namespace, c.CopyOf); {
+	case w == nil:
+		return r.decideUnclaimed(c, v, t)
+	case w.Frozen != nil:
+		c.Have, c.State, c.Owner = t.Have, StateFrozen, w.Key
 		return c
-	}
-	copyOf, ours := r.SourceOf(t.Have)
-	// Only a live read shows a copy that lost its label.
-	if released := c.Source == nil && !r.Visible(t.Have); !ours || released {
-		return r.decideForeign(c, t)
-	}
-	c.Have, c.CopyOf = t.Have, copyOf
-	switch s := v.Find(copyOf); {
-	case s != nil && s.Frozen != nil:
-		c.Source, c.State = nil, StateFrozen
-	case t.Have.DeletionTimestamp != nil:
-		c.State = StatePending
-	case c.Source == nil:
-		return r.decideUnwanted(c, v, t)
-	case r.inSync(c.Source, t.Have):
-		c.State = StateSynced
+	case w.Holds(t.Namespace):
+		return r.decideHeld(c, v, t, w)
 	default:
-		c.Op = overwrite(c.Source, t.Have)
+		return r.decideClaimed(c, t, w)
 	}
-	return c
 }
 
-// Winner returns the first source that claims the namespace, or nil.
-func (r *Rules) Winner(v *View, ns *corev1.Namespace) *Source {
+// Winner returns the first source that claims the namespace, or nil. copyOf is the source of the copy of ours there;
+// empty if there is none.
+func (r *Rules) Winner(v *View, ns *corev1.Namespace, copyOf types.NamespacedName) *Source {
 	for _, s := range v.Sources {
-		if r.Exclusion(s, ns) == NotExcluded {
+		if r.claims(s, ns, copyOf) {
 			return s
 		}
 	}
 	return nil
 }
 
-// Superseded returns the sources that claim the target and do not have it: c was decided by v and t.
-func (r *Rules) Superseded(v *View, t Target, c Change) (losers []*Source) {
-	if c.Source == nil && c.State != StateFrozen && c.State != StateHeld {
+// claims reports whether the source claims the namespace: it selects the namespace or, while it is frozen or holds the
+// target, has a copy in it.
+func (r *Rules) claims(s *Source, ns *corev1.Namespace, copyOf types.NamespacedName) bool {
+	return r.Exclusion(s, ns) == NotExcluded || s.Key == copyOf && (s.Frozen != nil || s.Holds(ns))
+}
+
+// Superseded returns the sources that select the target and do not win it: c was decided by v and t.
+func (r *Rules) Superseded(v *View, t Target, c Change) (superseded []*Source) {
+	if c.Owner == (types.NamespacedName{}) {
 		return nil
 	}
 	for _, s := range v.Sources {
-		if s.Key != c.CountsFor() && r.Exclusion(s, t.Namespace) == NotExcluded {
-			losers = append(losers, s)
+		if s.Key != c.Owner && r.Exclusion(s, t.Namespace) == NotExcluded {
+			superseded = append(superseded, s)
 		}
 	}
-	return losers
+	return superseded
 }
 
-// overwrite returns the operation that gives have the content of s. The API allows no other content in an immutable
-// object. Metadata that the cache truncated cannot be kept, and its owner must not block a repair with it. An object
-// with finalizers would be held terminating, so it is updated.
+// decideClaimed decides about a target that s wins and selects.
+func (r *Rules) decideClaimed(c Change, t Target, s *Source) Change {
+	c.Source, c.Have, c.Owner, c.State = s, t.Have, s.Key, StatePending
+	ours := c.CopyOf.Name != ""
+	switch {
+	case t.Have == nil:
+		c.Op = OpCreate
+	case t.Have.DeletionTimestamp != nil, !ours && !r.adoptable(t.Have):
+		c.State = StateForeign
+		c.Note, c.Adoptable = r.Foreign(t.Have)
+	case ours && r.inSync(s, t.Have):
+		c.State = StateSynced
+	default:
+		c.Op = overwrite(s, t.Have)
+	}
+	return c
+}
+
+// decideUnclaimed decides about a target that no source claims. A copy there is kept if it is out of scope, unless
+// --prune is set. Only a live read shows a copy without its label.
+func (r *Rules) decideUnclaimed(c Change, v *View, t Target) Change {
+	if c.CopyOf.Name == "" || !r.Visible(t.Have) || t.Have.DeletionTimestamp != nil {
+		return c
+	}
+	c.Have, c.Owner = t.Have, c.CopyOf
+	scope := r.Scope(c.CopyOf, t.Namespace)
+	c.Why = r.unclaimed(v.Find(c.CopyOf), scope, t.Namespace)
+	if scope != NotExcluded && !r.opts.Prune {
+		c.State = StateOutOfScope
+		c.Note, _ = r.Explain(c.Why)
+		return c
+	}
+	c.Op, c.State = OpDelete, StateExpiring
+	return c
+}
+
+// decideHeld decides about a target that w wins and holds. Once the hold ends, another source may win it, or none.
+func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
+	next := w
+	if r.Exclusion(w, t.Namespace) != NotExcluded {
+		next = r.Winner(v, t.Namespace, types.NamespacedName{})
+	}
+	if next == nil {
+		c = r.decideUnclaimed(c, v, t)
+	} else {
+		c = r.decideClaimed(c, t, next)
+	}
+	if c.Op == OpNone && c.State != StateForeign {
+		return c
+	}
+	if c.Source != w {
+		c.Source = nil
+	}
+	c.Op, c.Withheld, c.State, c.Owner = OpNone, c.Op, StateHeld, w.Key
+	c.Note, c.Adoptable = "", false
+	return c
+}
+
+// overwrite returns the operation that gives have the content of s. The API allows no other payload in an immutable
+// object.
 func overwrite(s *Source, have *corev1.ConfigMap) Op {
-	if forbidsContent(s, have) || isTruncated(have) && len(have.Finalizers) == 0 {
+	if isImmutable(have) && payloadDigest(have) != s.payload {
 		return OpRecreate
 	}
 	return OpUpdate
 }
 
-// forbidsContent reports whether have is immutable, and its content differs from that of s.
-func forbidsContent(s *Source, have *corev1.ConfigMap) bool {
-	return isImmutable(have) && payloadDigest(have) != s.payload
-}
-
-func (r *Rules) decideForeign(c Change, t Target) Change {
-	if c.Source == nil {
-		return c
-	}
-	c.Have = t.Have
-	switch {
-	case !r.adoptable(t.Have):
-		c.State = StateForeign
-	case t.Have.DeletionTimestamp != nil:
-		c.State = StatePending
-	default:
-		c.Op = overwrite(c.Source, t.Have)
-	}
-	return c
-}
-
-// decideUnwanted decides about a copy of ours that no source claims. It is kept if it is out of scope, unless --prune
-// is set.
-func (r *Rules) decideUnwanted(c Change, v *View, t Target) Change {
-	scope := r.Scope(c.CopyOf, t.Namespace)
-	if scope != NotExcluded && !r.prune {
-		c.State, c.Why = StateOutOfScope, Loss{Rule: scope}
-		return c
-	}
-	s := v.Find(c.CopyOf)
-	c.Op, c.Why = OpDelete, r.loss(s, scope, t.Namespace)
-	c.ByLabels = !r.selector.Empty() || s != nil && s.rollout != nil ||
-		slices.ContainsFunc(v.Sources, func(s *Source) bool { return r.Exclusion(s, t.Namespace).byLabels() })
-	return c
-}
-
-// StillUnwanted reports whether the copy that c deletes is to be deleted after live reads, too. v are the sources in
-// the cache, source is the live source of the copy, nil if it is gone. ns is the live namespace if c is by labels, or
-// else the cached one.
+// StillUnwanted reports whether the copy that c deletes is to be deleted after live reads of its source, nil if it is
+// gone, and of its namespace, too. v has the sources in the cache.
 func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
-	if LabelsTruncated(ns) || r.Winner(v, ns) != nil || r.Scope(c.CopyOf, ns) != NotExcluded && !r.prune {
+	inScope := r.opts.Prune || r.Scope(c.CopyOf, ns) == NotExcluded
+	if LabelsTruncated(ns) || r.Winner(v, ns, c.CopyOf) != nil || !inScope {
 		return false
 	}
-	if source == nil || !r.AsksToBeMirrored(source) {
-		return true
-	}
-	s := r.ParseSource(source)
-	return s.Frozen == nil && r.Exclusion(s, ns) != NotExcluded && !s.Holds(ns)
-}
-
-// DependsOnLabels reports whether it depends on the labels of the namespace if a live source claims or holds the copy,
-// so that they have to be read live, too.
-func (r *Rules) DependsOnLabels(source *corev1.ConfigMap, ns *corev1.Namespace) bool {
-	if source == nil || !r.AsksToBeMirrored(source) {
-		return false
-	}
-	s := r.ParseSource(source)
-	return s.rollout != nil || r.Exclusion(s, ns).byLabels()
+	return source == nil || !r.AsksToBeMirrored(source) || !r.claims(r.ParseSource(source), ns, c.CopyOf)
 }
 
 // Causes of a repair, the values of the label of mirror_repairs_total.
-const (
-	CauseDeleted    = "deleted"
-	CauseEdited     = "edited"
-	CauseUnlabelled = "unlabelled"
-	CauseMetadata   = "metadata"
-)
+const CauseDeleted, CauseEdited, CauseUnlabelled, CauseMetadata = "deleted", "edited", "unlabelled", "metadata"
 
-// RepairCause returns what another client did to the copy that the change restores. It returns an empty string if the
-// copy is new or the source has changed. wasSynced says that the copy was in sync with this content before.
+// RepairCause returns what another client did to the copy that the change restores; empty if the copy is new or the
+// source has changed. wasSynced says that the copy was in sync with this content before.
 func (r *Rules) RepairCause(c Change, wasSynced bool) string {
 	switch {
 	case c.Op == OpCreate && wasSynced:
 		return CauseDeleted
-	case c.Have == nil || c.Source == nil ||
-		!sameKey(c.Have.Annotations[SourceAnnotation], c.Source.Key.Namespace, c.Source.Key.Name):
+	case c.Have == nil || c.Source == nil || !wasSynced && MarksOf(c.Have).Source != c.Source.Key:
 		return ""
-	case c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum &&
-		(isTruncated(c.Have) || MatchesChecksum(c.Have, r.label)):
+	case !wasSynced && c.Have.Annotations[ChecksumAnnotation] != c.Source.Checksum && r.MatchesChecksum(c.Have):
 		return "" // the copy holds a former content
 	case c.Have.Labels[r.label] != CopyValue:
 		return CauseUnlabelled

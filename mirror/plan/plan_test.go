@@ -16,11 +16,24 @@ type decision struct {
 	absent  bool              // the cache does not have team-a
 	have    *corev1.ConfigMap
 
-	op       Op
-	state    State
-	why      Exclusion
-	byLabels bool
-	withheld Op
+	op        Op
+	state     State // zero beside an operation: pending, or expiring
+	owner     string
+	why       Exclusion
+	withheld  Op
+	note      string // the state is foreign or out of scope
+	adoptable bool
+}
+
+// normal returns the decision with the state that follows from its operation.
+func (d decision) normal() decision {
+	switch {
+	case d.op == OpDelete:
+		d.state = StateExpiring
+	case d.op != OpNone:
+		d.state = StatePending
+	}
+	return d
 }
 
 // checkDecisions decides about each case with the object as the cache has it.
@@ -39,10 +52,17 @@ func checkDecisions(t *testing.T, r *Rules, decisions map[string]decision) {
 				tgt.Key.Name = tc.sources[0].Name
 			}
 			c := r.Decide(viewOf(r, tc.sources...), tgt)
-			if c.Op != tc.op || c.State != tc.state || c.Why.Rule != tc.why || c.ByLabels != tc.byLabels ||
-				c.Withheld != tc.withheld {
-				t.Errorf("got %v, %v, why %v, by labels %v, withheld %v; want %v, %v, why %v, by labels %v, withheld %v",
-					c.Op, c.State, c.Why, c.ByLabels, c.Withheld, tc.op, tc.state, tc.why, tc.byLabels, tc.withheld)
+			if want := tc.normal(); c.Op != want.op || c.State != want.state || c.Why.Rule != want.why ||
+				c.Withheld != want.withheld {
+				t.Errorf("got %v, %v, why %v, withheld %v; want %v, %v, why %v, withheld %v",
+					c.Op, c.State, c.Why, c.Withheld, want.op, want.state, want.why, want.withheld)
+			}
+			if tc.owner != "" && c.Owner.Namespace != tc.owner || (c.Owner.Name == "") != (c.State == StateNone) {
+				t.Errorf("got owner %v of state %v, want it in %q", c.Owner, c.State, tc.owner)
+			}
+			described := c.State == StateForeign || c.State == StateOutOfScope
+			if tc.note != "" && c.Note != tc.note || (c.Note != "") != described || c.Adoptable != tc.adoptable {
+				t.Errorf("got note %q, adoptable %v, of state %v; want %q, %v", c.Note, c.Adoptable, c.State, tc.note, tc.adoptable)
 			}
 			if c.Key != tgt.Key {
 				t.Errorf("got key %v, want %v", c.Key, tgt.Key)
@@ -72,7 +92,7 @@ func TestDecideAboutACopy(t *testing.T) {
 		"C01 own namespace": {sources: cms(plantest.Source("team-a", "settings"))},
 		"C02 copy labelled true": {sources: cms(src), have: have(plantest.Label(DefaultLabel, SourceValue)),
 			op: OpUpdate},
-		"C03 the loser takes over in place": {sources: cms(tenant), have: have(), op: OpUpdate},
+		"C03 the other takes over in place": {sources: cms(tenant), have: have(), op: OpUpdate},
 		"C05 reserved name":                 {sources: cms(reserved)},
 		"C05 a copy under a reserved name":  {sources: cms(reserved), have: plantest.Copy(r, reserved, "team-a")},
 		"C08 label removed, read live":      {sources: cms(src), have: have(plantest.Without(DefaultLabel)), op: OpUpdate},
@@ -81,10 +101,20 @@ func TestDecideAboutACopy(t *testing.T) {
 			op: OpRecreate},
 		"C22 immutable, other metadata": {sources: cms(unchangeable), op: OpUpdate,
 			have: plantest.Copy(r, unchangeable, "team-a", plantest.Without(ManagedByLabel))},
-		"C24 being deleted":            {sources: cms(src), have: have(plantest.Deleting), state: StatePending},
+		"C76 being deleted": {sources: cms(src), have: have(plantest.Deleting, plantest.Finalizer), state: StateForeign,
+			owner: "platform", note: "a copy is there that is being deleted, and its finalizer example.com/keep keeps it"},
+		"C76 being deleted, in sync, without a finalizer": {sources: cms(src), have: have(plantest.Deleting),
+			state: StateForeign, note: "a copy is there that is being deleted"},
+		"C76 being deleted, adopt left over": {sources: cms(src), state: StateForeign,
+			have: have(plantest.Deleting, plantest.Annotation(AdoptAnnotation, AdoptValue))},
+		"C76 being deleted, unclaimed": {have: have(plantest.Deleting)},
 		"C28 terminating by its phase": {ns: byPhase, have: have()},
 		"C28 terminating by its time":  {ns: byTime, have: have()},
-		"C31 frozen, another waits":    {sources: cms(frozen, tenant), have: have(), state: StateFrozen},
+		"C31 frozen, another waits":    {sources: cms(frozen, tenant), have: have(), state: StateFrozen, owner: "platform"},
+		"C31 frozen, being deleted":    {sources: cms(frozen), have: have(plantest.Deleting), state: StateFrozen},
+		"C31 frozen, nothing there":    {sources: cms(frozen)},
+		"C31 frozen, label removed, alone": {sources: cms(frozen), have: have(plantest.Without(DefaultLabel)),
+			state: StateFrozen},
 		"C31 frozen, label removed": {sources: cms(frozen, tenant), have: have(plantest.Without(DefaultLabel)),
 			state: StateFrozen},
 		"C31 frozen, a free place":        {sources: cms(frozen, tenant), op: OpCreate},
@@ -105,8 +135,8 @@ func TestDecideByNamespaceSelector(t *testing.T) {
 		"selected":     {sources: cms(src), ns: gold, op: OpCreate},
 		"not selected": {sources: cms(src), ns: none},
 		"narrowed, too": {sources: cms(narrowed), ns: gold, have: have, op: OpDelete,
-			why: ExcludedBySelector, byLabels: true},
-		"selected, no more": {ns: gold, have: have, op: OpDelete, why: SourceGone, byLabels: true},
+			why: ExcludedBySelector},
+		"selected, no more": {ns: gold, have: have, op: OpDelete, why: SourceGone},
 	})
 	checkScope(t, r, ExcludedByNamespaceSelector, map[string]decision{
 		"C51 no longer selected, opted out": {sources: cms(src), ns: plantest.Namespace("team-a", DefaultLabel, OptOutValue),
@@ -120,12 +150,12 @@ func TestDecideByNamespaceSelector(t *testing.T) {
 func checkScope(t *testing.T, r *Rules, why Exclusion, cases map[string]decision) {
 	t.Helper()
 	pruning := *r
-	pruning.prune = true
+	pruning.opts.Prune = true
 	for name, tc := range cases {
-		byLabels := tc.byLabels || !r.selector.Empty()
-		tc.state, tc.why, tc.byLabels = StateOutOfScope, why, false
+		tc.state, tc.why = StateOutOfScope, why
+		tc.note, _ = r.Explain(Unclaimed{Rule: why})
 		checkDecisions(t, r, map[string]decision{name: tc})
-		tc.op, tc.state, tc.byLabels = OpDelete, StateNone, byLabels
+		tc.op, tc.note = OpDelete, ""
 		checkDecisions(t, &pruning, map[string]decision{name + ", --prune": tc})
 	}
 }
@@ -144,23 +174,32 @@ func TestDecideAboutAForeignObject(t *testing.T) {
 		"C02 a released copy is no source": {sources: cms(src), op: OpUpdate,
 			have: ours(plantest.Without(SourceAnnotation), adopt, plantest.Label(DefaultLabel, SourceValue))},
 		"C04 the target is a source": {sources: cms(src, tenant), ns: plantest.Namespace("team-b"),
-			have: tenant, state: StateForeign},
-		"C06 copy of another namespace": {sources: cms(src), have: ours(elsewhere), state: StateForeign},
-		"C06 the same, unwanted":        {have: ours(elsewhere)},
-		"C07 its own source":            {have: ours(itself)},
-		"C07 a source of another name":  {have: ours(plantest.Annotation(SourceAnnotation, "platform/other"))},
+			have: tenant, state: StateForeign, owner: "platform", note: "another source of this name is there"},
+		"C06 copy of another namespace": {sources: cms(src), have: ours(elsewhere), state: StateForeign, adoptable: true,
+			note: "a foreign ConfigMap of this name is there"},
+		"C06 the same, unwanted":       {have: ours(elsewhere)},
+		"C07 its own source":           {have: ours(itself)},
+		"C07 a source of another name": {have: ours(plantest.Annotation(SourceAnnotation, "platform/other"))},
 		"C08 released": {sources: cms(src), have: ours(plantest.Without(InstanceAnnotation)),
-			state: StateForeign},
+			state: StateForeign, note: "a copy of no instance is there"},
 		"C10 of another instance": {sources: cms(src), have: plantest.Copy(other, src, "team-a", adopt),
-			state: StateForeign},
-		"C11 foreign":                {sources: cms(src), have: foreign(), state: StateForeign},
-		"C11 foreign, unwanted":      {have: foreign(adopt)},
-		"C12 adopted":                {sources: cms(src), have: foreign(adopt), op: OpUpdate},
-		"C12 adopted, immutable":     {sources: cms(src), have: foreign(adopt, plantest.Immutable), op: OpRecreate},
-		"C12 adopted, being deleted": {sources: cms(src), have: foreign(adopt, plantest.Deleting), state: StatePending},
+			state: StateForeign, note: "a copy of instance other is there"},
+		"C11 foreign":            {sources: cms(src), have: foreign(), state: StateForeign, adoptable: true},
+		"C11 foreign, unwanted":  {have: foreign(adopt)},
+		"C12 adopted":            {sources: cms(src), have: foreign(adopt), op: OpUpdate},
+		"C12 adopted, immutable": {sources: cms(src), have: foreign(adopt, plantest.Immutable), op: OpRecreate},
+		"C76 adopted, being deleted": {sources: cms(src), have: foreign(adopt, plantest.Deleting, plantest.Finalizer),
+			state: StateForeign, note: "a foreign ConfigMap of this name is there that is being deleted, " +
+				"and its finalizer example.com/keep keeps it"},
+		"C76 being deleted": {sources: cms(src), have: foreign(plantest.Deleting), state: StateForeign},
+		"C76 a source, being deleted": {sources: cms(src), state: StateForeign,
+			have: foreign(plantest.Deleting, plantest.Label(DefaultLabel, SourceValue))},
+		"C76 being deleted, unclaimed": {have: foreign(plantest.Deleting)},
 		"C12 a source is not adopted": {sources: cms(src), have: foreign(adopt, plantest.Label(DefaultLabel, SourceValue)),
 			state: StateForeign},
-		"C49 to adopt, with a finalizer": {sources: cms(src), have: foreign(adopt, plantest.Finalizer), state: StateForeign},
+		"C49 to adopt, with a finalizer": {sources: cms(src), have: foreign(adopt, plantest.Finalizer), state: StateForeign,
+			note: "a foreign ConfigMap of this name is there, " +
+				"and its finalizer example.com/keep keeps it from being handed over"},
 	})
 }
 
@@ -177,16 +216,16 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 	checkDecisions(t, r, map[string]decision{
 		"C14 source gone": {have: have, op: OpDelete, why: SourceGone},
 		"C14 source gone, another selects by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), have: tenants,
-			op: OpDelete, why: SourceGone, byLabels: true},
+			op: OpDelete, why: SourceGone},
 		"C14 narrowed by prefix": {sources: narrowed(PrefixAnnotation, "team-b"), have: have, op: OpDelete,
 			why: ExcludedByPrefix},
 		"C14 narrowed by labels": {sources: narrowed(SelectorAnnotation, "tier=gold"), have: have,
-			op: OpDelete, why: ExcludedBySelector, byLabels: true},
+			op: OpDelete, why: ExcludedBySelector},
 		"C02 labelled true": {have: plantest.Copy(r, src, "team-a", plantest.Label(DefaultLabel, SourceValue)), op: OpDelete,
 			why: SourceGone},
 		"C16 source being deleted": {sources: cms(plantest.Source("platform", "settings", plantest.Deleting)), have: have,
 			op: OpDelete, why: SourceGone},
-		"C31 opted out": {sources: cms(src), ns: optedOut, have: have, op: OpDelete, why: ExcludedByOptOut, byLabels: true},
+		"C31 opted out": {sources: cms(src), ns: optedOut, have: have, op: OpDelete, why: ExcludedByOptOut},
 
 		"source out of scope, another takes over": {sources: cms(elsewhere, src), have: others, op: OpUpdate},
 	})
@@ -194,7 +233,7 @@ func TestDecideAboutAnUnwantedCopy(t *testing.T) {
 		"C44 source out of scope":           {sources: cms(elsewhere), have: others},
 		"C17 source out of scope, and gone": {have: others},
 		"C44 source out of scope, opted out of others": {sources: cms(elsewhere, src), ns: optedOut,
-			have: others, byLabels: true},
+			have: others},
 	})
 	checkScope(t, r, ExcludedName, map[string]decision{
 		"C44 target out of scope":       {sources: cms(src), ns: outOfScope, have: clone},
@@ -219,6 +258,7 @@ func TestC62Held(t *testing.T) {
 	tenant := plantest.Source("team-b", "settings", plantest.CreatedAt(1))
 	holding := plantest.Source("team-b", "settings", paused)
 	theirs := plantest.Copy(r, tenant, "team-a")
+	malformed := plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, ""))
 	held := func(withheld Op, sources []*corev1.ConfigMap, ns *corev1.Namespace, have *corev1.ConfigMap) decision {
 		return decision{sources: sources, ns: ns, have: have, state: StateHeld, withheld: withheld}
 	}
@@ -244,23 +284,34 @@ func TestC62Held(t *testing.T) {
 			have: have(), op: OpUpdate},
 		"malformed": {sources: changed(plantest.Annotation(PausedAnnotation, "yes")),
 			have: have(), state: StateFrozen},
-		"narrowed":                    because(held(OpDelete, cms(src(paused, narrow)), ns, have()), ExcludedByPrefix),
-		"opted out":                   because(held(OpDelete, cms(src(paused)), optedOut, have()), ExcludedByOptOut),
-		"opted out, nothing there":    {sources: cms(src(paused)), ns: optedOut},
-		"deleted":                     {have: have(), op: OpDelete, why: SourceGone},
-		"keeps its copy":              held(OpUpdate, cms(src(), holding), ns, theirs),
+		"narrowed":                         because(held(OpDelete, cms(src(paused, narrow)), ns, have()), ExcludedByPrefix),
+		"opted out":                        because(held(OpDelete, cms(src(paused)), optedOut, have()), ExcludedByOptOut),
+		"opted out, nothing there":         {sources: cms(src(paused)), ns: optedOut},
+		"deleted":                          {have: have(), op: OpDelete, why: SourceGone},
+		"C74 a forged source annotation":   {sources: cms(src(), holding), have: theirs, op: OpUpdate, owner: "platform"},
+		"C74 keeps its copy, ranked first": held(OpUpdate, cms(src(paused), holding), ns, have(plantest.Data("key", "x"))),
+		"C74 keeps its copy, alone": held(OpUpdate, cms(plantest.Source("team-b", "settings", paused,
+			plantest.Data("key", "changed"))), ns, theirs),
+		"C74 narrowed, another waits": held(OpUpdate, cms(src(paused, narrow), tenant), ns, have()),
+		"C74 narrowed, nothing there": {sources: cms(src(paused, narrow), tenant), ns: ns, op: OpCreate, owner: "team-b"},
+		"C74 narrowed, a copy of another": {sources: cms(src(paused, narrow), tenant), have: theirs,
+			state: StateSynced, owner: "team-b"},
+		"C74 narrowed, label removed": {sources: cms(src(paused, narrow)), have: have(plantest.Without(DefaultLabel))},
+		"C74 narrowed, being deleted": {sources: cms(src(paused, narrow)), ns: ns, have: have(plantest.Deleting)},
 		"keeps its target":            held(OpCreate, cms(src(paused), tenant), ns, nil),
 		"waits to take over":          held(OpUpdate, cms(src(paused), tenant), ns, theirs),
 		"claims the copy of one gone": held(OpUpdate, cms(src(paused)), ns, theirs),
-		"a loser that is held":        {sources: cms(src(), holding), have: have(plantest.Data("key", "x")), op: OpUpdate},
+		"C74 ranks behind, paused":    {sources: cms(src(), holding), have: have(plantest.Data("key", "x")), op: OpUpdate},
 		"without label, read live":    held(OpUpdate, cms(src(paused)), ns, have(plantest.Without(DefaultLabel))),
 		"reserved name":               {sources: cms(plantest.Source("platform", "kube-root-ca.crt", paused))},
 		"its own namespace":           {sources: cms(plantest.Source("team-a", "settings", paused))},
 		"C47 labels not in the cache": {sources: changed(rollout), ns: truncated("team-a"), have: have()},
 		"narrowed, a canary": {sources: cms(src(rollout, narrow)), ns: canary, have: have(),
-			op: OpDelete, why: ExcludedByPrefix, byLabels: true},
-		"frozen source keeps its copy": {have: theirs, state: StateFrozen,
-			sources: cms(src(paused), plantest.Source("team-b", "settings", plantest.Annotation(PrefixAnnotation, "")))},
+			op: OpDelete, why: ExcludedByPrefix},
+		"C74 malformed, ranks behind":               held(OpUpdate, cms(src(paused), malformed), ns, theirs),
+		"C74 malformed, a forged source annotation": {sources: cms(src(), malformed), have: theirs, op: OpUpdate},
+		"C74 malformed, the winner is gone": {sources: cms(malformed), have: theirs, state: StateFrozen,
+			owner: "team-b"},
 	})
 	other, clone := plantest.Namespace("other"), plantest.Copy(r, src(), "other")
 	outOfScope := because(held(OpDelete, cms(src(paused)), other, clone), ExcludedName)
@@ -270,9 +321,8 @@ func TestC62Held(t *testing.T) {
 	checkDecisions(t, r, map[string]decision{"C44 out of scope": outOfScope})
 }
 
-// TestSourcesOfATarget: a target counts for the source that has, freezes or holds it. The others that claim it are
-// superseded.
-func TestSourcesOfATarget(t *testing.T) {
+// TestC74SourcesOfATarget: the source that wins a target owns it. The others that select it are superseded.
+func TestC74SourcesOfATarget(t *testing.T) {
 	r, ns := testRules(), plantest.Namespace("team-a")
 	platform, tenant := plantest.Source("platform", "settings"), plantest.Source("team-b", "settings")
 	with := func(src *corev1.ConfigMap, key, value string) *corev1.ConfigMap {
@@ -281,31 +331,32 @@ func TestSourcesOfATarget(t *testing.T) {
 		return src
 	}
 	edited := plantest.Copy(r, tenant, "team-a", plantest.Data("key", "x"))
-	losesPlatform, losesB := []string{"platform"}, []string{"team-b"}
+	behind := []string{"team-b"}
 	for name, tc := range map[string]struct {
 		sources    []*corev1.ConfigMap
 		ns         *corev1.Namespace
-		countsFor  string
+		owner      string
 		superseded []string
 	}{
-		"two claim it":             {cms(platform, tenant), ns, "platform", losesB},
+		"two claim it":             {cms(platform, tenant), ns, "platform", behind},
 		"one claims it":            {cms(platform, with(tenant, PrefixAnnotation, "team-c")), ns, "platform", nil},
-		"its source is frozen":     {cms(platform, with(tenant, PrefixAnnotation, "")), ns, "team-b", losesPlatform},
-		"C62 its source holds it":  {cms(platform, with(tenant, PausedAnnotation, "true")), ns, "team-b", losesPlatform},
-		"C62 another one holds it": {cms(with(platform, PausedAnnotation, "true"), tenant), ns, "platform", losesB},
+		"C74 its source is frozen": {cms(platform, with(tenant, PrefixAnnotation, "")), ns, "platform", nil},
+		"C74 its source holds it":  {cms(platform, with(tenant, PausedAnnotation, "true")), ns, "platform", behind},
+		"C74 the winner is frozen": {cms(with(platform, PrefixAnnotation, ""), tenant), ns, "team-b", nil},
+		"C62 the winner holds it":  {cms(with(platform, PausedAnnotation, "true"), tenant), ns, "platform", behind},
 		"labels not in the cache":  {cms(platform, tenant), truncated("team-a"), "", nil},
 	} {
 		v, target := viewOf(r, tc.sources...), Target{Key: keyIn("team-a"), Namespace: tc.ns, Have: edited}
 		c := r.Decide(v, target)
-		if got := c.CountsFor().Namespace; got != tc.countsFor {
-			t.Errorf("%s: got it counted for %q, want %q", name, got, tc.countsFor)
+		if got := c.Owner.Namespace; got != tc.owner {
+			t.Errorf("%s: got owner %q, want %q", name, got, tc.owner)
 		}
 		if got := namespaces(r.Superseded(v, target, c)); !slices.Equal(got, tc.superseded) {
 			t.Errorf("%s: got superseded %q, want %q", name, got, tc.superseded)
 		}
-		const why = `team-b/settings holds the target, which stays as it is, ` +
+		const why = `platform/settings holds the target, which stays as it is, ` +
 			`by the annotation mirror-controller.github.io/paused="true"`
-		if got := r.Reason(v, target, c); name == "C62 its source holds it" && got != why {
+		if got := r.Reason(v, c); name == "C62 the winner holds it" && got != why {
 			t.Errorf("got reason %q, want %q", got, why)
 		}
 	}

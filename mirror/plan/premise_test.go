@@ -52,15 +52,15 @@ func TestStillUnwanted(t *testing.T) {
 	}
 }
 
-// TestC41AnotherSourceClaims: the namespace cache may be old. Where only the labels of the namespace keep another
-// source of the name from the target, the namespace is read live, and its labels may keep the copy.
+// TestC41AnotherSourceClaims: the namespace cache may be old, and the labels of the live namespace may keep the copy
+// for another source of the name.
 func TestC41AnotherSourceClaims(t *testing.T) {
 	r := testRules()
 	v := viewOf(r, plantest.Source("base", "settings", plantest.Annotation(SelectorAnnotation, "tier=gold")))
 	have := plantest.Copy(r, plantest.Source("platform", "settings"), "team-a") // its source is gone
 	c := decideAt(r, v, plantest.Namespace("team-a"), have)
-	if c.Op != OpDelete || !c.ByLabels {
-		t.Fatalf("got %v, by labels %v, want a deletion by labels", c.Op, c.ByLabels)
+	if c.Op != OpDelete {
+		t.Fatalf("got %v, want a deletion", c.Op)
 	}
 	if r.StillUnwanted(c, v, nil, plantest.Namespace("team-a", "tier", "gold")) {
 		t.Error("got the copy still unwanted, and another source claims the target")
@@ -108,28 +108,5 @@ func TestRepairCause(t *testing.T) {
 	}
 	if got := r.RepairCause(Change{Op: OpDelete, Have: have()}, true); got != "" {
 		t.Errorf("got %q for a deletion, want no cause", got)
-	}
-}
-
-// TestC41DependsOnLabels: a live source that the cache does not show may depend on the labels of the namespace.
-func TestC41DependsOnLabels(t *testing.T) {
-	r, ns := testRules(), plantest.Namespace("team-a")
-	elsewhere, rollout := plantest.Annotation(PrefixAnnotation, "team-b"),
-		plantest.Annotation(RolloutAnnotation, "tier=canary")
-	labelled := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Source("platform", "settings", o...) }
-	for name, tc := range map[string]struct {
-		source *corev1.ConfigMap
-		want   bool
-	}{
-		"gone":                    {nil, false},
-		"unlabelled":              {labelled(plantest.Without(DefaultLabel), rollout), false},
-		"narrowed by name":        {labelled(elsewhere), false},
-		"narrowed by labels":      {labelled(plantest.Annotation(SelectorAnnotation, "tier=gold")), true},
-		"C62 may be held":         {labelled(elsewhere, rollout), true},
-		"C62 is held in any case": {labelled(elsewhere, plantest.Annotation(PausedAnnotation, PausedValue)), false},
-	} {
-		if got := r.DependsOnLabels(tc.source, ns); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
 	}
 }

@@ -44,7 +44,8 @@ func readMarks(cm *corev1.ConfigMap, instance string) (m marks) {
 // The seeds under testdata/fuzz run with every go test. To search for more:
 // go test -run='^$' -fuzz='^FuzzOwnership$' -fuzztime=5m ./mirror/plan
 
-// FuzzOwnership compares the code with readMarks about an object with any annotations. In their values '@' is its namespace and '#' its name.
+// FuzzOwnership compares the code with readMarks about an object with any annotations. In their values '@' is its
+// namespace and '#' its name.
 func FuzzOwnership(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ns, name, mirrorLabel, source, copied, instance, adopt, flagInstance string, present byte) {
 		// No name of an object has a slash, and the flags allow no empty instance.

@@ -2,9 +2,9 @@ package plan
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,19 +18,18 @@ type Source struct {
 	ConfigMap *corev1.ConfigMap
 	Key       types.NamespacedName
 
-	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It has no targets then, but another
-	// controller, or this one with other flags, may have made copies.
+	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It has no targets then.
 	OutOfScope bool
 	// Reserved is set if another controller writes ConfigMaps of this name. It has no targets then.
 	Reserved bool
-	// Frozen is the parse error of the source's annotations. Until they are fixed nothing is done for the source.
+	// Frozen is the parse error of the annotations. Until they are fixed nothing is done for the source.
 	Frozen error
 	// Checksum is the value of the checksum annotation of a copy in sync.
 	Checksum string
 	// Bytes is the size of the payload: the keys and values of data and binaryData.
 	Bytes int
 
-	platform bool // its own namespace cannot be a target
+	rank int // 0 if its own namespace cannot be a target, else 1
 
 	prefixes []string             // of the source's annotation; nil: no annotation
 	selector labels.Selector      // of the source's annotation; matches everything if there is none
@@ -46,22 +45,18 @@ type Source struct {
 
 // ParseSource parses a ConfigMap for which AsksToBeMirrored holds. It keeps cm and does not change it.
 func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
-	if !r.AllowsSource(cm.Namespace) { // it has no targets: nothing else matters
-		return &Source{ConfigMap: cm, Key: KeyOf(cm), OutOfScope: true, Reserved: Reserved(cm.Name),
-			platform: !r.AllowsTarget(cm.Namespace), selector: labels.Nothing()}
+	s := &Source{ConfigMap: cm, Key: KeyOf(cm), OutOfScope: !r.AllowsSource(cm.Namespace), Reserved: Reserved(cm.Name),
+		selector: labels.Everything()}
+	if r.AllowsTarget(cm.Namespace) {
+		s.rank = 1
 	}
-	s := &Source{
-		ConfigMap:   cm,
-		Key:         KeyOf(cm),
-		Reserved:    Reserved(cm.Name),
-		platform:    !r.AllowsTarget(cm.Namespace),
-		Bytes:       payloadBytes(cm),
-		payload:     payloadDigest(cm),
-		labels:      selectCopied(cm.Labels, r.copyLabels, r.label),
-		annotations: selectCopied(cm.Annotations, r.copyAnnotations, r.label),
+	if s.OutOfScope { // it has no targets: nothing else matters
+		return s
 	}
-	s.Checksum = checksum(s.payload, s.labels, s.annotations)
-	s.copied = copiedList(s.labels, s.annotations)
+	s.Bytes, s.payload = sizeOf(cm.Data, 0)+sizeOf(cm.BinaryData, 0), payloadDigest(cm)
+	s.labels = selectCopied(cm.Labels, r.opts.CopyLabels, r.label)
+	s.annotations = selectCopied(cm.Annotations, r.opts.CopyAnnotations, r.label)
+	s.Checksum, s.copied = checksum(s.payload, s.labels, s.annotations), copiedList(s.labels, s.annotations)
 	s.Frozen = s.parseAnnotations()
 	s.quoted = map[Exclusion]string{
 		ExcludedByPrefix:   quoteAnnotation(cm, PrefixAnnotation),
@@ -70,26 +65,21 @@ func (r *Rules) ParseSource(cm *corev1.ConfigMap) *Source {
 	return s
 }
 
-// maxQuoted is how many bytes of an annotation a text quotes.
+// maxQuoted is how many bytes of a value a text quotes.
 const maxQuoted = 200
 
+// quoteAnnotation returns an annotation as key="value"; empty if there is none.
 func quoteAnnotation(cm *corev1.ConfigMap, key string) string {
-	value, found := cm.Annotations[key]
-	if !found {
-		return ""
+	if value, found := cm.Annotations[key]; found {
+		return fmt.Sprintf("%s=%q", key, Clip(value, maxQuoted))
 	}
-	return fmt.Sprintf("%s=%q", key, clip(value))
+	return ""
 }
 
-// Payload returns the digest of data, binaryData and immutable, as "sha256:" and hex digits.
-func (s *Source) Payload() string { return "sha256:" + hex.EncodeToString([]byte(s.payload)) }
-
-func payloadBytes(cm *corev1.ConfigMap) (n int) {
-	for k, v := range cm.Data {
-		n += len(k) + len(v)
-	}
-	for k, v := range cm.BinaryData {
-		n += len(k) + len(v)
+// sizeOf returns the size of the keys and values of a map, and extra for each entry.
+func sizeOf[V string | []byte](m map[string]V, extra int) (n int) {
+	for k, v := range m {
+		n += len(k) + len(v) + extra
 	}
 	return n
 }
@@ -99,40 +89,64 @@ func KeyOf(cm *corev1.ConfigMap) types.NamespacedName {
 	return types.NamespacedName{Namespace: cm.Namespace, Name: cm.Name}
 }
 
-// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes. A selector of 256 KiB
-// takes megabytes of memory, and a millisecond for each namespace.
+// maxAnnotation bounds an annotation with which a source narrows or holds its targets, in bytes.
 const maxAnnotation = 4 << 10
 
 // parseAnnotations parses the annotations with which a source narrows or holds its targets. The error joins every
-// problem, each in words for the owner of the source. Before it parses, it says which annotation of ours is not known
-// or too long.
+// problem, the cause before the value.
 func (s *Source) parseAnnotations() error {
-	s.selector = labels.Everything()
-	annotations := s.ConfigMap.Annotations
-	errs := []error{checkKnown(annotations)}
+	errs := []error{checkKnown(s.ConfigMap.Annotations)}
 	for _, key := range sourceAnnotations {
-		if n := len(annotations[key]); n > maxAnnotation {
-			errs = append(errs, fmt.Errorf("annotation %s: has %d bytes, must have at most %d", key, n, maxAnnotation))
+		if value, ok := s.ConfigMap.Annotations[key]; ok {
+			if problem := s.parse(key, value); problem != "" {
+				errs = append(errs, fmt.Errorf("annotation %s: %s; it is %q", key, problem, Clip(value, maxQuoted)))
+			}
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if value, ok := annotations[PrefixAnnotation]; ok {
-		errs = append(errs, s.parsePrefixes(value))
-	}
-	errs = append(errs, parseSelector(annotations, SelectorAnnotation, &s.selector),
-		parseSelector(annotations, RolloutAnnotation, &s.rollout))
-	value, ok := annotations[PausedAnnotation]
-	if s.paused = value == PausedValue; ok && !s.paused {
-		errs = append(errs, fmt.Errorf("annotation %s=%q: must be %q; to go on, remove the annotation",
-			PausedAnnotation, clip(value), PausedValue))
 	}
 	return errors.Join(errs...)
 }
 
-// parsePrefixes returns an error about the first prefix that is malformed: the annotation may hold thousands.
-func (s *Source) parsePrefixes(value string) error {
+// checkKnown returns an error that names the first annotation of our Domain that is not known: a typing error, or of a
+// newer version, it may narrow or hold the targets.
+func checkKnown(annotations map[string]string) error {
+	known := slices.Concat(sourceAnnotations, ourAnnotations)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.HasPrefix(key, Domain+"/") && !slices.Contains(known, key) {
+			return fmt.Errorf("annotation %s: is not known; a source can have %s",
+				key, strings.Join(sourceAnnotations, ", "))
+		}
+	}
+	return nil
+}
+
+// parse sets what the annotation with this key and value narrows or holds, or returns what is wrong with the value.
+func (s *Source) parse(key, value string) (problem string) {
+	if len(value) > maxAnnotation {
+		return fmt.Sprintf("has %d bytes, must have at most %d", len(value), maxAnnotation)
+	}
+	switch key {
+	case PrefixAnnotation:
+		return s.parsePrefixes(value)
+	case PausedAnnotation:
+		if s.paused = value == PausedValue; !s.paused {
+			return fmt.Sprintf("must be %q; to go on, remove the annotation", PausedValue)
+		}
+		return ""
+	}
+	selector, err := labels.Parse(value)
+	switch {
+	case err != nil:
+		return "not a label selector: " + withoutMiddle(err.Error())
+	case key == SelectorAnnotation:
+		s.selector = selector
+	case key == RolloutAnnotation:
+		s.rollout = selector
+	}
+	return ""
+}
+
+// parsePrefixes returns what is wrong with the first prefix that is malformed: the annotation may hold thousands.
+func (s *Source) parsePrefixes(value string) (problem string) {
 	for p := range strings.SplitSeq(value, ",") {
 		p = strings.TrimSpace(p)
 		problem := checkNamespacePrefix(p)
@@ -140,25 +154,11 @@ func (s *Source) parsePrefixes(value string) error {
 			problem += "; remove the annotation for all targets"
 		}
 		if problem != "" {
-			return fmt.Errorf("annotation %s=%q: prefix %q: %s", PrefixAnnotation, value, p, problem)
+			return fmt.Sprintf("a prefix %s: %q", problem, Clip(p, maxQuoted))
 		}
 		s.prefixes = append(s.prefixes, p)
 	}
-	return nil
-}
-
-// parseSelector sets selector, if the annotation is there.
-func parseSelector(annotations map[string]string, key string, selector *labels.Selector) error {
-	value, ok := annotations[key]
-	if !ok {
-		return nil
-	}
-	parsed, err := labels.Parse(value)
-	if err != nil {
-		return fmt.Errorf("annotation %s=%q: not a label selector: %w", key, value, err)
-	}
-	*selector = parsed
-	return nil
+	return ""
 }
 
 // Holds reports whether an annotation of the source holds the target in the namespace: it stays as it is.
@@ -188,89 +188,39 @@ func (s *Source) Hold() (by, remedy string) {
 	return by, "remove the annotation"
 }
 
-// Exclusion is the first rule that keeps a source from a namespace.
-type Exclusion int
-
-// The rules.
-const (
-	NotExcluded                 Exclusion = iota
-	SourceGone                            // no ConfigMap of that key asks to be mirrored
-	ExcludedSource                        // the source is out of scope of the flags, has a reserved name, or is frozen
-	ExcludedName                          // --namespace-prefix does not allow the namespace, or it is the source's own
-	ExcludedExplicitly                    // --exclude-namespace names the namespace
-	ExcludedByPrefix                      // by the annotation of the source
-	ExcludedTerminating                   // the namespace is being deleted
-	ExcludedByOptOut                      // by the label of the namespace
-	ExcludedBySelector                    // by the annotation of the source
-	ExcludedByNamespaceSelector           // by the flag
-)
-
-// byLabels reports whether only labels, or the deletion, of the namespace keep the source from it.
-func (e Exclusion) byLabels() bool { return e > ExcludedByPrefix }
-
-// Exclusion returns what keeps the source from the namespace.
-func (r *Rules) Exclusion(s *Source, ns *corev1.Namespace) Exclusion {
-	switch {
-	case s.OutOfScope || s.Reserved || s.Frozen != nil:
-		return ExcludedSource
-	case ns.Name == s.Key.Namespace:
-		return ExcludedName
-	case !r.AllowsTarget(ns.Name):
-		return r.nameExclusion(ns.Name)
-	case !s.SelectsName(ns):
-		return ExcludedByPrefix
-	case Terminating(ns):
-		return ExcludedTerminating
-	case ns.Labels[r.label] == OptOutValue:
-		return ExcludedByOptOut
-	case !s.SelectsLabels(ns):
-		return ExcludedBySelector
-	case !r.Selects(ns):
-		return ExcludedByNamespaceSelector
-	}
-	return NotExcluded
-}
-
-// SelectsName reports whether the annotation with prefixes, if there is one, allows the name of the namespace.
-func (s *Source) SelectsName(ns *corev1.Namespace) bool {
-	return s.prefixes == nil || hasAnyPrefix(ns.Name, s.prefixes)
-}
-
-// SelectsLabels reports whether the annotation with a selector, if there is one, matches the labels of the namespace.
-func (s *Source) SelectsLabels(ns *corev1.Namespace) bool {
-	return s.selector.Matches(labels.Set(ns.Labels))
-}
-
-// Loss is why no source claims a copy, as it was judged.
-type Loss struct {
+// Unclaimed is why no source claims a copy, as it was judged.
+type Unclaimed struct {
 	Rule Exclusion
 	// Annotation is the annotation of the source by which Rule excludes the namespace, as key="value".
 	Annotation string
 }
 
-// loss returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
-func (r *Rules) loss(s *Source, scope Exclusion, ns *corev1.Namespace) Loss {
+// unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
+func (r *Rules) unclaimed(s *Source, scope Exclusion, ns *corev1.Namespace) Unclaimed {
 	switch {
 	case scope != NotExcluded:
-		return Loss{Rule: scope}
+		return Unclaimed{Rule: scope}
 	case s == nil:
-		return Loss{Rule: SourceGone}
+		return Unclaimed{Rule: SourceGone}
 	}
-	return s.lossBy(r.Exclusion(s, ns))
+	return s.unclaimedBy(r.Exclusion(s, ns))
 }
 
-func (s *Source) lossBy(rule Exclusion) Loss { return Loss{rule, s.quoted[rule]} }
-
-// compareSources orders sources of one name, the winner first. A source whose namespace cannot be a target comes first:
-// a tenant must not outrank the platform by being older. Then the older source wins, then the smaller key.
-func compareSources(a, b *Source) int {
-	if a.platform != b.platform {
-		if a.platform {
-			return -1
-		}
-		return 1
+// StillHolds reports whether no source claims a copy for this reason, perhaps beside others. source is the one of the
+// copy; nil: it is gone.
+func (r *Rules) StillHolds(u Unclaimed, source *Source, ns *corev1.Namespace) bool {
+	if source == nil || u.Rule == SourceGone {
+		return source == nil && u.Rule == SourceGone
 	}
+	return u == source.unclaimedBy(u.Rule) && !exclusions[u.Rule].holds(at{r, source, ns})
+}
+
+func (s *Source) unclaimedBy(rule Exclusion) Unclaimed { return Unclaimed{rule, s.quoted[rule]} }
+
+// compareSources orders sources of one name, the winner first. A tenant must not outrank the platform by being older.
+func compareSources(a, b *Source) int {
 	return cmp.Or(
+		cmp.Compare(a.rank, b.rank),
 		a.ConfigMap.CreationTimestamp.Compare(b.ConfigMap.CreationTimestamp.Time),
 		strings.Compare(a.Key.Namespace, b.Key.Namespace),
 	)
@@ -305,14 +255,9 @@ func (v *View) All() []*Source {
 	return slices.Concat(v.Sources, v.OutOfScope)
 }
 
-// Find returns the source with this key, or nil. It does not find sources that are out of scope.
-func (v *View) Find(key types.NamespacedName) *Source { return find(v.Sources, key) }
-
-// FindAny returns the source with this key, also one that is out of scope, or nil.
-func (v *View) FindAny(key types.NamespacedName) *Source { return find(v.All(), key) }
-
-func find(sources []*Source, key types.NamespacedName) *Source {
-	for _, s := range sources {
+// Find returns the source with this key, also one that is out of scope, or nil.
+func (v *View) Find(key types.NamespacedName) *Source {
+	for _, s := range v.All() {
 		if s.Key == key {
 			return s
 		}

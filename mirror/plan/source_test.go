@@ -2,6 +2,8 @@ package plan
 
 import (
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,38 +17,39 @@ import (
 // TestC31MalformedAnnotations: the error says where and why.
 func TestC31MalformedAnnotations(t *testing.T) {
 	const (
-		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix="
-		inSelector  = "annotation mirror-controller.github.io/namespace-selector="
-		inRollout   = "annotation mirror-controller.github.io/rollout="
-		inPaused    = "annotation mirror-controller.github.io/paused="
+		inPrefix    = "annotation mirror-controller.github.io/namespace-prefix: a prefix "
+		inSelector  = "annotation mirror-controller.github.io/namespace-selector: not a label selector: "
+		inRollout   = "annotation mirror-controller.github.io/rollout: not a label selector: "
+		inPaused    = `annotation mirror-controller.github.io/paused: must be "true"; to go on, remove the annotation; it is `
 		noSuchStart = "must be the beginning of a namespace name: lower-case letters, digits and '-', " +
 			"with a letter or digit first"
 		empty = "must not be empty; remove the annotation for all targets"
 	)
-	long := strings.Repeat("a", 64)
+	long, kilobyte := strings.Repeat("a", 64), strings.Repeat("a", 1<<10)
 	for name, tc := range map[string]struct {
 		annotations texts
 		want        []string // the beginning of each line of the error
 	}{
-		"empty prefix": {texts{PrefixAnnotation: "team-a, "}, []string{inPrefix + `"team-a, ": prefix "": ` + empty}},
-		"upper case": {texts{PrefixAnnotation: "team-a, Team, X"}, []string{inPrefix +
-			`"team-a, Team, X": prefix "Team": ` + noSuchStart}},
-		"prefix too long": {texts{PrefixAnnotation: long}, []string{inPrefix + `"` + long + `": prefix "` + long +
-			`": must have at most 63 characters`}},
-		"malformed selector": {texts{SelectorAnnotation: "tier==="}, []string{inSelector +
-			`"tier===": not a label selector: `}},
-		"control character": {texts{SelectorAnnotation: "tier=a\x0bb"}, []string{inSelector +
-			`"tier=a\vb": not a label selector: `}},
-		"C62 rollout": {texts{RolloutAnnotation: "tier in canary"}, []string{inRollout +
-			`"tier in canary": not a label selector: `}},
-		"C62 paused": {texts{PausedAnnotation: "yes"}, []string{inPaused +
-			`"yes": must be "true"; to go on, remove the annotation`}},
-		"C62 paused, empty": {texts{PausedAnnotation: ""}, []string{inPaused +
-			`"": must be "true"; to go on, remove the annotation`}},
+		"empty prefix": {texts{PrefixAnnotation: "team-a, "}, []string{inPrefix + empty + `: ""; it is "team-a, "`}},
+		"upper case": {texts{PrefixAnnotation: "team-a, Team, X"}, []string{inPrefix + noSuchStart +
+			`: "Team"; it is "team-a, Team, X"`}},
+		"prefix too long": {texts{PrefixAnnotation: long}, []string{inPrefix + "must have at most 63 characters"}},
+		"malformed selector": {texts{SelectorAnnotation: "tier==="},
+			[]string{inSelector + "unable to parse requirement: found '='"}},
+		"control character": {texts{SelectorAnnotation: "tier=a\x0bb"}, []string{inSelector}},
+		"C62 rollout":       {texts{RolloutAnnotation: "tier in canary"}, []string{inRollout}},
+		"C62 paused":        {texts{PausedAnnotation: "yes"}, []string{inPaused + `"yes"`}},
+		"C62 paused, empty": {texts{PausedAnnotation: ""}, []string{inPaused + `""`}},
 		"all": {texts{PrefixAnnotation: "Team", SelectorAnnotation: "a=b=c", RolloutAnnotation: "a=b=c",
 			PausedAnnotation: "false"},
-			[]string{inPrefix + `"Team": prefix "Team": ` + noSuchStart, inSelector + `"a=b=c": not a label selector: `,
-				inRollout + `"a=b=c": not a label selector: `, inPaused + `"false": must be "true"`}},
+			[]string{inPrefix + noSuchStart, inSelector, inRollout, inPaused + `"false"`}},
+		"C83 a long prefix": {texts{PrefixAnnotation: "team-a," + kilobyte}, []string{inPrefix + "must have at most 63"}},
+		"C83 a prefix at the end": {texts{PrefixAnnotation: strings.Repeat("team-a,", 200) + "Team"},
+			[]string{inPrefix + noSuchStart + `: "Team"; it is "team-a,team-a,`}},
+		"C83 a long label": {texts{RolloutAnnotation: "tier=" + kilobyte}, []string{inRollout +
+			"unable to parse requirement: " + `values[0][tier]: Invalid value: "aaa`}},
+		"C83 the end of a long selector": {texts{SelectorAnnotation: strings.Repeat("tier=gold,", 200) + "tier==="},
+			[]string{inSelector + "unable to parse requirement: found '=', expected: identifier"}},
 	} {
 		src := plantest.Source("platform", "settings")
 		src.Annotations = tc.annotations
@@ -58,7 +61,13 @@ func TestC31MalformedAnnotations(t *testing.T) {
 		if len(lines) != len(tc.want) {
 			t.Fatalf("%s: got %q, want %q", name, lines, tc.want)
 		}
+		if name == "C83 a long label" && !strings.Contains(lines[0], `": must be no more than 63 `) {
+			t.Errorf("%s: got %q, want the cause in it", name, lines[0])
+		}
 		for i, line := range lines {
+			if len(line) > 1000 {
+				t.Errorf("%s: got %d bytes, want a text that fits into an event", name, len(line))
+			}
 			if !strings.HasPrefix(line, tc.want[i]) {
 				t.Errorf("%s: got %q, want it to begin with %q", name, line, tc.want[i])
 			}
@@ -84,8 +93,8 @@ func TestExclusion(t *testing.T) {
 		want  Exclusion
 	}{
 		"a target":                     {testRules(), source(), a, NotExcluded},
-		"C01 its own namespace":        {testRules(), plantest.Source("team-a", "s"), a, ExcludedName},
-		"C01 its own, all namespaces":  {all, plantest.Source("default", "s"), plantest.Namespace("default"), ExcludedName},
+		"C01 its own namespace":        {testRules(), plantest.Source("team-a", "s"), a, ExcludedOwn},
+		"C01 its own, all namespaces":  {all, plantest.Source("default", "s"), plantest.Namespace("default"), ExcludedOwn},
 		"all namespaces":               {all, plantest.Source("default", "s"), plantest.Namespace("other"), NotExcluded},
 		"target out of scope":          {testRules(), source(), plantest.Namespace("other"), ExcludedName},
 		"source out of scope":          {fromPlatform(), plantest.Source("base", "s"), a, ExcludedSource},
@@ -169,9 +178,48 @@ func TestC47LongAnnotations(t *testing.T) {
 			if (s.Frozen != nil) != frozen && key != PrefixAnnotation || frozen && s.Frozen == nil {
 				t.Errorf("%s of %d bytes: got frozen by %v, want frozen %v", key, n, s.Frozen, frozen)
 			}
-			if frozen && len(s.Frozen.Error()) > 200 {
+			if frozen && len(s.Frozen.Error()) > 400 {
 				t.Errorf("%s: got an error of %d bytes", key, len(s.Frozen.Error()))
 			}
 		}
+	}
+}
+
+// TestC54UnknownAnnotations: a source with an annotation of ours that it cannot have is frozen, and the error lists
+// those that it can have.
+func TestC54UnknownAnnotations(t *testing.T) {
+	for _, key := range []string{"namespace-prefixes", "Namespace-Prefix", "exclude-namespace", "prune", "checksums"} {
+		cm := plantest.Source("platform", "settings")
+		cm.Annotations = map[string]string{Domain + "/" + key: "team-a"}
+		want := "annotation " + Domain + "/" + key + ": is not known; a source can have " +
+			PrefixAnnotation + ", " + SelectorAnnotation + ", " + RolloutAnnotation + ", " + PausedAnnotation
+		if got := NewRules(testOptions()).ParseSource(cm).Frozen; got == nil || got.Error() != want {
+			t.Errorf("got error %v, want %s", got, want)
+		}
+	}
+}
+
+// TestC54KnownAnnotations: each key of the contract is known, and so are keys of other domains.
+func TestC54KnownAnnotations(t *testing.T) {
+	text, err := os.ReadFile("keys.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, m := range regexp.MustCompile(`(?m)Annotation\s+= Domain \+ "(/.*)"$`).FindAllStringSubmatch(string(text), -1) {
+		keys = append(keys, Domain+m[1])
+	}
+	slices.Sort(keys)
+	known := slices.Sorted(slices.Values(slices.Concat(ourAnnotations, sourceAnnotations)))
+	if !slices.Equal(keys, known) {
+		t.Errorf("known are %v, want those of keys.go, %v", known, keys)
+	}
+	annotations := map[string]string{"namespace-prefixes": "", "x" + Domain + "/namespace-prefixes": "",
+		Domain + ".example/x": "", Domain: ""}
+	for _, key := range keys {
+		annotations[key] = "true"
+	}
+	if err := checkKnown(annotations); err != nil {
+		t.Errorf("got %v, want no error", err)
 	}
 }

@@ -1,101 +1,118 @@
 package plan
 
 import (
-	"maps"
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Marks are annotations that only objects in the cache have. No object from the API can have them: a key with nothing
-// before its '/' is invalid.
+// Marks of the cache are annotations. No object from the API can have them: a key that begins with '/' is invalid.
 const (
-	digestMark    = "/payload"   // the digest of the payload
-	selfMark      = "/self"      // the copy annotation named the object itself, and is left out
-	truncatedMark = "/truncated" // the metadata is truncated
+	payloadMark   = "/payload"   // the digest of the payload
+	contentMark   = "/content"   // the checksum of the payload and the metadata that the copied annotation lists, if any
+	selfMark      = "/self"      // the copy annotation names the object itself
+	othersMark    = "/others"    // there is metadata of other people; otherLabels if some of it are labels
+	truncatedMark = "/truncated" // the labels of the namespace are left out
+
+	otherLabels = "labels"
 )
 
 const (
-	// maxMetadata bounds the metadata that the cache keeps of a namespace, and of a ConfigMap that is no source, in bytes:
-	// anybody who may write such objects can make many, and give each 256 KiB of annotations and more of labels.
-	maxMetadata = 8 << 10
-	// maxValue bounds a value of ours in truncated metadata, in bytes. The longest true one is a key: 63 and 253 and a
-	// '/'.
+	// maxLabels bounds the labels that the cache keeps of a namespace, in bytes.
+	maxLabels = 8 << 10
+	// maxValue bounds a value of ours, in bytes. The longest true one is a key: 63 and 253 and a '/'.
 	maxValue = 600
+	// maxCopied bounds the copied annotation, in bytes. A hash stands for a longer one.
+	maxCopied = 4 << 10
+	hashed    = "sha256:" // the beginning of a hash
 )
 
-// Strip prepares a ConfigMap for the cache. A source keeps its payload, which the controller writes. Everything else
-// keeps the digest of its payload and at most maxMetadata of its metadata, so that neither its size nor its owner
-// decides how much memory it takes.
-//
-// Strip changes cm, but no map of cm. It is idempotent: the cache applies it twice on a relist.
+// valueOf returns an annotation of ours. One above maxValue counts as absent: somebody else has written it.
+func valueOf(cm *corev1.ConfigMap, key string) (value string, found bool) {
+	if value, found = cm.Annotations[key]; len(value) > maxValue {
+		return "", false
+	}
+	return value, found
+}
+
+// boundedCopied returns a value of the copied annotation, or the hash that stands for it.
+func boundedCopied(list string) string {
+	if len(list) <= maxCopied {
+		return list
+	}
+	return checksum(digest(list), nil, nil)
+}
+
+// Strip prepares a ConfigMap for the cache. A source keeps its payload. Everything else keeps digests in place of its
+// payload and of the copied metadata, our own keys, and a mark if there is anything else. Strip changes cm, but no map
+// of cm. It is idempotent: the cache applies it twice on a relist.
 func (r *Rules) Strip(cm *corev1.ConfigMap) {
 	cm.ManagedFields = nil
-	if _, done := cm.Annotations[digestMark]; done || r.IsSource(cm) {
+	if _, done := cm.Annotations[payloadMark]; done || r.IsSource(cm) {
 		return
 	}
-	marks := map[string]string{digestMark: string(payloadDigest(cm))}
-	if metadataBytes(cm) > maxMetadata {
-		marks[truncatedMark] = ""
-		cm.ObjectMeta = r.truncatedMeta(cm)
+	kept := make(map[string]string, 8)
+	for _, key := range [...]string{SourceAnnotation, InstanceAnnotation, ChecksumAnnotation, AdoptAnnotation} {
+		if value, found := valueOf(cm, key); found {
+			kept[key] = value
+		}
 	}
-	annotations := maps.Clone(cm.Annotations)
-	if NamesItself(cm) { // all copies of a source differ in this annotation
-		marks[selfMark] = ""
-		delete(annotations, CopyAnnotation)
+	kept[payloadMark] = string(payloadDigest(cm))
+	if list, found := cm.Annotations[CopiedAnnotation]; found {
+		kept[CopiedAnnotation], kept[contentMark] = boundedCopied(list), r.contentOf(cm)
 	}
-	cm.Annotations = merged(annotations, marks)
-	cm.Data, cm.BinaryData = nil, nil
-	cm.Name, cm.Namespace = Intern(cm.Name), Intern(cm.Namespace)
+	if namesItself(cm) { // all copies of a source differ in this annotation
+		kept[selfMark] = ""
+	}
+	if hasLabels, hasAny := r.others(cm); hasLabels {
+		kept[othersMark] = otherLabels
+	} else if hasAny {
+		kept[othersMark] = ""
+	}
+	labels := cm.Labels
+	if len(labels) > count(labels, r.label, ManagedByLabel) {
+		labels = only(labels, r.label, ManagedByLabel)
+	}
+	*cm = corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Intern(cm.Namespace), Name: Intern(cm.Name), UID: cm.UID, ResourceVersion: cm.ResourceVersion,
+			CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
+			Labels: labels, Annotations: kept,
+			Finalizers: slices.Clone(cm.Finalizers[:min(1, len(cm.Finalizers))]),
+		},
+		Immutable: cm.Immutable,
+	}
 }
 
-// entryBytes is what an entry of a map or list takes in memory, besides its text.
-const entryBytes = 64
-
-// metadataBytes estimates what the metadata of cm takes in memory.
-func metadataBytes(cm *corev1.ConfigMap) int {
-	return cm.ObjectMeta.Size() +
-		entryBytes*(len(cm.Labels)+len(cm.Annotations)+len(cm.Finalizers)+len(cm.OwnerReferences))
+// others reports whether cm has labels of other people, and whether it has any metadata of theirs: labels, annotations,
+// finalizers or ownerReferences.
+func (r *Rules) others(cm *corev1.ConfigMap) (hasLabels, hasAny bool) {
+	labels, annotations := copiedKeys(cm.Annotations[CopiedAnnotation], r.label)
+	hasLabels = len(cm.Labels) > count(cm.Labels, r.label, ManagedByLabel)+count(cm.Labels, labels...)
+	return hasLabels, hasLabels || len(cm.Finalizers)+len(cm.OwnerReferences) > 0 ||
+		len(cm.Annotations) > count(cm.Annotations, ourAnnotations...)+count(cm.Annotations, annotations...)
 }
 
-// mapBytes estimates what a map takes in memory.
-func mapBytes(m map[string]string) (n int) {
-	for k, v := range m {
-		n += entryBytes + len(k) + len(v)
+// count returns how many of these keys, which differ, m has.
+func count(m map[string]string, keys ...string) (n int) {
+	for _, k := range keys {
+		if _, ok := m[k]; ok {
+			n++
+		}
 	}
 	return n
 }
 
-// truncatedMeta returns the metadata of cm on which decisions depend.
-func (r *Rules) truncatedMeta(cm *corev1.ConfigMap) metav1.ObjectMeta {
-	meta := metav1.ObjectMeta{
-		Namespace: cm.Namespace, Name: cm.Name, UID: cm.UID, ResourceVersion: cm.ResourceVersion,
-		CreationTimestamp: cm.CreationTimestamp, DeletionTimestamp: cm.DeletionTimestamp,
-		Labels: only(cm.Labels, r.label, ManagedByLabel),
-		Annotations: only(cm.Annotations,
-			SourceAnnotation, CopyAnnotation, ChecksumAnnotation, InstanceAnnotation, AdoptAnnotation),
-	}
-	maps.DeleteFunc(meta.Annotations, func(_, v string) bool { return len(v) > maxValue }) // no true value is that long
-	for _, f := range cm.Finalizers {                                                      // an update keeps them
-		if meta.Size() > maxMetadata {
-			break
-		}
-		meta.Finalizers = append(meta.Finalizers, f)
-	}
-	return meta
-}
-
-// isTruncated reports whether the cache holds only a part of the metadata of cm.
-func isTruncated(cm *corev1.ConfigMap) bool {
-	_, truncated := cm.Annotations[truncatedMark]
-	return truncated
+// HasOthers reports whether have, as the cache holds it, has metadata of other people.
+func HasOthers(have *corev1.ConfigMap) bool {
+	_, others := have.Annotations[othersMark]
+	return others
 }
 
 // StripNamespace prepares a namespace for the cache, which keeps its labels and its phase. Of labels that take more
-// than maxMetadata it keeps none: see [LabelsTruncated].
-//
-// It is idempotent, as Strip is, and changes no map.
+// than maxLabels it keeps none: see [LabelsTruncated]. It is idempotent, and changes no map.
 func StripNamespace(ns *corev1.Namespace) {
 	if LabelsTruncated(ns) {
 		return
@@ -105,7 +122,7 @@ func StripNamespace(ns *corev1.Namespace) {
 		CreationTimestamp: ns.CreationTimestamp, DeletionTimestamp: ns.DeletionTimestamp, Labels: ns.Labels,
 	}
 	ns.Spec, ns.Status.Conditions = corev1.NamespaceSpec{}, nil
-	if mapBytes(ns.Labels) > maxMetadata {
+	if sizeOf(ns.Labels, 64) > maxLabels { // an entry takes some 64 bytes of memory besides its text
 		ns.Labels, ns.Annotations = nil, map[string]string{truncatedMark: ""}
 	}
 }
@@ -117,11 +134,13 @@ func LabelsTruncated(ns *corev1.Namespace) bool {
 	return truncated
 }
 
-// only returns the entries of m with these keys.
-func only(m map[string]string, keys ...string) map[string]string {
-	out := map[string]string{}
+// only returns the entries of m with these keys; nil if there are none.
+func only(m map[string]string, keys ...string) (out map[string]string) {
 	for _, k := range keys {
 		if v, ok := m[k]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
 			out[k] = v
 		}
 	}

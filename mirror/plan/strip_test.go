@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -94,13 +95,18 @@ func TestC42StripIsIdempotent(t *testing.T) {
 		if got, want := payloadDigest(cm), payloadDigest(before); got != want || len(got) != 32 {
 			t.Errorf("%s: got digest %x, want %x", name, got, want)
 		}
+		if got, want := r.contentOf(cm), r.contentOf(before); got != want {
+			t.Errorf("%s: got content %s, want %s", name, got, want)
+		}
 		want, got := before, once
 		want.Data, want.BinaryData, want.ManagedFields = nil, nil, nil
-		delete(got.Annotations, digestMark)
+		if !namesItself(want) {
+			delete(want.Annotations, CopyAnnotation)
+		}
 		if _, self := got.Annotations[selfMark]; self {
-			delete(got.Annotations, selfMark)
 			got.Annotations[CopyAnnotation] = got.Namespace + "/" + got.Name
 		}
+		maps.DeleteFunc(got.Annotations, func(k, _ string) bool { return strings.HasPrefix(k, "/") })
 		if !equality.Semantic.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
@@ -135,7 +141,7 @@ func TestC42NoObjectCanCarryTheMark(t *testing.T) {
 	refused := func(key string) bool {
 		return len(apivalidation.ValidateAnnotations(texts{key: ""}, field.NewPath("metadata", "annotations"))) > 0
 	}
-	for _, mark := range []string{digestMark, selfMark, truncatedMark} {
+	for _, mark := range []string{payloadMark, contentMark, selfMark, othersMark, truncatedMark} {
 		if !refused(mark) {
 			t.Errorf("got %q accepted as an annotation by the API server, want it refused", mark)
 		}
@@ -155,22 +161,20 @@ func TestC42NoObjectCanCarryTheMark(t *testing.T) {
 	}
 }
 
-// TestC71TruncatedMetadata fills the metadata of an object up to the limits of the API server. The cache keeps a
-// bounded part of it. A copy that has to change is re-created, or updated if it has finalizers.
-func TestC71TruncatedMetadata(t *testing.T) {
+// TestC71StripIsBounded fills the metadata of an object up to the limits of the API server. The cache keeps a bounded
+// part of it, and the decision is the same.
+func TestC71StripIsBounded(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"l*"}, []string{"n*"} })
-	many := func(prefix string) plantest.Option {
-		return func(cm *corev1.ConfigMap) {
-			for _, k := range numbered(400) {
-				plantest.Label(prefix+k, "some-value")(cm)
-			}
-			plantest.Annotation(prefix+"note", strings.Repeat("x", 200<<10))(cm)
-		}
-	}
 	fill := func(cm *corev1.ConfigMap) {
-		many("z-")(cm)
-		for _, k := range numbered(300) {
+		var list []string
+		for _, k := range numbered(400) {
+			plantest.Label("z-"+k, "some-value")(cm)
 			cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{Name: k})
+			list = append(list, "label:"+strings.Repeat(k, 10))
+		}
+		plantest.Annotation("z-note", strings.Repeat("x", 200<<10))(cm)
+		if cm.Annotations[CopiedAnnotation] == "forged" {
+			cm.Annotations[CopiedAnnotation] = strings.Join(list, ",")
 		}
 	}
 	finalizers := func(cm *corev1.ConfigMap) {
@@ -178,51 +182,69 @@ func TestC71TruncatedMetadata(t *testing.T) {
 			cm.Finalizers = append(cm.Finalizers, "example.com/"+k)
 		}
 	}
-	tiny := func(cm *corev1.ConfigMap) {
-		for i := range 120 {
-			cm.Labels[strconv.Itoa(i)] = ""
-		}
-	}
+	long := strings.Repeat("a", maxValue+1)
 	src := plantest.Source("platform", "settings", plantest.Label("l-1", "a"), plantest.Annotation("n-1", "b"))
-	copied := func(o ...plantest.Option) *corev1.ConfigMap {
-		return plantest.Copy(r, src, "team-a", append(o, fill)...)
-	}
+	copied := func(o ...plantest.Option) *corev1.ConfigMap { return plantest.Copy(r, src, "team-a", o...) }
+	adopt := plantest.Annotation(AdoptAnnotation, "true")
 	for name, test := range map[string]struct {
-		have *corev1.ConfigMap
-		want Op
+		have  *corev1.ConfigMap
+		op    Op
+		state State
 	}{
-		"in sync":              {copied(), OpNone},
-		"edited":               {copied(plantest.Data("key", "x")), OpRecreate},
-		"edited, finalizers":   {copied(plantest.Data("key", "x"), finalizers), OpUpdate},
-		"edited, immutable":    {copied(plantest.Data("key", "x"), plantest.Immutable), OpRecreate},
-		"source changed":       {copied(plantest.Annotation(ChecksumAnnotation, "sha256:00")), OpRecreate},
-		"copied label changed": {copied(plantest.Label("l-1", "x")), OpNone},
-		"copied list changed":  {copied(plantest.Annotation(CopiedAnnotation, "label:l-1")), OpNone},
-		"managed-by removed":   {copied(plantest.Without(ManagedByLabel)), OpRecreate},
-		"relabelled true":      {copied(plantest.Label("mirror", "true")), OpRecreate},
-		"source forged":        {copied(plantest.Annotation(SourceAnnotation, strings.Repeat("a", 700)+"/x")), OpNone},
-		"instance forged":      {copied(plantest.Annotation(InstanceAnnotation, strings.Repeat("a", 700))), OpNone},
-		"foreign":              {plantest.ConfigMap("team-a", "settings", fill), OpNone},
-		"many tiny labels":     {plantest.ConfigMap("team-a", "settings", tiny), OpNone},
-		"adoptable but finalizers": {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"),
-			fill, finalizers), OpNone},
-		"adoptable": {plantest.ConfigMap("team-a", "settings", plantest.Annotation(AdoptAnnotation, "true"),
-			many("z-")), OpRecreate},
+		"in sync":                  {copied(), OpNone, StateSynced},
+		"a long value of adopt":    {copied(plantest.Annotation(AdoptAnnotation, long)), OpNone, StateSynced},
+		"edited":                   {copied(plantest.Data("key", "x")), OpUpdate, StatePending},
+		"edited, finalizers":       {copied(plantest.Data("key", "x"), finalizers), OpUpdate, StatePending},
+		"edited, immutable":        {copied(plantest.Data("key", "x"), plantest.Immutable), OpRecreate, StatePending},
+		"checksum edited":          {copied(plantest.Annotation(ChecksumAnnotation, long)), OpUpdate, StatePending},
+		"copied label changed":     {copied(plantest.Label("l-1", "x")), OpUpdate, StatePending},
+		"copied list forged":       {copied(plantest.Annotation(CopiedAnnotation, "forged")), OpUpdate, StatePending},
+		"source forged":            {copied(plantest.Annotation(SourceAnnotation, long+"/x")), OpNone, StateForeign},
+		"instance forged":          {copied(plantest.Annotation(InstanceAnnotation, long)), OpNone, StateForeign},
+		"adoptable but finalizers": {plantest.ConfigMap("team-a", "settings", adopt, finalizers), OpNone, StateForeign},
+		"adoptable":                {plantest.ConfigMap("team-a", "settings", adopt), OpUpdate, StatePending},
 	} {
+		few := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), stripped(r, test.have))
+		fill(test.have)
 		have := stripped(r, test.have)
-		got := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
-		if got.Op != test.want {
-			t.Errorf("%s: got %v, %v, want %v", name, got.Op, got.State, test.want)
+		c := decideAt(r, viewOf(r, src), plantest.Namespace("team-a"), have)
+		if few.Op != test.op && name != "copied list forged" || c.Op != test.op || c.State != test.state {
+			t.Errorf("%s: got %v, and %v, %v with much metadata, want %v, %v", name, few.Op, c.Op, c.State, test.op, test.state)
 		}
-		if wrote := r.Desired(got.Source, "team-a", have); got.Op == OpUpdate && len(wrote.Finalizers) < 100 {
-			t.Errorf("%s: got an update that leaves %d finalizers, want at least the first 100 kept", name,
-				len(wrote.Finalizers))
+		if size := have.ObjectMeta.Size(); size > 8<<10 || !HasOthers(have) {
+			t.Errorf("%s: got %d bytes of metadata in the cache, others %v, want at most 8 KiB", name, size, HasOthers(have))
 		}
-		if size := have.ObjectMeta.Size(); size > maxMetadata {
-			t.Errorf("%s: got %d bytes of metadata in the cache, want at most %d", name, size, maxMetadata)
-		}
-		if !isTruncated(have) {
-			t.Errorf("%s: got an object that is not truncated", name)
+	}
+}
+
+// TestC71HasOthers: whatever a PUT of our own metadata would remove is other people's.
+func TestC71HasOthers(t *testing.T) {
+	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"l"}, []string{"n"} })
+	src := plantest.Source("platform", "settings", plantest.Label("l", "a"), plantest.Annotation("n", "b"))
+	listed := func(list string) plantest.Option { return plantest.Annotation(CopiedAnnotation, list) }
+	theirs := plantest.Label("theirs", "1")
+	for name, test := range map[string]struct {
+		change plantest.Option
+		want   bool
+	}{
+		"a copy":              {func(*corev1.ConfigMap) {}, false},
+		"of another label":    {plantest.Label("mirror", "true"), false},
+		"ours are gone":       {func(cm *corev1.ConfigMap) { cm.Labels, cm.Annotations = nil, nil }, false},
+		"adopt":               {plantest.Annotation(AdoptAnnotation, "x"), false},
+		"a label":             {theirs, true},
+		"a label for another": {func(cm *corev1.ConfigMap) { delete(cm.Labels, "mirror"); theirs(cm) }, true},
+		"an annotation":       {plantest.Annotation("theirs", ""), true},
+		"a finalizer":         {plantest.Finalizer, true},
+		"an owner":            {func(cm *corev1.ConfigMap) { cm.OwnerReferences = []metav1.OwnerReference{{}} }, true},
+		"what is not listed":  {listed("label:l"), true},
+		"listed twice":        {func(cm *corev1.ConfigMap) { theirs(cm); listed("label:l,label:l,annotation:n")(cm) }, true},
+		"never copied, listed": {func(cm *corev1.ConfigMap) {
+			listed("label:l,annotation:n,label:helm.sh/x")(cm)
+			plantest.Label("helm.sh/x", "")(cm)
+		}, true},
+	} {
+		if got := HasOthers(stripped(r, plantest.Copy(r, src, "team-a", test.change))); got != test.want {
+			t.Errorf("%s: got others %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -65,10 +65,18 @@ func goneUID(k types.NamespacedName) types.UID { return types.UID(k.String()) }
 
 const reporter = "mirror-controller"
 
-// number returns a number of namespaces that Mirrored counts; 0 if there is none, or somebody has forged it.
-func (r Reports) number(key string) (n int) {
+// number returns the number of targets in a state that Mirrored counts; 0 if there is none, or somebody has forged it.
+func (r Reports) number(state plan.State) (n int) {
 	if e := r[plan.ReasonMirrored]; e != nil {
-		n, _ = strconv.Atoi(e.Annotations[key])
+		n, _ = strconv.Atoi(e.Annotations[plan.EventAnnotation(state)])
+	}
+	return n
+}
+
+// blocked returns the number of targets at which something is in the way.
+func (r Reports) blocked() (n int) {
+	for _, state := range plan.Blocking {
+		n += r.number(state)
 	}
 	return n
 }
@@ -79,7 +87,7 @@ func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
 	for reason, e := range r {
 		_, blocks := plan.Blocking[reason]
-		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || blocks && r.number(plan.EventBlocked) > 0)
+		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || blocks && r.blocked() > 0)
 		if holds && reason != plan.ReasonExpiring && (newest == nil || compareAge(e, newest) > 0) {
 			newest = e
 		}
@@ -95,7 +103,7 @@ func (r Reports) Warning() *Warning {
 
 // expires reports whether copies expire.
 func (r Reports) expires() bool {
-	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.EventExpiring) > 0
+	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.StateExpiring) > 0
 }
 
 // isNew reports whether there is an event with this reason, and no newer report.
@@ -117,9 +125,8 @@ func (r Reports) isOfHold(s *plan.Source) bool {
 	return s.HeldBy() != "" && (held == nil || strings.Contains(held.Message, by))
 }
 
-// Judge returns the state of a source by the reports. byPayload says that the flags which decide about copied metadata
-// are not known.
-func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time.Time) *Source {
+// Judge returns the state of a source by the reports.
+func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
 	status, note := StatusOf(s)
 	if status != Frozen { // which tells by itself why, and its copies stay
@@ -136,15 +143,11 @@ func (r Reports) Judge(s *plan.Source, byPayload bool, instance string, now time
 		}
 		return out
 	}
-	synced, held, blocked := r.number(plan.EventSynced), r.number(plan.EventHeld), r.number(plan.EventBlocked)
+	synced, held, blocked := r.number(plan.StateSynced), r.number(plan.StateHeld), r.blocked()
 	ago := duration.HumanDuration(max(0, now.Sub(mirrored.LastTimestamp.Time))) + " ago"
-	arrived := mirrored.Annotations[plan.ChecksumAnnotation] == s.Checksum
-	if byPayload {
-		arrived = mirrored.Annotations[plan.EventPayload] == s.Payload()
-	}
 	switch {
-	case !arrived:
-		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of other content"
+	case mirrored.Annotations[plan.EventVersion] != s.ConfigMap.ResourceVersion:
+		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of another version"
 		return out
 	case held > 0 && !r.isOfHold(s):
 		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"

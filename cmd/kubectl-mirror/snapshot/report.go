@@ -21,7 +21,7 @@ const (
 	OutOfScope   = "OutOfScope"   // the flags do not allow it
 	NoTargets    = "NoTargets"    // no namespace is a target
 	Gone         = "Gone"         // it is gone or unlabelled, and copies are left
-	NotYet       = "NotYet"       // the newest report of the controller is of other content
+	NotYet       = "NotYet"       // the newest report of the controller is of another version
 	NotKnown     = "NotKnown"     // there is no report
 )
 
@@ -83,14 +83,14 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 			r.UID = source.ConfigMap.UID
 		}
 		for _, d := range g.decisions {
-			if state := d.Status(); state != plan.StateNone {
-				at(d.CountsFor()).add(state, d, s.Reason(d))
+			if d.State != plan.StateNone {
+				at(d.Owner).add(d.State, d, s.Reason(d))
 			}
 			if d.Source != nil && !d.Source.Holds(s.Namespaces[d.Key.Namespace]) {
 				at(d.Source.Key).Reached++
 			}
-			for _, loser := range d.Losers {
-				at(loser.Key).add(plan.StateSuperseded, d, d.CountsFor().String()+" has precedence")
+			for _, superseded := range d.Superseded {
+				at(superseded.Key).add(plan.StateSuperseded, d, d.Owner.String()+" has precedence")
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 		return asked.Name != "" && asked.Name != k.Name || asked.Namespace != "" && asked.Namespace != k.Namespace
 	})
 	for k, r := range found {
-		s.finish(r, s.View(k.Name).FindAny(k))
+		s.finish(r, s.View(k.Name).Find(k))
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b *Source) int { return compareKeys(a.Key(), b.Key()) })
 }

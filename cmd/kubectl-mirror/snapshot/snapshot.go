@@ -33,8 +33,8 @@ type group struct {
 // Decision is the decision about one target.
 type Decision struct {
 	plan.Change
-	Have   *corev1.ConfigMap // nil: nothing is there
-	Losers []*plan.Source    // those that claim the target and do not have it
+	Have       *corev1.ConfigMap // nil: nothing is there
+	Superseded []*plan.Source    // those that select the target and do not win it
 }
 
 // add adds a ConfigMap with a mirror label, without its payload.
@@ -84,7 +84,7 @@ func (s *Snapshot) All() (out []*Decision) {
 
 // Reason returns why a target is in its state, in words; empty if it is in sync.
 func (s *Snapshot) Reason(d *Decision) string {
-	return s.Rules.Reason(s.View(d.Key.Name), s.target(d.Key, d.Have), d.Change)
+	return s.Rules.Reason(s.View(d.Key.Name), d.Change)
 }
 
 // HandedOver returns the change of a ConfigMap, as the API server returns it, if its owner hands it over.
@@ -102,11 +102,11 @@ func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan
 // decide decides about every target of a name.
 func (s *Snapshot) decide(g *group) {
 	g.view, g.decisions = plan.NewView(g.sources), map[string]*Decision{}
-	for namespace := range s.Rules.Places(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
+	for namespace := range s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
 		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, g.objects[namespace])
 		d := &Decision{Change: s.Rules.Decide(g.view, t), Have: t.Have}
 		if t.Namespace != nil {
-			d.Losers = s.Rules.Superseded(g.view, t, d.Change)
+			d.Superseded = s.Rules.Superseded(g.view, t, d.Change)
 		}
 		g.decisions[namespace] = d
 	}

@@ -78,9 +78,7 @@ nobody has to read what says nothing. Tests hold these defaults to those in valu
   (list "deletion-grace" $v.deletionGrace "1s")
   (list "resync-period" $v.resyncPeriod "10m")
   (list "concurrent-sources" $v.concurrentSources "8")
-  (list "concurrent-writes" $v.concurrentWrites "32")
-  (list "kube-api-qps" $v.kubeApi.qps "0")
-  (list "kube-api-burst" $v.kubeApi.burst "0") }}
+  (list "concurrent-writes" $v.concurrentWrites "32") }}
 {{- if $v.leaderElection.enabled }}
 {{- $args = append $args "--leader-elect" }}
 {{- $flags = concat $flags (list
@@ -139,7 +137,7 @@ the kernel has to kill. It is left to extraEnv if that has it, for a name may st
   "leader-elect-lease-duration" "leaderElection.leaseDuration" "leader-elect-renew-deadline" "leaderElection.renewDeadline"
   "leader-elect-retry-period" "leaderElection.retryPeriod" "source-namespace" "sourceNamespaces" "prune" "prune"
   "deletion-grace" "deletionGrace" "resync-period" "resyncPeriod" "concurrent-sources" "concurrentSources" "concurrent-writes" "concurrentWrites"
-  "kube-api-qps" "kubeApi.qps" "kube-api-burst" "kubeApi.burst" "logging-format" "logging.format" }}
+  "logging-format" "logging.format" }}
 {{- range .Values.extraArgs }}
 {{- $flag := regexFind "^--[^=]*" . | trimPrefix "--" }}
 {{- with get $values $flag }}

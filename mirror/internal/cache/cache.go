@@ -17,10 +17,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -37,10 +36,10 @@ const (
 // Cache is the stores of two informers, and the views that are parsed from them.
 type Cache struct {
 	rules      *plan.Rules
-	factories  []informers.SharedInformerFactory
 	configMaps coreinformers.ConfigMapIndexInformer
 	namespaces coreinformers.NamespaceIndexInformer
 	handlers   []cache.ResourceEventHandlerRegistration
+	running    sync.WaitGroup // the informers
 
 	mu    sync.Mutex
 	views map[string]*parsedView // by name; for names that have sources
@@ -51,17 +50,14 @@ type Cache struct {
 func New(client kubernetes.Interface, rules *plan.Rules, label string, failed func(resource string)) (*Cache, error) {
 	c := &Cache{rules: rules, views: map[string]*parsedView{}}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
-	ofConfigMaps := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(c.stripConfigMap))
-	ofNamespaces := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripNamespace))
-	c.factories = []informers.SharedInformerFactory{ofConfigMaps, ofNamespaces}
-	c.configMaps = coreinformers.ToConfigMapIndexInformer(
-		ofConfigMaps.InformerFor(&corev1.ConfigMap{}, c.newInformer(selector)))
-	c.namespaces = ofNamespaces.Core().V1().Namespaces().TypedInformer()
-	unreachable := &rate.Sometimes{Interval: time.Minute}
-	return c, errors.Join(
-		c.configMaps.SetWatchErrorHandlerWithContext(watchErrorHandler(configMaps, unreachable, failed)),
-		c.namespaces.SetWatchErrorHandlerWithContext(watchErrorHandler(namespaces, unreachable, failed)),
-		c.configMaps.AddTypedIndexers(coreinformers.ConfigMapIndexers{
+	ofConfigMaps, failedConfigMaps := newInformer(configMaps, client.CoreV1().ConfigMaps(metav1.NamespaceAll),
+		&corev1.ConfigMap{}, selector, c.stripConfigMap, failed)
+	ofNamespaces, failedNamespaces := newInformer(namespaces, client.CoreV1().Namespaces(),
+		&corev1.Namespace{}, "", stripNamespace, failed)
+	c.configMaps = coreinformers.ToConfigMapIndexInformer(ofConfigMaps)
+	c.namespaces = coreinformers.ToNamespaceIndexInformer(ofNamespaces)
+	return c, errors.Join(failedConfigMaps, failedNamespaces, c.configMaps.AddTypedIndexers(
+		coreinformers.ConfigMapIndexers{
 			byName: func(cm *corev1.ConfigMap) ([]string, error) { return []string{cm.Name}, nil },
 			bySource: func(cm *corev1.ConfigMap) ([]string, error) {
 				if !rules.AsksToBeMirrored(cm) {
@@ -75,23 +71,16 @@ func New(client kubernetes.Interface, rules *plan.Rules, label string, failed fu
 // Handle adds handlers of events. Call it before Start.
 func (c *Cache) Handle(
 	configMaps coreinformers.ConfigMapHandlerFuncs, namespaces coreinformers.NamespaceHandlerFuncs) error {
-	ofConfigMaps, err := c.configMaps.AddTypedEventHandler(configMaps)
-	if err != nil {
-		return err
-	}
-	ofNamespaces, err := c.namespaces.AddTypedEventHandler(namespaces)
-	if err != nil {
-		return err
-	}
+	ofConfigMaps, failedConfigMaps := c.configMaps.AddTypedEventHandler(configMaps)
+	ofNamespaces, failedNamespaces := c.namespaces.AddTypedEventHandler(namespaces)
 	c.handlers = append(c.handlers, ofConfigMaps, ofNamespaces)
-	return nil
+	return errors.Join(failedConfigMaps, failedNamespaces)
 }
 
 // Start starts the watches. They go on until ctx ends.
 func (c *Cache) Start(ctx context.Context) {
-	for _, f := range c.factories {
-		f.StartWithContext(ctx)
-	}
+	c.running.Go(func() { c.configMaps.RunWithContext(ctx) })
+	c.running.Go(func() { c.namespaces.RunWithContext(ctx) })
 }
 
 // WaitForSync waits until the handlers have seen everything that was there at Start. It returns false if ctx ends
@@ -112,10 +101,8 @@ const stopTimeout = time.Second
 func (c *Cache) WaitForStop() {
 	ended := make(chan struct{})
 	go func() {
-		defer close(ended)
-		for _, f := range c.factories {
-			f.Shutdown()
-		}
+		c.running.Wait()
+		close(ended)
 	}()
 	select {
 	case <-ended:
@@ -185,36 +172,14 @@ func (c *Cache) Version() string { return c.configMaps.GetIndexer().LastStoreSyn
 // source may have as a target or where a ConfigMap of the name is, and those of the namespaces in also.
 func (c *Cache) Targets(name string, also []string) []types.NamespacedName {
 	have, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(byName, name)
-	objects := func(yield func(string) bool) {
-		for _, cm := range have {
-			if !yield(cm.Namespace) {
-				return
-			}
-		}
+	for _, cm := range have {
+		also = append(also, cm.Namespace)
 	}
-	places := c.rules.Places(c.View(name), slices.Values(c.namespaces.GetIndexer().ListKeys()), objects)
-	for _, namespace := range also {
-		places[namespace] = true
-	}
-	keys := make([]types.NamespacedName, 0, len(places))
-	for namespace := range places { // the order of a map is random
+	targets := c.rules.TargetNamespaces(c.View(name), slices.Values(c.namespaces.GetIndexer().ListKeys()),
+		slices.Values(also))
+	keys := make([]types.NamespacedName, 0, len(targets))
+	for namespace := range targets { // the order of a map is random
 		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return keys
 }
-
-// Put stores a ConfigMap or a namespace as a watch does, but calls no handler: for tests of a controller that does not
-// run.
-func (c *Cache) Put(obj any) error {
-	switch obj := obj.(type) {
-	case *corev1.ConfigMap:
-		stripped, err := c.stripConfigMap(obj)
-		return errors.Join(err, c.configMaps.GetIndexer().Update(stripped))
-	default:
-		stripped, err := stripNamespace(obj)
-		return errors.Join(err, c.namespaces.GetIndexer().Update(stripped))
-	}
-}
-
-// Remove removes a ConfigMap as a watch does, but calls no handler: as Put, for tests.
-func (c *Cache) Remove(cm *corev1.ConfigMap) error { return c.configMaps.GetIndexer().Delete(cm) }

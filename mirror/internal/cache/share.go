@@ -10,11 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metadata are the labels and annotations that equal stripped objects share: all copies of a source that are in sync,
-// for example. Nobody changes these maps.
-type metadata struct {
-	labels, annotations map[string]string
-}
+// metadata are the labels and annotations that equal stripped objects share, as all copies of a source in sync do.
+type metadata struct{ labels, annotations map[string]string }
 
 // shared finds the metadata that is in memory. Like package unique, it keeps none alive.
 var shared = struct {
@@ -25,27 +22,38 @@ var shared = struct {
 
 // share returns a copy of cm whose labels and annotations are those of every object with equal ones.
 func share(cm *corev1.ConfigMap) *corev1.ConfigMap {
-	m := sharedMetadata(cm.Labels, cm.Annotations)
-	// The pointer beside the object keeps the metadata in memory as long as the object.
+	m := sharedMetadata(metadata{cm.Labels, cm.Annotations})
 	holder := &struct {
 		corev1.ConfigMap
-		metadata *metadata
+		metadata *metadata // in memory as long as the object
 	}{*cm, m}
 	holder.Labels, holder.Annotations = m.labels, m.annotations
 	return &holder.ConfigMap
 }
 
-func sharedMetadata(labels, annotations map[string]string) *metadata {
-	hash := maphash.Comparable(shared.seed, [2]uint64{hashOf(labels), hashOf(annotations)})
+// sharedMetadata returns the metadata in memory that equals m.
+func sharedMetadata(m metadata) *metadata {
+	hash := m.hash()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if m := shared.all[hash].Value(); m != nil && maps.Equal(m.labels, labels) && maps.Equal(m.annotations, annotations) {
-		return m
+	known := shared.all[hash].Value()
+	if known == nil || !maps.Equal(known.labels, m.labels) || !maps.Equal(known.annotations, m.annotations) {
+		known = &m
+		shared.all[hash] = weak.Make(known)
+		runtime.AddCleanup(known, forgetShared, hash)
 	}
-	m := &metadata{labels, annotations}
-	shared.all[hash] = weak.Make(m)
-	runtime.AddCleanup(m, forgetShared, hash)
-	return m
+	return known
+}
+
+// hash returns a hash that does not depend on the order of the entries.
+func (m metadata) hash() (sum uint64) {
+	for k, v := range m.labels {
+		sum += maphash.Comparable(shared.seed, [3]string{"label", k, v})
+	}
+	for k, v := range m.annotations {
+		sum += maphash.Comparable(shared.seed, [3]string{"annotation", k, v})
+	}
+	return sum
 }
 
 // forgetShared removes metadata that is no longer in memory.
@@ -55,12 +63,4 @@ func forgetShared(hash uint64) {
 	if shared.all[hash].Value() == nil {
 		delete(shared.all, hash)
 	}
-}
-
-// hashOf returns a hash of m that does not depend on the order of its entries.
-func hashOf(m map[string]string) (sum uint64) {
-	for k, v := range m {
-		sum += maphash.Comparable(shared.seed, [2]string{k, v})
-	}
-	return sum
 }

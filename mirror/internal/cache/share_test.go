@@ -61,14 +61,14 @@ func TestSharedMetadataIsForgotten(t *testing.T) {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
 		for _, p := range shared.all {
-			if m := p.Value(); m != nil && m.annotations["note"] == note {
+			if m := p.Value(); m != nil && m.annotations[plan.ChecksumAnnotation] == note {
 				n++
 			}
 		}
 		return n
 	}
 	held := transformed(t, r, plantest.Copy(r, plantest.Source("platform", "settings"), "team-a",
-		plantest.Annotation("note", note)))
+		plantest.Annotation(plan.ChecksumAnnotation, note)))
 	runtime.GC()
 	if known() != 1 {
 		t.Errorf("got %d entries for an object in the cache, want 1", known())

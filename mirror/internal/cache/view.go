@@ -45,8 +45,7 @@ func (c *Cache) ViewReader(name string) func() *plan.View {
 	}
 }
 
-// KeptViews returns how many views the cache keeps: one for each name with sources that was read. Tests find leaks by
-// it.
+// KeptViews returns how many names have a view. Tests find leaks by it.
 func (c *Cache) KeptViews() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,14 +36,19 @@ func newStill(t *testing.T, objects ...any) still {
 
 func (s still) show(obj any) {
 	s.t.Helper()
-	if err := s.Put(obj); err != nil {
+	store, strip := s.configMaps.GetIndexer(), s.stripConfigMap
+	if _, ok := obj.(*corev1.Namespace); ok {
+		store, strip = s.namespaces.GetIndexer(), stripNamespace
+	}
+	stripped, err := strip(obj)
+	if err := errors.Join(err, store.Update(stripped)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s still) hide(cm *corev1.ConfigMap) {
 	s.t.Helper()
-	if err := s.Remove(cm); err != nil {
+	if err := s.configMaps.GetIndexer().Delete(cm); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -24,11 +24,9 @@ import (
 const (
 	// Lifetime is how long an answer serves after it arrived. Deletions in thousands of namespaces take some seconds.
 	Lifetime = 5 * time.Second
-	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps: each has up to 1.5 MiB, and its
-	// owner decides about that.
+	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
-	// soonest and latest bound the wait for a read of another goroutine. The wait is as long as the read has taken up
-	// to now.
+	// soonest and latest bound the wait for a read of another goroutine, which is as long as the read has taken so far.
 	soonest, latest = 10 * time.Millisecond, time.Second
 	// failuresCount is how long the failures of a subject count after the last one.
 	failuresCount = time.Minute
@@ -48,33 +46,32 @@ type Reader struct {
 	known map[subject]*subjectReads
 }
 
-// Call makes one call in a slot of its caller: f reads an object of a namespace, or the namespace itself if object is
-// empty.
-type Call func(ctx context.Context, namespace, object string, f func(context.Context) error) error
+// Call makes one call as its caller makes calls: it may cut f, and returns an error then.
+type Call func(ctx context.Context, f func(context.Context) error) error
 
 // Answer holds the objects as the API server has them.
 type Answer struct {
 	Source    *corev1.ConfigMap // without payload; nil: gone, or being deleted
-	Namespace *corev1.Namespace // nil: gone, or not asked for
+	Namespace *corev1.Namespace // nil: gone
 	Began     time.Time         // when the last of its reads began
 }
 
-// subject names the object to read: a source, or a namespace.
-type subject struct {
-	source    types.NamespacedName
-	namespace string
-}
-
-// home returns the namespace of the source, or the namespace itself.
-func (s subject) home() string { return cmp.Or(s.namespace, s.source.Namespace) }
+// subject names the object to read: a source or, without a name, a namespace.
+type subject = types.NamespacedName
 
 // subjectReads is the last answer about a subject, and the read that is on its way. The mutex of the reader guards it.
 type subjectReads struct {
 	Answer
 	err      error
 	until    time.Time // the answer or the error serves until then
-	reading  time.Time // the begin of the read that is on its way; zero: there is none
+	reading  *reading  // nil: no read is on its way
 	failures int       // in a row
+}
+
+// reading is a read that is on its way.
+type reading struct {
+	began time.Time
+	ended chan struct{}
 }
 
 // New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read. backoff returns how
@@ -86,44 +83,43 @@ func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout tim
 		known: map[subject]*subjectReads{}}
 }
 
-// Premise reads a source, and a namespace unless that is empty. An answer from a read that began before notBefore does
-// not count. If another goroutine reads, Premise does not wait: it returns the time after which to ask again.
+// Premise reads a source and a namespace. An answer from a read that began before notBefore does not count. If another
+// goroutine reads, Premise returns the time after which to ask again. A caller that is patient, as its next turn may
+// come too late for the answer, waits for it instead.
 func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
-	notBefore time.Time) (a Answer, retryAfter time.Duration, err error) {
-	needed := []subject{{source: source}}
-	if namespace != "" {
-		needed = append(needed, subject{namespace: namespace})
-	}
-	for try := range tries {
-		a, missing, wait, err := r.answers(needed, notBefore)
+	notBefore time.Time, patient bool) (a Answer, retryAfter time.Duration, err error) {
+	needed := []subject{source, {Namespace: namespace}}
+	for try := 0; try < tries && ctx.Err() == nil; {
+		a, missing, other, err := r.answers(needed, notBefore)
 		switch {
-		case err != nil || wait > 0 || len(missing) == 0:
-			return a, wait, err
+		case err != nil || len(missing) == 0 && other == nil:
+			return a, 0, err
+		case other != nil && !patient:
+			return a, min(max(soonest, time.Since(other.began)), latest), nil
+		case other != nil:
+			select {
+			case <-ctx.Done():
+			case <-other.ended:
+			}
+			continue
 		case try > 0: // one answer was too old when the other one came: read both again
 			missing = needed
 		}
-		err = call(ctx, missing[0].home(), missing[0].source.Name, func(ctx context.Context) error {
+		try++
+		err = call(ctx, func(ctx context.Context) error {
 			return cmp.Or(r.readAll(ctx, missing, needed, notBefore), context.Cause(ctx))
 		})
 		if err != nil {
 			return Answer{}, 0, err
 		}
 	}
-	return Answer{}, soonest, nil
+	return Answer{}, soonest, ctx.Err()
 }
 
 // ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
 func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
-	err = call(ctx, k.Namespace, k.Name, func(ctx context.Context) error {
-		if err := r.other.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		defer r.other.Release(1)
-		ctx, cancel := context.WithTimeout(ctx, r.timeout)
-		defer cancel()
-		if cm, err = r.get(ctx, k); cm != nil {
-			r.strip(cm)
-		}
+	err = call(ctx, func(ctx context.Context) (err error) {
+		cm, err = r.get(ctx, r.other, k)
 		return err
 	})
 	return cm, err
@@ -136,10 +132,10 @@ func (r *Reader) Known() int {
 	return len(r.known)
 }
 
-// answers joins the answers about these subjects, and returns the subjects without one. It returns the error of a read
-// that failed, or how long to wait for a read that is on its way.
+// answers joins the answers about these subjects. It returns the subjects without one, the first read that is on its
+// way, and the error of a read that failed.
 func (r *Reader) answers(subjects []subject, notBefore time.Time) (
-	a Answer, missing []subject, wait time.Duration, err error) {
+	a Answer, missing []subject, first *reading, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range subjects {
@@ -149,27 +145,22 @@ func (r *Reader) answers(subjects []subject, notBefore time.Time) (
 		case last.serves(notBefore) && last.err != nil:
 			err = last.err
 		case last.serves(notBefore):
-			a.add(last.Answer)
-		case !last.reading.IsZero():
-			wait = max(wait, min(max(soonest, time.Since(last.reading)), latest))
+			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
+			if last.Began.After(a.Began) {
+				a.Began = last.Began
+			}
+		case last.reading != nil:
+			first = cmp.Or(first, last.reading)
 		default:
 			missing = append(missing, s)
 		}
 	}
-	return a, missing, wait, err
+	return a, missing, first, err
 }
 
 // serves reports whether the answer is young enough and its read began late enough.
 func (s *subjectReads) serves(notBefore time.Time) bool {
 	return !s.Began.Before(notBefore) && time.Now().Before(s.until)
-}
-
-// add adds the answer about another subject.
-func (a *Answer) add(b Answer) {
-	a.Source, a.Namespace = cmp.Or(a.Source, b.Source), cmp.Or(a.Namespace, b.Namespace)
-	if b.Began.After(a.Began) {
-		a.Began = b.Began
-	}
 }
 
 // readAll reads these subjects at the same time, but for those that another goroutine reads, until there is an answer
@@ -189,8 +180,8 @@ func (r *Reader) readAll(ctx context.Context, subjects, needed []subject, notBef
 	}
 	for range reads {
 		<-ended
-		_, missing, wait, failed := r.answers(needed, notBefore)
-		if err = cmp.Or(err, failed); failed == nil && wait == 0 && len(missing) == 0 {
+		_, missing, other, failed := r.answers(needed, notBefore)
+		if err = cmp.Or(err, failed); failed == nil && len(missing) == 0 && other == nil {
 			stop()
 		}
 	}
@@ -206,89 +197,90 @@ func (r *Reader) begin(s subject) *subjectReads {
 		reads = &subjectReads{}
 		r.known[s] = reads
 	}
-	if !reads.reading.IsZero() {
+	if reads.reading != nil {
 		return nil
 	}
-	reads.reading = time.Now()
+	reads.reading = &reading{time.Now(), make(chan struct{})}
 	return reads
 }
 
-// read reads a subject and publishes the answer. A read that was cut has no answer.
+// read reads a subject and shares the answer. A read that was cut has no answer.
 func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads) {
 	callCtx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	answer, err := r.getSubject(callCtx, s)
+	var answer Answer
+	var err error
+	if s.Name == "" {
+		answer.Namespace, err = r.getNamespace(callCtx, s.Namespace)
+	} else {
+		answer.Source, err = r.getSource(callCtx, s)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	answer.Began = reads.reading
-	reads.reading = time.Time{}
-	serves := Lifetime
-	switch {
-	case ctx.Err() != nil:
-		r.forget(s, reads)
-		return
-	case err != nil:
-		reads.failures++
-		serves = r.backoff(err, reads.failures)
-	default:
-		reads.failures = 0
+	answer.Began = reads.reading.began
+	close(reads.reading.ended)
+	reads.reading = nil
+	if ctx.Err() == nil {
+		serves := Lifetime
+		if err == nil {
+			reads.failures = 0
+		} else {
+			reads.failures++
+			serves = r.backoff(err, reads.failures)
+		}
+		reads.Answer, reads.err, reads.until = answer, err, time.Now().Add(serves)
 	}
-	reads.Answer, reads.err, reads.until = answer, err, time.Now().Add(serves)
-	time.AfterFunc(serves+failuresCount, func() {
+	time.AfterFunc(time.Until(reads.until)+failuresCount, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.forget(s, reads)
+		if r.known[s] == reads && reads.reading == nil && !time.Now().Before(reads.until.Add(failuresCount)) {
+			delete(r.known, s)
+		}
 	})
 }
 
-// forget removes an answer that serves nobody any more. The mutex is held.
-func (r *Reader) forget(s subject, reads *subjectReads) {
-	if r.known[s] == reads && reads.reading.IsZero() && !time.Now().Before(reads.until.Add(failuresCount)) {
-		delete(r.known, s)
+// getNamespace returns a namespace, as the cache would keep it; nil if it is gone.
+func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ns, err := found(r.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
+	if ns != nil {
+		plan.StripNamespace(ns)
 	}
+	return ns, err
 }
 
-// getSubject returns the answer about a subject, without the time of the read.
-func (r *Reader) getSubject(ctx context.Context, s subject) (a Answer, err error) {
-	if s.namespace == "" {
-		a.Source, err = r.getSource(ctx, s.source)
-		return a, err
-	}
-	ns, err := r.client.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return a, nil
-	case err != nil:
-		return a, err
-	}
-	plan.StripNamespace(ns)
-	a.Namespace = ns
-	return a, nil
-}
-
-// getSource returns a source; nil if it is gone or being deleted.
+// getSource returns a source, without payload; nil if it is gone or being deleted.
 func (r *Reader) getSource(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
-	if err := r.sources.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	defer r.sources.Release(1)
-	cm, err := r.get(ctx, k)
+	cm, err := r.get(ctx, r.sources, k)
 	if cm == nil || cm.DeletionTimestamp != nil {
 		return nil, err
 	}
 	cm.Data, cm.BinaryData = nil, nil
-	r.strip(cm)
 	return cm, nil
 }
 
-// get returns a ConfigMap; nil: there is no such ConfigMap.
-func (r *Reader) get(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
-	cm, err := r.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
+// get returns a ConfigMap, as the cache would keep it; nil if there is none. bound bounds such reads.
+func (r *Reader) get(ctx context.Context, bound *semaphore.Weighted, k types.NamespacedName) (
+	*corev1.ConfigMap, error) {
+	if err := bound.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer bound.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	cm, err := found(r.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{}))
+	if cm != nil {
+		r.strip(cm)
+	}
+	return cm, err
+}
+
+// found returns what a read found; nil if there is nothing.
+func found[T any](obj *T, err error) (*T, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return cm, nil
+	return obj, nil
 }

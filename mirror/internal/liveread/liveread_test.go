@@ -26,31 +26,31 @@ var (
 	readNamespace = apitest.Call{Verb: "get", Resource: "namespaces", Namespace: "team-a"}
 )
 
-// reading is a reader of a server that has platform/settings and the namespace team-a.
-type reading struct {
+// reader is a reader of a server that has platform/settings and the namespace team-a.
+type reader struct {
 	*testing.T
 	*Reader
 	server *apitest.Server
 }
 
-func read(t *testing.T, f func(*testing.T, reading)) {
+func read(t *testing.T, f func(*testing.T, reader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"),
 			plantest.Source("platform", "settings"))
 		backoff := func(_ error, failures int) time.Duration { return time.Duration(failures) * time.Second }
 		o := plan.NewOptions()
-		f(t, reading{t, New(s, plan.NewRules(&o).Strip, timeout, backoff), s})
+		f(t, reader{t, New(s, plan.NewRules(&o).Strip, timeout, backoff), s})
 	})
 }
 
 // direct is a call that nothing cuts.
-func direct(ctx context.Context, _, _ string, f func(context.Context) error) error { return f(ctx) }
+func direct(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 
-// premise reads as often as it takes while others read, and returns how long that took.
-func (r reading) premise(namespace string, notBefore time.Time) (Answer, time.Duration, error) {
+// premise reads, waits for the answer if it is patient and else asks again, and returns how long that took.
+func (r reader) premise(notBefore time.Time, patient bool) (Answer, time.Duration, error) {
 	for began := time.Now(); ; {
-		a, wait, err := r.Premise(r.Context(), direct, settings, namespace, notBefore)
+		a, wait, err := r.Premise(r.Context(), direct, settings, "team-a", notBefore, patient)
 		if wait == 0 {
 			return a, time.Since(began), err
 		}
@@ -59,18 +59,18 @@ func (r reading) premise(namespace string, notBefore time.Time) (Answer, time.Du
 }
 
 // takes has the server take a time for each of these calls.
-func (r reading) takes(by map[apitest.Call]time.Duration) {
+func (r reader) takes(by map[apitest.Call]time.Duration) {
 	r.server.Hook(func(h *apitest.Hooks) { h.Takes = func(c apitest.Call) time.Duration { return by[c] } })
 }
 
-func (r reading) refuses(err error) {
+func (r reader) refuses(err error) {
 	r.server.Hook(func(h *apitest.Hooks) {
 		h.Refuses = func(c apitest.Call) error { return map[apitest.Call]error{readSource: err}[c] }
 	})
 }
 
 // wantReads fails the test unless so many reads of the source and of the namespace came since the start.
-func (r reading) wantReads(what string, source, namespace int) {
+func (r reader) wantReads(what string, source, namespace int) {
 	r.Helper()
 	calls := r.server.Calls()
 	if calls[readSource] != source || calls[readNamespace] != namespace {
@@ -79,111 +79,118 @@ func (r reading) wantReads(what string, source, namespace int) {
 	}
 }
 
-// TestPremiseIsSourceAndNamespace returns a source without its payload, and the namespace if that is asked for.
+// TestPremiseIsSourceAndNamespace: a source without its payload, and a namespace. A deleting source is none.
 func TestPremiseIsSourceAndNamespace(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
-		a, _, err := r.premise("", time.Now())
-		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels[plan.DefaultLabel] != plan.SourceValue ||
-			a.Namespace != nil {
-			t.Errorf("got %+v, %v, want the source without payload", a, err)
-		}
-		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source == nil || a.Namespace == nil ||
-			!a.Began.Equal(time.Now()) {
-			t.Errorf("got %+v, %v, want both objects", a, err)
+	read(t, func(t *testing.T, r reader) {
+		a, _, err := r.premise(time.Now(), false)
+		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels["mirror"] != "true" ||
+			a.Namespace == nil || a.Namespace.Name != "team-a" || !a.Began.Equal(time.Now()) {
+			t.Errorf("got %+v, %v, want the source without payload, and the namespace", a, err)
 		}
 		r.server.ConfigMaps.Put(plantest.Source("platform", "settings", plantest.Deleting))
 		time.Sleep(time.Second)
-		if a, _, err = r.premise("", time.Now()); err != nil || a.Source != nil {
+		if a, _, err = r.premise(time.Now(), false); err != nil || a.Source != nil || a.Namespace == nil {
 			t.Errorf("got %+v, %v, want no source: it is being deleted", a, err)
 		}
-		r.server.Terminate("platform")
-		r.server.Finalize("platform")
-		r.server.Terminate("team-a")
-		r.server.Finalize("team-a")
+		for _, namespace := range []string{"platform", "team-a"} {
+			r.server.Terminate(namespace)
+			r.server.Finalize(namespace)
+		}
 		time.Sleep(time.Second)
-		if a, _, err = r.premise("team-a", time.Now()); err != nil || a.Source != nil || a.Namespace != nil {
+		if a, _, err = r.premise(time.Now(), false); err != nil || a.Source != nil || a.Namespace != nil {
 			t.Errorf("got %+v, %v, want neither: both are gone", a, err)
 		}
 	})
 }
 
-// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer.
+// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A caller that is patient
+// waits for the answer. Another one is told when to ask again: after as long as the read has taken, from 10 ms to 1 s.
 func TestOneReadServesAll(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
-		r.takes(map[apitest.Call]time.Duration{readSource: 20 * time.Second})
+	const ms, takes = time.Millisecond, 20 * time.Second
+	read(t, func(t *testing.T, r reader) {
+		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes})
 		notBefore := time.Now()
 		var all sync.WaitGroup
-		for range 100 {
+		for i := range 100 {
+			patient := i%2 == 0
 			all.Go(func() {
-				if a, took, err := r.premise("", notBefore); err != nil || a.Source == nil || took > 21*time.Second {
-					t.Errorf("got %+v, %v after %v, want the source after 21 s at most", a, err, took)
+				a, took, err := r.premise(notBefore, patient)
+				if err != nil || a.Source == nil || a.Namespace == nil || took < takes || took > takes+time.Second ||
+					patient && took != takes {
+					t.Errorf("patient %v: got %+v, %v after %v, want both after %v", patient, a, err, took, takes)
 				}
 			})
 		}
-		time.Sleep(10 * time.Second)
-		if _, wait, err := r.Premise(t.Context(), direct, settings, "", notBefore); wait != time.Second || err != nil {
-			t.Errorf("got %v, %v, want a second to wait for the read that is on its way", wait, err)
-		}
-		time.Sleep(15*time.Second - time.Millisecond)
-		if _, _, err := r.premise("", notBefore); err != nil {
-			t.Error(err)
+		synctest.Wait()
+		for _, tc := range []struct{ after, want time.Duration }{
+			{0, 10 * ms}, {500 * ms, 500 * ms}, {10000 * ms, time.Second}} {
+			time.Sleep(time.Until(notBefore.Add(tc.after)))
+			_, wait, err := r.Premise(t.Context(), direct, settings, "team-a", notBefore, false)
+			if wait != tc.want || err != nil {
+				t.Errorf("a read of %v: got %v, %v, want %v to wait for it", tc.after, wait, err, tc.want)
+			}
 		}
 		all.Wait()
-		r.wantReads("just within its lifetime", 1, 0)
-		time.Sleep(time.Millisecond)
-		_, _, err := r.premise("", notBefore)
-		r.wantReads("after its lifetime", 2, 0)
-		if _, _, again := r.premise("", time.Now()); err != nil || again != nil {
-			t.Error(err, again)
+		r.wantReads("while they are on their way", 1, 1)
+		time.Sleep(time.Until(notBefore.Add(takes + Lifetime - 1)))
+		_, took, err := r.premise(notBefore, false)
+		r.wantReads("just within their lifetime", 1, 1)
+		time.Sleep(time.Nanosecond)
+		if _, _, again := r.premise(notBefore, false); took > 0 || err != nil || again != nil {
+			t.Errorf("got %v, %v after %v, want answers, the first at once", err, again, took)
 		}
-		r.wantReads("which is too old for what was asked later", 3, 0)
+		r.wantReads("after their lifetime", 2, 2)
+		if _, _, err := r.premise(time.Now(), false); err != nil {
+			t.Error(err)
+		}
+		r.wantReads("which began too early for what was asked later", 3, 3)
 	})
 }
 
 // TestAnswersServeTogether: if one answer is too old when the other one comes, both are read again, until both serve.
 func TestAnswersServeTogether(t *testing.T) {
-	for slow, fast := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
-		read(t, func(t *testing.T, r reading) {
+	for slow, quick := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
+		read(t, func(t *testing.T, r reader) {
 			r.takes(map[apitest.Call]time.Duration{slow: 2 * Lifetime})
-			a, took, err := r.premise("team-a", time.Now())
+			a, took, err := r.premise(time.Now(), false)
 			if err != nil || a.Source == nil || a.Namespace == nil || took != 2*Lifetime {
 				t.Errorf("slow %s: got %+v, %v after %v, want both when the slow one comes", slow.Resource, a, err, took)
 			}
-			if n := r.server.Calls()[fast]; n != 2 {
+			if n := r.server.Calls()[quick]; n != 2 {
 				t.Errorf("slow %s: got %d reads of the other, want 2", slow.Resource, n)
 			}
 		})
 	}
-}
-
-// TestBothAreReadAgain, although only one answer is too old: the other one would be when the next one comes.
-func TestBothAreReadAgain(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
+	read(t, func(t *testing.T, r reader) { // both slow, and out of phase: another deletion reads the same source
 		const takes = Lifetime + time.Second
-		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes})
+		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes,
+			{Verb: "get", Resource: "namespaces", Namespace: "team-b"}: takes})
 		notBefore := time.Now()
-		if _, _, err := r.premise("", notBefore); err != nil {
+		if _, _, err := r.Premise(t.Context(), direct, settings, "team-b", notBefore, false); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(Lifetime - 1)
-		if _, took, err := r.premise("team-a", notBefore); err != nil || took != 2*takes {
+		if _, took, err := r.premise(notBefore, false); err != nil || took != 2*takes {
 			t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
 		}
+		r.wantReads("out of phase", 2, 2)
 	})
 }
 
 // TestFailuresServeAll until their backoff is over. They are counted in a row, for a minute.
 func TestFailuresServeAll(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
+	read(t, func(t *testing.T, r reader) {
 		refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get"))
 		r.refuses(refused)
 		notBefore := time.Now()
 		want := func(what string, want error, reads int) {
 			t.Helper()
-			if _, _, err := r.premise("", notBefore); !errors.Is(err, want) {
+			if _, _, err := r.premise(notBefore, false); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", what, err, want)
 			}
-			r.wantReads(what, reads, 0)
+			if n := r.server.Calls()[readSource]; n != reads {
+				t.Errorf("%s: got %d reads, want %d", what, n, reads)
+			}
 		}
 		want("the first", refused, 1)
 		r.refuses(nil)
@@ -211,23 +218,27 @@ func TestFailuresServeAll(t *testing.T) {
 
 // TestReadsThatHang end with the timeout, or when they are cut. A cut read is no answer to others.
 func TestReadsThatHang(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
+	read(t, func(t *testing.T, r reader) {
 		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(c apitest.Call) bool { return c == readSource } })
-		if _, took, err := r.premise("", time.Now()); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
+		if _, took, err := r.premise(time.Now(), false); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
 			t.Errorf("got %v after %v, want the end of the timeout", err, took)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute) // it is forgotten
 		tooSlow := errors.New("too slow")
-		cut := func(ctx context.Context, _, _ string, f func(context.Context) error) error {
+		cut := func(ctx context.Context, f func(context.Context) error) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			time.AfterFunc(time.Second, func() { cancel(tooSlow) })
 			return f(ctx)
 		}
-		if _, _, err := r.Premise(t.Context(), cut, settings, "", time.Now()); !errors.Is(err, tooSlow) {
+		if _, _, err := r.Premise(t.Context(), cut, settings, "team-a", time.Now(), true); !errors.Is(err, tooSlow) {
 			t.Errorf("got %v, want %v", err, tooSlow)
 		}
+		time.Sleep(2 * time.Minute)
+		if n := r.Known(); n > 0 {
+			t.Errorf("got %d subjects known for ever after a read that was cut", n)
+		}
 		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(apitest.Call) bool { return false } })
-		if a, took, err := r.premise("", time.Now()); err != nil || a.Source == nil || took > 0 {
+		if a, took, err := r.premise(time.Now(), false); err != nil || a.Source == nil || took > 0 {
 			t.Errorf("got %+v, %v after %v, want the source at once", a, err, took)
 		}
 	})
@@ -235,12 +246,12 @@ func TestReadsThatHang(t *testing.T) {
 
 // TestReadsAreBounded: four sources are read at a time, and four other objects.
 func TestReadsAreBounded(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
+	read(t, func(t *testing.T, r reader) {
 		r.takes(map[apitest.Call]time.Duration{readSource: time.Second})
 		var all sync.WaitGroup
 		for what, f := range map[string]func(types.NamespacedName) error{
 			"sources": func(k types.NamespacedName) error {
-				_, _, err := r.Premise(t.Context(), direct, k, "", time.Time{})
+				_, _, err := r.Premise(t.Context(), direct, k, "team-a", time.Time{}, true)
 				return err
 			},
 			"objects": func(k types.NamespacedName) error {
@@ -266,7 +277,7 @@ func TestReadsAreBounded(t *testing.T) {
 
 // TestConfigMapIsReadEachTime reads each time, and returns what the cache would keep. A missing object is no error.
 func TestConfigMapIsReadEachTime(t *testing.T) {
-	read(t, func(t *testing.T, r reading) {
+	read(t, func(t *testing.T, r reader) {
 		foreign := plantest.ConfigMap("team-a", "settings")
 		foreign.Data = map[string]string{"key": "value"}
 		r.server.ConfigMaps.Put(foreign)

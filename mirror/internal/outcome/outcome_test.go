@@ -17,83 +17,92 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-var configMapResource = schema.GroupResource{Resource: "configmaps"}
-
 // namespaceTerminating is the API server's answer to a create in a namespace that is being deleted.
-func namespaceTerminating() error {
-	err := apierrors.NewForbidden(configMapResource, "settings", errors.New("being terminated"))
+func namespaceTerminating(r schema.GroupResource) error {
+	err := apierrors.NewForbidden(r, "settings", errors.New("being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
 
 func TestOutcomeOfEachError(t *testing.T) {
-	why := errors.New("why")
+	r, why := schema.GroupResource{Resource: "configmaps"}, errors.New("why")
 	for name, tc := range map[string]struct {
-		err                    error
-		create, update, delete Outcome // that of a recreate is the one of an update
-		answered               bool
+		err              error
+		create, other    Outcome // other: of an update, a recreate and a delete
+		answered, isNews bool
 	}{
-		"nothing":               {nil, OK, OK, OK, false},
-		"namespace terminating": {namespaceTerminating(), Terminating, Terminating, Terminating, true},
-		"not found": {apierrors.NewNotFound(configMapResource, "settings"), Terminating,
-			Conflict, Conflict, true},
-		"conflict": {apierrors.NewConflict(configMapResource, "settings", why), Transient,
-			Conflict, Conflict, true},
-		"already exists": {apierrors.NewAlreadyExists(configMapResource, "settings"), Conflict,
-			Conflict, Conflict, true},
-		"forbidden": {apierrors.NewForbidden(configMapResource, "settings", why), Rejected,
-			Rejected, Rejected, true},
-		"invalid": {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "settings", nil), Rejected,
-			Rejected, Rejected, true},
-		"bad request": {apierrors.NewBadRequest("why"), Rejected, Rejected, Rejected, true},
-		"too large":   {apierrors.NewRequestEntityTooLargeError("why"), Rejected, Rejected, Rejected, true},
-		"method not supported": {apierrors.NewMethodNotSupported(configMapResource, "create"), Rejected,
-			Rejected, Rejected, true},
-		"too many requests":         {apierrors.NewTooManyRequests("why", 1), Transient, Transient, Transient, false},
-		"unavailable":               {apierrors.NewServiceUnavailable("why"), Transient, Transient, Transient, false},
-		"internal error":            {apierrors.NewInternalError(why), Transient, Transient, Transient, true},
-		"timeout of the API server": {apierrors.NewTimeoutError("why", 1), Transient, Transient, Transient, true},
-		"unauthorized":              {apierrors.NewUnauthorized("why"), Transient, Transient, Transient, true},
-		"connection broken": {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF}, Transient,
-			Transient, Transient, false},
-		"out of time": {context.DeadlineExceeded, Transient, Transient, Transient, false},
-		"leadership lost": {errors.New("the leadership was not renewed in time"), Transient,
-			Transient, Transient, false},
+		"nothing":                   {nil, OK, OK, true, false},
+		"namespace terminating":     {namespaceTerminating(r), Terminating, Terminating, true, false},
+		"not found":                 {apierrors.NewNotFound(r, "settings"), Terminating, Conflict, true, false},
+		"conflict":                  {apierrors.NewConflict(r, "settings", why), Unavailable, Conflict, true, false},
+		"already exists":            {apierrors.NewAlreadyExists(r, "settings"), Conflict, Conflict, true, false},
+		"forbidden":                 {apierrors.NewForbidden(r, "settings", why), Rejected, Rejected, true, false},
+		"invalid":                   {apierrors.NewInvalid(schema.GroupKind{}, "", nil), Rejected, Rejected, true, false},
+		"unauthorized":              {apierrors.NewUnauthorized("why"), Rejected, Rejected, true, false},
+		"internal error":            {apierrors.NewInternalError(why), Rejected, Rejected, true, false},
+		"timeout of the API server": {apierrors.NewTimeoutError("why", 1), Rejected, Rejected, true, false},
+		"too many requests":         {apierrors.NewTooManyRequests("why", 1), Unavailable, Unavailable, true, false},
+		"unavailable":               {apierrors.NewServiceUnavailable("why"), Unavailable, Unavailable, true, false},
+		"altered":                   {ErrAltered, Rejected, Rejected, true, true},
+		"out of time":               {context.DeadlineExceeded, Rejected, Rejected, false, true},
+		"leadership lost":           {context.Canceled, Unavailable, Unavailable, false, false},
+		"connection broken": {&url.Error{Op: "Put", URL: "https://x", Err: io.ErrUnexpectedEOF},
+			Unavailable, Unavailable, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			all := []error{tc.err}
-			if tc.err != nil {
-				all = append(all, fmt.Errorf("write the copy: %w", tc.err))
-			}
-			for _, err := range all {
-				for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.update,
-					plan.OpRecreate: tc.update, plan.OpDelete: tc.delete} {
-					if got := Of(op, err); got != want {
-						t.Errorf("%v of %v: got %v, want %v", err, op, got, want)
-					}
-				}
-				if got := IsAnswer(err); got != tc.answered {
-					t.Errorf("%v: got answered %v, want %v", err, got, tc.answered)
+		all := []error{tc.err}
+		if tc.err != nil {
+			all = append(all, fmt.Errorf("write the copy: %w", tc.err))
+		}
+		for _, err := range all {
+			for op, want := range map[plan.Op]Outcome{plan.OpCreate: tc.create, plan.OpUpdate: tc.other,
+				plan.OpRecreate: tc.other, plan.OpDelete: tc.other} {
+				if got := Of(op, err); got != want {
+					t.Errorf("%s: got %v of %v, want %v", name, got, op, want)
 				}
 			}
-		})
+			if got := IsAnswered(err); got != tc.answered {
+				t.Errorf("%s: got answered %v, want %v", name, got, tc.answered)
+			}
+			if got := IsNews(err, 10*time.Second-1); got != tc.isNews {
+				t.Errorf("%s: got news %v, want %v", name, got, tc.isNews)
+			}
+			if !IsNews(err, 10*time.Second) {
+				t.Errorf("%s: got no news after ten seconds", name)
+			}
+		}
 	}
 }
 
-// TestWaitsDouble: quick ones double from 50 ms to 15 seconds, and slow ones from a second to a minute.
-func TestWaitsDouble(t *testing.T) {
+// TestProperties is the table of the outcomes: the result of the call in the metrics, whether the reconcile failed
+// there, and the delays of retries. Quick ones double from 50 ms to 15 seconds, slow ones from a second to a minute.
+func TestProperties(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	quick := []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms,
 		12800 * ms, 15 * s, 15 * s}
 	slow := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}
-	for o, want := range map[Outcome][]time.Duration{Conflict: quick, Terminating: quick, Transient: quick,
-		Rejected: slow, Foreign: slow} {
-		for i, delay := range want {
+	for o, want := range map[Outcome]struct {
+		name, result string
+		failed       bool
+		delays       []time.Duration
+	}{
+		OK:          {"ok", "success", false, []time.Duration{0}},
+		Conflict:    {"conflict", "conflict", false, quick},
+		Terminating: {"terminating", "terminating", false, quick},
+		Claimed:     {"claimed", "conflict", false, slow},
+		Unavailable: {"unavailable", "error", true, quick},
+		Rejected:    {"rejected", "rejected", true, slow},
+		Foreign:     {"foreign", "conflict", false, slow},
+		Delayed:     {"delayed", "", false, []time.Duration{0}},
+	} {
+		if o.String() != want.name || o.Result() != want.result || o.Failed() != want.failed {
+			t.Errorf("got %q, %q, failed %v, want %+v", o, o.Result(), o.Failed(), want)
+		}
+		for i, delay := range want.delays {
 			if got := o.Backoff(i + 1); got != delay {
 				t.Errorf("%v, failure %d: got %v, want %v", o, i+1, got, delay)
 			}
 		}
-		if got, longest := o.Backoff(1<<40), want[len(want)-1]; got != longest {
+		if got, longest := o.Backoff(1<<40), want.delays[len(want.delays)-1]; got != longest {
 			t.Errorf("%v, for ever: got %v, want %v", o, got, longest)
 		}
 	}

@@ -1,7 +1,6 @@
-// Package queue holds the two work queues: one of targets, and one of names of sources. A queue decides which key is
-// next. It does not know why a key waits.
+// Package queue holds the work queue of targets. It decides which key is next, and does not know why a key waits.
 //
-// Both are client-go's: a key waits once however often it is added, is never in work twice at the same time, and
+// The queue is client-go's: a key waits once however often it is added, is never in work twice at the same time, and
 // waits again if it is added during the work. A worker takes a key by Get and gives it back by Done. After ShutDown,
 // Get goes on handing out the keys that wait, so workers ask their context.
 package queue
@@ -35,6 +34,3 @@ func (q *Copies) AddEvent(k types.NamespacedName) {
 	q.order.addNamed(k)
 	q.Add(k)
 }
-
-// Contended reports whether keys wait that will be worked on.
-func (q *Copies) Contended() bool { return !q.ShuttingDown() && q.Len() > 0 }

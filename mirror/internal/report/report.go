@@ -1,11 +1,12 @@
-// Package report decides which messages about a source are due, and in which words. It knows no clock, no cluster and
-// no recorder: the caller passes a summary of the source and the time, and sends the messages.
+// Package report makes the messages about a source: a summary of its targets comes in, messages go out. It keeps only
+// when each message was sent, and knows no clock, no cluster and no client.
 package report
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +16,26 @@ import (
 )
 
 const (
-	// Spacing is the least time between two messages about one source and reason. A tenant can change what there is to
-	// report many times a second. The newest state is always reported in the end.
+	// Spacing is the least time between two messages about one source and reason: a tenant can change what there is to
+	// report many times a second.
 	Spacing = 10 * time.Second
 	// urgentSpacing is the spacing of announcements of copies that are deleted before Spacing is over.
 	urgentSpacing = time.Second
+	// repeatAfter is the age from which a message that still holds is sent again: the API server forgets an event after
+	// an hour, by default.
+	repeatAfter = 30 * time.Minute
+	// MaxNote is how many bytes the API server accepts in the text of an event.
+	MaxNote = 1024
 )
 
 // Message is one event about a source. Type, Reason, Note and Annotations are those of the Kubernetes event.
 type Message struct {
 	Type, Reason, Note string
 	Annotations        map[string]string
-	Again              bool // the last message with this reason said the same
+	Log                bool // the log does not have this text yet
+
+	isNew   bool // it announces deletions that no message has announced
+	spacing time.Duration
 }
 
 // Summary is the status of one source at all its targets.
@@ -37,257 +46,195 @@ type Summary struct {
 	Counts    [plan.States]int // of targets, by state
 	Selection *Selection       // nil: not known, and not needed
 
-	at        map[plan.State][]string // namespaces of the states that are problems
-	notes     map[string]Note         // by namespace
-	unclaimed map[plan.Loss][]string  // namespaces of copies that expire
-	expires   time.Time               // when the first of these copies is deleted
-	losses    int                     // the number of the newest of these losses
+	at      map[plan.State][]place
+	expires map[plan.Unclaimed]*expiry
+	isNew   bool // a copy that expires is not announced yet
 }
 
-// Note is about one target: the error, or a description of the ConfigMap there.
-type Note struct {
-	Text      string
-	Adoptable bool // the owner of the foreign ConfigMap there can hand it over
+// expiry are the copies that expire for one reason.
+type expiry struct {
+	namespaces []string
+	first      time.Time // when the first of them is deleted
 }
 
-// Add adds a target whose state is a problem.
-func (s *Summary) Add(state plan.State, namespace string, about Note) {
+// place is a target, and what is known of it: the error, or a description of the ConfigMap there.
+type place struct {
+	namespace, note string
+	adoptable       bool // the owner of the foreign ConfigMap there can hand it over
+}
+
+// Add adds a target whose state is a problem. note says what is wrong there.
+func (s *Summary) Add(state plan.State, namespace, note string, adoptable bool) {
 	if s.at == nil {
-		s.at, s.notes = map[plan.State][]string{}, map[string]Note{}
+		s.at = map[plan.State][]place{}
 	}
-	s.at[state] = append(s.at[state], namespace)
-	s.notes[namespace] = about
+	s.at[state] = append(s.at[state], place{namespace, note, adoptable})
 }
 
-// Expire adds a copy that is deleted at a time. nth is the number of the loss: a report finds new losses by it.
-func (s *Summary) Expire(why plan.Loss, nth int, namespace string, at time.Time) {
-	if s.unclaimed == nil {
-		s.unclaimed = map[plan.Loss][]string{}
+// Expire adds a copy that is deleted at a time. announced says that a message has announced that.
+func (s *Summary) Expire(why plan.Unclaimed, announced bool, namespace string, at time.Time) {
+	if s.expires == nil {
+		s.expires = map[plan.Unclaimed]*expiry{}
 	}
-	s.unclaimed[why] = append(s.unclaimed[why], namespace)
-	s.losses = max(s.losses, nth)
-	if s.expires.IsZero() || at.Before(s.expires) {
-		s.expires = at
+	x := cmp.Or(s.expires[why], &expiry{first: at})
+	s.expires[why] = x
+	x.namespaces = append(x.namespaces, namespace)
+	if at.Before(x.first) {
+		x.first = at
 	}
+	s.isNew = s.isNew || !announced
 }
 
-// Pending reports whether something is to be done or awaited at a target.
-func (s *Summary) Pending() bool {
-	for state, n := range s.Counts {
-		if n > 0 && plan.State(state).IsPending() {
+// isUrgent reports whether a copy is deleted before Spacing is over.
+func (s *Summary) isUrgent(now time.Time) bool {
+	for _, x := range s.expires {
+		if x.first.Before(now.Add(Spacing)) {
 			return true
 		}
 	}
 	return false
 }
 
-// blocked returns from how many targets something keeps the source, and the reasons of the events about these.
-func (s *Summary) blocked() (targets int, reasons []string) {
-	for reason, state := range plan.Blocking {
-		if n := s.Counts[state]; n > 0 {
-			targets += n
-			reasons = append(reasons, reason)
+// Pending reports whether something is to be done at a target.
+func (s *Summary) Pending() bool { return s.Counts[plan.StatePending] > 0 }
+
+// conditions are the messages that say how a source stands, but for Expiring and Mirrored, in their order. text returns
+// an empty string if the condition does not hold. Some texts name the version of the source.
+var conditions = []struct {
+	reason    string
+	text      func(s *Summary) string
+	versioned bool
+}{
+	{plan.ReasonReservedName, reservedText, true},
+	{plan.ReasonInvalidAnnotation, frozenText, true},
+	{plan.ReasonForeign, foreignText, false},
+	{plan.ReasonSuperseded, supersededText, false},
+	{plan.ReasonWriteFailed, rejectedText, false},
+	{plan.ReasonFight, fightText, false},
+	{plan.ReasonOutOfScope, outOfScopeText, false},
+	{plan.ReasonNoTargets, noTargetsText, true},
+	{plan.ReasonHeld, heldText, false},
+}
+
+// Messages returns the messages that hold now, the announcement of deletions first and Mirrored last.
+func (s *Summary) Messages(now time.Time) (all []Message) {
+	for _, places := range s.at {
+		slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.namespace, b.namespace) })
+	}
+	add := func(reason, note string) *Message {
+		kind := corev1.EventTypeWarning
+		if reason == plan.ReasonMirrored || reason == plan.ReasonHeld {
+			kind = corev1.EventTypeNormal
+		}
+		all = append(all, Message{Type: kind, Reason: reason, Note: plan.Clip(note, MaxNote), spacing: Spacing,
+			Annotations: map[string]string{plan.InstanceAnnotation: s.Rules.Instance()}})
+		return &all[len(all)-1]
+	}
+	if len(s.expires) > 0 {
+		m := add(plan.ReasonExpiring, expiringText(s))
+		if m.isNew = s.isNew; s.isUrgent(now) {
+			m.spacing = urgentSpacing
 		}
 	}
-	slices.Sort(reasons)
-	return targets, reasons
+	if s.Source == nil {
+		return all
+	}
+	version := s.Source.ConfigMap.ResourceVersion
+	for _, c := range conditions {
+		if text := c.text(s); text != "" {
+			if m := add(c.reason, text); c.versioned {
+				m.Annotations[plan.EventVersion] = version
+			}
+		}
+	}
+	if text := mirroredText(s); text != "" {
+		m := add(plan.ReasonMirrored, text)
+		m.Annotations[plan.EventVersion] = version
+		for _, state := range counted {
+			m.Annotations[plan.EventAnnotation(state)] = strconv.Itoa(s.Counts[state])
+		}
+	}
+	return all
 }
 
-// conditions are the events that say how a source stands, but for Expiring and Mirrored, in the order of reporting.
-// text describes the condition of a source at targets in this state, which are sorted. Without a state it returns an
-// empty string if the condition does not hold.
-var conditions = []struct {
-	reason string
-	kind   string
-	state  plan.State
-	text   func(s *Summary, targets []string) string
-}{
-	{plan.ReasonReservedName, corev1.EventTypeWarning, plan.StateNone, reservedText},
-	{plan.ReasonInvalidAnnotation, corev1.EventTypeWarning, plan.StateNone, frozenText},
-	{plan.ReasonForeign, corev1.EventTypeWarning, plan.StateForeign, foreignText},
-	{plan.ReasonSuperseded, corev1.EventTypeWarning, plan.StateNone, supersededText},
-	{plan.ReasonWriteFailed, corev1.EventTypeWarning, plan.StateRejected, rejectedText},
-	{plan.ReasonFight, corev1.EventTypeWarning, plan.StateFight, fightText},
-	{plan.ReasonOutOfScope, corev1.EventTypeWarning, plan.StateOutOfScope, outOfScopeText},
-	{plan.ReasonNoTargets, corev1.EventTypeWarning, plan.StateNone, noTargetsText},
-	{plan.ReasonHeld, corev1.EventTypeNormal, plan.StateNone, heldText},
+// Sent is when each message about a source was sent. The zero value: none was.
+type Sent struct {
+	uid    types.UID
+	last   map[string]sent // by reason
+	newest string          // the reason of the newest message
 }
 
-// Reported is what was reported about a source, and what is counted for the next message. The zero value: nothing.
-type Reported struct {
-	uid          types.UID
-	texts        map[string]string    // by reason, of the conditions that hold
-	at           map[string]time.Time // by reason: the last message
-	announced    int                  // the number of the newest loss that was announced
-	mirrored     mirrored             // of the last Mirrored
-	ended        bool                 // a condition is over; a Mirrored is due unless the newest message holds
-	last         string               // the reason of the last message
-	repeat       time.Time            // a condition that holds and was reported before this time is reported again
-	took         map[types.NamespacedName]int
-	deleted      int
-	deletedSince time.Time // the first of these deletions
-}
-
-// mirrored is the state on which a Mirrored depends: another one is due when the state changes.
-type mirrored struct {
-	checksum      string
-	held, blocked int
+// sent is the last message with one reason.
+type sent struct {
+	note   string // empty: the message does not hold any more
+	logged string
+	at     time.Time
 }
 
 // UID returns the UID of the source; empty if no process has seen the source.
-func (r *Reported) UID() types.UID { return r.uid }
+func (s *Sent) UID() types.UID { return s.uid }
 
-// Begin begins anew if the UID is another one: a source that was re-created has no events yet. Sources of a name that
-// this process has never seen have no UID, and share the spacing unseen: a tenant can name any ConfigMap as the source
-// of a copy.
-func (r *Reported) Begin(uid types.UID, unseen map[string]time.Time) {
-	if r.texts == nil || r.uid != uid {
-		*r = Reported{uid: uid, texts: map[string]string{}, at: maps.Clone(r.at),
-			took: r.took, deleted: r.deleted, deletedSince: r.deletedSince}
+// Begin begins anew if the UID is another one: a source that was re-created has no events yet. The spacing stays.
+func (s *Sent) Begin(uid types.UID) {
+	if s.last != nil && s.uid == uid {
+		return
 	}
-	switch {
-	case r.uid == "":
-		r.at = unseen
-	case r.at == nil:
-		r.at = map[string]time.Time{}
+	before := s.last
+	*s = Sent{uid: uid, last: map[string]sent{}}
+	for reason, l := range before {
+		s.last[reason] = sent{at: l.at}
 	}
 }
 
-// Repeat has each condition that still holds reported again.
-func (r *Reported) Repeat(now time.Time) { r.repeat = now }
-
-// Deleted counts a copy that was deleted because no source claimed it.
-func (r *Reported) Deleted(now time.Time) {
-	if r.deleted++; r.deleted == 1 {
-		r.deletedSince = now
-	}
-}
-
-// TookOver counts a copy that the source took over from another one.
-func (r *Reported) TookOver(from types.NamespacedName) {
-	if r.took == nil {
-		r.took = map[types.NamespacedName]int{}
-	}
-	r.took[from]++
-}
-
-// QuietIn returns how long until every message may be repeated.
-func (r *Reported) QuietIn(now time.Time) (wait time.Duration) {
-	for reason := range r.at {
-		wait = max(wait, r.dueIn(reason, Spacing, now))
+// QuietIn returns how long until every message may be sent again.
+func (s *Sent) QuietIn(now time.Time) (wait time.Duration) {
+	for _, l := range s.last {
+		wait = max(wait, l.at.Add(Spacing).Sub(now))
 	}
 	return wait
 }
 
-// Announce returns the announcement of the copies that expire, if it is due, or how long it has to wait. It goes ahead
-// of other messages.
-func (r *Reported) Announce(sum *Summary, now time.Time) (m *Message, wait time.Duration) {
-	if sum.losses == 0 && sum.Counts[plan.StateExpiring] == 0 { // else the deletions are on their way
-		r.end(plan.ReasonExpiring)
+// Due returns those of the messages, which hold now, that are to be sent now, and how long the others have to wait; 0:
+// none waits. A message is due if its text differs from the last one, or if that is too old. An announcement is due if
+// it has new deletions, and a Mirrored also if the newest message does not hold any more.
+func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Duration) {
+	holds := map[string]bool{plan.ReasonMirrored: true} // while targets are pending, the last one stays
+	for _, m := range all {
+		holds[m.Reason] = true
 	}
-	again := sum.losses <= r.announced
-	if sum.losses == 0 || again && !r.isOld(plan.ReasonExpiring) {
-		return nil, 0
-	}
-	spacing := Spacing
-	if sum.expires.Before(r.at[plan.ReasonExpiring].Add(Spacing)) {
-		spacing = urgentSpacing
-	}
-	if wait := r.dueIn(plan.ReasonExpiring, spacing, now); wait > 0 {
-		return nil, wait
-	}
-	r.announced, r.texts[plan.ReasonExpiring] = sum.losses, expiringText(sum)
-	return r.say(corev1.EventTypeWarning, plan.ReasonExpiring, r.texts[plan.ReasonExpiring], again, now), 0
-}
-
-// Messages returns the other messages that are due, and records them as reported. It returns how long those have to
-// wait that are not due yet.
-func (r *Reported) Messages(sum *Summary, now time.Time) (out []*Message, wait time.Duration) {
-	add := func(m *Message, later time.Duration) {
-		if m != nil {
-			out = append(out, m)
+	for reason, l := range s.last {
+		if !holds[reason] {
+			s.last[reason] = sent{at: l.at}
 		}
-		wait = Sooner(wait, later)
 	}
-	for i := range conditions {
-		add(r.condition(i, sum, now))
+	for _, m := range all {
+		l := s.last[m.Reason]
+		isDue := m.Note != l.note
+		switch m.Reason {
+		case plan.ReasonExpiring:
+			isDue = m.isNew
+		case plan.ReasonMirrored:
+			isDue = isDue || !holds[s.newest]
+		}
+		if !isDue && now.Sub(l.at) < repeatAfter {
+			continue
+		}
+		if left := l.at.Add(m.spacing).Sub(now); left > 0 {
+			wait = Sooner(wait, left)
+			continue
+		}
+		m.Log = m.Note != l.logged
+		l.logged = m.Note
+		s.last[m.Reason] = l
+		due = append(due, m)
 	}
-	add(r.deletions(sum, now))
-	add(r.inSync(sum, now))
-	return out, wait
+	return due, wait
 }
 
-// condition returns the message about one of the conditions.
-func (r *Reported) condition(i int, sum *Summary, now time.Time) (*Message, time.Duration) {
-	c, text := conditions[i], ""
-	targets := sum.at[c.state]
-	if sum.Source != nil && (len(targets) > 0 || c.state == plan.StateNone) {
-		slices.Sort(targets)
-		text = c.text(sum, targets)
-	}
-	again := text == r.texts[c.reason]
-	switch {
-	case again && (text == "" || !r.isOld(c.reason)):
-		return nil, 0
-	case text == "":
-		r.end(c.reason)
-		return nil, 0
-	}
-	if wait := r.dueIn(c.reason, Spacing, now); wait > 0 {
-		return nil, wait
-	}
-	r.texts[c.reason] = text
-	return r.say(c.kind, c.reason, text, again, now), 0
-}
-
-// deletions returns the message that counts the copies that were deleted. While more copies expire, it waits for those
-// that follow soon.
-func (r *Reported) deletions(sum *Summary, now time.Time) (*Message, time.Duration) {
-	if r.deleted == 0 {
-		return nil, 0
-	}
-	wait := r.dueIn(plan.ReasonDeleted, Spacing, now)
-	if sum.Counts[plan.StateExpiring] > 0 {
-		wait = max(wait, r.deletedSince.Add(Spacing).Sub(now))
-	}
-	if wait > 0 {
-		return nil, wait
-	}
-	m := r.say(corev1.EventTypeNormal, plan.ReasonDeleted, deletedText(r.deleted), false, now)
-	r.deleted = 0
-	return m, 0
-}
-
-// inSync returns the message Mirrored. Without a target there is none.
-func (r *Reported) inSync(sum *Summary, now time.Time) (*Message, time.Duration) {
-	if sum.Source == nil {
-		r.mirrored, r.ended = mirrored{}, false
-		return nil, 0
-	}
-	if sum.Pending() || sum.Source.Reserved || sum.Source.Frozen != nil {
-		return nil, 0
-	}
-	blocked, _ := sum.blocked()
-	is := mirrored{sum.Source.Checksum, sum.Counts[plan.StateHeld], blocked}
-	again := is == r.mirrored && r.took == nil && !(r.ended && (!r.warns() || r.texts[r.last] == ""))
-	if again && !r.isOld(plan.ReasonMirrored) || sum.Counts[plan.StateSynced]+is.held+is.blocked == 0 {
-		return nil, 0
-	}
-	if wait := r.dueIn(plan.ReasonMirrored, Spacing, now); wait > 0 {
-		return nil, wait
-	}
-	m := r.say(corev1.EventTypeNormal, plan.ReasonMirrored, mirroredText(sum, r.took), again, now)
-	m.Annotations = map[string]string{
-		plan.ChecksumAnnotation: is.checksum,
-		plan.EventPayload:       sum.Source.Payload(),
-		plan.InstanceAnnotation: sum.Rules.Instance(),
-		plan.EventSynced:        strconv.Itoa(sum.Counts[plan.StateSynced]),
-		plan.EventHeld:          strconv.Itoa(is.held),
-		plan.EventBlocked:       strconv.Itoa(is.blocked),
-		plan.EventExpiring:      strconv.Itoa(sum.Counts[plan.StateExpiring]),
-	}
-	r.mirrored, r.ended, r.took = is, false, nil
-	return m, 0
+// Record records that a message was sent.
+func (s *Sent) Record(m Message, now time.Time) {
+	s.last[m.Reason] = sent{note: m.Note, logged: m.Note, at: now}
+	s.newest = m.Reason
 }
 
 // Sooner returns the shorter of two waits, of which 0 is none.
@@ -296,36 +243,4 @@ func Sooner(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// dueIn returns how long a message with this reason has to wait.
-func (r *Reported) dueIn(reason string, spacing time.Duration, now time.Time) time.Duration {
-	return max(0, r.at[reason].Add(spacing).Sub(now))
-}
-
-// isOld reports whether a message with this reason is to be repeated if it still holds.
-func (r *Reported) isOld(reason string) bool { return r.at[reason].Before(r.repeat) }
-
-// say returns a message, and records it as reported.
-func (r *Reported) say(kind, reason, note string, again bool, now time.Time) *Message {
-	r.at[reason], r.last = now, reason
-	return &Message{Type: kind, Reason: reason, Note: Clip(note), Again: again}
-}
-
-// warns reports whether a warning holds.
-func (r *Reported) warns() bool {
-	for reason := range r.texts {
-		if reason != plan.ReasonHeld {
-			return true
-		}
-	}
-	return false
-}
-
-// end records that a condition does not hold any more.
-func (r *Reported) end(reason string) {
-	if r.texts[reason] != "" {
-		r.ended = true
-	}
-	delete(r.texts, reason)
 }

@@ -1,52 +1,77 @@
-package report
+package report_test
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// targets are the namespaces in which a source stands in a state.
-type targets map[plan.State][]string
-
-// summaryOf returns the summary of a source. The API server rejects each write for a reason of its own.
-func summaryOf(source *plan.Source, at targets) *Summary {
-	sum := &Summary{Source: source, Rules: rules}
-	for state, namespaces := range at {
-		sum.Counts[state] = len(namespaces)
-		for _, namespace := range namespaces {
-			if about := (Note{}); state.IsProblem() {
-				if state == plan.StateRejected {
-					about.Text = "quota of " + namespace
-				}
-				sum.Add(state, namespace, about)
-			}
-		}
-	}
-	return sum
-}
+// rules are those of a controller that mirrors into team-*.
+var rules = func() *plan.Rules {
+	o := plan.NewOptions()
+	o.NamespacePrefixes = []string{"team-"}
+	return plan.NewRules(&o)
+}()
 
 // source returns the source platform/settings.
 func source(options ...plantest.Option) *plan.Source {
 	return rules.ParseSource(plantest.Source("platform", "settings", options...))
 }
 
-// syncedDigits are the first digits of the checksum in the text of a Mirrored.
-var syncedDigits = regexp.MustCompile(`^Synced [0-9a-f]{12}`)
+// version sets the resourceVersion.
+func version(v string) plantest.Option { return func(cm *corev1.ConfigMap) { cm.ResourceVersion = v } }
 
-// said returns the messages that are due, as "Type Reason: note".
-func (r *Reported) said(sum *Summary, now time.Time) (all []string) {
-	messages, _ := r.Messages(sum, now)
-	for _, m := range messages {
-		all = append(all, fmt.Sprintf("%s %s: %s", m.Type, m.Reason, syncedDigits.ReplaceAllString(m.Note, "Synced")))
+// targets are the namespaces in which a source stands in a state.
+type targets map[plan.State][]string
+
+// summaryOf returns the summary of a source. The API server rejects each write for a reason of its own, and the owner
+// of a foreign object can hand it over.
+func summaryOf(source *plan.Source, at targets) *report.Summary {
+	s := &report.Summary{Source: source, Rules: rules}
+	for state, namespaces := range at {
+		s.Counts[state] = len(namespaces)
+		for _, namespace := range namespaces {
+			switch {
+			case state == plan.StateRejected:
+				s.Add(state, namespace, "quota of "+namespace, false)
+			case state.IsProblem():
+				s.Add(state, namespace, "why", state == plan.StateForeign)
+			}
+		}
+	}
+	return s
+}
+
+// reporter sends the messages about a source.
+type reporter struct {
+	report.Sent
+	now  time.Time
+	wait time.Duration // until the messages are due that were not
+}
+
+func newReporter() *reporter {
+	r := &reporter{now: time.Unix(5000, 0)}
+	r.Begin("uid")
+	return r
+}
+
+// send sends the messages that are due after a time, and returns them as "Type Reason: note".
+func (r *reporter) send(after time.Duration, s *report.Summary) (all []string) {
+	r.now = r.now.Add(after)
+	due, wait := r.Due(s.Messages(r.now), r.now)
+	r.wait = wait
+	for _, m := range due {
+		r.Record(m, r.now)
+		all = append(all, fmt.Sprintf("%s %s: %s", m.Type, m.Reason, m.Note))
 	}
 	return all
 }
@@ -60,18 +85,19 @@ func TestMessagesAboutASource(t *testing.T) {
 		want   []string
 	}
 	const (
-		mirrored   = "Normal Mirrored: Synced to "
+		mirrored   = "Normal Mirrored: Synced version 7 to "
+		changed    = "Normal Mirrored: Synced version 8 to "
 		notCopied  = "Warning Foreign: Not copied to "
 		failed     = "Warning WriteFailed: Out of sync in "
 		outOfScope = "Warning OutOfScope: Copies in "
 		fight      = "Warning Fight: Another client keeps modifying or deleting the copy in "
-		frozen     = "Warning InvalidAnnotation: Frozen"
+		frozen     = "Warning InvalidAnnotation: Annotation "
 		held       = "Normal Held: Held in "
 
-		synced, foreign, rejected = plan.StateSynced, plan.StateForeign, plan.StateRejected
-		fought, beyond, isHeld    = plan.StateFight, plan.StateOutOfScope, plan.StateHeld
+		synced, pending, foreign, rejected = plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateRejected
+		fought, beyond, isHeld             = plan.StateFight, plan.StateOutOfScope, plan.StateHeld
 	)
-	changed, canary := plantest.Data("key", "changed"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
+	next, canary := version("8"), plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
 	paused := plantest.Annotation(plan.PausedAnnotation, "true")
 	malformed := plantest.Annotation(plan.PrefixAnnotation, "Team")
 	with := func(s *plan.Source, reserved, outOfScope bool) *plan.Source {
@@ -79,12 +105,18 @@ func TestMessagesAboutASource(t *testing.T) {
 		return s
 	}
 	for name, steps := range map[string][]step{
-		"targets that come and go": {
+		"counts and versions that change": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
-			{source(), targets{synced: {"a", "b"}}, nil},
-			{source(), targets{synced: {"b"}}, nil},
-			{source(changed), targets{synced: {"b"}, plan.StateExpiring: {"a", "c"}},
-				[]string{mirrored + "1 namespace; 2 copies expire (see Expiring)"}},
+			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
+			{source(next), targets{synced: {"a"}, pending: {"b"}}, nil},
+			{source(next), targets{synced: {"a", "b"}}, []string{changed + "2 namespaces"}},
+			{source(next), targets{synced: {"b"}, plan.StateExpiring: {"a", "c"}},
+				[]string{changed + "1 namespace; 2 copies expire (see Expiring)"}},
+		},
+		"something pending for a while": {
+			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
+			{source(), targets{pending: {"a"}}, nil},
+			{source(), targets{synced: {"a"}}, nil},
 		},
 		"foreign objects, more and fewer": {
 			{source(), targets{foreign: {"b"}},
@@ -103,135 +135,183 @@ func TestMessagesAboutASource(t *testing.T) {
 			{source(), targets{rejected: {"b", "a"}}, []string{failed + "2 namespaces (a, b)|in the first: quota of a",
 				mirrored + "0 namespaces; 2 are blocked (see WriteFailed)"}},
 			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
+			{source(), targets{rejected: {"b", "a"}}, []string{failed + "2 namespaces (a, b)",
+				mirrored + "0 namespaces; 2 are blocked (see WriteFailed)"}},
 		},
 		"copies out of scope": {
-			{source(), targets{synced: {"a"}, beyond: {"y", "z", "x"}},
-				[]string{outOfScope + "3 namespaces (x, y, z)", mirrored + "1 namespace"}},
+			{source(), targets{synced: {"a"}, beyond: {"y", "z", "x"}}, []string{outOfScope + "3 namespaces (x, y, z)",
+				mirrored + "1 namespace; 3 copies are out of scope (see OutOfScope)"}},
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 		},
-		"of two warnings one is over": {
-			{source(), targets{synced: {"a"}, foreign: {"b"}, beyond: {"x"}},
-				[]string{notCopied, outOfScope, mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
-			{source(), targets{synced: {"a"}, foreign: {"b"}}, []string{mirrored + "1 namespace; 1 is blocked (see Foreign)"}},
-			{source(), targets{synced: {"a"}, foreign: {"c"}}, []string{notCopied + "namespace c: "}},
-		},
 		"a source out of scope": {{with(source(malformed), true, true), targets{beyond: {"x"}},
-			[]string{outOfScope + "namespace x"}}},
-		"a fight": {
-			{source(), targets{fought: {"b", "a"}},
-				[]string{fight + "2 namespaces (a, b)", mirrored + "0 namespaces; 2 are blocked (see Fight)"}},
-			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
-		},
+			[]string{outOfScope + "namespace x"}}, {with(source(), false, true), targets{synced: {"a"}, beyond: {"x"}}, nil}},
 		"problems of all kinds": {
 			{source(), targets{synced: {"a"}, foreign: {"b"}, rejected: {"d"}, fought: {"e"}, beyond: {"f"}},
-				[]string{notCopied, failed, fight, outOfScope,
-					mirrored + "1 namespace; 3 are blocked (see Fight, Foreign, WriteFailed)"}},
+				[]string{notCopied, failed, fight + "namespace e", outOfScope,
+					mirrored + "1 namespace; 3 are blocked (see Fight: 1, Foreign: 1, WriteFailed: 1); " +
+						"1 copy is out of scope (see OutOfScope)"}},
+			{source(), targets{synced: {"a", "e"}, foreign: {"c"}, rejected: {"d"}, beyond: {"f"}},
+				[]string{notCopied + "namespace c", mirrored + "2 namespaces; 2 are blocked (see Foreign: 1, WriteFailed: 1); " +
+					"1 copy is out of scope (see OutOfScope)"}},
 		},
 		"malformed, and fixed": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
-			{source(malformed), targets{plan.StateFrozen: {"a"}}, []string{frozen + `|namespace-prefix="Team"`}},
-			{source(malformed, changed), targets{plan.StateFrozen: {"a"}}, nil},
-			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
+			{source(malformed), targets{plan.StateFrozen: {"a"}},
+				[]string{frozen + `mirror-controller.github.io/namespace-prefix|Version 7 is frozen`}},
+			{source(next), targets{synced: {"a"}}, []string{changed + "1 namespace"}},
 			{source(malformed, plantest.Annotation(plan.SelectorAnnotation, "a=b=c")), nil,
 				[]string{frozen + "|namespace-prefix|; annotation mirror-controller.github.io/namespace-selector"}},
 		},
 		"C62 a change in stages": {
 			{source(), targets{synced: {"a", "b"}}, []string{mirrored + "2 namespaces"}},
-			{source(changed, canary), targets{synced: {"a"}, isHeld: {"b"}}, []string{held +
-				"1 of 2 namespaces by the annotation " +
-				`mirror-controller.github.io/rollout="tier=canary": they keep their copies as they are.`,
-				mirrored + "1 namespace; 1 is held by rollout"}},
-			{source(changed, canary, paused), targets{synced: {"a"}, isHeld: {"b", "c"}},
+			{source(next, canary), targets{synced: {"a"}, isHeld: {"b"}}, []string{held + "1 of 2 namespaces by the " +
+				`annotation mirror-controller.github.io/rollout="tier=canary": they keep their copies as they are. ` +
+				"To reach them, remove the annotation.", changed + "1 namespace; 1 is held by rollout"}},
+			{source(next, canary, paused), targets{synced: {"a"}, isHeld: {"b", "c"}},
 				[]string{held + `2 of 3 namespaces by the annotation mirror-controller.github.io/paused="true", ` +
-					`which wins over mirror-controller.github.io/rollout="tier=canary": ` +
-					"they keep their copies as they are. To reach them, remove both annotations.",
-					mirrored + "1 namespace; 2 are held by paused"}},
-			{source(changed), targets{synced: {"a", "b", "c"}}, []string{mirrored + "3 namespaces"}},
-		},
-		"C62 none is held, then all are": {
+					`which wins over mirror-controller.github.io/rollout="tier=canary"|remove both annotations.`,
+					changed + "1 namespace; 2 are held by paused"}},
+			{source(next), targets{synced: {"a", "b", "c"}}, []string{changed + "3 namespaces"}},
 			{source(canary), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
-			{source(paused), targets{isHeld: {"a"}}, []string{held + "1 of 1 namespace by",
-				mirrored + "0 namespaces; 1 is held by paused"}},
-		},
-		"C62 a warning is over, and a hold goes on": {
-			{source(canary), targets{synced: {"a"}, isHeld: {"b"}, beyond: {"x"}},
-				[]string{outOfScope + "namespace x", held, mirrored + "1 namespace; 1 is held by rollout"}},
-			{source(canary), targets{synced: {"a"}, isHeld: {"b"}}, []string{mirrored + "1 namespace; 1 is held by rollout"}},
 		},
 		"a reserved name": {{with(source(), true, false), targets{synced: {"a"}},
-			[]string{"Warning ReservedName: Not mirrored|settings"}}},
+			[]string{"Warning ReservedName: Version 7 is not mirrored|settings"}}},
 		"the source goes and comes back": {
 			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
 			{nil, targets{foreign: {"a"}}, nil},
-			{source(), targets{synced: {"a"}}, []string{mirrored + "1 namespace"}},
+			{source(), targets{synced: {"a"}}, nil},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, now := Reported{}, time.Unix(5000, 0)
-			r.Begin("uid", nil)
-			for i, s := range steps {
-				now = now.Add(Spacing)
-				got := r.said(summaryOf(s.source, s.at), now)
-				if len(got) != len(s.want) {
-					t.Fatalf("step %d: got %q, want %q", i, got, s.want)
-				}
-				for j, want := range s.want {
-					parts := strings.Split(want, "|")
-					if !strings.HasPrefix(got[j], parts[0]) || strings.HasPrefix(want, mirrored) && got[j] != want {
-						t.Errorf("step %d: got %q, want it to begin with %q", i, got[j], parts[0])
-					}
-					for _, part := range parts[1:] {
-						if !strings.Contains(got[j], part) {
-							t.Errorf("step %d: got %q, want in it %q", i, got[j], part)
-						}
-					}
-				}
-				now = now.Add(Spacing)
-				if again := r.said(summaryOf(s.source, s.at), now); len(again) > 0 {
-					t.Errorf("step %d: got %q a second time", i, again)
-				}
+		r := newReporter()
+		for i, s := range steps {
+			got := r.send(report.Spacing, summaryOf(s.source, s.at))
+			matches := slices.EqualFunc(got, s.want, func(got, want string) bool {
+				parts := strings.Split(want, "|")
+				lacks := func(part string) bool { return !strings.Contains(got, part) }
+				return strings.HasPrefix(got, parts[0]) && !slices.ContainsFunc(parts[1:], lacks) &&
+					(got == want || !strings.HasPrefix(got, "Normal Mirrored"))
+			})
+			if !matches {
+				t.Errorf("%s: step %d: got %q, want %q", name, i, got, s.want)
 			}
-		})
+			if again := r.send(report.Spacing, summaryOf(s.source, s.at)); len(again) > 0 {
+				t.Errorf("%s: step %d: got %q a second time", name, i, again)
+			}
+		}
 	}
 }
 
-// TestRecreatedSourceGetsItsEvents: the events of its predecessor do not show on it.
-func TestRecreatedSourceGetsItsEvents(t *testing.T) {
-	r, now := Reported{}, time.Unix(5000, 0)
-	for _, uid := range []types.UID{"one", "two"} {
-		r.Begin(uid, nil)
-		now = now.Add(Spacing)
-		if got := r.said(summaryOf(source(), targets{plan.StateForeign: {"team-a"}}), now); len(got) != 2 {
-			t.Errorf("%s: got %q, want two events", uid, got)
+// TestMessageIsDue is the table of what is sent after the first messages, of a source with a foreign object in the way.
+func TestMessageIsDue(t *testing.T) {
+	at := func(namespaces ...string) targets {
+		return targets{plan.StateForeign: namespaces, plan.StateSynced: {"z"}}
+	}
+	for name, tc := range map[string]struct {
+		after time.Duration
+		uid   types.UID
+		at    targets
+		want  int // messages
+		wait  time.Duration
+		logs  bool
+	}{
+		"the same texts":                         {30*time.Minute - 1, "uid", at("a"), 0, 0, false},
+		"the same texts, for half an hour":       {30 * time.Minute, "uid", at("a"), 2, 0, false},
+		"one differs":                            {report.Spacing, "uid", at("b"), 1, 0, true},
+		"one differs, within ten seconds":        {report.Spacing - 1, "uid", at("b"), 0, 1, false},
+		"another source":                         {report.Spacing, "new", at("a"), 2, 0, true},
+		"another source, within ten seconds":     {time.Second, "new", at("a"), 0, 9 * time.Second, false},
+		"the warning is over":                    {report.Spacing, "uid", targets{plan.StateSynced: {"z"}}, 1, 0, true},
+		"the warning is over within ten seconds": {0, "uid", targets{plan.StateSynced: {"z"}}, 0, report.Spacing, false},
+	} {
+		r := newReporter()
+		if all := r.send(0, summaryOf(source(), at("a"))); len(all) != 2 {
+			t.Fatalf("got %q, want two messages", all)
+		}
+		r.now = r.now.Add(tc.after)
+		r.Begin(tc.uid)
+		due, wait := r.Due(summaryOf(source(), tc.at).Messages(r.now), r.now)
+		if len(due) != tc.want || wait != tc.wait {
+			t.Errorf("%s: got %v, and others after %v, want %d and %v", name, due, wait, tc.want, tc.wait)
+		}
+		again, _ := r.Due(summaryOf(source(), tc.at).Messages(r.now), r.now) // the API server has refused them
+		for i, m := range due {
+			if m.Log != tc.logs || again[i].Log {
+				t.Errorf("%s: %s: got it logged %v and %v again, want %v and false", name, m.Reason, m.Log, again[i].Log, tc.logs)
+			}
+		}
+	}
+}
+
+// TestMirroredFollowsTheLastWarning: a Mirrored with an old text is sent again, if the newest message does not hold.
+func TestMirroredFollowsTheLastWarning(t *testing.T) {
+	r, synced := newReporter(), summaryOf(source(), targets{plan.StateSynced: {"a"}})
+	none := summaryOf(source(), nil)
+	none.Selection = selectionOf(source())
+	for i, tc := range []struct {
+		s    *report.Summary
+		want string
+	}{{synced, "Normal Mirrored"}, {none, "Warning NoTargets"}, {synced, "Normal Mirrored"}, {synced, ""}} {
+		got := strings.Join(r.send(report.Spacing, tc.s), " ")
+		if !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("step %d: got %q, want %s", i, got, tc.want)
 		}
 	}
 }
 
 // TestC47SpacingOfATenantsFlips: a tenant changes ten times a second what there is to report. A message comes every ten
-// seconds, and the last one tells of the newest state.
+// seconds, and the last one is about the newest state.
 func TestC47SpacingOfATenantsFlips(t *testing.T) {
-	r, now := Reported{}, time.Unix(5000, 0)
-	r.Begin("uid", nil)
+	r := newReporter()
 	var all []string
-	var wait time.Duration
-	report := func(blocked, synced string) {
-		var messages []*Message
-		at := targets{plan.StateForeign: {blocked}, plan.StateSynced: {synced}}
-		messages, wait = r.Messages(summaryOf(source(), at), now)
-		for _, m := range messages {
-			if m.Reason == plan.ReasonForeign {
-				all = append(all, m.Note)
+	flip := func(after time.Duration, blocked string) {
+		for _, m := range r.send(after, summaryOf(source(), targets{plan.StateForeign: {blocked}})) {
+			if strings.Contains(m, "Not copied") {
+				all = append(all, m)
 			}
 		}
 	}
 	for i := range 151 {
-		report([]string{"b", "a"}[i%2], []string{"a", "b"}[i%2])
-		now = now.Add(100 * time.Millisecond)
+		flip(100*time.Millisecond, []string{"b", "a"}[i%2])
 	}
-	now = now.Add(wait)
-	report("b", "a")
+	flip(r.wait, "b")
 	about := func(note, namespace string) bool { return strings.Contains(note, "namespace "+namespace+":") }
 	if !slices.EqualFunc(all, []string{"b", "a", "b"}, about) {
 		t.Errorf("got messages %q, want one about b and one about a in 15 seconds, and the last about b", all)
+	}
+	if quiet := r.QuietIn(r.now.Add(time.Second)); quiet != 9*time.Second {
+		t.Errorf("got every message due again in %v, want 9 s", quiet)
+	}
+}
+
+// TestExpiringIsDue for copies that no message has announced: within a second if the grace ends before ten seconds have
+// passed.
+func TestExpiringIsDue(t *testing.T) {
+	gone := plan.Unclaimed{Rule: plan.SourceGone}
+	for name, tc := range map[string]struct {
+		after, in time.Duration // in: the deletion
+		announced bool
+		want      bool
+		wait      time.Duration
+	}{
+		"a new copy":                          {report.Spacing, time.Hour, false, true, 0},
+		"a new copy, within ten seconds":      {time.Second, time.Hour, false, false, 9 * time.Second},
+		"a new copy, whose grace ends soon":   {time.Second, 9 * time.Second, false, true, 0},
+		"ends soon, within a second":          {time.Second - 1, 9 * time.Second, false, false, 1},
+		"ends in ten seconds":                 {time.Second, report.Spacing, false, false, 9 * time.Second},
+		"all are announced":                   {report.Spacing, time.Hour, true, false, 0},
+		"all are announced, half an hour ago": {30 * time.Minute, time.Hour, true, true, 0},
+	} {
+		r := newReporter()
+		s := &report.Summary{Rules: rules}
+		s.Expire(gone, false, "team-a", r.now.Add(time.Hour))
+		if got := r.send(0, s); len(got) != 1 {
+			t.Fatalf("%s: got %q, want an announcement", name, got)
+		}
+		s = &report.Summary{Rules: rules}
+		s.Expire(gone, tc.announced, "team-b", r.now.Add(tc.after+tc.in+time.Minute))
+		s.Expire(gone, true, "team-a", r.now.Add(tc.after+tc.in))
+		if got := r.send(tc.after, s); (len(got) == 1) != tc.want || r.wait != tc.wait {
+			t.Errorf("%s: got %q and a wait of %v, want an announcement %v, and %v", name, got, r.wait, tc.want, tc.wait)
+		}
 	}
 }

@@ -1,108 +1,89 @@
-package report
+package report_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// settings names the source settings in a namespace.
-func settings(namespace string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: "settings"}
+// selectionOf returns the selection of the only source of its name.
+func selectionOf(s *plan.Source, namespaces ...*corev1.Namespace) *report.Selection {
+	owner := func(string) types.NamespacedName { return s.Key }
+	return report.Select(rules, slices.Values(namespaces), []*plan.Source{s}, owner)[s.Key]
 }
 
-// world are namespaces and sources of the name settings, by namespace.
-type world struct {
-	namespaces map[string]*corev1.Namespace
-	sources    map[string]*plan.Source
-}
-
-func newWorld() *world {
-	return &world{map[string]*corev1.Namespace{}, map[string]*plan.Source{}}
-}
-
-func (w *world) addNamespaces(all ...*corev1.Namespace) {
-	for _, ns := range all {
-		w.namespaces[ns.Name] = ns
-	}
-}
-
-func (w *world) addSource(namespace string, created int64, options ...plantest.Option) {
-	options = append(options, plantest.CreatedAt(created))
-	w.sources[namespace] = rules.ParseSource(plantest.Source(namespace, "settings", options...))
-}
-
-func (w *world) selections(last map[types.NamespacedName]*Selection) map[types.NamespacedName]*Selection {
-	v := plan.NewView(slices.Collect(maps.Values(w.sources)))
-	return Select(rules, maps.Values(w.namespaces), v, last)
-}
-
-// TestSourceLosesWhatItSelectsAndDoesNotWin: a source that selects a namespace and is not its winner loses it. A text
-// names the first of these, and the winner there.
-func TestSourceLosesWhatItSelectsAndDoesNotWin(t *testing.T) {
-	w := newWorld()
-	w.addSource("base", 1, plantest.Annotation(plan.SelectorAnnotation, "tier=gold"))
-	w.addSource("platform", 2)
-	w.addSource("team-c", 3)
-	w.addSource("shared", 4, plantest.Annotation(plan.PrefixAnnotation, "team-x"))
-	w.addNamespaces(plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-b"),
-		plantest.Namespace("team-c"),
-		plantest.Terminating("team-d"), plantest.Namespace("team-e", "mirror", "false"), plantest.Namespace("other"))
-	all := w.selections(nil)
-	for namespace, want := range map[string]Selection{
-		"base":     {Selected: true},
-		"platform": {Selected: true, Lost: 1, first: []string{"team-a"}, winner: settings("base")},
-		"team-c":   {Selected: true, Lost: 2, first: []string{"team-a", "team-b"}, winner: settings("base")},
-		"shared":   {excluded: []plan.Exclusion{plan.ExcludedByPrefix}},
-	} {
-		got := *all[settings(namespace)]
-		got.source, got.winners = nil, 0
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: got %+v, want %+v", namespace, got, want)
+// TestSelection: a source is superseded where it selects a namespace that another source has. The message names the
+// first of these, and the winner there.
+func TestSelection(t *testing.T) {
+	owners := map[string]string{"team-a": "base", "team-b": "platform", "team-c": "platform", "team-d": "base",
+		"team-e": "base", "team-f": "base", "other": "base"}
+	owner := func(namespace string) (k types.NamespacedName) {
+		if o := owners[namespace]; o != "" {
+			k = types.NamespacedName{Namespace: o, Name: "settings"}
 		}
+		return k
 	}
-}
-
-// TestC64ManySourcesOfOneName: an edit of one source that changes no winner derives the selection of that source alone.
-// A namespace, a label or a winner that changes derives them anew.
-func TestC64ManySourcesOfOneName(t *testing.T) {
-	w := newWorld()
-	for i := range 50 {
-		namespace := fmt.Sprintf("team-%03d", i)
-		w.addNamespaces(plantest.Namespace(namespace))
-		w.addSource(namespace, int64(1+i))
+	large := plantest.Namespace("team-f")
+	large.Labels["large"] = strings.Repeat("x", 9000)
+	plan.StripNamespace(large)
+	namespaces := []*corev1.Namespace{large, plantest.Namespace("team-d", "mirror", "false"), plantest.Namespace("other"),
+		plantest.Namespace("team-c"), plantest.Terminating("team-e"), plantest.Namespace("team-free"),
+		plantest.Namespace("team-b"), plantest.Namespace("team-a", "tier", "gold")}
+	named := func(namespace string, options ...plantest.Option) *plan.Source {
+		return rules.ParseSource(plantest.Source(namespace, "settings", options...))
 	}
-	last := w.selections(nil)
-	first := w.sources["team-000"]
+	prefix := func(p string) plantest.Option { return plantest.Annotation(plan.PrefixAnnotation, p) }
 	for _, tc := range []struct {
-		what   string
-		change func()
-		want   int
+		source     *plan.Source
+		superseded int
+		want       string // the message that follows from the selection: its reason and beginning
 	}{
-		{"nothing", func() {}, 0},
-		{"an edit", func() { w.addSource("team-009", 10, plantest.Data("key", "new")) }, 1},
-		{"a label", func() { w.addNamespaces(plantest.Namespace("team-007", "tier", "gold")) }, 50},
-		{"a namespace", func() { w.addNamespaces(plantest.Namespace("team-new")) }, 50},
-		{"the winner is gone", func() { delete(w.sources, "team-000") }, 49},
-		{"the winner is back", func() { w.sources["team-000"] = first }, 50},
+		{named("base", plantest.Annotation(plan.SelectorAnnotation, "tier=gold")), 0, ""},
+		{named("platform"), 1, "Superseded: Not copied to namespace team-a: source base/settings of the same name has"},
+		{named("team-c"), 2, "Superseded: Not copied to 2 namespaces (team-a, team-b): source base/settings of the"},
+		{named("late", prefix("team-b,team-c")), 2,
+			"Superseded: Not copied to 2 namespaces (team-b, team-c): source platform/settings of the same name has"},
+		{named("shared", prefix("team-x")), 0,
+			`NoTargets: Version 7 is not mirrored, because no namespace is a target: the source's annotation mirror-`},
+		{named("shared", prefix("Team")), 0, "InvalidAnnotation: "},
 	} {
-		tc.change()
-		next, anew := w.selections(last), 0
-		for k, s := range next {
-			if s != last[k] {
-				anew++
-			}
+		s := &report.Summary{Source: tc.source, Rules: rules}
+		s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, owner)[tc.source.Key]
+		got := ""
+		for _, m := range s.Messages(now) {
+			got += m.Reason + ": " + m.Note
 		}
-		if anew != tc.want {
-			t.Errorf("%s: got %d selections derived anew, want %d", tc.what, anew, tc.want)
+		if s.Selection.Superseded != tc.superseded || !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {
+			t.Errorf("%s: got %d and %q, want %d and %q", tc.source.Key, s.Selection.Superseded, got, tc.superseded, tc.want)
 		}
-		last = next
+	}
+}
+
+// TestC64ManySourcesOfOneName: what is kept of n sources in n targets grows by n.
+func TestC64ManySourcesOfOneName(t *testing.T) {
+	const n = 300
+	var namespaces []*corev1.Namespace
+	var sources []*plan.Source
+	for i := range n {
+		namespace := fmt.Sprintf("team-%03d", i)
+		namespaces = append(namespaces, plantest.Namespace(namespace))
+		sources = append(sources, rules.ParseSource(plantest.Source(namespace, "settings")))
+	}
+	owner := func(string) types.NamespacedName { return sources[0].Key }
+	var all map[types.NamespacedName]*report.Selection
+	allocations := testing.AllocsPerRun(1, func() {
+		all = report.Select(rules, slices.Values(namespaces), sources, owner)
+	})
+	if got := all[sources[1].Key].Superseded; got != n-1 || allocations > 10*n {
+		t.Errorf("got a source superseded in %d of %d, by %v allocations, want all but one, and %d", got, n, allocations,
+			10*n)
 	}
 }

@@ -8,124 +8,159 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // The texts of events. Each says what happened, to what, and what to do, in that order.
 
-// mirroredText begins with the first digits of the checksum: client-go's recorder tells events apart by their texts.
-func mirroredText(s *Summary, took map[types.NamespacedName]int) string {
-	digits := strings.TrimPrefix(s.Source.Checksum, "sha256:")
-	text := fmt.Sprintf("Synced %.12s to %s", digits, counted(s.Counts[plan.StateSynced], "namespace", "namespaces"))
-	if n := s.Counts[plan.StateHeld]; n > 0 {
-		text += fmt.Sprintf("; %s held by %s", counted(n, "is", "are"), s.Source.HeldBy())
+// counted are the states whose numbers a Mirrored has, in its text and in its annotations: client-go's correlator
+// tells events apart by their texts alone.
+var counted = []plan.State{plan.StateSynced, plan.StateHeld, plan.StateFight, plan.StateForeign, plan.StateSuperseded,
+	plan.StateRejected, plan.StateOutOfScope, plan.StateExpiring}
+
+// mirroredText is empty while something is to be done, and for a source without targets.
+func mirroredText(s *Summary) string {
+	if s.Pending() || s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
+		return ""
 	}
-	if n, reasons := s.blocked(); n > 0 {
-		text += fmt.Sprintf("; %s blocked (see %s)", counted(n, "is", "are"), strings.Join(reasons, ", "))
+	synced, held := s.Counts[plan.StateSynced], s.Counts[plan.StateHeld]
+	blocked, reasons := s.blocked()
+	if synced+held+blocked == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("Synced version %s to %s", s.Source.ConfigMap.ResourceVersion,
+		number(synced, "namespace", "namespaces"))
+	if held > 0 {
+		text += fmt.Sprintf("; %s held by %s", number(held, "is", "are"), cmp.Or(s.Source.HeldBy(), "an annotation"))
+	}
+	if blocked > 0 {
+		text += fmt.Sprintf("; %s blocked (see %s)", number(blocked, "is", "are"), reasons)
+	}
+	if n := s.Counts[plan.StateOutOfScope]; n > 0 {
+		text += fmt.Sprintf("; %s out of scope (see %s)", number(n, "copy is", "copies are"), plan.ReasonOutOfScope)
 	}
 	if n := s.Counts[plan.StateExpiring]; n > 0 {
-		text += fmt.Sprintf("; %s (see %s)", counted(n, "copy expires", "copies expire"), plan.ReasonExpiring)
-	}
-	for _, from := range slices.SortedFunc(maps.Keys(took), compareKeys) {
-		text += fmt.Sprintf("; took over %s of %s", counted(took[from], "copy", "copies"), from)
+		text += fmt.Sprintf("; %s (see %s)", number(n, "copy expires", "copies expire"), plan.ReasonExpiring)
 	}
 	return text
 }
 
-func compareKeys(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+// blocked returns from how many targets something keeps the source, and the reasons of the events about these; of
+// several reasons, with their numbers.
+func (s *Summary) blocked() (targets int, reasons string) {
+	var each []string
+	for _, reason := range slices.Sorted(maps.Keys(plan.Blocking)) {
+		if n := s.Counts[plan.Blocking[reason]]; n > 0 {
+			targets += n
+			each = append(each, fmt.Sprintf("%s: %d", reason, n))
+		}
+	}
+	if len(each) == 1 {
+		reasons, _, _ = strings.Cut(each[0], ":")
+		return targets, reasons
+	}
+	return targets, strings.Join(each, ", ")
+}
 
-func foreignText(s *Summary, targets []string) string {
+func foreignText(s *Summary) string {
 	var parts, commands []string
-	for _, about := range s.notesOf(targets) {
-		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(about.targets), about.Text)
-		if about.Adoptable {
+	for _, g := range groups(s.at[plan.StateForeign]) {
+		text := fmt.Sprintf("Not copied to %s: %s. ", namespaces(g.namespaces), g.note)
+		if g.adoptable {
 			commands = append(commands, fmt.Sprintf("%sDelete or rename it, or hand it over, which REPLACES ITS DATA: "+
-				"kubectl annotate -n %s configmap %s %s=%s", text, about.targets[0], s.Source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
+				"kubectl annotate -n %s configmap %s %s=%s",
+				text, g.namespaces[0], s.Source.Key.Name, plan.AdoptAnnotation, plan.AdoptValue))
 		} else {
-			parts = append(parts, text+"Rename one of the two, or delete it.")
+			parts = append(parts, text+"Remove what is in the way, or rename one of the two.")
 		}
 	}
 	return strings.Join(append(parts, commands...), " ")
 }
 
-// noted are the targets with one note.
-type noted struct {
-	Note
-	targets []string
+// group are the places with one note.
+type group struct {
+	place
+	namespaces []string
 }
 
-// notesOf returns the different notes about targets, which are sorted, in the order of their first targets.
-func (s *Summary) notesOf(targets []string) (all []noted) {
-	for _, namespace := range targets {
-		about := s.notes[namespace]
-		i := slices.IndexFunc(all, func(n noted) bool { return n.Note == about })
+// groups returns the different notes about places, which are sorted, in the order of their first places.
+func groups(places []place) (all []group) {
+	for _, p := range places {
+		i := slices.IndexFunc(all, func(g group) bool { return g.note == p.note && g.adoptable == p.adoptable })
 		if i < 0 {
-			i, all = len(all), append(all, noted{Note: about})
+			i, all = len(all), append(all, group{place: p})
 		}
-		all[i].targets = append(all[i].targets, namespace)
+		all[i].namespaces = append(all[i].namespaces, p.namespace)
 	}
 	return all
 }
 
-func supersededText(s *Summary, _ []string) string {
-	if s.Selection == nil || s.Selection.Lost == 0 {
+func supersededText(s *Summary) string {
+	if s.Selection == nil || s.Selection.Superseded == 0 {
 		return ""
 	}
 	return fmt.Sprintf("Not copied to %s: source %s of the same name has precedence. A source in a namespace that "+
 		"cannot be a target comes first, then the older source. Rename one of the two.",
-		nameSome(s.Selection.first, s.Selection.Lost), s.Selection.winner)
+		nameSome(s.Selection.first, s.Selection.Superseded), s.Selection.winner)
 }
 
 // maxCause is how many bytes of an error an event quotes, so that the advice behind it fits in.
 const maxCause = 600
 
-func rejectedText(s *Summary, targets []string) string {
-	refusal, where, remedy := s.notes[targets[0]].Text, namespaces(targets), ""
-	if len(targets) > 1 {
+func rejectedText(s *Summary) string {
+	places := s.at[plan.StateRejected]
+	if len(places) == 0 {
+		return ""
+	}
+	where := namespaces(namesOf(places))
+	if len(places) > 1 {
 		where += ", in the first"
 	}
-	if command := s.Rules.PolicyRemedy(refusal); command != "" {
-		remedy = " (" + command + ")"
+	return fmt.Sprintf("Out of sync in %s: %s. Fix the cause; the controller retries at least once a minute.",
+		where, strings.TrimSuffix(plan.Clip(places[0].note, maxCause), "."))
+}
+
+func fightText(s *Summary) string {
+	places := s.at[plan.StateFight]
+	if len(places) == 0 {
+		return ""
 	}
-	return fmt.Sprintf("Out of sync in %s: %s. Fix the cause%s; the controller retries at least once a minute.",
-		where, strings.TrimSuffix(clip(refusal, maxCause), "."), remedy)
+	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; repairs wait for up to a minute. "+
+		"Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get configmap "+
+		"-n %s %s -o yaml --show-managed-fields.", namespaces(namesOf(places)), places[0].namespace, s.Source.Key.Name)
 }
 
-func fightText(s *Summary, targets []string) string {
-	return fmt.Sprintf("Another client keeps modifying or deleting the copy in %s; repairs are slowed to one per minute. Find the "+
-		"client in the audit log of the API server or, if it modifies the copy, with kubectl get configmap -n %s %s -o yaml "+
-		"--show-managed-fields. It may be an admission webhook or policy.", namespaces(targets), targets[0], s.Source.Key.Name)
-}
-
-func outOfScopeText(s *Summary, targets []string) string {
+func outOfScopeText(s *Summary) string {
 	var parts []string
-	for _, about := range s.notesOf(targets) {
+	for _, g := range groups(s.at[plan.StateOutOfScope]) {
 		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.",
-			namespaces(about.targets), about.Text))
+			namespaces(g.namespaces), g.note))
 	}
-	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. If another " +
-		"controller has the same --instance, give it an instance of its own."
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. " +
+		"If another controller has the same --instance, give it an instance of its own."
 }
 
-func reservedText(s *Summary, _ []string) string {
+func reservedText(s *Summary) string {
 	if !s.Source.Reserved || s.Source.OutOfScope {
 		return ""
 	}
-	return fmt.Sprintf("Not mirrored: another controller writes a ConfigMap named %s into every namespace. "+
-		"Give this ConfigMap another name.", s.Source.Key.Name)
+	return fmt.Sprintf("Version %s is not mirrored: another controller writes a ConfigMap named %s into every namespace. "+
+		"Give this ConfigMap another name.", s.Source.ConfigMap.ResourceVersion, s.Source.Key.Name)
 }
 
-func frozenText(s *Summary, _ []string) string {
+func frozenText(s *Summary) string {
 	if s.Source.Frozen == nil || s.Source.OutOfScope {
 		return ""
 	}
-	return fmt.Sprintf("Frozen: an annotation is malformed or not known, so no copy of this source is created, updated "+
-		"or deleted. Fix the %s", strings.ReplaceAll(s.Source.Frozen.Error(), "\n", "; "))
+	cause := strings.ReplaceAll(s.Source.Frozen.Error(), "\n", "; ")
+	return fmt.Sprintf("%s. Version %s is frozen: no copy of this source is created, updated or deleted. "+
+		"Fix the annotation.", plan.Clip(strings.ToUpper(cause[:1])+cause[1:], maxCause), s.Source.ConfigMap.ResourceVersion)
 }
 
-func heldText(s *Summary, _ []string) string {
+func heldText(s *Summary) string {
 	held := s.Counts[plan.StateHeld]
 	if held == 0 || s.Source.HeldBy() == "" {
 		return ""
@@ -137,38 +172,43 @@ func heldText(s *Summary, _ []string) string {
 	}
 	by, remedy := s.Source.Hold()
 	return fmt.Sprintf("Held in %d of %s by the annotation %s: they keep their copies as they are. To reach them, %s.",
-		held, counted(all, "namespace", "namespaces"), by, remedy)
+		held, number(all, "namespace", "namespaces"), by, remedy)
 }
 
 // expiringText has a sentence for each reason why copies expire.
 func expiringText(s *Summary) string {
 	var parts []string
-	for _, loss := range slices.SortedFunc(maps.Keys(s.unclaimed), compareLosses) {
-		where := s.unclaimed[loss]
-		slices.Sort(where)
-		why, remedy := s.Rules.Explain(loss)
-		them := map[bool]string{true: "it", false: "them"}[len(where) == 1]
+	for _, why := range slices.SortedFunc(maps.Keys(s.expires), compareUnclaimed) {
+		x := s.expires[why]
+		slices.Sort(x.namespaces)
+		cause, remedy := s.Rules.Explain(why)
+		them := map[bool]string{true: "it", false: "them"}[len(x.namespaces) == 1]
 		parts = append(parts, fmt.Sprintf("%s in %s will be deleted from %s UTC on: %s. To keep %s, %s before then.",
-			counted(len(where), "copy", "copies"), namespaces(where), s.expires.UTC().Format(time.DateTime), why, them, remedy))
+			number(len(x.namespaces), "copy", "copies"), namespaces(x.namespaces), x.first.UTC().Format(time.DateTime),
+			cause, them, remedy))
 	}
 	return strings.Join(parts, " ")
 }
 
-func compareLosses(a, b plan.Loss) int {
+func compareUnclaimed(a, b plan.Unclaimed) int {
 	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Annotation, b.Annotation))
 }
 
-func deletedText(copies int) string {
-	return fmt.Sprintf("Deleted %s that no source claimed", counted(copies, "copy", "copies"))
-}
-
-func noTargetsText(s *Summary, _ []string) string {
-	if s.Selection == nil || s.Selection.Selected ||
+func noTargetsText(s *Summary) string {
+	if s.Selection == nil || s.Selection.selects ||
 		s.Source.Reserved || s.Source.Frozen != nil || s.Source.OutOfScope {
 		return ""
 	}
 	why, remedy := s.Rules.ExplainExcluded(s.Source, s.Selection.excluded)
-	return fmt.Sprintf("Not mirrored, because no namespace is a target: %s. To mirror the source, %s.", why, remedy)
+	return fmt.Sprintf("Version %s is not mirrored, because no namespace is a target: %s. To mirror the source, %s.",
+		s.Source.ConfigMap.ResourceVersion, why, remedy)
+}
+
+func namesOf(places []place) (all []string) {
+	for _, p := range places {
+		all = append(all, p.namespace)
+	}
+	return all
 }
 
 // namespaces names the first few namespaces, which are sorted.
@@ -188,23 +228,9 @@ func nameSome(first []string, all int) string {
 	return fmt.Sprintf("%d namespaces (%s)", all, list)
 }
 
-func counted(n int, one, many string) string {
+func number(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// maxNote is how many bytes the API server accepts in the text of an event.
-const maxNote = 1024
-
-// Clip shortens a text to the 1,024 bytes that fit into an event.
-func Clip(text string) string { return clip(text, maxNote) }
-
-// clip shortens a text to so many bytes.
-func clip(text string, longest int) string {
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest-len("…")], "") + "…"
 }

@@ -1,73 +1,101 @@
-package report
+package report_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestTextsFitAnEvent makes every text as long as it can be: the API server takes no note of more than 1,024 bytes.
-func TestTextsFitAnEvent(t *testing.T) {
-	many := numbered(500)
-	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
-	frozen := rules.ParseSource(plantest.Source("platform", "settings",
-		plantest.Annotation(plan.PrefixAnnotation, strings.Repeat("Ä,", 300)),
-		plantest.Annotation(plan.SelectorAnnotation, strings.Repeat("Ö", 5000))))
-	for state := range plan.States {
-		source := rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a"))
-		sum := &Summary{Source: source, at: map[plan.State][]string{state: many}, notes: map[string]Note{}, Rules: rules}
-		for _, namespace := range many {
-			sum.notes[namespace] = Note{Text: verbose}
-		}
-		switch state {
-		case plan.StateFrozen:
-			sum.Source, sum.at = frozen, nil
-		case plan.StateNone:
-			source.Reserved = true
-		case plan.StateHeld:
-			sum.Source = rules.ParseSource(plantest.Source("platform", "settings",
-				plantest.Annotation(plan.PausedAnnotation, "true"),
-				plantest.Annotation(plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")))
-			sum.Counts[plan.StateHeld] = 1000000
-		}
-		told := &Reported{}
-		told.Begin("1", nil)
-		all, _ := told.Messages(sum, time.Now())
-		for _, m := range all {
-			if n := len(m.Note); n == 0 || n > 1024 || !utf8.ValidString(m.Note) {
-				t.Errorf("%s: got %d bytes, valid %v, want 1 to 1024, valid", m.Reason, n, utf8.ValidString(m.Note))
-			}
-			if normal := m.Reason == plan.ReasonHeld ||
-				m.Reason == plan.ReasonMirrored; (m.Type == corev1.EventTypeNormal) != normal {
-				t.Errorf("%s: got kind %q", m.Reason, m.Type)
-			}
-		}
-		if (state.IsProblem() || state == plan.StateHeld) && len(all) == 0 {
-			t.Errorf("%v: got no text", state)
-		}
+// domain is the prefix of the annotations.
+const domain = "mirror-controller.github.io/"
+
+// now is the time of the texts.
+var now = time.Unix(5000, 0)
+
+// messageOf returns the message of a reason; empty if there is none.
+func messageOf(s *report.Summary, reason string) (m report.Message) {
+	all := s.Messages(now)
+	if i := slices.IndexFunc(all, func(m report.Message) bool { return m.Reason == reason }); i >= 0 {
+		m = all[i]
 	}
+	return m
 }
 
-// rules are those of a controller that mirrors into team-*.
-var rules = func() *plan.Rules {
-	o := plan.NewOptions()
-	o.NamespacePrefixes = []string{"team-"}
-	return plan.NewRules(&o)
-}()
-
-// numbered returns so many long names of namespaces.
-func numbered(n int) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprintf("%s-%03d", strings.Repeat("n", 60), i))
+// TestTextsFitAnEvent makes every text as long as it can be: the API server takes no note of more than 1,024 bytes. The
+// cause, the version and the advice are in it all the same.
+func TestTextsFitAnEvent(t *testing.T) {
+	verbose := strings.Repeat("denied by policy: é…😀\n", 500)
+	named := func(options ...plantest.Option) *plan.Source {
+		return rules.ParseSource(plantest.Source("platform", strings.Repeat("a.", 126)+"a", options...))
 	}
-	return all
+	annotated := func(key, value string) *plan.Source { return named(plantest.Annotation(key, value)) }
+	reserved := named()
+	reserved.Reserved = true
+	for reason, tc := range map[string]struct {
+		source *plan.Source
+		state  plan.State
+		want   string // in the text
+	}{
+		plan.ReasonForeign:      {named(), plan.StateForeign, "Not copied to 250 namespaces (n"},
+		plan.ReasonWriteFailed:  {named(), plan.StateRejected, "…. Fix the cause; "},
+		plan.ReasonFight:        {named(), plan.StateFight, "; repairs wait"},
+		plan.ReasonOutOfScope:   {named(), plan.StateOutOfScope, " are out of scope and stay unchanged: "},
+		plan.ReasonExpiring:     {named(), plan.StateExpiring, "500 copies in 500 namespaces (n"},
+		plan.ReasonReservedName: {reserved, plan.StateNone, "Version 7 is not mirrored"},
+		plan.ReasonSuperseded:   {named(), plan.StateSuperseded, "Rename one of the two."},
+		plan.ReasonNoTargets: {annotated(plan.SelectorAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)"),
+			plan.StateNone, "Version 7 is not mirrored"},
+		plan.ReasonHeld: {named(plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(
+			plan.RolloutAnnotation, "tier in ("+strings.Repeat("a,", 2000)+"a)")), plan.StateHeld, "remove both annotations."},
+		plan.ReasonInvalidAnnotation: {annotated(plan.SelectorAnnotation, strings.Repeat("Ö", 2000)), plan.StateFrozen,
+			"Version 7 is frozen: no copy of this source is created, updated or deleted. Fix the annotation."},
+		plan.ReasonMirrored: {named(), plan.StateRejected, "Synced version 7 to 0 namespaces; 500 are blocked"},
+	} {
+		s := &report.Summary{Source: tc.source, Rules: rules}
+		s.Counts[tc.state] = 500
+		var namespaces []*corev1.Namespace
+		for i := range 500 {
+			namespace := fmt.Sprintf("%s-%03d", strings.Repeat("n", 59), i)
+			namespaces = append(namespaces, plantest.Namespace("team-"+namespace[5:]))
+			s.Add(tc.state, namespace, verbose, i%2 == 0)
+			if tc.state == plan.StateExpiring {
+				s.Expire(plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: verbose[:200]}, false, namespace, now)
+			}
+		}
+		switch reason {
+		case plan.ReasonNoTargets:
+			s.Selection = selectionOf(tc.source, namespaces...)
+		case plan.ReasonSuperseded:
+			owner := func(string) (k types.NamespacedName) {
+				return types.NamespacedName{Namespace: "base", Name: "settings"}
+			}
+			s.Selection = report.Select(rules, slices.Values(namespaces), []*plan.Source{tc.source}, owner)[tc.source.Key]
+		}
+		m := messageOf(s, reason)
+		if n := len(m.Note); n > 1024 || !utf8.ValidString(m.Note) || !strings.Contains(m.Note, tc.want) {
+			t.Errorf("%s: got %d bytes, valid %v: %q, want in it %q", reason, n, utf8.ValidString(m.Note), m.Note, tc.want)
+		}
+		normal := reason == plan.ReasonHeld || reason == plan.ReasonMirrored
+		if (m.Type == corev1.EventTypeNormal) != normal || m.Annotations[domain+"instance"] != "default" {
+			t.Errorf("%s: got type %q and annotations %v", reason, m.Type, m.Annotations)
+		}
+		hasVersion := reason == plan.ReasonReservedName || reason == plan.ReasonInvalidAnnotation ||
+			reason == plan.ReasonNoTargets || reason == plan.ReasonMirrored
+		if got := m.Annotations[domain+"version"]; got != map[bool]string{true: "7"}[hasVersion] {
+			t.Errorf("%s: got the version %q, want one %v", reason, got, hasVersion)
+		}
+	}
 }
 
 func TestLongTextsAreClippedAtACharacter(t *testing.T) {
@@ -75,54 +103,79 @@ func TestLongTextsAreClippedAtACharacter(t *testing.T) {
 		"nothing":                  {"", ""},
 		"of 1024 bytes":            {strings.Repeat("a", 1024), strings.Repeat("a", 1024)},
 		"of 1025 bytes":            {strings.Repeat("a", 1025), strings.Repeat("a", 1021) + "…"},
-		"1024 bytes of two each":   {strings.Repeat("é", 512), strings.Repeat("é", 512)},
 		"cut after one of two":     {strings.Repeat("é", 513), strings.Repeat("é", 510) + "…"},
 		"cut after two of three":   {strings.Repeat("a", 1019) + "…aaaa", strings.Repeat("a", 1019) + "…"},
 		"cut after all of three":   {strings.Repeat("a", 1018) + "…aaaa", strings.Repeat("a", 1018) + "……"},
 		"cut after three of four":  {strings.Repeat("a", 1018) + "😀aaaa", strings.Repeat("a", 1018) + "…"},
 		"characters, but no bytes": {strings.Repeat("a", 1022) + "é", strings.Repeat("a", 1022) + "é"},
 	} {
-		if got := Clip(tc.note); got != tc.want {
+		if got := plan.Clip(tc.note, report.MaxNote); got != tc.want {
 			t.Errorf("%s: got %d bytes …%q, want %d bytes", name, len(got), got[max(0, len(got)-12):], len(tc.want))
 		}
 	}
 }
 
-func TestTextsNameFiveNamespaces(t *testing.T) {
-	for _, tc := range []struct {
-		targets []string
-		want    string
-	}{
-		{[]string{"a"}, "namespace a"},
-		{[]string{"a", "b"}, "2 namespaces (a, b)"},
-		{[]string{"a", "b", "c", "d", "e"}, "5 namespaces (a, b, c, d, e)"},
-		{[]string{"a", "b", "c", "d", "e", "f"}, "6 namespaces (a, b, c, d, e and 1 more)"},
-	} {
-		if got := namespaces(tc.targets); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
+// TestTextOfMirroredHasItsAnnotations: client-go tells events apart by their texts, and never changes annotations.
+func TestTextOfMirroredHasItsAnnotations(t *testing.T) {
+	states := []plan.State{plan.StateSynced, plan.StateHeld, plan.StateFight, plan.StateForeign, plan.StateSuperseded,
+		plan.StateRejected, plan.StateOutOfScope, plan.StateExpiring}
+	names := []string{"synced", "held", "fight", "foreign", "superseded", "rejected", "out_of_scope", "expiring"}
+	byText := map[string]map[string]string{}
+	parsed := source()
+	for i := range 3 * 3 * 3 * 3 * 3 * 3 * 3 * 3 { // each state has up to two targets
+		s, rest := &report.Summary{Source: parsed, Rules: rules}, i
+		want := map[string]string{domain + "instance": "default", domain + "version": "7"}
+		for j, state := range states {
+			s.Counts[state], rest = rest%3, rest/3
+			want[domain+names[j]] = fmt.Sprint(s.Counts[state])
 		}
+		m := messageOf(s, plan.ReasonMirrored)
+		if m.Note != "" && !maps.Equal(m.Annotations, want) {
+			t.Fatalf("%q: got annotations %v, want %v", m.Note, m.Annotations, want)
+		}
+		if other, found := byText[m.Note]; found && m.Note != "" && !maps.Equal(other, want) {
+			t.Fatalf("%q: got annotations %v and %v with one text", m.Note, want, other)
+		}
+		byText[m.Note] = want
 	}
 }
 
-// TestTextsSayWhatToDo: the advice names the command, and what adoption does.
+// TestTextsSayWhatToDo: the hand-over is for the first namespace where it can be, and says what it does. Each reason
+// why copies expire has a sentence, with the time of its first copy. Five namespaces are named.
 func TestTextsSayWhatToDo(t *testing.T) {
-	source := rules.ParseSource(plantest.Source("platform", "settings"))
-	sum := &Summary{Source: source, Rules: rules, notes: map[string]Note{
-		"team-a": {"a foreign ConfigMap is there", true}, "team-b": {"another source is there", false},
-		"team-c": {"a foreign ConfigMap is there", true},
-	}}
-	want := "Not copied to namespace team-b: another source is there. Rename one of the two, or delete it. " +
-		"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, " +
-		"which REPLACES ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true"
-	if got := foreignText(sum, []string{"team-a", "team-b", "team-c"}); got != want {
-		t.Errorf("got %q, want %q", got, want)
+	s := &report.Summary{Source: source(), Rules: rules}
+	s.Add(plan.StateForeign, "team-c", "a foreign ConfigMap is there", true)
+	s.Add(plan.StateForeign, "team-b", "another source is there", false)
+	s.Add(plan.StateForeign, "team-a", "a foreign ConfigMap is there", true)
+	s.Add(plan.StateRejected, "team-a", strings.Repeat("x", 2000)+".", false)
+	s.Add(plan.StateFight, "team-a", "", false)
+	outOfScope := plan.Unclaimed{Rule: plan.ExcludedExplicitly}
+	for i := range 6 {
+		s.Expire(outOfScope, false, fmt.Sprintf("team-%d", i), now.Add(time.Duration(10-i)*time.Hour))
 	}
-	const refusal = `mirror-controller may only write to namespaces starting with "dev-" that are not excluded ` +
-		"(settings: annotations of ClusterRoleBinding blue"
-	sum.notes["team-a"] = Note{Text: refusal}
-	const fix = "Fix the cause (kubectl annotate --overwrite clusterrolebinding blue " +
-		"mirror-controller.github.io/namespace-prefix=team-); the controller retries"
-	if got := rejectedText(sum, []string{"team-a"}); !strings.Contains(got, fix) {
-		t.Errorf("got %q, want %q in it", got, fix)
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, false, "team-y", now.Add(time.Hour))
+	s.Expire(plan.Unclaimed{Rule: plan.SourceGone}, false, "team-x", now.Add(time.Minute))
+	frozen := plan.Unclaimed{Rule: plan.ExcludedByPrefix, Annotation: `namespace-prefix="x"`}
+	s.Expire(frozen, false, "team-z", now.Add(2*time.Hour))
+	for reason, want := range map[string]string{
+		plan.ReasonForeign: "Not copied to namespace team-b: another source is there. Remove what is in the way, or rename one of the two. " +
+			"Not copied to 2 namespaces (team-a, team-c): a foreign ConfigMap is there. Delete or rename it, or hand it over, " +
+			"which REPLACES ITS DATA: kubectl annotate -n team-a configmap settings mirror-controller.github.io/adopt=true",
+		plan.ReasonWriteFailed: "Out of sync in namespace team-a: " + strings.Repeat("x", 597) + "…. Fix the cause; the " +
+			"controller retries at least once a minute.",
+		plan.ReasonFight: "Another client keeps modifying or deleting the copy in namespace team-a; repairs wait for " +
+			"up to a minute. Find the client in the audit log of the API server or, if it modifies the copy, with kubectl get " +
+			"configmap -n team-a settings -o yaml --show-managed-fields.",
+		plan.ReasonExpiring: "2 copies in 2 namespaces (team-x, team-y) will be deleted from 1970-01-01 01:24:20 UTC on: " +
+			"the source is deleted, or has lost its label mirror=true. To keep them, create the source again, or label it " +
+			"again before then. 6 copies in 6 namespaces (team-0, team-1, team-2, team-3, team-4 and 1 more) will be deleted " +
+			"from 1970-01-01 06:23:20 UTC on: --exclude-namespace names the namespace. To keep them, start the controller " +
+			"with other flags before then. 1 copy in namespace team-z will be deleted from 1970-01-01 03:23:20 UTC on: the " +
+			`source's annotation namespace-prefix="x" rules the namespace out. To keep it, ` +
+			"correct the annotation namespace-prefix before then.",
+	} {
+		if got := messageOf(s, reason).Note; got != want {
+			t.Errorf("%s: got %q, want %q", reason, got, want)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 const imported = `; import delay "github.com/mirror-controller/mirror-controller/mirror/internal/delay"`
 
 // withoutDelays are the folders that are no part of the running controller, or, as plan, never wait and share nothing.
+// instrument fails if one of them, or a file or function of locked, is not there.
 var withoutDelays = []string{"plan", "apitest", "internal/delay"}
 
 // locked are, by file, the functions without delays; none means the whole file. client-go calls them with a
@@ -54,6 +55,9 @@ func instrument(folder, out string) error {
 	if out, err = filepath.Abs(out); err != nil {
 		return err
 	}
+	if err := isThere(folder); err != nil {
+		return err
+	}
 	files, err := instrumented(folder)
 	if err != nil {
 		return err
@@ -84,6 +88,16 @@ func instrument(folder, out string) error {
 	return os.WriteFile(filepath.Join(out, "overlay.json"), config, 0o644)
 }
 
+// isThere returns an error if a folder or a file that is left out is not below the folder.
+func isThere(folder string) error {
+	for _, name := range slices.Concat(withoutDelays, slices.Sorted(maps.Keys(locked))) {
+		if _, err := os.Stat(filepath.Join(folder, filepath.FromSlash(name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // instrumented returns the files that get delay points, by their paths below the folder, with slashes.
 func instrumented(folder string) (names []string, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -99,7 +113,8 @@ func instrumented(folder string) (names []string, err error) {
 		switch {
 		case entry.IsDir() && (slices.Contains(withoutDelays, name) || entry.Name() == "testdata"):
 			return fs.SkipDir
-		case entry.IsDir(), filepath.Ext(name) != ".go", strings.HasSuffix(name, "_test.go"), isLocked && functions == nil:
+		case entry.IsDir(), filepath.Ext(name) != ".go", strings.HasSuffix(name, "_test.go"),
+			isLocked && functions == nil:
 			return nil
 		}
 		names = append(names, name)
@@ -118,12 +133,13 @@ func withDelays(name string, src []byte) ([]byte, error) {
 	}
 	inserts := map[int]string{} // by offset
 	at := func(pos token.Pos) int { return files.Position(pos).Offset }
-	points := false
+	points, missing := false, slices.Clone(locked[name])
 	visit := func(n ast.Node) bool {
 		var statements []ast.Stmt
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			if slices.Contains(locked[name], n.Name.Name) {
+			if i := slices.Index(missing, n.Name.Name); i >= 0 {
+				missing = slices.Delete(missing, i, i+1)
 				return false
 			}
 		case *ast.CallExpr: // rate.Sometimes calls its function with a lock
@@ -143,13 +159,20 @@ func withDelays(name string, src []byte) ([]byte, error) {
 				continue
 			}
 			points = true
-			inserts[at(s.Pos())] = fmt.Sprintf("delay.At(%q); ", fmt.Sprintf("%s:%d", name, files.Position(s.Pos()).Line))
+			point := fmt.Sprintf("%s:%d", name, files.Position(s.Pos()).Line)
+			inserts[at(s.Pos())] = fmt.Sprintf("delay.At(%q); ", point)
 		}
 		return true
 	}
 	ast.Inspect(file, visit)
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%s has no function %s", name, strings.Join(missing, ", "))
+	}
 	if !points {
 		return src, nil
+	}
+	if bytes.Contains(src, []byte("sync.RWMutex")) {
+		return nil, fmt.Errorf("%s uses sync.RWMutex, which package delay does not replace", name)
 	}
 	inserts[at(file.Name.End())] = imported
 	var out bytes.Buffer

@@ -1,0 +1,291 @@
+// Package slow keeps namespaces that answer slowly from holding up the others. It cuts an ordinary call that takes
+// much longer than usual, and holds the targets of slow namespaces in a queue of their own, which few workers serve.
+//
+// A call must be conditional: after a cut nobody knows whether the API server carried it out.
+package slow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Workers is how many workers of each pace but Ordinary serve the slow namespaces: the API server has few seats for one
+// account.
+const Workers = 8
+
+// Pace is how much time a call has.
+type Pace int
+
+// The paces. Workers whose calls are Growing find namespaces that are quick again; those whose calls are Whole learn
+// what the API server answers in the end.
+const (
+	Ordinary Pace = iota // several times what ordinary calls take
+	Growing              // several times what the last call in the namespace took
+	Whole                // the timeout of the call
+)
+
+const (
+	// limitFactor is how many times the average an ordinary call may take, and minLimit the least time it has.
+	limitFactor = 8
+	minLimit    = 100 * time.Millisecond
+	// maxAverage bounds the average: namespaces that hang must not pass for ordinary ones.
+	maxAverage = time.Second
+	// weight is the weight of one call in the moving average.
+	weight = 0.2
+	// patience is how many limits a call may take while the API server answers no other call: all of it may be slow.
+	patience = 2
+	// growth is how many times longer than the last call the next one in a slow namespace may take.
+	growth = 4
+	// recheck is the time between two looks at a call beyond its limit.
+	recheck = 50 * time.Millisecond
+)
+
+// ErrCut is the error of a call that was cut. It is no failure: the target keeps its backoff.
+var ErrCut = errors.New("canceled: it takes too long")
+
+type key = types.NamespacedName
+
+// Queue is the queue of slow namespaces, by UID. A namespace is in work once at a time, and each turn takes one of its
+// targets: call Get, Next, and, after the calls of that target, EndTurn and Done.
+type Queue struct {
+	workqueue.TypedInterface[types.UID]
+
+	isAnswer func(error) bool
+
+	mu       sync.Mutex
+	average  time.Duration // of ordinary calls that succeeded
+	answered time.Time     // when an ordinary call was last answered
+	slow     map[types.UID]*namespace
+	calls    map[*call]bool // in flight
+}
+
+// namespace is one that is slow, or one with a target whose read was cut.
+type namespace struct {
+	took    time.Duration // by the last write there; 0: the namespace is not slow
+	quick   bool          // the last write of this turn was answered in time
+	targets []key         // they wait for their turns
+}
+
+type call struct {
+	namespace types.UID
+	cancel    context.CancelCauseFunc
+	forgotten bool // the namespace is deleted
+}
+
+// NewQueue returns an empty queue. name is the label of its metrics. isAnswer reports whether the error of a call, or
+// nil, shows that the API server has answered.
+func NewQueue(name string, isAnswer func(error) bool) *Queue {
+	return &Queue{
+		isAnswer:       isAnswer,
+		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.UID]{Name: name}),
+		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{},
+	}
+}
+
+// limit returns how long an ordinary call may take. The mutex is held.
+func (q *Queue) limit() time.Duration { return max(minLimit, limitFactor*q.average) }
+
+// isSlow reports whether ordinary calls may not take as long as the next one in the namespace. The mutex is held.
+func (q *Queue) isSlow(n *namespace) bool {
+	return n != nil && n.took > 0 && growth*n.took >= q.limit()
+}
+
+// Put has a target wait for a turn of its namespace, and reports whether it does: the namespace must be slow, or the
+// call at the target was cut.
+func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !cut && !q.isSlow(q.slow[uid]) {
+		return false
+	}
+	n := q.namespace(uid)
+	if !slices.Contains(n.targets, k) {
+		n.targets = append(n.targets, k)
+	}
+	q.Add(uid)
+	return true
+}
+
+// namespace returns what is known of a namespace. The mutex is held.
+func (q *Queue) namespace(uid types.UID) *namespace {
+	n := cmp.Or(q.slow[uid], &namespace{})
+	q.slow[uid] = n
+	return n
+}
+
+// Next removes the target whose turn it is. ok is false if ordinary workers may serve the namespace, or nothing waits.
+func (q *Queue) Next(uid types.UID) (k types.NamespacedName, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.slow[uid]
+	if n == nil || len(n.targets) == 0 || n.took > 0 && !q.isSlow(n) {
+		return key{}, false
+	}
+	n.quick = false
+	k, n.targets = n.targets[0], n.targets[1:]
+	return k, true
+}
+
+// EndTurn ends the turn of a namespace. It returns the targets that go back to the ordinary workers.
+func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.slow[uid]
+	switch {
+	case n == nil:
+		return nil
+	case n.quick, n.took > 0 && !q.isSlow(n), n.took == 0 && len(n.targets) == 0:
+		delete(q.slow, uid)
+		return n.targets
+	case len(n.targets) > 0:
+		q.Add(uid)
+	}
+	return nil
+}
+
+// Forget forgets a namespace that is deleted, and cuts the calls there.
+func (q *Queue) Forget(uid types.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.slow, uid)
+	for c := range q.calls {
+		if c.namespace == uid {
+			c.forgotten = true
+			c.cancel(ErrCut)
+		}
+	}
+}
+
+// Known returns the number of slow namespaces, and of calls in flight. Tests find leaks by it.
+func (q *Queue) Known() (slow, calls int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.slow), len(q.calls)
+}
+
+// Write runs f, which makes one call that writes in a namespace, and returns its error, or ErrCut. A write that takes
+// too long makes the namespace slow.
+func (q *Queue) Write(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
+	began := time.Now()
+	took, err := q.call(ctx, uid, pace, f)
+	if took != forgotten {
+		q.learn(uid, pace, began, took, err)
+	}
+	return err
+}
+
+// Read is as Write, for a call that reads. It does not make a namespace slow, and of a slow one it has all its time:
+// other targets there may not need the read.
+func (q *Queue) Read(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
+	if pace != Ordinary {
+		pace = Whole
+	}
+	_, err := q.call(ctx, uid, pace, f)
+	return err
+}
+
+// limitOf returns how long a call may take; 0: its own timeout ends it. The mutex is held.
+func (q *Queue) limitOf(uid types.UID, pace Pace) time.Duration {
+	switch n := q.slow[uid]; {
+	case pace == Whole:
+		return 0
+	case pace == Growing && n != nil:
+		return max(q.limit(), growth*n.took)
+	}
+	return q.limit()
+}
+
+// forgotten is the duration of a call whose namespace was deleted meanwhile: nothing is learnt from it.
+const forgotten = -1
+
+// call makes one call, and returns how long it took.
+func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) (
+	took time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(withoutErrors(ctx))
+	defer cancel(nil)
+	c, began := &call{namespace: uid, cancel: cancel}, time.Now()
+	q.mu.Lock()
+	q.calls[c] = true
+	limit := q.limitOf(uid, pace)
+	q.mu.Unlock()
+	if limit > 0 {
+		defer q.cutAfter(c, began, limit, pace).Stop()
+	}
+	err = f(ctx)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.calls, c)
+	took = time.Since(began)
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), ErrCut):
+		err = ErrCut
+	case pace == Ordinary && q.isAnswer(err):
+		q.answered = time.Now()
+	}
+	if c.forgotten {
+		return forgotten, err
+	}
+	return took, err
+}
+
+// learn learns from a write how long writes take, and whether the namespace is slow. Of those that succeed, one with a
+// pace of slow namespaces counts if no ordinary call was answered meanwhile: the whole API server may be slow.
+func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Duration, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err == nil && (pace == Ordinary || q.answered.Before(began) && took < limitFactor*maxAverage) {
+		q.average = min(time.Duration(weight*float64(took)+(1-weight)*float64(q.average)), maxAverage)
+	}
+	switch n := q.slow[uid]; {
+	case errors.Is(err, ErrCut) || took >= q.limit():
+		n = q.namespace(uid)
+		n.took, n.quick = took, false
+	case n != nil && pace != Ordinary: // another call of this turn may be slow
+		n.quick = true
+	case n != nil && len(n.targets) == 0:
+		delete(q.slow, uid)
+	}
+}
+
+// cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
+// answered another ordinary call since it began. A call in flight at the stop of the process goes on.
+func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(limit, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		switch {
+		case q.ShuttingDown(), !q.calls[c]:
+		case pace != Ordinary, q.answered.After(began), time.Since(began) >= patience*limit:
+			c.cancel(ErrCut)
+		default:
+			timer.Reset(recheck)
+		}
+	})
+	return timer
+}
+
+// withoutErrors returns a context whose logger logs no errors. client-go logs some that it also returns: one for each
+// call that is cut while its response is read.
+func withoutErrors(ctx context.Context) context.Context {
+	logger := klog.FromContext(ctx)
+	if logger.GetSink() == nil { // it logs nothing
+		return ctx
+	}
+	return klog.NewContext(ctx, logger.WithSink(noErrors{logger.GetSink()}))
+}
+
+// noErrors is a LogSink that drops errors.
+type noErrors struct{ klog.LogSink }
+
+func (noErrors) Error(error, string, ...any) {}

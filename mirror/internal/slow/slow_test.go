@@ -1,0 +1,416 @@
+package slow_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
+)
+
+const (
+	ms    = time.Millisecond
+	limit = 100 * ms // of an ordinary call, where calls are quick
+)
+
+var (
+	errRefused = errors.New("refused")
+	settings   = types.NamespacedName{Namespace: "team-a", Name: "settings"}
+)
+
+// calls is a queue, and calls that it may cut. The UID of a namespace is its name.
+type calls struct{ *slow.Queue }
+
+// run runs a test in virtual time, and checks that no call and no namespace is left.
+func run(t *testing.T, f func(*testing.T, calls)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		q := calls{slow.NewQueue("test", isAnswer)}
+		f(t, q)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			q.Forget(uid)
+		}
+		if namespaces, calls := q.Known(); namespaces+calls > 0 {
+			t.Errorf("at the end: got %d slow namespaces and %d calls", namespaces, calls)
+		}
+	})
+}
+
+// takes returns a call that takes a time, unless it is cut before.
+func takes(d time.Duration, result error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return result
+		}
+	}
+}
+
+// write makes a call that takes a time, and returns how long it took.
+func (q calls) write(uid types.UID, pace slow.Pace, d time.Duration, result error) (took time.Duration, err error) {
+	began := time.Now()
+	err = q.Write(context.Background(), uid, pace, takes(d, result))
+	return time.Since(began), err
+}
+
+// hang makes a call that hangs, and returns after which time it was cut; 0: it was not.
+func (q calls) hang(uid types.UID, pace slow.Pace) time.Duration {
+	if took, err := q.write(uid, pace, 10*time.Minute, errRefused); errors.Is(err, slow.ErrCut) {
+		return took
+	}
+	return 0
+}
+
+// averages makes so many calls that ordinary calls take about d on average.
+func (q calls) averages(d time.Duration) {
+	for range 100 {
+		_, _ = q.write("average", slow.Ordinary, d, nil)
+	}
+}
+
+// isSlow reports whether a target waits for a turn of the namespace.
+func (q calls) isSlow(uid types.UID) bool { return q.Put(uid, settings, false) }
+
+// turn takes the turn of a namespace, and makes calls there that are refused after these times. It returns the targets
+// that go back.
+func (q calls) turn(pace slow.Pace, took ...time.Duration) (back []types.NamespacedName) {
+	uid, _ := q.Get()
+	defer q.Done(uid)
+	if _, ok := q.Next(uid); ok {
+		for _, d := range took {
+			_, _ = q.write(uid, pace, d, errRefused)
+		}
+	}
+	return q.EndTurn(uid)
+}
+
+// TestOrdinaryCallIsCut after eight times the average, at least 100 ms, if the API server has answered another ordinary
+// call since it began; else after twice that.
+func TestOrdinaryCallIsCut(t *testing.T) {
+	type call = func(*slow.Queue, context.Context, types.UID, slow.Pace, func(context.Context) error) error
+	read, write := (*slow.Queue).Read, (*slow.Queue).Write
+	for name, tc := range map[string]struct {
+		average time.Duration
+		other   call          // takes 10 ms
+		pace    slow.Pace     // of the other
+		ends    time.Duration // the other, after the call began
+		want    time.Duration
+	}{
+		"another is answered":               {0, write, slow.Ordinary, 20 * ms, limit},
+		"a read is answered":                {0, read, slow.Ordinary, 20 * ms, limit},
+		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
+		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
+		"one in a slow namespace is":        {0, write, slow.Whole, 20 * ms, 2 * limit},
+		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 20 * ms, 400 * ms},
+		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
+		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
+	} {
+		for _, kind := range []call{read, write} {
+			run(t, func(t *testing.T, q calls) {
+				q.averages(tc.average)
+				go func() {
+					time.Sleep(40*ms + tc.ends)
+					_ = tc.other(q.Queue, t.Context(), "b", tc.pace, takes(10*ms, errRefused))
+				}()
+				time.Sleep(50 * ms)
+				began := time.Now()
+				err := kind(q.Queue, t.Context(), "a", slow.Ordinary, takes(time.Minute, nil))
+				if took := time.Since(began).Round(ms); took != tc.want || !errors.Is(err, slow.ErrCut) {
+					t.Errorf("%s: got %v after %v, want a cut after %v", name, err, took, tc.want)
+				}
+			})
+		}
+	}
+}
+
+// TestAverage is the table of the calls from which the queue learns how long ordinary calls take.
+func TestAverage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		call func(calls)
+		want time.Duration // the limit after a hundred of them
+	}{
+		"ordinary writes": {func(q calls) { _, _ = q.write("b", slow.Ordinary, 50*ms, nil) }, 400 * ms},
+		"reads": {func(q calls) {
+			_ = q.Read(context.Background(), "b", slow.Ordinary, takes(50*ms, nil))
+		}, limit},
+		"writes that fail": {func(q calls) { _, _ = q.write("b", slow.Ordinary, 50*ms, errRefused) }, limit},
+		"slow writes, while no ordinary call is answered": {func(q calls) {
+			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+		}, 4 * time.Second},
+		"slow writes beside an ordinary call": {func(q calls) {
+			time.AfterFunc(10*ms, func() { _, _ = q.write("c", slow.Ordinary, ms, nil) })
+			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+		}, limit},
+		"slow writes of seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 7*time.Second, nil) }, 8 * time.Second},
+		"writes that hang":       {func(q calls) { _, _ = q.write("b", slow.Whole, 8*time.Second, nil) }, limit},
+		"writes in a namespace that is deleted meanwhile": {func(q calls) {
+			_, _ = q.write("c", slow.Ordinary, 50*ms, nil)
+			time.Sleep(ms)
+			time.AfterFunc(10*ms, func() { q.Forget("b") })
+			_ = q.Write(context.Background(), "b", slow.Whole, func(context.Context) error {
+				time.Sleep(50 * ms)
+				return nil
+			})
+		}, 400 * ms},
+	} {
+		run(t, func(t *testing.T, q calls) {
+			for range 100 {
+				tc.call(q)
+			}
+			if got := q.hang("a", slow.Ordinary) / 2; got.Round(10*ms) != tc.want {
+				t.Errorf("%s: got a limit of %v, want %v", name, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhichNamespaceIsSlow is the table of calls after which targets wait for turns of their namespace.
+func TestWhichNamespaceIsSlow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes  time.Duration
+		result error
+		want   bool
+	}{
+		"in time":            {limit - 1, nil, false},
+		"refused in time":    {limit - 1, errRefused, false},
+		"as long as a cut":   {2*limit - 1, nil, false}, // the API server may be slow
+		"refused after long": {limit, errRefused, true},
+		"cut":                {time.Minute, nil, true},
+	} {
+		run(t, func(t *testing.T, q calls) {
+			_, _ = q.write("a", slow.Ordinary, tc.takes, tc.result)
+			if got := q.isSlow("a"); got != tc.want {
+				t.Errorf("%s: got slow %v, want %v", name, got, tc.want)
+			}
+			if q.isSlow("b") {
+				t.Errorf("%s: got slow a namespace of the same name with another UID", name)
+			}
+		})
+	}
+}
+
+// TestWhatEndsSlowness is the table of what has the targets of a slow namespace go back to the ordinary workers.
+func TestWhatEndsSlowness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		does  func(calls)
+		waits bool // the target that waits
+	}{
+		"nothing":                            {func(calls) {}, true},
+		"an ordinary call answered in time":  {func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, nil) }, true},
+		"ordinary calls take as long":        {func(q calls) { q.averages(101 * ms) }, false},
+		"ordinary calls take nearly as long": {func(q calls) { q.averages(99 * ms) }, true},
+		"the namespace is deleted":           {func(q calls) { q.Forget("a") }, false},
+		"another namespace is deleted":       {func(q calls) { q.Forget("b") }, true},
+	} {
+		run(t, func(t *testing.T, q calls) {
+			q.hang("a", slow.Ordinary)
+			q.Put("a", settings, false)
+			tc.does(q)
+			if got := q.isSlow("a"); got != tc.waits {
+				t.Errorf("%s: got slow %v, want %v", name, got, tc.waits)
+			}
+			uid, _ := q.Get()
+			if k, ok := q.Next(uid); ok != tc.waits || ok && k != settings {
+				t.Errorf("%s: got the turn of %v, %v, want one %v", name, k, ok, tc.waits)
+			}
+		})
+	}
+	run(t, func(t *testing.T, q calls) {
+		q.hang("a", slow.Ordinary)
+		if _, _ = q.write("a", slow.Ordinary, ms, nil); q.isSlow("a") {
+			t.Error("got a namespace slow, where a call is answered in time and no target waits")
+		}
+	})
+}
+
+// TestTurnDecides: the last call of a turn decides whether the namespace stays slow. If not, its targets go back.
+func TestTurnDecides(t *testing.T) {
+	for name, tc := range map[string]struct {
+		took []time.Duration
+		back bool
+	}{
+		"no call":          {nil, false},
+		"quick":            {[]time.Duration{ms}, true},
+		"slow":             {[]time.Duration{limit}, false},
+		"quick, then slow": {[]time.Duration{ms, limit}, false},
+		"slow, then quick": {[]time.Duration{limit, ms}, true},
+	} {
+		for _, pace := range []slow.Pace{slow.Growing, slow.Whole} {
+			run(t, func(t *testing.T, q calls) {
+				q.hang("a", slow.Ordinary)
+				other := types.NamespacedName{Namespace: "team-a", Name: "other"}
+				q.Put("a", settings, false)
+				q.Put("a", other, false)
+				back := q.turn(pace, tc.took...)
+				namespaces, _ := q.Known()
+				if (len(back) == 1 && back[0] == other) != tc.back || (namespaces == 0) != tc.back || q.isSlow("a") == tc.back {
+					t.Errorf("%s: got %v back, and %d slow namespaces, want the other target back: %v", name, back, namespaces,
+						tc.back)
+				}
+			})
+		}
+	}
+	run(t, func(t *testing.T, q calls) {
+		q.hang("a", slow.Ordinary)
+		q.Put("a", settings, false)
+		q.averages(101 * ms)
+		if back := q.turn(slow.Whole, time.Minute); len(back) != 1 || back[0] != settings {
+			t.Errorf("ordinary calls take as long: got %v back, want the target", back)
+		}
+	})
+}
+
+// TestTurnsGoByNamespace, one target at a turn. A target waits once.
+func TestTurnsGoByNamespace(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		for _, uid := range []types.UID{"a", "b"} {
+			q.hang(uid, slow.Ordinary)
+		}
+		for _, k := range []string{"a1", "a2", "a1", "b1", "a3", "b2"} {
+			q.Put(types.UID(k[:1]), types.NamespacedName{Name: k}, false)
+		}
+		var got []string
+		for q.Len() > 0 {
+			uid, _ := q.Get()
+			k, _ := q.Next(uid)
+			got = append(got, k.Name)
+			if waiting := q.Len(); k.Name == "b1" { // an event during the work
+				q.Put(uid, types.NamespacedName{Name: "b3"}, false)
+				if q.Len() != waiting {
+					t.Error("got a namespace in work twice")
+				}
+			}
+			q.EndTurn(uid)
+			q.Done(uid)
+		}
+		if want := "a1 b1 a2 b2 a3 b3"; strings.Join(got, " ") != want {
+			t.Errorf("got turns of %v, want %v", got, want)
+		}
+	})
+}
+
+// TestPaces: a growing call has four times what the last one in the namespace took, and a whole one is not cut.
+func TestPaces(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		got := []time.Duration{q.hang("a", slow.Ordinary), q.hang("a", slow.Growing), q.hang("a", slow.Growing),
+			q.hang("a", slow.Whole), q.hang("a", slow.Growing)}
+		_, _ = q.write("a", slow.Whole, 3*limit, errRefused)
+		got = append(got, q.hang("a", slow.Growing))
+		want := []time.Duration{2 * limit, 8 * limit, 32 * limit, 0, 0, 12 * limit}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got cuts after %v, want %v", got, want)
+		}
+	})
+}
+
+// TestReadMakesNoNamespaceSlow: only its own target waits for a turn. In a turn a read has all its time.
+func TestReadMakesNoNamespaceSlow(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		err := q.Read(t.Context(), "a", slow.Ordinary, takes(time.Minute, nil))
+		if !errors.Is(err, slow.ErrCut) || q.isSlow("a") {
+			t.Errorf("got %v and a namespace that is slow %v, want a cut alone", err, q.isSlow("a"))
+		}
+		for range 2 { // in the second turn, too
+			if !q.Put("a", settings, true) {
+				t.Error("got no wait for a turn after a cut")
+			}
+			uid, _ := q.Get()
+			k, ok := q.Next(uid)
+			if err := q.Read(t.Context(), uid, slow.Growing, takes(time.Minute, nil)); k != settings || !ok || err != nil {
+				t.Errorf("got the turn of %v, %v, and %v", k, ok, err)
+			}
+			q.EndTurn(uid)
+			q.Done(uid)
+		}
+		if namespaces, _ := q.Known(); namespaces > 0 {
+			t.Errorf("got %d slow namespaces left after the turn", namespaces)
+		}
+	})
+}
+
+// TestForgetCutsCalls that are in flight in the deleted namespace, and learns nothing from them.
+func TestForgetCutsCalls(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		began, cut := time.Now(), make(chan time.Duration, 3)
+		time.AfterFunc(time.Second, func() { q.Forget("a") })
+		go func() { cut <- q.hang("a", slow.Whole) }()
+		go func() {
+			_ = q.Read(t.Context(), "a", slow.Growing, takes(time.Minute, nil))
+			cut <- time.Since(began)
+		}()
+		go func() {
+			_ = q.Write(t.Context(), "b", slow.Whole, takes(2*time.Second, nil))
+			cut <- time.Since(began)
+		}()
+		if a, b, other := <-cut, <-cut, <-cut; a != time.Second || b != time.Second || other != 2*time.Second {
+			t.Errorf("got ends after %v, %v and %v, want two after a second, the other after two", a, b, other)
+		}
+		if namespaces, _ := q.Known(); namespaces > 0 {
+			t.Errorf("got %d slow namespaces, want none", namespaces)
+		}
+	})
+}
+
+// TestSuccessAndStopAreNoCut: a call that was cut may have succeeded, and a stopping process cuts none.
+func TestSuccessAndStopAreNoCut(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		err := q.Write(t.Context(), "a", slow.Ordinary, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		if err != nil {
+			t.Errorf("a call that succeeded: got %v", err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), ms)
+		defer stop()
+		if err := q.Write(ctx, "b", slow.Ordinary, takes(time.Minute, nil)); !errors.Is(err, ctx.Err()) {
+			t.Errorf("a call that was stopped: got %v, want %v", err, ctx.Err())
+		}
+		q.ShutDown()
+		for _, pace := range []slow.Pace{slow.Ordinary, slow.Growing} {
+			if cut := q.hang("a", pace); cut > 0 {
+				t.Errorf("at pace %d: got a call cut after %v by a process that stops", pace, cut)
+			}
+		}
+	})
+}
+
+// TestErrorsOfACallAreNotLogged: client-go logs some errors that it also returns.
+func TestErrorsOfACallAreNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out))))
+	err := slow.NewQueue("test", isAnswer).Write(ctx, "a", slow.Ordinary, func(ctx context.Context) error {
+		klog.FromContext(ctx).Error(errRefused, "an error")
+		klog.FromContext(ctx).Info("news")
+		return errRefused
+	})
+	if logged := out.String(); !errors.Is(err, errRefused) || strings.Contains(logged, "an error") ||
+		!strings.Contains(logged, "news") {
+		t.Errorf("got error %v and the log %q, want the error returned and only news logged", err, logged)
+	}
+}
+
+// isAnswer says of the errors of these tests which are answers of the API server.
+func isAnswer(err error) bool { return err == nil || err.Error() != "connection refused" }
+
+// TestBrokenConnectionIsNoAnswer: an ordinary call that has no answer cuts no other one before twice the limit.
+func TestBrokenConnectionIsNoAnswer(t *testing.T) {
+	run(t, func(t *testing.T, q calls) {
+		time.AfterFunc(20*ms, func() {
+			_ = q.Write(context.Background(), "b", slow.Ordinary, takes(10*ms, errors.New("connection refused")))
+		})
+		if got := q.hang("a", slow.Ordinary); got != 2*limit {
+			t.Errorf("got a cut after %v, want %v", got, 2*limit)
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package mirror
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// targets holds what is known of the targets of each name, and counts them by their states.
+type targets struct {
+	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
+
+	mu     sync.Mutex // guards names
+	names  map[string]*nameTargets
+	totals [plan.States]atomic.Int64
+}
+
+// nameTargets holds what is known of the targets of one name, and of the sources of that name.
+type nameTargets struct {
+	all  *targets
+	name string
+
+	mu      sync.Mutex         // guards the rest
+	gone    bool               // the map of names no longer has it
+	known   map[string]*target // by namespace
+	shared  map[plain]*target  // for targets that have only these fields
+	sources map[key]*sourceTargets
+	pending int         // targets
+	unseen  report.Sent // about sources that this process has never seen: a tenant can make up any number
+
+	view      *plan.View    // with which a fan-out has compared the targets last
+	comparing bool          // a fan-out is running: an announcement would count a part of the copies
+	fanOutAt  time.Time     // the begin of the last fan-out
+	reportAt  time.Time     // the next report; zero: none is due
+	reportGap time.Duration // the least time to the next report
+}
+
+// sourceTargets counts the targets of one source, and times how its changes reach them.
+type sourceTargets struct {
+	counts   [plan.States]int
+	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: no such change
+	writeAt  time.Time // when the last copy was written; zero: none was since a change reached every target
+	sent     report.Sent
+
+	selection *report.Selection // of the last report; nil: not needed
+}
+
+// lock returns the targets of a name, locked.
+func (s *targets) lock(name string) *nameTargets {
+	for {
+		s.mu.Lock()
+		n := s.names[name]
+		if n == nil {
+			n = &nameTargets{all: s, name: name, known: map[string]*target{}, shared: map[plain]*target{},
+				sources: map[key]*sourceTargets{}}
+			s.names[name] = n
+		}
+		s.mu.Unlock()
+		n.mu.Lock()
+		if !n.gone {
+			return n
+		}
+		n.mu.Unlock()
+	}
+}
+
+// unlock forgets the name if nothing is left to know.
+func (n *nameTargets) unlock() {
+	if len(n.known)+len(n.sources) == 0 && !n.comparing {
+		n.all.mu.Lock()
+		delete(n.all.names, n.name)
+		n.all.mu.Unlock()
+		n.gone = true
+	}
+	n.mu.Unlock()
+}
+
+// namespaces returns the namespaces of the targets of a name of which something is known.
+func (s *targets) namespaces(name string) []string {
+	n := s.lock(name)
+	defer n.unlock()
+	return slices.Collect(maps.Keys(n.known))
+}
+
+// total returns how many targets of all sources are in one of these states.
+func (s *targets) total(states ...plan.State) (sum int) {
+	for _, state := range states {
+		sum += int(s.totals[state].Load())
+	}
+	return sum
+}
+
+// target returns what is known of a target in the namespace with this UID. What is known of a former namespace does not
+// count, but that a call is on its way.
+func (n *nameTargets) target(namespace string, uid types.UID) target {
+	t := n.known[namespace]
+	switch {
+	case t == nil:
+		return target{uid: uid}
+	case t.uid != "" && t.uid != uid:
+		return target{uid: uid, busy: t.busy}
+	}
+	out := *t
+	out.uid = uid
+	return out
+}
+
+// set stores what is known of a target, and counts it. A change of its standing is to be reported.
+func (n *nameTargets) set(namespace string, t target) {
+	before := standing{}
+	if known := n.known[namespace]; known != nil {
+		before = known.standing
+	}
+	if before != t.standing {
+		n.count(before, -1)
+		n.count(t.standing, 1)
+		n.reportSoon()
+	}
+	switch {
+	case !t.isPlain():
+		n.known[namespace] = &t
+	case t.plain == plain{}:
+		delete(n.known, namespace)
+	default:
+		if n.shared[t.plain] == nil {
+			n.shared[t.plain] = &target{plain: t.plain}
+		}
+		n.known[namespace] = n.shared[t.plain]
+	}
+}
+
+// count counts a target that stands so, or by -1 no longer.
+func (n *nameTargets) count(is standing, by int) {
+	switch is.state {
+	case plan.StateNone:
+		return
+	case plan.StatePending:
+		n.pending += by
+	}
+	n.add(n.source(is.owner), is.state, by)
+}
+
+// add counts targets of a source in a state.
+func (n *nameTargets) add(src *sourceTargets, state plan.State, by int) {
+	n.all.totals[state].Add(int64(by))
+	src.counts[state] += by
+}
+
+// source returns what is counted for one source.
+func (n *nameTargets) source(k key) *sourceTargets {
+	if n.sources[k] == nil {
+		n.sources[k] = &sourceTargets{}
+	}
+	return n.sources[k]
+}
+
+const (
+	// runGap is the shortest time between two fan-outs of a name, and between two reports. A source that changes all the
+	// time is compared with all its targets that often; each target still gets the newest content when its turn comes.
+	runGap = 100 * time.Millisecond
+	// reportAfter is how long targets of a name may be pending before its sources are reported all the same: targets
+	// that hang may keep a name pending all the time.
+	reportAfter = 10 * time.Second
+)
+
+// reportSoon has the sources of the name reported when no target is pending, at the latest after reportAfter.
+func (n *nameTargets) reportSoon() {
+	if n.pending > 0 {
+		n.reportIn(reportAfter)
+	} else {
+		n.reportIn(runGap)
+	}
+}
+
+// reportIn has the sources of the name reported after a time, unless they are reported sooner.
+func (n *nameTargets) reportIn(after time.Duration) {
+	after = max(after, n.reportGap)
+	if at := time.Now().Add(after); n.reportAt.IsZero() || at.Before(n.reportAt) {
+		n.reportAt = at
+		n.all.reports.AddAfter(n.name, after)
+	}
+}
+
+// reportNow has the sources of every name reported that wait for a report.
+func (s *targets) reportNow() {
+	s.mu.Lock()
+	names := slices.Collect(maps.Keys(s.names))
+	s.mu.Unlock()
+	for _, name := range names {
+		n := s.lock(name)
+		if !n.reportAt.IsZero() {
+			s.reports.Add(name)
+		}
+		n.unlock()
+	}
+}
+
+// observe handles an event that shows cm, or its deletion, at a target. cm is nil if it is not known. It reports
+// whether to reconcile the target: an event that only shows our own last write changes nothing.
+func (n *nameTargets) observe(namespace string, cm *corev1.ConfigMap, deleted bool) (reconcile bool) {
+	known := n.known[namespace]
+	if known == nil || known.busy {
+		return true
+	}
+	t := *known
+	if !t.write.shownBy(cm, deleted) {
+		return true
+	}
+	switch {
+	case t.write != (ownWrite{at: t.write.at}), !t.isDone():
+	case t.state == plan.StateNone:
+		t = target{uid: t.uid}
+	default:
+		t.write = ownWrite{}
+	}
+	n.set(namespace, t)
+	return t.state != plan.StateSynced && (!deleted || t.state != plan.StateNone) // no source may want the copy any more
+}
+
+// appear records a new namespace, in which the name may get a copy. A fan-out may have seen the namespace before.
+func (n *nameTargets) appear(namespace string, uid types.UID) {
+	if known := n.known[namespace]; known == nil || known.uid != uid && !known.busy {
+		n.set(namespace, target{uid: uid, appeared: time.Now()})
+	}
+}
+
+// claim ends the grace of a copy, if the change at its target is no deletion.
+func (n *nameTargets) claim(c plan.Change) {
+	if known := n.known[c.Key.Namespace]; known != nil && known.unclaimed.uid != "" && c.Op != plan.OpDelete {
+		t := *known
+		t.unclaimed = unclaimed{}
+		n.set(c.Key.Namespace, t)
+	}
+}
+
+// isUnclaimed reports whether no source claims the copy in the namespace.
+func (n *nameTargets) isUnclaimed(namespace string) bool {
+	t := n.known[namespace]
+	return t != nil && t.unclaimed.uid != ""
+}
+
+// sourceChanged records an event about a source.
+func (s *targets) sourceChanged(k key) {
+	n := s.lock(k.Name)
+	defer n.unlock()
+	if src := n.source(k); src.changeAt.IsZero() {
+		src.changeAt = time.Now()
+	}
+}
