@@ -17,8 +17,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds, and the API server's
-// answer about it should arrive.
+// requestTimeout bounds every request but the watches. An admission webhook may take 30 seconds.
 const requestTimeout = 35 * time.Second
 
 // fieldManager names the controller in the managed fields of its writes.
@@ -119,8 +118,7 @@ func (w *writer) put(ctx context.Context, c plan.Change, have *corev1.ConfigMap)
 	return w.verify(plan.OpUpdate, c.Source, made, err)
 }
 
-// verify counts a write, and compares the stored object with its source. If a webhook undoes the change, the object is
-// as before and the watch shows no event.
+// verify counts a write, and compares the stored object with its source. Of what a webhook undid there is no event.
 func (w *writer) verify(op plan.Op, s *plan.Source, made *corev1.ConfigMap, err error) (*corev1.ConfigMap, error) {
 	if err == nil {
 		if difference := w.rules.Differs(s, made); difference != "" {

@@ -112,8 +112,7 @@ type Leadership struct {
 	Resign func()
 }
 
-// Alone is the leadership of a controller that shares its instance with no other: it begins at once and is never lost.
-// The end of ctx stops such a controller, and is no loss.
+// Alone is the leadership of a controller that shares its instance with no other: it begins at once, is never lost.
 func Alone(ctx context.Context) Leadership {
 	begun := make(chan context.Context, 1)
 	begun <- context.WithoutCancel(ctx)
@@ -124,8 +123,8 @@ func Alone(ctx context.Context) Leadership {
 var ErrLeadershipLost = errors.New("leadership lost")
 
 // Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
-// sends the last events for up to three seconds, and returns nil. If the leadership is lost it returns
-// ErrLeadershipLost as soon as the writes in flight, which are cancelled, have ended. Run can be called once.
+// sends the last events for up to three seconds, and returns nil. If the leadership is lost it cancels the writes in
+// flight, and returns ErrLeadershipLost when they have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	defer c.shutDown()
 	// The watches go on until the last write has ended.

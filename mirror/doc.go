@@ -22,18 +22,6 @@
 // act, look again after a time, or nothing. The fan-out and the reconcile decide by the same function. A worker that
 // meets a target with a call on its way leaves it: whoever makes the call decides at its end.
 //
-// # Packages
-//
-//	plan               the contract: sources, targets, copies, and the change at each target
-//	internal/cache     the objects that the watches show, and the sources of each name
-//	internal/queue     the queue of copies: which key is next
-//	internal/slow      the queue of slow namespaces: a slow namespace holds up no other
-//	internal/liveread  reads past the cache, shared by all deletions that depend on them
-//	internal/outcome   the meaning of an error: the retry and the metric
-//	internal/report    the messages about a source, and which of them are due
-//
-// None of the internal packages imports another one.
-//
 // # Why it is safe
 //
 // One watch carries sources and copies in one order: a cache that holds a copy has already held its source. Every

@@ -22,7 +22,7 @@ var (
 	reconcileResults = []string{"success", "requeue_after", "error"}
 )
 
-// queueName is the label of the metrics of the queue of copies, and of those of its reconciles.
+// queueName is the label of the metrics of the queue of copies and of its reconciles.
 const queueName = "mirror"
 
 // latencyBuckets, in seconds, reach from a few round trips to where only a retry helps.

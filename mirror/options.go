@@ -24,21 +24,15 @@ type Options struct {
 	ConcurrentWrites int
 }
 
-// minResyncPeriod keeps a period of nanoseconds from becoming a hot loop.
-const minResyncPeriod = 100 * time.Millisecond
-
-// maxDeletionGrace is far below the time that a process usually lives: a restart begins a grace anew.
-const maxDeletionGrace = 24 * time.Hour
+const (
+	minResyncPeriod  = 100 * time.Millisecond // no hot loop
+	maxDeletionGrace = 24 * time.Hour         // a restart begins a grace anew
+)
 
 // NewOptions returns the defaults. Without a prefix they are not valid.
 func NewOptions() *Options {
-	return &Options{
-		Options:           plan.NewOptions(),
-		DeletionGrace:     time.Second,
-		ResyncPeriod:      10 * time.Minute,
-		ConcurrentSources: 8,
-		ConcurrentWrites:  32,
-	}
+	return &Options{Options: plan.NewOptions(), DeletionGrace: time.Second, ResyncPeriod: 10 * time.Minute,
+		ConcurrentSources: 8, ConcurrentWrites: 32}
 }
 
 // abandons is the warning in the help of the flags by which the controller recognizes its copies.
@@ -111,8 +105,7 @@ func (l *list) String() string {
 	return strings.Join(*l.items, ",")
 }
 
-// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values
-// that are allowed.
+// Validate returns nil, or every problem, joined, each in one line with the flag, its value, and what is allowed.
 func (o *Options) Validate() error {
 	errs := []error{o.Options.Validate()}
 	bad := func(flag string, value any, want string) {

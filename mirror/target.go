@@ -89,11 +89,9 @@ type retry struct {
 }
 
 const (
-	// maxUnseen bounds the wait for our own write: after a restore of etcd the cache may not reach its resourceVersion
-	// for days.
+	// maxUnseen bounds the wait for our own write: after a restore of etcd the cache may not reach it for days.
 	maxUnseen = time.Minute
-	// maxTriggers is how many failures in a row an event at the target may end the wait after: a tenant can cause events
-	// without end.
+	// maxTriggers is after how many failures in a row no event ends a wait: a tenant can cause events without end.
 	maxTriggers = 10
 	// A fight: another client changes a copy back after each repair. The first repairs are made at once: a person may be
 	// trying things. From the tenth on each waits, doubling to the longest delay. A target that is left alone for calm

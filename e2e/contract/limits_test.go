@@ -94,7 +94,8 @@ func TestC71FilledMetadata(t *testing.T) {
 	})
 	for i, cm := range w.Copies("settings", annotations, labels, full) {
 		theirs := max(len(cm.Labels)-2, len(cm.Annotations[mine]))
-		if cm.UID != before[i].UID || (theirs == 0) != (cm.Namespace == full) || len(cm.Finalizers) > 0 != (cm.Namespace == full) {
+		isFull := cm.Namespace == full
+		if cm.UID != before[i].UID || (theirs == 0) != isFull || len(cm.Finalizers) > 0 != isFull {
 			t.Errorf("%s: the same object: %v, with %d labels, %d bytes of theirs, finalizers %q", cm.Namespace,
 				cm.UID == before[i].UID, len(cm.Labels), len(cm.Annotations[mine]), cm.Finalizers)
 		}

@@ -27,8 +27,8 @@ import (
 )
 
 // Case C47: tenants fill what they may write, and anybody connects to the ports. The policies of deploy/ prevent some
-// of that; the controller has to bear it without them. These tests are not parallel: Go's collector needs its time to keep
-// a limit.
+// of that; the controller has to bear it without them. These tests are not parallel: Go's collector needs its time to
+// keep a limit.
 
 const (
 	// maxMemory, in MiB, is far below the memory limit of the Deployment, and far above what the controller takes in a

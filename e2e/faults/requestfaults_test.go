@@ -15,7 +15,8 @@ import (
 // Requests that go wrong: case C34.
 
 // TestC34FaultyAPI fans out, edits and takes back a source in 200 namespaces, under every fault that a request can
-// meet. The second edit meets copies with a label of other people. Each copy is written once for each state, nothing foreign is written to, and all is quiet in the end.
+// meet. The second edit meets copies with a label of other people. Each copy is written once for each state, nothing
+// foreign is written to, and all is quiet in the end.
 func TestC34FaultyAPI(t *testing.T) {
 	t.Parallel()
 	w := suite.NewProxied(t, suite.New(t))

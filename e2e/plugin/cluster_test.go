@@ -136,8 +136,8 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.Delete(bad, "nowhere")
 	for _, command := range []string{"status", "wait"} {
 		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
-			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: correct the annotation namespace-prefix`+
-			"\nWarning NoTargets: ")
+			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: `+
+			"correct the annotation namespace-prefix\nWarning NoTargets: ")
 	}
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
@@ -264,7 +264,8 @@ func TestKubectlPurge(t *testing.T) {
 	w.Stop(p)
 	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })
 	purger.prints(0, "purge --dry-run", shown(t, "purge --dry-run"))
-	theirs := w.Create(w.CreateNamespace("other-"+w.Home, nil).Name, "settings", w.MarksOfCopy(a, "other-"+w.Home, "settings")...)
+	elsewhere := w.CreateNamespace("other-"+w.Home, nil).Name
+	theirs := w.Create(elsewhere, "settings", w.MarksOfCopy(a, elsewhere, "settings")...)
 	purger.says(1, "purge", "Nothing was changed. --yes answers the question.")
 	purger.says(0, "purge platform/settings --yes", "Deleted 1 of 1 copies.")
 	w.Absent("settings", a)

@@ -18,14 +18,16 @@ func (w *Policed) testSelfTests(t *testing.T) {
 		"may only write": {block: manual.Find(t, "deploy/docs/policies.md", "--as=system:serviceaccount")},
 		"needs the verb": {manual.Find(t, "deploy/docs/policies.md", "--as=USER"),
 			[]string{"NAMESPACE", platform, "USER", tenant}},
-		"only mirror-controller may change or delete it": {manual.Find(t, "deploy/docs/policies.md", "kubectl delete configmap COPY"),
+		"only mirror-controller may change or delete it": {
+			manual.Find(t, "deploy/docs/policies.md", "kubectl delete configmap COPY"),
 			[]string{"NAMESPACE", teamA, "COPY", copied.Name}},
 	} {
 		if !strings.HasSuffix(strings.Join(strings.Fields(test.block.Above), " "), "must be refused with `"+answer+"`:") {
 			t.Errorf("the manual does not say that %q is the answer to %s", answer, test.block.Text)
 		}
 		script := strings.NewReplacer(test.words...).Replace(test.block.Text)
-		if out, err := w.Cluster.Shell(w.Context(), script).CombinedOutput(); err == nil || !strings.Contains(string(out), answer) {
+		out, err := w.Cluster.Shell(w.Context(), script).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), answer) {
 			t.Errorf("%s: %v, %s", script, err, out)
 		}
 	}
@@ -56,7 +58,8 @@ func (w *Policed) testManualPublishers(t *testing.T) {
 // testRefusalGrants runs the command that a refusal of the publishers' policy has: then the same request is accepted.
 func (w *Policed) testRefusalGrants(t *testing.T) {
 	const ns = "newcomers"
-	Sh(w.World, "kubectl create namespace "+ns+" && kubectl create rolebinding edit -n "+ns+" --clusterrole=edit --user=newcomer")
+	Sh(w.World, "kubectl create namespace "+ns)
+	Sh(w.World, "kubectl create rolebinding edit -n "+ns+" --clusterrole=edit --user=newcomer")
 	publish := manual.Commands(t, "deploy/docs/policies.md", "--as=USER", "NAMESPACE", ns, "USER", "newcomer")
 	var grant string
 	w.Until("it is refused with a command", func() error {

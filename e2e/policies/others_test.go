@@ -7,7 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What the controller writes besides ConfigMaps. RBAC allows it less than what is asked for here, so it takes more permissions.
+// What the controller writes besides ConfigMaps. RBAC allows it less than what is asked for here, so it takes more
+// permissions.
 const mayWriteAll = `
 kubectl create clusterrole events-and-leases --verb='*' --resource=events,events.events.k8s.io,leases
 kubectl create clusterrolebinding events-and-leases --clusterrole=events-and-leases \
@@ -69,8 +70,9 @@ func (w *Policed) testEventsAndLeases(t *testing.T) {
 		"event about a Secret": {"POST", events, eventOf(its, "v1", "Secret", platform, "any"), notItsEvent},
 		"event about another kind ConfigMap": {"POST", events,
 			eventOf(its, "example.com/v1", "ConfigMap", platform, "any"), notItsEvent},
-		"event in the name of another": {"POST", events, eventOf("scheduler", "v1", "ConfigMap", platform, "any"), notItsEvent},
-		"event of another counted":     {"PATCH", events + "/by-kubelet-about-any", `{"count": 2}`, notItsEvent},
+		"event in the name of another": {"POST", events,
+			eventOf("scheduler", "v1", "ConfigMap", platform, "any"), notItsEvent},
+		"event of another counted": {"PATCH", events + "/by-kubelet-about-any", `{"count": 2}`, notItsEvent},
 		"its event made another's": {"PATCH", events + "/by-mirror-controller-about-any",
 			`{"reportingComponent": "kubelet"}`, notItsEvent},
 		"events.k8s.io about a Pod":   {"POST", newEvents, newEvent, notItsEvent},

@@ -20,8 +20,8 @@ type installation struct {
 	label, instance string // of its copies; empty: as shipped
 }
 
-// overlays are kustomizations above deploy/default and copies of deploy/example. TestPolicies has what the policies make of
-// each setting.
+// overlays are kustomizations above deploy/default and copies of deploy/example. TestPolicies has what the policies
+// make of each setting.
 var overlays = map[string]struct {
 	files         map[string]string
 	installations []installation // in the order of their Deployments
@@ -103,7 +103,8 @@ func (w *Policed) withdraw() {
 	w.Helper()
 	Sh(w.World, "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings --all")
 	w.Until("the policies are out of force", func() error { return w.Probe(w.Installed.User, platform) })
-	Sh(w.World, "kubectl delete clusterrolebindings --ignore-not-found mirror-controller red-mirror-controller blue-mirror-controller")
+	Sh(w.World, "kubectl delete clusterrolebindings --ignore-not-found mirror-controller "+
+		"red-mirror-controller blue-mirror-controller")
 }
 
 // expectConfined fails the test unless the user may create copies where it should, and nowhere else.

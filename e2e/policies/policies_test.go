@@ -58,7 +58,8 @@ done
 kubectl label namespace team-out mirror=false
 kubectl label namespace team-red team-frozen team=red mirrored=
 kubectl label namespace team-frozen frozen=yes
-kubectl create clusterrolebinding admins --clusterrole=admin --user=tenant --user=publisher --user=elsewhere --user=by-name
+kubectl create clusterrolebinding admins --clusterrole=admin \
+  --user=tenant --user=publisher --user=elsewhere --user=by-name
 kubectl create clusterrolebinding operator --clusterrole=cluster-admin --user=operator
 kubectl create clusterrolebinding unlabeled --clusterrole=mirror-controller --serviceaccount=more-controllers:unlabeled
 kubectl create clusterrolebinding system --clusterrole=admin --user=system:kube-controller-manager \
@@ -95,8 +96,8 @@ func TestPolicies(t *testing.T) {
 	t.Run("more controllers", w.testMoreControllers)
 	t.Run("events and leases", w.testEventsAndLeases)
 
-	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share", "instance": "third",
-		"exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
+	w.bindController("third", map[string]string{"namespace-prefix": "dev-,team-", "mirror-label": "share",
+		"instance": "third", "exclude-namespace": "team-b", "namespace-selector": "frozen DoesNotExist"})
 	w.apply(overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "admission")}))
 	Sh(w.World, letPublish)
 	w.Until("publishing is refused", func() error { return inForce(publishers, w.Probe(tenant, platform, asSource)) })

@@ -54,7 +54,8 @@ func bySystem(namespace string, there suite.Option) (rows []row) {
 	const account = "system:serviceaccount:kube-system:"
 	for name, user := range map[string]string{
 		"controller manager": "system:kube-controller-manager", "namespace controller": account + "namespace-controller",
-		"garbage collector": account + "generic-garbage-collector", "migrator": account + "storage-version-migrator-controller",
+		"garbage collector": account + "generic-garbage-collector",
+		"migrator":          account + "storage-version-migrator-controller",
 	} {
 		rows = append(rows, row{name + " deletes", user, namespace, have(there), remove, ""})
 	}
@@ -94,7 +95,9 @@ func (w *Policed) testNamespaceDeletion(t *testing.T) {
 	defer manager(syscall.SIGCONT)
 	w.DeleteNamespace(going)
 	for _, name := range []string{"copy-mine", "source-mine"} {
-		w.Until("a tenant may empty a namespace that goes", func() error { return remove(w.Context(), w.at(tenant, going, name)) })
+		w.Until("a tenant may empty a namespace that goes", func() error {
+			return remove(w.Context(), w.at(tenant, going, name))
+		})
 	}
 	expectAnswer(t, protected, isAProtected, change(other)(w.Context(), w.at(tenant, going, "copy-stays")))
 	expectAnswer(t, publishers, needsVerb, change(other)(w.Context(), w.at(tenant, going, "source-stays")))

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	needsVerb = "needs the verb \"mirror\" on configmaps there. An admin grants it: kubectl create rolebinding publishers -n "
-	forges    = "only the controller of ClusterRoleBinding mirror-controller creates copies of instance \"default\""
+	needsVerb = "needs the verb \"mirror\" on configmaps there. " +
+		"An admin grants it: kubectl create rolebinding publishers -n "
+	forges = "only the controller of ClusterRoleBinding mirror-controller creates copies of instance \"default\""
 )
 
 // publisherRows are requests about sources, of people who may edit ConfigMaps, without the verb and with it.

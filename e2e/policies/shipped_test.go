@@ -16,7 +16,8 @@ import (
 )
 
 // TestEachPermissionIsUsed lets the controller do everything it can do, once as it is and once without WatchList, whose
-// fallback lists. By the audit log of the API server it is refused nothing, and no permission of the shipped roles is idle.
+// fallback lists. By the audit log of the API server it is refused nothing, and no permission of the shipped roles is
+// idle.
 func TestEachPermissionIsUsed(t *testing.T) {
 	t.Parallel()
 	var requests []cluster.Event
@@ -29,7 +30,8 @@ func TestEachPermissionIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.CleanUp(w.Admin.CoordinationV1().Leases(w.Installed.Namespace).Delete(w.Context(), "mirror-controller", metav1.DeleteOptions{}))
+		leases := w.Admin.CoordinationV1().Leases(w.Installed.Namespace)
+		w.CleanUp(leases.Delete(w.Context(), "mirror-controller", metav1.DeleteOptions{}))
 		p := w.StartWith(shipped.RunOptions{
 			Env:  []string{"KUBE_FEATURE_WatchListClient=" + watchList},
 			Args: []string{"--leader-elect"},

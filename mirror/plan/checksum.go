@@ -20,8 +20,8 @@ const (
 	kindPayload, kindLabelKey, kindLabelValue, kindAnnotationKey, kindAnnotationVal = 'p', 'l', 'm', 'a', 'n'
 )
 
-// payloadDigest returns the digest of data, binaryData and immutable of cm. Absent and empty maps are equal, and so are
-// an absent immutable and false. Of a ConfigMap that [Rules.Strip] stripped it returns the stored digest.
+// payloadDigest returns the digest of data, binaryData and immutable of cm. Absent is equal to empty and false. Of a
+// ConfigMap that [Rules.Strip] stripped it returns the stored digest.
 func payloadDigest(cm *corev1.ConfigMap) digest {
 	if d, ok := cm.Annotations[payloadMark]; ok {
 		return digest(d)
@@ -33,14 +33,8 @@ func payloadDigest(cm *corev1.ConfigMap) digest {
 
 // writePayload writes the encoding of the payload of cm that payloadDigest hashes.
 func writePayload(w io.Writer, cm *corev1.ConfigMap) {
-	for _, k := range slices.Sorted(maps.Keys(cm.Data)) {
-		writeField(w, kindDataKey, k)
-		writeField(w, kindDataValue, cm.Data[k])
-	}
-	for _, k := range slices.Sorted(maps.Keys(cm.BinaryData)) {
-		writeField(w, kindBinaryKey, k)
-		writeField(w, kindBinaryValue, cm.BinaryData[k])
-	}
+	writeMap(w, kindDataKey, kindDataValue, cm.Data)
+	writeMap(w, kindBinaryKey, kindBinaryValue, cm.BinaryData)
 	if isImmutable(cm) {
 		writeField(w, kindImmutable, "")
 	}
@@ -56,18 +50,19 @@ func checksum(payload digest, labels, annotations map[string]string) string {
 // writeContent writes the encoding of everything that is copied, which checksum hashes.
 func writeContent(w io.Writer, payload digest, labels, annotations map[string]string) {
 	writeField(w, kindPayload, payload)
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		writeField(w, kindLabelKey, k)
-		writeField(w, kindLabelValue, labels[k])
-	}
-	for _, k := range slices.Sorted(maps.Keys(annotations)) {
-		writeField(w, kindAnnotationKey, k)
-		writeField(w, kindAnnotationVal, annotations[k])
+	writeMap(w, kindLabelKey, kindLabelValue, labels)
+	writeMap(w, kindAnnotationKey, kindAnnotationVal, annotations)
+}
+
+// writeMap writes the keys and values of a map, sorted.
+func writeMap[T ~string | ~[]byte](w io.Writer, kindKey, kindValue byte, m map[string]T) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		writeField(w, kindKey, k)
+		writeField(w, kindValue, m[k])
 	}
 }
 
-// writeField writes the kind, the length and the value of one field. The writers are hashes and buffers, which do not
-// fail.
+// writeField writes the kind, the length and the value of one field. The writers, hashes and buffers, do not fail.
 func writeField[T ~string | ~[]byte](w io.Writer, kind byte, value T) {
 	var head [9]byte
 	head[0] = kind

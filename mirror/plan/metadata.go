@@ -20,9 +20,13 @@ var (
 		"clustersecret.io", "kubed.appscode.com" /* config-syncer */, "replicator.v1.mittwald.de",
 		"reflector.v1.k8s.emberstack.com", "replicator.nadundesilva.github.io", "v1.kubernetes-replicator.olli.com",
 	}
-	// neverCopiedSuffixes are ends of domains, and neverCopiedPrefixes are beginnings of keys.
-	neverCopiedSuffixes = []string{".fluxcd.io", ".hnc.x-k8s.io"}
-	neverCopiedPrefixes = []string{"olm."} // Operator Lifecycle Manager
+	neverCopiedSuffixes = []string{".fluxcd.io", ".hnc.x-k8s.io"} // of domains
+)
+
+const (
+	neverCopiedPrefix = "olm." // of keys of Operator Lifecycle Manager
+	// fluxWatch may be copied: by this label Flux notices a change of a ConfigMap, and deletes nothing.
+	fluxWatch = "reconcile.fluxcd.io/watch"
 )
 
 // matchKey reports whether a pattern matches the key: it is the key, or the beginning of it followed by '*'.
@@ -32,10 +36,6 @@ func matchKey(patterns []string, key string) bool {
 		return key == pattern || wild && strings.HasPrefix(key, stem)
 	})
 }
-
-// fluxWatch is the label by which Flux notices a change of a ConfigMap at once. It deletes nothing by it, so it may be
-// copied.
-const fluxWatch = "reconcile.fluxcd.io/watch"
 
 // neverCopiedBy returns the rule by which a label or annotation key is never copied; empty if it may be copied. label
 // is the key of the mirror label.
@@ -53,10 +53,8 @@ func neverCopiedBy(key, label string) (rule string) {
 			}
 		}
 	}
-	for _, prefix := range neverCopiedPrefixes {
-		if strings.HasPrefix(key, prefix) {
-			return prefix + "*"
-		}
+	if strings.HasPrefix(key, neverCopiedPrefix) {
+		return neverCopiedPrefix + "*"
 	}
 	return ""
 }

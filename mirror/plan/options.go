@@ -37,8 +37,7 @@ func NewOptions() Options {
 	return Options{ExcludeNamespaces: []string{"kube-*"}, Label: DefaultLabel, Instance: "default"}
 }
 
-// Validate returns nil, or every problem, joined. Each error is one line with the flag, its value, and the values
-// that are allowed.
+// Validate returns nil, or every problem, joined, each in one line with the flag, its value, and what is allowed.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(flag string, value any, want string) {
@@ -52,11 +51,9 @@ func (o *Options) Validate() error {
 			"the target namespaces, or set --all-namespaces"))
 	}
 	for _, p := range o.NamespacePrefixes {
-		problem := checkNamespacePrefix(p)
-		if p == "" {
-			problem += "; to mirror into all namespaces, set --all-namespaces"
-		}
-		if problem != "" {
+		if problem := checkNamespacePrefix(p); p == "" {
+			bad("namespace-prefix", quote(p), problem+"; to mirror into all namespaces, set --all-namespaces")
+		} else if problem != "" {
 			bad("namespace-prefix", quote(p), problem)
 		}
 	}

@@ -19,8 +19,8 @@ const (
 
 func (o Op) String() string { return [...]string{"none", "create", "update", "recreate", "delete"}[o] }
 
-// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded, which the other
-// sources that select a target have, and StateRejected and StateFight, which come of writes.
+// State is the state of a source at one target. [Rules.Decide] returns it, but for StateSuperseded of the other sources
+// that select a target, and for StateRejected and StateFight, which come of writes.
 type State int
 
 // The states.
@@ -55,45 +55,34 @@ func (s State) Metric() string {
 	return s.String()
 }
 
-// IsProblem reports whether the owner of the source needs to know of the state. StateSuperseded has an event of its
-// own.
+// IsProblem reports whether the owner of the source needs to know of the targets in this state.
 func (s State) IsProblem() bool {
 	return s == StateForeign || s == StateRejected || s == StateOutOfScope || s == StateFight
 }
 
 // Target is one place for a copy.
 type Target struct {
-	// Key is the target namespace, and the name of the copy.
-	Key types.NamespacedName
-	// Namespace is nil if the cache does not have it.
-	Namespace *corev1.Namespace
-	// Have is the ConfigMap there; nil if the cache shows none. The cache shows no objects without a mirror label.
-	Have *corev1.ConfigMap
+	Key       types.NamespacedName // the target namespace, and the name of the copy
+	Namespace *corev1.Namespace    // nil if the cache does not have it
+	Have      *corev1.ConfigMap    // nil if the cache shows none: it shows no objects without a mirror label
 }
 
 // Change is the decision about one target.
 type Change struct {
-	Op  Op
-	Key types.NamespacedName
-	// Source is the source whose content the target is to have; nil if no source that selects the target wins it.
-	Source *Source
-	// Have is the object to update or delete, as it was judged; nil for a create.
-	Have *corev1.ConfigMap
-	// CopyOf is the source of Have, if Have is a copy of ours.
-	CopyOf types.NamespacedName
-	// State is the state of the target until the change is made.
-	State State
+	Op     Op
+	Key    types.NamespacedName
+	Source *Source              // whose content the target is to have; nil if no source that selects the target wins it
+	Have   *corev1.ConfigMap    // the object to update or delete, as it was judged; nil for a create
+	CopyOf types.NamespacedName // the source of Have, if Have is a copy of ours
+	State  State                // of the target until the change is made
 	// Owner is the source that the state counts for: the one that wins the target or, if no source claims it, CopyOf.
 	// It is empty if State is StateNone.
 	Owner types.NamespacedName
-	// Why is the reason of a deletion, or why the copy is out of scope.
-	Why Unclaimed
+	Why   Unclaimed // the reason of a deletion, or why the copy is out of scope
 	// Note describes what is in the way if State is StateForeign, and has the reason if State is StateOutOfScope.
-	Note string
-	// Adoptable is set if the owner of the object in the way can hand it over.
-	Adoptable bool
-	// Withheld is what is done once the hold ends, if State is StateHeld.
-	Withheld Op
+	Note      string
+	Adoptable bool // the owner of the object in the way can hand it over
+	Withheld  Op   // what is done once the hold ends, if State is StateHeld
 }
 
 // Decide returns the change at a target that brings it in sync with the sources of its name. It does not change its
@@ -130,8 +119,7 @@ func (r *Rules) Decide(v *View, t Target) Change {
 	}
 }
 
-// Winner returns the first source that claims the namespace, or nil. copyOf is the source of the copy of ours there;
-// empty if there is none.
+// Winner returns the first source that claims the namespace, or nil. copyOf is the source of our copy there, if any.
 func (r *Rules) Winner(v *View, ns *corev1.Namespace, copyOf types.NamespacedName) *Source {
 	for _, s := range v.Sources {
 		if r.claims(s, ns, copyOf) {
@@ -149,11 +137,8 @@ func (r *Rules) claims(s *Source, ns *corev1.Namespace, copyOf types.NamespacedN
 
 // Superseded returns the sources that select the target and do not win it: c was decided by v and t.
 func (r *Rules) Superseded(v *View, t Target, c Change) (superseded []*Source) {
-	if c.Owner == (types.NamespacedName{}) {
-		return nil
-	}
 	for _, s := range v.Sources {
-		if s.Key != c.Owner && r.Exclusion(s, t.Namespace) == NotExcluded {
+		if c.Owner.Name != "" && s.Key != c.Owner && r.Exclusion(s, t.Namespace) == NotExcluded {
 			superseded = append(superseded, s)
 		}
 	}

@@ -58,8 +58,7 @@ func (r *Rules) pendingReason(c Change) string {
 	return why
 }
 
-// Restored says that the change restored a copy, why, and how to keep a ConfigMap of one's own. cause is that of
-// [Rules.RepairCause], and not empty.
+// Restored is the text about a copy that the change restored. cause is that of [Rules.RepairCause], and not empty.
 func (r *Rules) Restored(c Change, cause string) string {
 	return "Restored from the source " + c.Source.Key.String() + ", because " + repairs[cause] +
 		". To change it, change the source. To keep a ConfigMap of your own, give it another name. Or, if you may patch " +
@@ -144,8 +143,7 @@ func (r *Rules) Judge(s *Source, ns *corev1.Namespace) (all []Judgement) {
 	return all
 }
 
-// AnySource returns a source that narrows nothing and is in no namespace: what keeps it from a namespace keeps each
-// source from it.
+// AnySource returns a source that narrows nothing: what keeps it from a namespace keeps each source from it.
 func AnySource() *Source { return &Source{selector: labels.Everything()} }
 
 // Excluded returns the rules that keep the source from the namespaces that the flags allow, sorted; nil if it has a
@@ -156,9 +154,7 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 		switch e := r.Exclusion(s, ns); e {
 		case NotExcluded:
 			return nil
-		case ExcludedOwn:
-			all[e] = true
-		case ExcludedByPrefix, ExcludedByOptOut, ExcludedBySelector:
+		case ExcludedByPrefix, ExcludedByOptOut, ExcludedBySelector, ExcludedOwn:
 			if r.selector.Matches(labels.Set(ns.Labels)) {
 				all[e] = true
 			}
@@ -170,8 +166,7 @@ func (r *Rules) Excluded(s *Source, namespaces iter.Seq[*corev1.Namespace]) []Ex
 	return slices.Sorted(maps.Keys(all))
 }
 
-// ExplainExcluded returns what keeps a source from all namespaces, and what its owner can do about that. excluded is
-// what [Rules.Excluded] returned.
+// ExplainExcluded returns what keeps a source from all namespaces, as [Rules.Excluded] returned it, and the remedy.
 func (r *Rules) ExplainExcluded(s *Source, excluded []Exclusion) (why, remedy string) {
 	switch {
 	case slices.Equal(excluded, []Exclusion{ExcludedName}):

@@ -47,9 +47,8 @@ func (r *Rules) AllowsSource(namespace string) bool {
 	return len(r.opts.SourceNamespaces) == 0 || slices.Contains(r.opts.SourceNamespaces, namespace)
 }
 
-// Scope returns the flag that rules out copies of this source in the namespace: [ExcludedSource], [ExcludedName],
-// [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope. It does not depend on
-// whether the source is there.
+// Scope returns the flag that rules out copies of this source, which may be gone, in the namespace: [ExcludedSource],
+// [ExcludedName], [ExcludedExplicitly] or [ExcludedByNamespaceSelector]; [NotExcluded] if they are in scope.
 func (r *Rules) Scope(source types.NamespacedName, ns *corev1.Namespace) Exclusion {
 	if !r.AllowsSource(source.Namespace) {
 		return ExcludedSource
@@ -97,18 +96,14 @@ func (r *Rules) IsSource(cm *corev1.ConfigMap) bool {
 
 // Visible reports whether the watch of the controller shows the object: it has a mirror label with one of our values.
 func (r *Rules) Visible(cm *corev1.ConfigMap) bool {
-	value := cm.Labels[r.label]
-	return value == SourceValue || value == CopyValue
+	return cm.Labels[r.label] == SourceValue || cm.Labels[r.label] == CopyValue
 }
 
 // Marks are what a ConfigMap says of itself in the annotations of a copy.
 type Marks struct {
-	// Itself is set if the copy annotation names the ConfigMap itself. It is never a source then, for any instance.
-	Itself bool
-	// Instance is the value of the instance annotation; empty if there is none.
-	Instance string
-	// Source is what the source annotation names; empty if that is no ConfigMap of its name in another namespace.
-	Source types.NamespacedName
+	Itself   bool                 // the copy annotation names the ConfigMap itself: it is never a source, for any instance
+	Instance string               // the value of the instance annotation; empty if there is none
+	Source   types.NamespacedName // of its name, in another namespace, by the source annotation; empty if that has none
 }
 
 // MarksOf reads the marks of a ConfigMap, from the API or from the cache.
@@ -131,8 +126,7 @@ func namesItself(cm *corev1.ConfigMap) bool {
 	return sameKey(named, cm.Namespace, cm.Name)
 }
 
-// SourceOf returns the key of the source whose copy cm is, or false if cm is not a copy of ours. The label does not
-// matter: a copy without it is still ours, and an object that merely has it is not.
+// SourceOf returns the key of the source whose copy cm is, or false if cm is not a copy of ours. No label matters.
 func (r *Rules) SourceOf(cm *corev1.ConfigMap) (types.NamespacedName, bool) {
 	if m := MarksOf(cm); m.Itself && m.Instance == r.opts.Instance && m.Source.Name != "" {
 		return m.Source, true

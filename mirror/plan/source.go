@@ -20,17 +20,12 @@ type Source struct {
 
 	// OutOfScope is set if the flags do not allow the ConfigMap to be a source. It has no targets then.
 	OutOfScope bool
-	// Reserved is set if another controller writes ConfigMaps of this name. It has no targets then.
-	Reserved bool
-	// Frozen is the parse error of the annotations. Until they are fixed nothing is done for the source.
-	Frozen error
-	// Checksum is the value of the checksum annotation of a copy in sync.
-	Checksum string
-	// Bytes is the size of the payload: the keys and values of data and binaryData.
-	Bytes int
+	Reserved   bool   // another controller writes ConfigMaps of this name; it has no targets then
+	Frozen     error  // the parse error of the annotations; until they are fixed nothing is done for the source
+	Checksum   string // the value of the checksum annotation of a copy in sync
+	Bytes      int    // the size of the payload: the keys and values of data and binaryData
 
-	rank int // 0 if its own namespace cannot be a target, else 1
-
+	rank     int                  // 0 if its own namespace cannot be a target, else 1
 	prefixes []string             // of the source's annotation; nil: no annotation
 	selector labels.Selector      // of the source's annotation; matches everything if there is none
 	quoted   map[Exclusion]string // these annotations, in words
@@ -149,11 +144,10 @@ func (s *Source) parse(key, value string) (problem string) {
 func (s *Source) parsePrefixes(value string) (problem string) {
 	for p := range strings.SplitSeq(value, ",") {
 		p = strings.TrimSpace(p)
-		problem := checkNamespacePrefix(p)
-		if p == "" {
-			problem += "; remove the annotation for all targets"
-		}
-		if problem != "" {
+		switch problem := checkNamespacePrefix(p); {
+		case p == "":
+			return "a prefix " + problem + "; remove the annotation for all targets: \"\""
+		case problem != "":
 			return fmt.Sprintf("a prefix %s: %q", problem, Clip(p, maxQuoted))
 		}
 		s.prefixes = append(s.prefixes, p)
@@ -190,9 +184,8 @@ func (s *Source) Hold() (by, remedy string) {
 
 // Unclaimed is why no source claims a copy, as it was judged.
 type Unclaimed struct {
-	Rule Exclusion
-	// Annotation is the annotation of the source by which Rule excludes the namespace, as key="value".
-	Annotation string
+	Rule       Exclusion
+	Annotation string // of the source, by which Rule excludes the namespace, as key="value"
 }
 
 // unclaimed returns why s, nil if it is gone, has no copy in the namespace. scope is the scope of that copy.
@@ -228,10 +221,8 @@ func compareSources(a, b *Source) int {
 
 // View is everything about the sources of one name that the decision about a target depends on.
 type View struct {
-	// Sources are the sources that the flags allow, the winner first.
-	Sources []*Source
-	// OutOfScope are the ConfigMaps that ask to be mirrored and that the flags do not allow.
-	OutOfScope []*Source
+	Sources    []*Source // those that the flags allow, the winner first
+	OutOfScope []*Source // the ConfigMaps that ask to be mirrored and that the flags do not allow
 }
 
 // NewView sorts parsed sources of one name into a view.

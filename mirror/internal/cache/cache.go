@@ -2,10 +2,8 @@
 // other package reads an informer.
 //
 // One watch carries sources and copies in one order, so a cache that holds a copy has already held its source. A reader
-// of a target reads the target first, and the view of its name, which is all sources of that name, after it.
-//
-// The cache keeps only the fields that decisions need. A copy has a checksum in place of its payload, and objects with
-// equal labels and annotations share them. Nobody may change an object that the cache returns.
+// reads the target first, and the view of its name after it. The cache keeps only the fields that decisions need, and
+// nobody may change an object that it returns.
 package cache
 
 import (
@@ -27,11 +25,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// Names of the indexes on the ConfigMaps with a mirror label.
-const (
-	byName   = "name"   // every ConfigMap, by its name
-	bySource = "source" // ConfigMaps that ask to be mirrored, by their name
-)
+// The indexes of all ConfigMaps by their names, and of those that ask to be mirrored.
+const byName, bySource = "name", "source"
 
 // Cache is the stores of two informers, and the views that are parsed from them.
 type Cache struct {
@@ -45,8 +40,8 @@ type Cache struct {
 	views map[string]*parsedView // by name; for names that have sources
 }
 
-// New prepares both informers, without any I/O. label is the key of the mirror label. failed is called when a list or a
-// watch fails, with one of [Resources]; the informer retries, and the cache is old meanwhile.
+// New prepares both informers, without any I/O. label is the key of the mirror label. failed is called with one of
+// [Resources] when a list or a watch fails; the informer retries, and the cache is old meanwhile.
 func New(client kubernetes.Interface, rules *plan.Rules, label string, failed func(resource string)) (*Cache, error) {
 	c := &Cache{rules: rules, views: map[string]*parsedView{}}
 	selector := fmt.Sprintf("%s in (%s,%s)", label, plan.SourceValue, plan.CopyValue)
@@ -93,11 +88,8 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 	return cache.WaitFor(ctx, "", checkers...)
 }
 
-// stopTimeout bounds the wait for informers to end. In its backoff after a 429, client-go ignores the end of its
-// context for up to 30 seconds, and nothing is lost by not waiting for that.
-const stopTimeout = time.Second
-
-// WaitForStop waits until the watches have ended after the end of their context, but no longer than a second.
+// WaitForStop waits until the watches have ended after the end of their context, but no longer than a second: in its
+// backoff after a 429, client-go ignores that end for up to 30 seconds.
 func (c *Cache) WaitForStop() {
 	ended := make(chan struct{})
 	go func() {
@@ -106,7 +98,7 @@ func (c *Cache) WaitForStop() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(stopTimeout):
+	case <-time.After(time.Second):
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// noSources is the view of a name without sources. A pointer to it compares equal to itself, as all views do.
+// noSources is the view of each name without sources.
 var noSources = &plan.View{}
 
 // parsedView is a view, and its sources by the objects in the cache.
@@ -32,8 +32,7 @@ func (c *Cache) View(name string) *plan.View {
 	}
 }
 
-// ViewReader returns a function that returns the view of a name, for one goroutine. It costs little unless the cache
-// has changed since the last call.
+// ViewReader returns a function that returns the view of a name, for one goroutine, at little cost if nothing changed.
 func (c *Cache) ViewReader(name string) func() *plan.View {
 	var view *plan.View
 	var version string

@@ -1,8 +1,6 @@
 // Package liveread reads objects past the cache: the source and the namespace that a deletion depends on, which no
-// precondition can guard, and objects that the cache does not show.
-//
-// Many deletions depend on one source. One of them reads it, and the answer serves all that ask within five seconds. A
-// failure serves all, too, until its backoff is over.
+// precondition can guard, and objects that the cache does not show. An answer serves all deletions that ask within five
+// seconds, and a failure until its backoff is over.
 package liveread
 
 import (
@@ -22,7 +20,7 @@ import (
 )
 
 const (
-	// Lifetime is how long an answer serves after it arrived. Deletions in thousands of namespaces take some seconds.
+	// Lifetime is how long an answer serves after it arrived.
 	Lifetime = 5 * time.Second
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
@@ -59,7 +57,7 @@ type Answer struct {
 // subject names the object to read: a source or, without a name, a namespace.
 type subject = types.NamespacedName
 
-// subjectReads is the last answer about a subject, and the read that is on its way. The mutex of the reader guards it.
+// subjectReads is the last answer about a subject, and the read on its way. The mutex of the reader guards it.
 type subjectReads struct {
 	Answer
 	err      error
@@ -84,8 +82,7 @@ func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout tim
 }
 
 // Premise reads a source and a namespace. An answer from a read that began before notBefore does not count. If another
-// goroutine reads, Premise returns the time after which to ask again. A caller that is patient, as its next turn may
-// come too late for the answer, waits for it instead.
+// goroutine reads, Premise waits for it if patient is set, and else returns the time after which to ask again.
 func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
 	notBefore time.Time, patient bool) (a Answer, retryAfter time.Duration, err error) {
 	needed := []subject{source, {Namespace: namespace}}

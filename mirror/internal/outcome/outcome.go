@@ -1,5 +1,5 @@
-// Package outcome classifies the errors of calls to the API server: whether and how soon to try again, how the target
-// stands meanwhile, and how the metrics count the call. It makes no calls.
+// Package outcome classifies the errors of calls to the API server: how soon to try again, how the target stands
+// meanwhile, and how the metrics count the call. It makes no calls.
 package outcome
 
 import (
@@ -42,8 +42,7 @@ var (
 	slow  = pace{time.Second, time.Minute}
 )
 
-// outcomes has the properties of each outcome: its name for the log, the result of the write in the metrics, whether
-// the reconcile counts as failed there, and the pace of the retries.
+// outcomes has, of each outcome, its name, the result in the metrics, whether that is a failure, and the pace of retries.
 var outcomes = [...]struct {
 	name, result string
 	failed       bool

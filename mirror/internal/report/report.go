@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,7 @@ const (
 	Spacing = 10 * time.Second
 	// urgentSpacing is the spacing of announcements of copies that are deleted before Spacing is over.
 	urgentSpacing = time.Second
-	// repeatAfter is the age from which a message that still holds is sent again: the API server forgets an event after
-	// an hour, by default.
+	// repeatAfter is the age from which a message that still holds is sent again: an event is forgotten after an hour.
 	repeatAfter = 30 * time.Minute
 	// MaxNote is how many bytes the API server accepts in the text of an event.
 	MaxNote = 1024
@@ -57,7 +57,7 @@ type expiry struct {
 	first      time.Time // when the first of them is deleted
 }
 
-// place is a target, and what is known of it: the error, or a description of the ConfigMap there.
+// place is a target, and what is wrong there.
 type place struct {
 	namespace, note string
 	adoptable       bool // the owner of the foreign ConfigMap there can hand it over
@@ -87,12 +87,8 @@ func (s *Summary) Expire(why plan.Unclaimed, announced bool, namespace string, a
 
 // isUrgent reports whether a copy is deleted before Spacing is over.
 func (s *Summary) isUrgent(now time.Time) bool {
-	for _, x := range s.expires {
-		if x.first.Before(now.Add(Spacing)) {
-			return true
-		}
-	}
-	return false
+	isSoon := func(x *expiry) bool { return x.first.Before(now.Add(Spacing)) }
+	return slices.ContainsFunc(slices.Collect(maps.Values(s.expires)), isSoon)
 }
 
 // Pending reports whether something is to be done at a target.
@@ -209,12 +205,9 @@ func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Durat
 	}
 	for _, m := range all {
 		l := s.last[m.Reason]
-		isDue := m.Note != l.note
-		switch m.Reason {
-		case plan.ReasonExpiring:
+		isDue := m.Note != l.note || m.Reason == plan.ReasonMirrored && !holds[s.newest]
+		if m.Reason == plan.ReasonExpiring {
 			isDue = m.isNew
-		case plan.ReasonMirrored:
-			isDue = isDue || !holds[s.newest]
 		}
 		if !isDue && now.Sub(l.at) < repeatAfter {
 			continue

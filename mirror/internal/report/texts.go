@@ -131,15 +131,14 @@ func fightText(s *Summary) string {
 }
 
 func outOfScopeText(s *Summary) string {
-	var parts []string
+	text := ""
 	for _, g := range groups(s.at[plan.StateOutOfScope]) {
-		parts = append(parts, fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s.",
-			namespaces(g.namespaces), g.note))
+		text += fmt.Sprintf("Copies in %s are out of scope and stay unchanged: %s. ", namespaces(g.namespaces), g.note)
 	}
-	if len(parts) == 0 {
+	if text == "" {
 		return ""
 	}
-	return strings.Join(parts, " ") + " Correct the flags of the controller, or set --prune to delete the copies. " +
+	return text + "Correct the flags of the controller, or set --prune to delete the copies. " +
 		"If another controller has the same --instance, give it an instance of its own."
 }
 

@@ -38,14 +38,10 @@ const (
 	minLimit    = 100 * time.Millisecond
 	// maxAverage bounds the average: namespaces that hang must not pass for ordinary ones.
 	maxAverage = time.Second
-	// weight is the weight of one call in the moving average.
-	weight = 0.2
-	// patience is how many limits a call may take while the API server answers no other call: all of it may be slow.
-	patience = 2
-	// growth is how many times longer than the last call the next one in a slow namespace may take.
-	growth = 4
-	// recheck is the time between two looks at a call beyond its limit.
-	recheck = 50 * time.Millisecond
+	weight     = 0.2                   // of one call in the moving average
+	patience   = 2                     // how many limits a call may take while the API server answers no other call
+	growth     = 4                     // how many times longer than the last call the next one in a slow namespace may take
+	recheck    = 50 * time.Millisecond // between two looks at a call beyond its limit
 )
 
 // ErrCut is the error of a call that was cut. It is no failure: the target keeps its backoff.
@@ -182,8 +178,7 @@ func (q *Queue) Write(ctx context.Context, uid types.UID, pace Pace, f func(cont
 	return err
 }
 
-// Read is as Write, for a call that reads. It does not make a namespace slow, and of a slow one it has all its time:
-// other targets there may not need the read.
+// Read is as Write, for a call that reads. It makes no namespace slow, and in a slow one it has its whole timeout.
 func (q *Queue) Read(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) error {
 	if pace != Ordinary {
 		pace = Whole
@@ -275,8 +270,8 @@ func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pac
 	return timer
 }
 
-// withoutErrors returns a context whose logger logs no errors. client-go logs some that it also returns: one for each
-// call that is cut while its response is read.
+// withoutErrors returns a context whose logger logs no errors: client-go logs one for each call that is cut while its
+// response is read.
 func withoutErrors(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
 	if logger.GetSink() == nil { // it logs nothing
