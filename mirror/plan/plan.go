@@ -75,14 +75,12 @@ type Change struct {
 	Have   *corev1.ConfigMap    // the object to update or delete, as it was judged; nil for a create
 	CopyOf types.NamespacedName // the source of Have, if Have is a copy of ours
 	State  State                // of the target until the change is made
-	// Owner is the source that the state counts for: the one that wins the target or, if no source claims it, CopyOf.
-	// It is empty if State is StateNone.
-	Owner types.NamespacedName
-	Why   Unclaimed // the reason of a deletion, or why the copy is out of scope
-	// Note describes what is in the way if State is StateForeign, and has the reason if State is StateOutOfScope.
-	Note      string
-	Adoptable bool // the owner of the object in the way can hand it over
-	Withheld  Op   // what is done once the hold ends, if State is StateHeld
+	// Owner is the winner or, if no source claims the target, CopyOf: State counts for it. Empty if State is StateNone.
+	Owner     types.NamespacedName
+	Why       Unclaimed // the reason of a deletion, or why the copy is out of scope
+	Note      string    // what is in the way (StateForeign), or why the copy is out of scope (StateOutOfScope)
+	Adoptable bool      // the owner of the object in the way can hand it over
+	Withheld  Op        // what is done once the hold ends, if State is StateHeld
 }
 
 // Decide returns the change at a target that brings it in sync with the sources of its name. It does not change its
@@ -223,7 +221,12 @@ func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *c
 }
 
 // Causes of a repair, the values of the label of mirror_repairs_total.
-const CauseDeleted, CauseEdited, CauseUnlabelled, CauseMetadata = "deleted", "edited", "unlabelled", "metadata"
+const (
+	CauseDeleted    = "deleted"
+	CauseEdited     = "edited"
+	CauseUnlabelled = "unlabelled"
+	CauseMetadata   = "metadata"
+)
 
 // RepairCause returns what another client did to the copy that the change restores; empty if the copy is new or the
 // source has changed. wasSynced says that the copy was in sync with this content before.

@@ -15,18 +15,15 @@ const (
 	selfMark      = "/self"      // the copy annotation names the object itself
 	othersMark    = "/others"    // there is metadata of other people; otherLabels if some of it are labels
 	truncatedMark = "/truncated" // the labels of the namespace are left out
-
-	otherLabels = "labels"
 )
 
 const (
-	// maxLabels bounds the labels that the cache keeps of a namespace, in bytes.
-	maxLabels = 8 << 10
-	// maxValue bounds a value of ours, in bytes. The longest true one is a key: 63 and 253 and a '/'.
-	maxValue = 600
-	// maxCopied bounds the copied annotation, in bytes. A hash stands for a longer one.
-	maxCopied = 4 << 10
-	hashed    = "sha256:" // the beginning of a hash
+	// Bounds in bytes: of the labels that the cache keeps of a namespace, of a value of ours (the longest true one is a
+	// key: 63 and 253 and a '/'), and of the copied annotation, of which a longer one is replaced by a hash.
+	maxLabels, maxValue, maxCopied = 8 << 10, 600, 4 << 10
+
+	hashed      = "sha256:" // the beginning of a hash
+	otherLabels = "labels"
 )
 
 // valueOf returns an annotation of ours. One above maxValue counts as absent: somebody else has written it.
