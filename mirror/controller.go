@@ -69,7 +69,7 @@ func New(client kubernetes.Interface, events EventSender, opts *Options) (*Contr
 		metrics: m, copies: c.copies, slow: c.slow, restored: newRestored(),
 		undeleted: rate.Sometimes{Interval: time.Minute},
 	}
-	c.reporter = &reporter{decider: d, events: events, metrics: m, failures: sendBackoff()}
+	c.reporter = &reporter{decider: d, events: events, metrics: m}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
 	}

@@ -42,7 +42,7 @@ func (d *decider) decide(n *nameTargets, k key, view func() *plan.View, now time
 	x.act, x.wait = x.known.decide(t, x.change, version, d.grace, now)
 	n.set(k.Namespace, x.known)
 	if announce {
-		n.reportIn(runGap)
+		n.announceIn(runGap)
 	}
 	if x.known.busy {
 		x.act, x.wait = false, 0

@@ -341,3 +341,32 @@ func TestC83LongAnnotation(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedEventsHoldUpNoOther: the API server refuses the events of one source. Those of another source of the name
+// come at once, and so does the log line about a deletion.
+func TestRefusedEventsHoldUpNoOther(t *testing.T) {
+	cluster(t, append(teams(3, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
+		s.diary.mu.Lock()
+		s.diary.refuses = func(e Event) error {
+			if e.Regarding.Namespace == "shared" {
+				return rejected("exceeded quota: count/events")
+			}
+			return nil
+		}
+		s.diary.mu.Unlock()
+		s.write(sourceIn("shared"))
+		time.Sleep(10 * time.Minute)
+		s.wantEvents("of the other source", plan.ReasonMirrored)
+		for range 5 {
+			s.edit("platform", plantest.Data("key", "new"))
+			time.Sleep(time.Second)
+			s.wantEvents("after an edit", plan.ReasonMirrored)
+			s.edit("platform", plantest.Data("key", "newer"))
+			time.Sleep(time.Minute)
+			s.wantEvents("after the next one", plan.ReasonMirrored)
+		}
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(500 * time.Millisecond)
+		s.wantEvents("before a deletion", plan.ReasonExpiring, plan.ReasonMirrored)
+	})
+}

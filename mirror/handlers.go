@@ -91,8 +91,23 @@ func (h *handlers) configMapDeleted(d coreinformers.DeletedConfigMap) {
 func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 	if h.rules.IsSource(cm) {
 		h.targets.sourceChanged(plan.KeyOf(cm))
+		h.recordClaims(cm)
 	}
 	h.sources.Add(cm.Name)
+}
+
+// recordClaims ends the grace of each copy that the source claims, also if it is no source any more at the fan-out.
+func (h *handlers) recordClaims(cm *corev1.ConfigMap) {
+	n := h.targets.lock(cm.Name)
+	defer n.unlock()
+	unclaimed := n.unclaimed()
+	if len(unclaimed) == 0 {
+		return
+	}
+	v := plan.NewView([]*plan.Source{h.rules.ParseSource(cm)})
+	for _, namespace := range unclaimed {
+		n.claim(h.rules.Decide(v, h.cache.Target(key{Namespace: namespace, Name: cm.Name})))
+	}
 }
 
 // targetChanged handles an event about the ConfigMap at a target: cm, or its deletion.

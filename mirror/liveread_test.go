@@ -209,3 +209,16 @@ func TestC66OptOutFlips(t *testing.T) {
 		s.wantCopy("team-000", "value")
 	})
 }
+
+// TestC66SourceFlips: a source is labelled again near the end of the grace, and has lost its label before a fan-out
+// could see that.
+func TestC66SourceFlips(t *testing.T) {
+	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+		s.edit("platform", plantest.Without("mirror"))
+		time.Sleep(5*time.Minute - time.Second)
+		s.edit("platform", plantest.Label("mirror", "true"))
+		s.edit("platform", plantest.Without("mirror"))
+		time.Sleep(10 * time.Second)
+		s.wantCopy("team-000", "value")
+	})
+}

@@ -44,6 +44,7 @@ type result struct {
 	claimedAt time.Time         // a live read that began then shows a claim
 	after     time.Duration     // a live read of another target is on its way: when to ask again
 	made      *corev1.ConfigMap // the object as it is stored; nil after a delete
+	deleted   bool              // of a re-creation that failed, the deletion was carried out
 	repair    bool              // the change restored what another client had changed
 	cause     string            // what that client had done to a copy that was in sync before
 }
@@ -127,6 +128,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 
 // record records the result of a change in what is known of its target.
 func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result, now time.Time) {
+	if res.deleted {
+		t.halfRecreated(res.change, now)
+	}
 	switch {
 	case res.outcome == outcome.OK:
 		r.count(n, t, res, now)
@@ -280,12 +284,14 @@ func (r *reconciler) write(ctx, writes context.Context, x *decision, c plan.Chan
 		return resultOf(c, ctx.Err())
 	}
 	var made *corev1.ConfigMap
-	err := r.slow.Write(writes, x.known.uid, x.pace, func(ctx context.Context) (err error) {
-		made, err = r.writer.apply(ctx, c)
-		return err
+	var applied error
+	err := r.slow.Write(writes, x.known.uid, x.pace, func(ctx context.Context) error {
+		made, applied = r.writer.apply(ctx, c)
+		return applied
 	})
 	if err != nil {
 		res := resultOf(c, err)
+		res.deleted = errors.As(applied, &deletedError{})
 		if errors.Is(err, outcome.ErrAltered) {
 			res.made = made
 		}

@@ -1,10 +1,11 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
@@ -14,9 +15,8 @@ import (
 // reporter sends the messages about sources. It makes them from what holds when their name's turn comes.
 type reporter struct {
 	*decider
-	events   EventSender
-	metrics  *controllerMetrics
-	failures workqueue.TypedRateLimiter[string] // of sending, by name
+	events  EventSender
+	metrics *controllerMetrics
 }
 
 const (
@@ -24,34 +24,22 @@ const (
 	reportWorkers = 4
 	// reportFlush bounds the time in which a stopping process sends its last messages.
 	reportFlush = 3 * time.Second
-	// reportShare is the share of the time that the reports of one name may take: many sources of one name make them
+	// reportPause is how many times longer than a report the pause after it is: many sources of one name make reports
 	// expensive.
-	reportShare = 20
+	reportPause = 20
 )
 
-// sendBackoff is how long the messages of a name wait after the API server refused one: from 1 s doubling to 5 min.
-func sendBackoff() workqueue.TypedRateLimiter[string] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 5*time.Minute)
-}
-
-// report sends the messages about the sources of a name that are due.
+// report sends the messages about the sources of a name that are due. The log has all of them before the first is sent.
 func (r *reporter) report(ctx context.Context, name string) {
-	for _, m := range r.collect(name, time.Now()) {
+	due := r.collect(name, time.Now())
+	for _, m := range due {
 		if m.Log {
 			klog.FromContext(ctx).Info(m.Note, "source", m.about, "type", m.Type, "reason", m.Reason)
 		}
-		err := r.send(ctx, m)
-		if err == nil || m.gone { // a source that is gone gets one try
-			r.sent(name, m)
-			continue
-		}
-		n := r.targets.lock(name)
-		n.reportGap = r.failures.When(name)
-		n.reportIn(0)
-		n.unlock()
-		return
 	}
-	r.failures.Forget(name)
+	for _, m := range due {
+		r.record(name, m, r.send(ctx, m))
+	}
 }
 
 // message is a message about a source.
@@ -63,6 +51,14 @@ type message struct {
 	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
 }
 
+// order returns 0 for the announcements of deletions, which go first.
+func (m message) order() int {
+	if m.Reason == plan.ReasonExpiring {
+		return 0
+	}
+	return 1
+}
+
 func (r *reporter) send(ctx context.Context, m message) error {
 	ns := r.cache.Namespace(m.about.Namespace)
 	if ns == nil && m.gone || ns != nil && plan.Terminating(ns) {
@@ -72,10 +68,15 @@ func (r *reporter) send(ctx context.Context, m message) error {
 		Type: m.Type, Reason: m.Reason, Note: m.Note, Annotations: m.Annotations})
 }
 
-// sent records that a message was sent.
-func (r *reporter) sent(name string, m message) {
+// record records that a message was sent, or refused. A source that is gone gets one try.
+func (r *reporter) record(name string, m message, err error) {
 	n := r.targets.lock(name)
 	defer n.unlock()
+	if err != nil && !m.gone {
+		m.sent.Refused(m.Message, time.Now())
+		n.reportIn(0)
+		return
+	}
 	m.sent.Record(m.Message, time.Now())
 	for namespace, u := range m.announce {
 		if known := n.known[namespace]; known != nil && known.unclaimed == u {
@@ -123,7 +124,7 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 		if s.Source == nil && s.Counts == [plan.States]int{} {
 			if quiet := src.sent.QuietIn(now); quiet > 0 { // it may come back, and its messages keep their spacing
 				wait = report.Sooner(wait, quiet)
-			} else {
+			} else if !src.changeAt.After(n.fanOutAt) { // else it has just come, and a fan-out will show that
 				delete(n.sources, k)
 			}
 		}
@@ -131,7 +132,8 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 			n.reportIn(wait)
 		}
 	}
-	n.reportGap = min(max(runGap, reportShare*time.Since(now)), report.Spacing)
+	n.reportGap = min(max(runGap, reportPause*time.Since(now)), report.Spacing)
+	slices.SortStableFunc(due, func(a, b message) int { return cmp.Compare(a.order(), b.order()) })
 	return due
 }
 

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -235,6 +234,11 @@ func (t *target) wrote(res *result, now time.Time) {
 	}
 }
 
+// halfRecreated records that the deletion of a re-creation was carried out, and the creation was not.
+func (t *target) halfRecreated(c plan.Change, now time.Time) {
+	t.write, t.content = ownWrite{deleted: c.Have.UID, at: now}, content{}
+}
+
 // failed records that a change was not carried out, what the try showed, and when the next one is due.
 func (t *target) failed(res *result, at plan.Target, now time.Time) {
 	r, owner := &t.retry, res.change.Owner
@@ -250,8 +254,8 @@ func (t *target) failed(res *result, at plan.Target, now time.Time) {
 		r.shown = standing{}
 	}
 	have := at.Have
-	if errors.As(res.err, &deletedError{}) {
-		t.write, have = ownWrite{deleted: res.change.Have.UID, at: now}, nil
+	if res.deleted {
+		have = nil
 	}
 	if res.made != nil {
 		r.made = res.made.UID

@@ -263,7 +263,8 @@ func TestHalfOfARecreation(t *testing.T) {
 	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
 	recreate := plan.Change{Op: plan.OpRecreate, Source: blue, Have: have, Owner: blue.Key, State: plan.StatePending}
 	known := target{}
-	known.failed(&result{change: recreate, outcome: outcome.Rejected, err: deletedError{errAway}, began: epoch},
+	known.halfRecreated(recreate, epoch)
+	known.failed(&result{change: recreate, outcome: outcome.Rejected, err: errAway, deleted: true, began: epoch},
 		plan.Target{Have: have}, epoch)
 	if act, wait := known.decide(plan.Target{Have: have}, recreate, "9", 0, epoch); act || wait != maxUnseen {
 		t.Errorf("the cache shows the deleted object: got act %v, wait %v, want %v", act, wait, maxUnseen)

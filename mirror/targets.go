@@ -182,8 +182,10 @@ func (n *nameTargets) reportSoon() {
 }
 
 // reportIn has the sources of the name reported after a time, unless they are reported sooner.
-func (n *nameTargets) reportIn(after time.Duration) {
-	after = max(after, n.reportGap)
+func (n *nameTargets) reportIn(after time.Duration) { n.announceIn(max(after, n.reportGap)) }
+
+// announceIn is as reportIn, without the pause after an expensive report: a deletion would not wait for it.
+func (n *nameTargets) announceIn(after time.Duration) {
 	if at := time.Now().Add(after); n.reportAt.IsZero() || at.Before(n.reportAt) {
 		n.reportAt = at
 		n.all.reports.AddAfter(n.name, after)
@@ -240,6 +242,19 @@ func (n *nameTargets) claim(c plan.Change) {
 		t.unclaimed = unclaimed{}
 		n.set(c.Key.Namespace, t)
 	}
+}
+
+// unclaimed returns the namespaces of copies that no source claims.
+func (n *nameTargets) unclaimed() (all []string) {
+	for k, src := range n.sources {
+		if src.counts[plan.StateExpiring] == 0 {
+			continue
+		}
+		for namespace := range n.expiring(k) {
+			all = append(all, namespace)
+		}
+	}
+	return all
 }
 
 // isUnclaimed reports whether no source claims the copy in the namespace.

@@ -204,6 +204,7 @@ func testHandOver(t *testing.T) {
 	}
 	wrote := time.Now().Add(first.inFlight)
 	noError(t, first.end())
+	synctest.Wait()
 	if wait := second.began.Sub(wrote); second.began.IsZero() || wait < 0 || wait > 5*time.Second {
 		t.Errorf("the second began %v after the last write of the first, want 0 to 5s", wait)
 	}

@@ -24,6 +24,8 @@ const (
 	urgentSpacing = time.Second
 	// repeatAfter is the age from which a message that still holds is sent again: an event is forgotten after an hour.
 	repeatAfter = 30 * time.Minute
+	// maxDoublings bounds the wait after refusals: five minutes, of a spacing of ten seconds.
+	maxDoublings = 5
 	// MaxNote is how many bytes the API server accepts in the text of an event.
 	MaxNote = 1024
 )
@@ -164,7 +166,9 @@ type Sent struct {
 type sent struct {
 	note   string // empty: the message does not hold any more
 	logged string
-	at     time.Time
+	at     time.Time // of the last try
+
+	refused int // tries in a row that the API server refused
 }
 
 // UID returns the UID of the source; empty if no process has seen the source.
@@ -200,7 +204,7 @@ func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Durat
 	}
 	for reason, l := range s.last {
 		if !holds[reason] {
-			s.last[reason] = sent{at: l.at}
+			s.last[reason] = sent{at: l.at, refused: l.refused}
 		}
 	}
 	for _, m := range all {
@@ -212,7 +216,7 @@ func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Durat
 		if !isDue && now.Sub(l.at) < repeatAfter {
 			continue
 		}
-		if left := l.at.Add(m.spacing).Sub(now); left > 0 {
+		if left := l.at.Add(m.spacing << min(l.refused, maxDoublings)).Sub(now); left > 0 {
 			wait = Sooner(wait, left)
 			continue
 		}
@@ -222,6 +226,13 @@ func (s *Sent) Due(all []Message, now time.Time) (due []Message, wait time.Durat
 		due = append(due, m)
 	}
 	return due, wait
+}
+
+// Refused records that a message was not sent. Each refusal in a row doubles the time until the next try.
+func (s *Sent) Refused(m Message, now time.Time) {
+	l := s.last[m.Reason]
+	l.at, l.refused = now, l.refused+1
+	s.last[m.Reason] = l
 }
 
 // Record records that a message was sent.
