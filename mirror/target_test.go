@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -386,6 +387,7 @@ func TestDeletedCopiesLeaveNothing(t *testing.T) {
 	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		s.remove("platform")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if n := len(s.controller.targets.names); n > 0 {
 			t.Errorf("got %d names known after the source is gone", n)
 		}
