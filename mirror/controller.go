@@ -24,24 +24,12 @@ import (
 
 // Controller keeps the copies of all sources in sync. [New] makes one, and [Controller.Run] starts it.
 type Controller struct {
-	opts    *Options
-	rules   *plan.Rules
-	cache   *cache.Cache
-	targets *targets
-	metrics *controllerMetrics
-
-	// The four queues.
-	sources workqueue.TypedDelayingInterface[string] // names, for fan-outs
-	copies  *queue.Copies                            // targets
-	slow    *slow.Queue                              // namespaces whose calls take long
-	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
-
+	*base
+	opts       *Options
 	handlers   *handlers
-	fanout     *fanout
 	reconciler *reconciler
 	reporter   *reporter
-
-	synced atomic.Bool
+	synced     atomic.Bool
 }
 
 // New returns a controller with these options, which must be valid, and with the permissions of client. The client must
@@ -50,26 +38,19 @@ type Controller struct {
 // New does no I/O. It fails only if an informer refuses its configuration.
 func New(client kubernetes.Interface, events EventSender, opts *Options) (*Controller, error) {
 	rules, m := plan.NewRules(&opts.Options), newControllerMetrics()
-	watched, err := cache.New(client, rules, opts.Label, m.watchFailed)
+	failed := func(resource string) { m.watchErrors.WithLabelValues(resource).Inc() }
+	watched, err := cache.New(client, rules, opts.Label, failed)
 	if err != nil {
 		return nil, fmt.Errorf("set up informers: %w", err)
 	}
-	c := &Controller{
-		opts: opts, rules: rules, cache: watched, metrics: m,
+	b := &base{rules: rules, cache: watched, metrics: m, grace: opts.DeletionGrace,
 		sources: newNameQueue("sources"), copies: queue.NewCopies(queueName),
-		slow: slow.NewQueue(queueName+"-slow", outcome.IsAnswered), reports: newNameQueue("reports"),
-	}
-	c.targets = &targets{reports: c.reports, names: map[string]*nameTargets{}}
-	d := &decider{rules: rules, cache: watched, targets: c.targets, grace: opts.DeletionGrace}
-	c.handlers = &handlers{decider: d, sources: c.sources, copies: c.copies, slow: c.slow}
-	c.fanout = &fanout{decider: d, sources: c.sources, copies: c.copies}
-	c.reconciler = &reconciler{
-		decider: d, live: liveread.New(client, rules.Strip, requestTimeout, readBackoff),
-		writer:  &writer{client: client, rules: rules, metrics: m},
-		metrics: m, copies: c.copies, slow: c.slow, restored: newRestored(),
-		undeleted: rate.Sometimes{Interval: time.Minute},
-	}
-	c.reporter = &reporter{decider: d, events: events, metrics: m}
+		slow: slow.NewQueue(queueName+"-slow", outcome.IsAnswered), reports: newNameQueue("reports")}
+	b.targets = &targets{reports: b.reports, names: map[string]*nameTargets{}}
+	c := &Controller{base: b, opts: opts, handlers: &handlers{base: b}, reporter: &reporter{b, events},
+		reconciler: &reconciler{base: b, live: liveread.New(client, rules.Strip, requestTimeout),
+			writer:   &writer{client: client, rules: rules, metrics: m},
+			restored: make(restored, restoredBurst), undeleted: rate.Sometimes{Interval: time.Minute}}}
 	if err := c.handlers.register(); err != nil {
 		return nil, fmt.Errorf("add event handlers: %w", err)
 	}
@@ -126,13 +107,11 @@ var ErrLeadershipLost = errors.New("leadership lost")
 // sends the last events for up to three seconds, and returns nil. If the leadership is lost it cancels the writes in
 // flight, and returns ErrLeadershipLost when they have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
+	defer c.reports.ShutDown()
 	defer c.shutDown()
 	// The watches go on until the last write has ended.
 	watchCtx, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-	defer func() {
-		stopWatching()
-		c.cache.WaitForStop()
-	}()
+	defer stopWatching()
 	c.cache.Start(watchCtx)
 	if !c.cache.WaitForSync(ctx) {
 		return nil
@@ -146,11 +125,11 @@ func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	}
 }
 
+// shutDown shuts down what ends in writes.
 func (c *Controller) shutDown() {
 	c.sources.ShutDown()
 	c.copies.ShutDown()
 	c.slow.ShutDown()
-	c.reports.ShutDown()
 }
 
 // Synced reports whether the caches hold everything that was there when the controller started.
@@ -176,9 +155,7 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	start(writes, reporters, reportWorkers, c.reports, func(name string) { c.reporter.report(writes, name) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
-	c.sources.ShutDown()
-	c.copies.ShutDown()
-	c.slow.ShutDown()
+	c.shutDown()
 	writers.Wait()
 	if term.Err() != nil {
 		c.reports.ShutDown()
@@ -199,7 +176,7 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 // startWriters starts what decides and writes, until ctx ends. Writes that have begun go on until writes ends.
 func (c *Controller) startWriters(ctx, writes context.Context) *sync.WaitGroup {
 	workers := &sync.WaitGroup{}
-	start(ctx, workers, c.opts.ConcurrentSources, c.sources, c.fanout.run)
+	start(ctx, workers, c.opts.ConcurrentSources, c.sources, c.fanOut)
 	start(ctx, workers, c.opts.ConcurrentWrites, c.copies, func(k key) {
 		c.reconciler.reconcile(ctx, writes, k, slow.Ordinary)
 	})
@@ -230,8 +207,8 @@ func start[T comparable](
 // takeOver plans everything.
 func (c *Controller) takeOver() {
 	c.handlers.active.Store(true) // first: a source that goes meanwhile would be remembered for ever
-	for k := range c.cache.Sources() {
-		c.targets.sourceChanged(k) // perhaps while no process led
+	for s := range c.activeSources {
+		c.targets.sourceChanged(s.Key) // perhaps while no process led
 	}
 	c.planAll()
 }

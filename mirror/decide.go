@@ -3,17 +3,27 @@ package mirror
 import (
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// decider decides about targets, for the fan-out and for the reconcile. What it reads, others read, too.
-type decider struct {
+// base is what handlers, fan-out, reconciler and reporter share.
+type base struct {
 	rules   *plan.Rules
 	cache   *cache.Cache
 	targets *targets
+	metrics *controllerMetrics
 	grace   time.Duration // the deletion grace
+
+	// The four queues.
+	sources workqueue.TypedDelayingInterface[string] // names, for fan-outs
+	copies  *queue.Copies                            // targets
+	slow    *slow.Queue                              // namespaces whose calls take long
+	reports workqueue.TypedDelayingInterface[string] // names whose messages are due
 }
 
 // decision is what is left to do at one target: act now, look again after wait, or nothing.
@@ -29,17 +39,17 @@ type decision struct {
 
 // decide reads a target and what is known of it together, decides, and records how the target stands. The name is
 // locked. While a call for the target is on its way, whoever makes it acts.
-func (d *decider) decide(n *nameTargets, k key, view func() *plan.View, now time.Time) decision {
-	version := d.cache.Version()
-	t := d.cache.Target(k)
+func (b *base) decide(n *nameTargets, k key, view func() *plan.View, now time.Time) decision {
+	version := b.cache.Version()
+	t := b.cache.Target(k)
 	v := view() // after the target
-	x := decision{view: v, target: t, change: d.rules.Decide(v, t), known: n.target(k.Namespace, uidOf(t.Namespace))}
+	x := decision{view: v, target: t, change: b.rules.Decide(v, t), known: n.target(k.Namespace, uidOf(t.Namespace))}
 	if why := x.known.unclaimed.why; x.change.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
-		d.rules.StillHolds(why, v.Find(x.change.CopyOf), t.Namespace) {
+		b.rules.StillHolds(why, v.Find(x.change.CopyOf), t.Namespace) {
 		x.change.Why = why // of several reasons the first one began the grace
 	}
 	announce := x.known.judge(x.change, now)
-	x.act, x.wait = x.known.decide(t, x.change, version, d.grace, now)
+	x.act, x.wait = x.known.decide(t, x.change, version, b.grace, now)
 	n.set(k.Namespace, x.known)
 	if announce {
 		n.announceIn(runGap)

@@ -25,29 +25,23 @@ type EventSender interface {
 const restoredRate, restoredBurst = 20, 100
 
 // restored are the events about restored copies that wait to be sent. They are best effort.
-type restored struct {
-	waiting chan Event
-	limiter *rate.Limiter
-}
-
-func newRestored() *restored {
-	return &restored{make(chan Event, restoredBurst), rate.NewLimiter(restoredRate, restoredBurst)}
-}
+type restored chan Event
 
 // put adds an event, and does not wait. It drops the event if many wait.
-func (r *restored) put(e Event) {
+func (r restored) put(e Event) {
 	select {
-	case r.waiting <- e:
+	case r <- e:
 	default:
 	}
 }
 
 // work sends events until ctx ends.
-func (r *restored) work(ctx context.Context, events EventSender) {
-	for r.limiter.Wait(ctx) == nil {
+func (r restored) work(ctx context.Context, events EventSender) {
+	limiter := rate.NewLimiter(restoredRate, restoredBurst)
+	for limiter.Wait(ctx) == nil {
 		select {
 		case <-ctx.Done():
-		case e := <-r.waiting:
+		case e := <-r:
 			_ = events.Send(ctx, e) // the copy is restored, and its owner can do without the event
 		}
 	}

@@ -1,43 +1,31 @@
 package mirror
 
-import (
-	"time"
+import "time"
 
-	"k8s.io/client-go/util/workqueue"
-
-	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
-)
-
-// fanout compares all targets of a name with its sources, and queues those that are out of sync.
-type fanout struct {
-	*decider
-	sources workqueue.TypedDelayingInterface[string]
-	copies  *queue.Copies
-}
-
-// run compares the targets of a name, or has them compared later: a source may change all the time.
-func (f *fanout) run(name string) {
+// fanOut compares all targets of a name with its sources, and queues those that are out of sync, or does so later: a
+// source may change all the time.
+func (b *base) fanOut(name string) {
 	now := time.Now()
-	if wait := f.begin(name, now); wait > 0 {
-		f.sources.AddAfter(name, wait)
+	if wait := b.beginFanOut(name, now); wait > 0 {
+		b.sources.AddAfter(name, wait)
 		return
 	}
-	read := f.cache.ViewReader(name)
+	read := b.cache.ViewReader(name)
 	v := read()
-	for _, k := range f.cache.Targets(name, f.targets.namespaces(name)) {
-		n := f.targets.lock(name)
+	for _, k := range b.cache.Targets(name, b.targets.namespaces(name)) {
+		n := b.targets.lock(name)
 		// One time for many copies: their graces end together, and one live read, which begins then, serves them all.
 		if time.Since(now) > runGap {
 			now = time.Now()
 		}
-		if x := f.decide(n, k, read, now); x.act {
-			f.copies.Add(k)
+		if x := b.decide(n, k, read, now); x.act {
+			b.copies.Add(k)
 		} else if x.wait > 0 {
-			f.copies.AddAfter(k, x.wait)
+			b.copies.AddAfter(k, x.wait)
 		}
 		n.unlock()
 	}
-	n := f.targets.lock(name)
+	n := b.targets.lock(name)
 	defer n.unlock()
 	n.view, n.comparing = v, false
 	for _, s := range v.All() {
@@ -46,9 +34,9 @@ func (f *fanout) run(name string) {
 	n.reportSoon()
 }
 
-// begin begins a fan-out, or returns how long it has to wait.
-func (f *fanout) begin(name string, now time.Time) (wait time.Duration) {
-	n := f.targets.lock(name)
+// beginFanOut begins a fan-out, or returns how long it has to wait.
+func (b *base) beginFanOut(name string, now time.Time) (wait time.Duration) {
+	n := b.targets.lock(name)
 	defer n.unlock()
 	if wait := n.fanOutAt.Add(runGap).Sub(now); wait > 0 {
 		return wait

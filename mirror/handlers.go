@@ -1,24 +1,20 @@
 package mirror
 
 import (
+	"cmp"
 	"maps"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/util/workqueue"
 
-	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
 // handlers map each event to keys: the name of the sources that it concerns, or one target of that name.
 type handlers struct {
-	*decider
-	sources workqueue.TypedDelayingInterface[string]
-	copies  *queue.Copies
-	slow    *slow.Queue
+	*base
 
 	// active is set while the controller leads. Before that no event needs a key: a takeover plans everything.
 	active atomic.Bool
@@ -100,13 +96,24 @@ func (h *handlers) sourceChanged(cm *corev1.ConfigMap) {
 func (h *handlers) recordClaims(cm *corev1.ConfigMap) {
 	n := h.targets.lock(cm.Name)
 	defer n.unlock()
-	unclaimed := n.unclaimed()
-	if len(unclaimed) == 0 {
+	view := sync.OnceValue(func() *plan.View { return plan.NewView([]*plan.Source{h.rules.ParseSource(cm)}) })
+	for namespace := range n.known {
+		h.endGrace(n, namespace, nil, view)
+	}
+}
+
+// endGrace ends the grace of a copy that a source of the view claims, also if the claim is gone before the next
+// decision. ns is the namespace of the copy; nil: as the cache has it.
+func (h *handlers) endGrace(n *nameTargets, namespace string, ns *corev1.Namespace, view func() *plan.View) {
+	known := n.known[namespace]
+	if known == nil || known.unclaimed.uid == "" {
 		return
 	}
-	v := plan.NewView([]*plan.Source{h.rules.ParseSource(cm)})
-	for _, namespace := range unclaimed {
-		n.claim(h.rules.Decide(v, h.cache.Target(key{Namespace: namespace, Name: cm.Name})))
+	at := h.cache.Target(key{Namespace: namespace, Name: n.name})
+	at.Namespace = cmp.Or(ns, at.Namespace)
+	if t := *known; h.rules.Decide(view(), at).Op != plan.OpDelete {
+		t.unclaimed = unclaimed{}
+		n.set(namespace, t)
 	}
 }
 
@@ -144,7 +151,7 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	if h.rules.AllowsTarget(namespace) {
 		for _, name := range h.cache.SourceNames() {
 			k := key{Namespace: namespace, Name: name}
-			h.recordClaim(k, ns, appeared)
+			h.namespaceSeen(k, ns, appeared)
 			h.copies.AddEvent(k)
 		}
 	}
@@ -153,17 +160,12 @@ func (h *handlers) namespaceChanged(namespace string, ns *corev1.Namespace, appe
 	}
 }
 
-// recordClaim records that a namespace appeared, and that a source claims a target. A claim ends a grace, also if it is
-// gone before the next decision.
-func (h *handlers) recordClaim(k key, ns *corev1.Namespace, appeared bool) {
+// namespaceSeen records what an event about a namespace means for a target there.
+func (h *handlers) namespaceSeen(k key, ns *corev1.Namespace, appeared bool) {
 	n := h.targets.lock(k.Name)
 	defer n.unlock()
 	if appeared {
 		n.appear(k.Namespace, ns.UID)
 	}
-	if n.isUnclaimed(k.Namespace) {
-		t := h.cache.Target(k)
-		t.Namespace = ns
-		n.claim(h.rules.Decide(h.cache.View(k.Name), t))
-	}
+	h.endGrace(n, k.Namespace, ns, func() *plan.View { return h.cache.View(k.Name) })
 }

@@ -27,7 +27,7 @@ func TestLiveReadFails(t *testing.T) {
 		"C37 refused":       {rejected("no get"), 65},
 		"C34 fails":         {apierrors.NewInternalError(errors.New("etcd")), 65},
 		"C34 away":          {errAway, 250},
-		"C33 never answers": {nil, 80},
+		"C33 never answers": {nil, 65},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {

@@ -163,11 +163,6 @@ func (m *controllerMetrics) reconciling() (done func(result string)) {
 	}
 }
 
-// watchFailed counts a list or a watch that failed.
-func (m *controllerMetrics) watchFailed(resource string) {
-	m.watchErrors.WithLabelValues(resource).Inc()
-}
-
 // countWrite counts a write that the API server answered.
 func (m *controllerMetrics) countWrite(operation plan.Op, err error) {
 	if outcome.IsAnswered(err) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/liveread"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/queue"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/report"
 	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -22,13 +21,10 @@ import (
 
 // reconciler brings one copy in sync at a time.
 type reconciler struct {
-	*decider
+	*base
 	live     *liveread.Reader
 	writer   *writer
-	metrics  *controllerMetrics
-	copies   *queue.Copies
-	slow     *slow.Queue
-	restored *restored
+	restored restored
 
 	undeleted rate.Sometimes // limits the log about copies that cannot be deleted
 }
@@ -42,7 +38,6 @@ type result struct {
 	adoptable bool   // the owner of that object can hand it over
 	began     time.Time
 	claimedAt time.Time         // a live read that began then shows a claim
-	after     time.Duration     // a live read of another target is on its way: when to ask again
 	made      *corev1.ConfigMap // the object as it is stored; nil after a delete
 	deleted   bool              // of a re-creation that failed, the deletion was carried out
 	repair    bool              // the change restored what another client had changed
@@ -111,11 +106,11 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 	}
 	n.set(k.Namespace, t)
 	y := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, now)
-	wait := max(y.wait, res.after)
+	wait := y.wait
 	switch {
 	case errors.Is(res.err, slow.ErrCut) && t.uid == x.known.uid:
 		r.slow.Put(t.uid, k, true)
-	case y.act && res.after == 0:
+	case y.act:
 		r.copies.Add(k)
 	case res.outcome == outcome.OK && wait > 0 && y.known.isDone():
 		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that
@@ -209,14 +204,15 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 // before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
 	c := x.change
-	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, c.Key.Namespace, x.known.unclaimed.since.Add(r.grace),
-		x.pace != slow.Ordinary)
+	var live liveread.Answer
+	err := r.read(ctx, x, func(call context.Context) (err error) {
+		live, err = r.live.Premise(call, ctx, c.CopyOf, c.Key.Namespace, x.known.unclaimed.since.Add(r.grace))
+		return err
+	})
 	res = result{change: c, outcome: outcome.Conflict}
 	switch {
 	case err != nil:
 		return resultOf(c, err), false
-	case wait > 0:
-		res.outcome, res.after = outcome.Delayed, wait
 	case live.Namespace == nil || plan.Terminating(live.Namespace) ||
 		!r.rules.StillUnwanted(c, x.view, live.Source, live.Namespace):
 		// The watch will show why. The grace begins anew.
@@ -228,11 +224,9 @@ func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, conf
 	return res, false
 }
 
-// reads returns how the decision makes calls that read.
-func (r *reconciler) reads(x *decision) liveread.Call {
-	return func(ctx context.Context, f func(context.Context) error) error {
-		return r.slow.Read(ctx, x.known.uid, x.pace, f)
-	}
+// read makes a call that reads, or waits for the reads of others.
+func (r *reconciler) read(ctx context.Context, x *decision, f func(context.Context) error) error {
+	return r.slow.Read(ctx, x.known.uid, x.pace, f)
 }
 
 // isUnclaimed reports whether no source has claimed the copy since the decision.
@@ -243,16 +237,15 @@ func (r *reconciler) isUnclaimed(x *decision) bool {
 	return t != nil && t.unclaimed.uid == before.uid && t.unclaimed.since.Equal(before.since)
 }
 
-// readBackoff returns how long a failed live read serves all deletions that depend on it.
-func readBackoff(err error, failures int) time.Duration {
-	return outcome.Of(plan.OpDelete, err).Backoff(failures)
-}
-
 // actOnLive reads an object that the cache does not show, and makes the change that the object needs. there is false if
 // no object is there: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res result, there bool) {
 	k := x.change.Key
-	have, err := r.live.ConfigMap(ctx, r.reads(x), k)
+	var have *corev1.ConfigMap
+	err := r.read(ctx, x, func(ctx context.Context) (err error) {
+		have, err = r.live.ConfigMap(ctx, k)
+		return err
+	})
 	switch {
 	case err != nil:
 		return resultOf(x.change, err), true

@@ -14,9 +14,8 @@ import (
 
 // reporter sends the messages about sources. It makes them from what holds when their name's turn comes.
 type reporter struct {
-	*decider
-	events  EventSender
-	metrics *controllerMetrics
+	*base
+	events EventSender
 }
 
 const (
@@ -51,14 +50,6 @@ type message struct {
 	announce map[string]unclaimed // the copies whose deletion it announces, by namespace
 }
 
-// order returns 0 for the announcements of deletions, which go first.
-func (m message) order() int {
-	if m.Reason == plan.ReasonExpiring {
-		return 0
-	}
-	return 1
-}
-
 func (r *reporter) send(ctx context.Context, m message) error {
 	ns := r.cache.Namespace(m.about.Namespace)
 	if ns == nil && m.gone || ns != nil && plan.Terminating(ns) {
@@ -87,8 +78,8 @@ func (r *reporter) record(name string, m message, err error) {
 	}
 }
 
-// collect returns the messages about the sources of a name that are due, and has the name reported again when others
-// are. While a fan-out compares the targets it returns none: the end of the fan-out asks for a report.
+// collect returns the messages about the sources of a name that are due, announcements of deletions first, and has the
+// name reported again when others are. While a fan-out compares the targets it returns none: the end of the fan-out asks for a report.
 func (r *reporter) collect(name string, now time.Time) (due []message) {
 	n := r.targets.lock(name)
 	defer n.unlock()
@@ -100,8 +91,8 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 	if n.comparing || n.view == nil && len(v.All()) > 0 {
 		return nil
 	}
-	r.supersede(n, v)
-	for k, s := range r.summarize(n, v, now) {
+	selections := r.supersede(n, v)
+	for k, s := range r.summarize(n, v, selections, now) {
 		src := n.source(k)
 		sent := &src.sent
 		switch {
@@ -116,9 +107,10 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 		}
 		messages, wait := sent.Due(s.Messages(now), now)
 		for _, m := range messages {
-			due = append(due, message{m, k, sent, s.Source == nil, nil})
 			if m.Reason == plan.ReasonExpiring {
-				due[len(due)-1].announce = n.expiring(k)
+				due = slices.Insert(due, 0, message{m, k, sent, s.Source == nil, n.expiring(k)})
+			} else {
+				due = append(due, message{m, k, sent, s.Source == nil, nil})
 			}
 		}
 		if s.Source == nil && s.Counts == [plan.States]int{} {
@@ -133,7 +125,6 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 		}
 	}
 	n.reportGap = min(max(runGap, reportPause*time.Since(now)), report.Spacing)
-	slices.SortStableFunc(due, func(a, b message) int { return cmp.Compare(a.order(), b.order()) })
 	return due
 }
 
@@ -148,11 +139,9 @@ func (n *nameTargets) expiring(source key) map[string]unclaimed {
 	return all
 }
 
-// supersede counts in how many namespaces each source is superseded.
-func (r *reporter) supersede(n *nameTargets, v *plan.View) {
-	for _, src := range n.sources {
-		src.selection = nil
-	}
+// supersede counts in how many namespaces each source is superseded. It returns what each one selects, if that is
+// needed.
+func (r *reporter) supersede(n *nameTargets, v *plan.View) (selections map[key]*report.Selection) {
 	if len(v.Sources) > 1 || n.hasSourceWithoutTargets(v) {
 		owner := func(namespace string) key {
 			if t := n.known[namespace]; t != nil && v.Find(t.owner) != nil {
@@ -161,42 +150,33 @@ func (r *reporter) supersede(n *nameTargets, v *plan.View) {
 			return key{}
 		}
 		// In the lock: a namespace that changes later asks for another report.
-		for k, x := range report.Select(r.rules, r.cache.Namespaces(), v.Sources, owner) {
-			n.source(k).selection = x
-		}
+		selections = report.Select(r.rules, r.cache.Namespaces(), v.Sources, owner)
 	}
-	for _, src := range n.sources {
-		superseded := 0
-		if src.selection != nil {
-			superseded = src.selection.Superseded
-		}
+	for k, src := range n.sources {
+		superseded := cmp.Or(selections[k], &report.Selection{}).Superseded
 		n.add(src, plan.StateSuperseded, superseded-src.counts[plan.StateSuperseded])
 	}
+	return selections
 }
 
 // hasSourceWithoutTargets reports whether a source of the view may select no target: it may hold copies where it
 // selects none.
 func (n *nameTargets) hasSourceWithoutTargets(v *plan.View) bool {
-	for _, s := range v.Sources {
+	return slices.ContainsFunc(v.Sources, func(s *plan.Source) bool {
 		counts := n.source(s.Key).counts
 		for _, state := range []plan.State{plan.StateSuperseded, plan.StateExpiring, plan.StateOutOfScope, plan.StateHeld} {
 			counts[state] = 0
 		}
-		if counts == [plan.States]int{} {
-			return true
-		}
-	}
-	return false
+		return counts == [plan.States]int{}
+	})
 }
 
 // summarize returns a summary of each source of the view, and of those that are gone.
-func (r *reporter) summarize(n *nameTargets, v *plan.View, now time.Time) map[key]*report.Summary {
-	all := map[key]*report.Summary{}
-	for _, source := range v.All() {
-		n.source(source.Key)
-	}
+func (r *reporter) summarize(n *nameTargets, v *plan.View, selections map[key]*report.Selection, now time.Time) (
+	all map[key]*report.Summary) {
+	all = map[key]*report.Summary{}
 	for k, src := range n.sources {
-		all[k] = &report.Summary{Key: k, Source: v.Find(k), Counts: src.counts, Rules: r.rules, Selection: src.selection}
+		all[k] = &report.Summary{Key: k, Source: v.Find(k), Counts: src.counts, Rules: r.rules, Selection: selections[k]}
 	}
 	for namespace, t := range n.known {
 		ns := r.cache.Namespace(namespace)

@@ -116,12 +116,15 @@ func (t *target) decide(at plan.Target, c plan.Change, version string, grace tim
 		t.write = ownWrite{}
 	}
 	switch {
-	case unseen > 0 && same:
-		is, wait = standing{state: stateOfWrite(c), owner: c.Owner}, unseen
 	case unseen > 0: // what the cache shows is older than our write
 		wait = unseen
-		if c.Source != nil {
+		switch {
+		case c.Source != nil && same:
+			is = standing{state: plan.StateSynced, owner: c.Owner}
+		case c.Source != nil:
 			is = standing{state: plan.StatePending, owner: c.Owner}
+		case same: // deleted
+			is = standing{}
 		}
 	case c.State == plan.StateForeign && t.made(at.Have):
 		is = t.shown(is)
@@ -318,14 +321,6 @@ func (t *target) isPlain() bool { return *t == target{plain: t.plain, uid: t.uid
 
 // isDone reports whether nothing is left to do at the target, as far as the caches will show.
 func (t *target) isDone() bool { return t.state == plan.StateSynced || t.state == plan.StateNone }
-
-// stateOfWrite returns the state after a change was carried out.
-func stateOfWrite(c plan.Change) plan.State {
-	if c.Source == nil {
-		return plan.StateNone
-	}
-	return plan.StateSynced
-}
 
 // versionOf returns the resourceVersion of a ConfigMap, which may be nil.
 func versionOf(cm *corev1.ConfigMap) string {

@@ -50,8 +50,6 @@ type sourceTargets struct {
 	changeAt time.Time // when the oldest change was seen that has not reached every target; zero: no such change
 	writeAt  time.Time // when the last copy was written; zero: none was since a change reached every target
 	sent     report.Sent
-
-	selection *report.Selection // of the last report; nil: not needed
 }
 
 // lock returns the targets of a name, locked.
@@ -233,34 +231,6 @@ func (n *nameTargets) appear(namespace string, uid types.UID) {
 	if known := n.known[namespace]; known == nil || known.uid != uid && !known.busy {
 		n.set(namespace, target{uid: uid, appeared: time.Now()})
 	}
-}
-
-// claim ends the grace of a copy, if the change at its target is no deletion.
-func (n *nameTargets) claim(c plan.Change) {
-	if known := n.known[c.Key.Namespace]; known != nil && known.unclaimed.uid != "" && c.Op != plan.OpDelete {
-		t := *known
-		t.unclaimed = unclaimed{}
-		n.set(c.Key.Namespace, t)
-	}
-}
-
-// unclaimed returns the namespaces of copies that no source claims.
-func (n *nameTargets) unclaimed() (all []string) {
-	for k, src := range n.sources {
-		if src.counts[plan.StateExpiring] == 0 {
-			continue
-		}
-		for namespace := range n.expiring(k) {
-			all = append(all, namespace)
-		}
-	}
-	return all
-}
-
-// isUnclaimed reports whether no source claims the copy in the namespace.
-func (n *nameTargets) isUnclaimed(namespace string) bool {
-	t := n.known[namespace]
-	return t != nil && t.unclaimed.uid != ""
 }
 
 // sourceChanged records an event about a source.

@@ -13,13 +13,14 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -34,7 +35,6 @@ type Cache struct {
 	configMaps coreinformers.ConfigMapIndexInformer
 	namespaces coreinformers.NamespaceIndexInformer
 	handlers   []cache.ResourceEventHandlerRegistration
-	running    sync.WaitGroup // the informers
 
 	mu    sync.Mutex
 	views map[string]*parsedView // by name; for names that have sources
@@ -74,8 +74,8 @@ func (c *Cache) Handle(
 
 // Start starts the watches. They go on until ctx ends.
 func (c *Cache) Start(ctx context.Context) {
-	c.running.Go(func() { c.configMaps.RunWithContext(ctx) })
-	c.running.Go(func() { c.namespaces.RunWithContext(ctx) })
+	go c.configMaps.RunWithContext(ctx)
+	go c.namespaces.RunWithContext(ctx)
 }
 
 // WaitForSync waits until the handlers have seen everything that was there at Start. It returns false if ctx ends
@@ -86,20 +86,6 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 		checkers = append(checkers, h.HasSyncedChecker())
 	}
 	return cache.WaitFor(ctx, "", checkers...)
-}
-
-// WaitForStop waits until the watches have ended after the end of their context, but no longer than a second: in its
-// backoff after a 429, client-go ignores that end for up to 30 seconds.
-func (c *Cache) WaitForStop() {
-	ended := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(time.Second):
-	}
 }
 
 // ConfigMap returns the ConfigMap with this key, or nil.
@@ -129,17 +115,6 @@ func (c *Cache) SourceNames() []string {
 	return c.configMaps.GetIndexer().ListIndexFuncValues(bySource)
 }
 
-// Sources returns the keys of all sources.
-func (c *Cache) Sources() iter.Seq[types.NamespacedName] {
-	return func(yield func(types.NamespacedName) bool) {
-		for _, obj := range c.configMaps.GetIndexer().List() {
-			if cm := obj.(*corev1.ConfigMap); c.rules.IsSource(cm) && !yield(plan.KeyOf(cm)) {
-				return
-			}
-		}
-	}
-}
-
 // ConfigMapsIn returns the ConfigMaps in a namespace.
 func (c *Cache) ConfigMapsIn(namespace string) []*corev1.ConfigMap {
 	found, _ := c.configMaps.GetTypedIndexer().ByTypedIndex(cache.NamespaceIndex, namespace)
@@ -148,13 +123,8 @@ func (c *Cache) ConfigMapsIn(namespace string) []*corev1.ConfigMap {
 
 // Namespaces returns all namespaces.
 func (c *Cache) Namespaces() iter.Seq[*corev1.Namespace] {
-	return func(yield func(*corev1.Namespace) bool) {
-		for _, obj := range c.namespaces.GetIndexer().List() {
-			if !yield(obj.(*corev1.Namespace)) {
-				return
-			}
-		}
-	}
+	all, _ := corelisters.NewNamespaceLister(c.namespaces.GetIndexer()).List(labels.Everything())
+	return slices.Values(all)
 }
 
 // Version returns the resourceVersion up to which the cache has seen all ConfigMaps; empty if client-go does not know.

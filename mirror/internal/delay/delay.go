@@ -3,27 +3,15 @@
 // does not import it.
 package delay
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
-var (
-	reached int64
-	atPoint = func(string) {}
-)
+var atPoint = func(string) {}
 
 // At is called before each statement. point is its file and line.
-func At(point string) {
-	atomic.AddInt64(&reached, 1)
-	atPoint(point)
-}
+func At(point string) { atPoint(point) }
 
 // Set has f decide what happens at each point. Call it before the controller runs.
 func Set(f func(point string)) { atPoint = f }
-
-// Reached returns how often a point was reached: never, if the code is not instrumented.
-func Reached() int64 { return atomic.LoadInt64(&reached) }
 
 // Mutex replaces sync.Mutex. A goroutine that waits for it lets the virtual time of testing/synctest go on, so that a
 // delay may come while it is held.

@@ -6,6 +6,7 @@ package liveread
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,16 +21,10 @@ import (
 )
 
 const (
-	// Lifetime is how long an answer serves after it arrived.
-	Lifetime = 5 * time.Second
+	// Lifetime is how long an answer serves after it arrived, and FailureLifetime is that of a failure.
+	Lifetime, FailureLifetime = 5 * time.Second, time.Second
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
-	// soonest and latest bound the wait for a read of another goroutine, which is as long as the read has taken so far.
-	soonest, latest = 10 * time.Millisecond, time.Second
-	// failuresCount is how long the failures of a subject count after the last one.
-	failuresCount = time.Minute
-	// tries bounds the reads of one Premise.
-	tries = 4
 )
 
 // Reader makes live reads.
@@ -37,15 +32,11 @@ type Reader struct {
 	client         kubernetes.Interface
 	strip          func(*corev1.ConfigMap)
 	timeout        time.Duration
-	backoff        func(err error, failures int) time.Duration
 	sources, other *semaphore.Weighted
 
 	mu    sync.Mutex
 	known map[subject]*subjectReads
 }
-
-// Call makes one call as its caller makes calls: it may cut f, and returns an error then.
-type Call func(ctx context.Context, f func(context.Context) error) error
 
 // Answer holds the objects as the API server has them.
 type Answer struct {
@@ -60,66 +51,66 @@ type subject = types.NamespacedName
 // subjectReads is the last answer about a subject, and the read on its way. The mutex of the reader guards it.
 type subjectReads struct {
 	Answer
-	err      error
-	until    time.Time // the answer or the error serves until then
-	reading  *reading  // nil: no read is on its way
-	failures int       // in a row
+	err     error
+	until   time.Time         // the answer or the error serves until then
+	waiting []chan<- struct{} // for the end of the read on its way; nil: none is
 }
 
-// reading is a read that is on its way.
-type reading struct {
-	began time.Time
-	ended chan struct{}
-}
-
-// New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read. backoff returns how
-// long a failure serves, after this many in a row.
-func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration,
-	backoff func(err error, failures int) time.Duration) *Reader {
-	return &Reader{client: client, strip: strip, timeout: timeout, backoff: backoff,
+// New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read.
+func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration) *Reader {
+	return &Reader{client: client, strip: strip, timeout: timeout,
 		sources: semaphore.NewWeighted(concurrent), other: semaphore.NewWeighted(concurrent),
 		known: map[subject]*subjectReads{}}
 }
 
-// Premise reads a source and a namespace. An answer from a read that began before notBefore does not count. If another
-// goroutine reads, Premise waits for it if patient is set, and else returns the time after which to ask again.
-func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
-	notBefore time.Time, patient bool) (a Answer, retryAfter time.Duration, err error) {
-	needed := []subject{source, {Namespace: namespace}}
-	for try := 0; try < tries && ctx.Err() == nil; {
-		a, missing, other, err := r.answers(needed, notBefore)
-		switch {
-		case err != nil || len(missing) == 0 && other == nil:
-			return a, 0, err
-		case other != nil && !patient:
-			return a, min(max(soonest, time.Since(other.began)), latest), nil
-		case other != nil:
-			select {
-			case <-ctx.Done():
-			case <-other.ended:
-			}
-			continue
-		case try > 0: // one answer was too old when the other one came: read both again
-			missing = needed
+// Premise returns a source and a namespace. An answer from a read that began before notBefore does not count. Premise
+// reads what it lacks, or waits for the reads of others, until ctx ends. Its own reads serve others, too, and go on
+// until reads ends.
+func (r *Reader) Premise(ctx, reads context.Context, source types.NamespacedName, namespace string,
+	notBefore time.Time) (Answer, error) {
+	needed, ended := []subject{source, {Namespace: namespace}}, make(chan struct{}, 1)
+	for isFirst := true; ; isFirst = false {
+		a, complete, err := r.answers(reads, needed, notBefore, isFirst, ended)
+		if err != nil || complete {
+			return a, err
 		}
-		try++
-		err = call(ctx, func(ctx context.Context) error {
-			return cmp.Or(r.readAll(ctx, missing, needed, notBefore), context.Cause(ctx))
-		})
-		if err != nil {
-			return Answer{}, 0, err
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return Answer{}, context.Cause(ctx)
 		}
 	}
-	return Answer{}, soonest, ctx.Err()
 }
 
-// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
-func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
-	err = call(ctx, func(ctx context.Context) (err error) {
-		cm, err = r.get(ctx, r.other, k)
-		return err
-	})
-	return cm, err
+// answers joins the answers about the subjects that are needed. It begins the reads that lack: of all subjects if one
+// answer was too old when another one came, or reads that take long would never be young together. It sends to ended
+// at the end of each read.
+func (r *Reader) answers(ctx context.Context, needed []subject, notBefore time.Time, isFirst bool,
+	ended chan<- struct{}) (a Answer, complete bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var missing []subject
+	for _, s := range needed {
+		switch last := r.known[s]; {
+		case last == nil || !last.serves(notBefore):
+			missing = append(missing, s)
+		case last.err != nil:
+			return Answer{}, false, last.err
+		default:
+			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
+			if last.Began.After(a.Began) {
+				a.Began = last.Began
+			}
+		}
+	}
+	isRead := func(s subject) bool { return r.known[s] != nil && r.known[s].waiting != nil }
+	if len(missing) > 0 && !isFirst && !slices.ContainsFunc(missing, isRead) {
+		missing = needed
+	}
+	for _, s := range missing {
+		r.await(ctx, s, ended)
+	}
+	return a, len(missing) == 0, nil
 }
 
 // Known returns the number of subjects with an answer, a failure or a read on its way. Tests find leaks by it.
@@ -129,111 +120,59 @@ func (r *Reader) Known() int {
 	return len(r.known)
 }
 
-// answers joins the answers about these subjects. It returns the subjects without one, the first read that is on its
-// way, and the error of a read that failed.
-func (r *Reader) answers(subjects []subject, notBefore time.Time) (
-	a Answer, missing []subject, first *reading, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range subjects {
-		switch last := r.known[s]; {
-		case last == nil:
-			missing = append(missing, s)
-		case last.serves(notBefore) && last.err != nil:
-			err = last.err
-		case last.serves(notBefore):
-			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
-			if last.Began.After(a.Began) {
-				a.Began = last.Began
-			}
-		case last.reading != nil:
-			first = cmp.Or(first, last.reading)
-		default:
-			missing = append(missing, s)
-		}
-	}
-	return a, missing, first, err
-}
-
 // serves reports whether the answer is young enough and its read began late enough.
 func (s *subjectReads) serves(notBefore time.Time) bool {
 	return !s.Began.Before(notBefore) && time.Now().Before(s.until)
 }
 
-// readAll reads these subjects at the same time, but for those that another goroutine reads, until there is an answer
-// about all that are needed. It returns the error of a read.
-func (r *Reader) readAll(ctx context.Context, subjects, needed []subject, notBefore time.Time) (err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	reads, ended := 0, make(chan struct{})
-	for _, s := range subjects {
-		if reading := r.begin(s); reading != nil {
-			reads++
-			go func() {
-				r.read(ctx, s, reading)
-				ended <- struct{}{}
-			}()
-		}
+// await sends to ended at the end of the read of a subject, which it begins unless that is on its way. The last answer
+// serves until the new one comes. The mutex is held.
+func (r *Reader) await(ctx context.Context, s subject, ended chan<- struct{}) {
+	reads := cmp.Or(r.known[s], &subjectReads{})
+	r.known[s] = reads
+	if reads.waiting == nil {
+		go r.read(ctx, s, reads, time.Now())
 	}
-	for range reads {
-		<-ended
-		_, missing, other, failed := r.answers(needed, notBefore)
-		if err = cmp.Or(err, failed); failed == nil && len(missing) == 0 && other == nil {
-			stop()
-		}
+	if !slices.Contains(reads.waiting, ended) {
+		reads.waiting = append(reads.waiting, ended)
 	}
-	return err
 }
 
-// begin begins a read, unless another one is on its way. The last answer serves until the new one comes.
-func (r *Reader) begin(s subject) *subjectReads {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	reads := r.known[s]
-	if reads == nil {
-		reads = &subjectReads{}
-		r.known[s] = reads
-	}
-	if reads.reading != nil {
-		return nil
-	}
-	reads.reading = &reading{time.Now(), make(chan struct{})}
-	return reads
-}
-
-// read reads a subject and shares the answer. A read that was cut has no answer.
-func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads) {
-	callCtx, cancel := context.WithTimeout(ctx, r.timeout)
+// read reads a subject and shares the answer.
+func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	var answer Answer
+	answer, serves := Answer{Began: began}, Lifetime
 	var err error
 	if s.Name == "" {
-		answer.Namespace, err = r.getNamespace(callCtx, s.Namespace)
+		answer.Namespace, err = r.getNamespace(ctx, s.Namespace)
 	} else {
-		answer.Source, err = r.getSource(callCtx, s)
+		answer.Source, err = r.getSource(ctx, s)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	answer.Began = reads.reading.began
-	close(reads.reading.ended)
-	reads.reading = nil
-	if ctx.Err() == nil {
-		serves := Lifetime
-		if err == nil {
-			reads.failures = 0
-		} else {
-			reads.failures++
-			serves = r.backoff(err, reads.failures)
+	for _, ended := range reads.waiting {
+		select {
+		case ended <- struct{}{}:
+		default: // it has not seen the end of another one yet
 		}
-		reads.Answer, reads.err, reads.until = answer, err, time.Now().Add(serves)
 	}
-	time.AfterFunc(time.Until(reads.until)+failuresCount, func() {
+	if err != nil {
+		serves = FailureLifetime
+	}
+	reads.Answer, reads.err, reads.until, reads.waiting = answer, err, time.Now().Add(serves), nil
+	time.AfterFunc(serves, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.known[s] == reads && reads.reading == nil && !time.Now().Before(reads.until.Add(failuresCount)) {
+		if r.known[s] == reads && reads.waiting == nil && !time.Now().Before(reads.until) {
 			delete(r.known, s)
 		}
 	})
+}
+
+// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
+func (r *Reader) ConfigMap(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
+	return r.get(ctx, r.other, k)
 }
 
 // getNamespace returns a namespace, as the cache would keep it; nil if it is gone.

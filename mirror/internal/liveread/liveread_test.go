@@ -38,24 +38,16 @@ func read(t *testing.T, f func(*testing.T, reader)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.NewServer(plantest.Namespace("platform"), plantest.Namespace("team-a"),
 			plantest.Source("platform", "settings"))
-		backoff := func(_ error, failures int) time.Duration { return time.Duration(failures) * time.Second }
 		o := plan.NewOptions()
-		f(t, reader{t, New(s, plan.NewRules(&o).Strip, timeout, backoff), s})
+		f(t, reader{t, New(s, plan.NewRules(&o).Strip, timeout), s})
 	})
 }
 
-// direct is a call that nothing cuts.
-func direct(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
-
-// premise reads, waits for the answer if it is patient and else asks again, and returns how long that took.
-func (r reader) premise(notBefore time.Time, patient bool) (Answer, time.Duration, error) {
-	for began := time.Now(); ; {
-		a, wait, err := r.Premise(r.Context(), direct, settings, "team-a", notBefore, patient)
-		if wait == 0 {
-			return a, time.Since(began), err
-		}
-		time.Sleep(wait)
-	}
+// premise reads, and returns how long that took.
+func (r reader) premise(notBefore time.Time) (Answer, time.Duration, error) {
+	began := time.Now()
+	a, err := r.Premise(r.Context(), r.Context(), settings, "team-a", notBefore)
+	return a, time.Since(began), err
 }
 
 // takes has the server take a time for each of these calls.
@@ -82,14 +74,14 @@ func (r reader) wantReads(what string, source, namespace int) {
 // TestPremiseIsSourceAndNamespace: a source without its payload, and a namespace. A deleting source is none.
 func TestPremiseIsSourceAndNamespace(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
-		a, _, err := r.premise(time.Now(), false)
+		a, _, err := r.premise(time.Now())
 		if err != nil || a.Source == nil || a.Source.Data != nil || a.Source.Labels["mirror"] != "true" ||
 			a.Namespace == nil || a.Namespace.Name != "team-a" || !a.Began.Equal(time.Now()) {
 			t.Errorf("got %+v, %v, want the source without payload, and the namespace", a, err)
 		}
 		r.server.ConfigMaps.Put(plantest.Source("platform", "settings", plantest.Deleting))
 		time.Sleep(time.Second)
-		if a, _, err = r.premise(time.Now(), false); err != nil || a.Source != nil || a.Namespace == nil {
+		if a, _, err = r.premise(time.Now()); err != nil || a.Source != nil || a.Namespace == nil {
 			t.Errorf("got %+v, %v, want no source: it is being deleted", a, err)
 		}
 		for _, namespace := range []string{"platform", "team-a"} {
@@ -97,50 +89,37 @@ func TestPremiseIsSourceAndNamespace(t *testing.T) {
 			r.server.Finalize(namespace)
 		}
 		time.Sleep(time.Second)
-		if a, _, err = r.premise(time.Now(), false); err != nil || a.Source != nil || a.Namespace != nil {
+		if a, _, err = r.premise(time.Now()); err != nil || a.Source != nil || a.Namespace != nil {
 			t.Errorf("got %+v, %v, want neither: both are gone", a, err)
 		}
 	})
 }
 
-// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A caller that is patient
-// waits for the answer. Another one is told when to ask again: after as long as the read has taken, from 10 ms to 1 s.
+// TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer.
 func TestOneReadServesAll(t *testing.T) {
-	const ms, takes = time.Millisecond, 20 * time.Second
+	const takes = 20 * time.Second
 	read(t, func(t *testing.T, r reader) {
 		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes})
 		notBefore := time.Now()
 		var all sync.WaitGroup
-		for i := range 100 {
-			patient := i%2 == 0
+		for range 100 {
 			all.Go(func() {
-				a, took, err := r.premise(notBefore, patient)
-				if err != nil || a.Source == nil || a.Namespace == nil || took < takes || took > takes+time.Second ||
-					patient && took != takes {
-					t.Errorf("patient %v: got %+v, %v after %v, want both after %v", patient, a, err, took, takes)
+				if a, took, err := r.premise(notBefore); err != nil || a.Source == nil || a.Namespace == nil || took != takes {
+					t.Errorf("got %+v, %v after %v, want both after %v", a, err, took, takes)
 				}
 			})
-		}
-		synctest.Wait()
-		for _, tc := range []struct{ after, want time.Duration }{
-			{0, 10 * ms}, {500 * ms, 500 * ms}, {10000 * ms, time.Second}} {
-			time.Sleep(time.Until(notBefore.Add(tc.after)))
-			_, wait, err := r.Premise(t.Context(), direct, settings, "team-a", notBefore, false)
-			if wait != tc.want || err != nil {
-				t.Errorf("a read of %v: got %v, %v, want %v to wait for it", tc.after, wait, err, tc.want)
-			}
 		}
 		all.Wait()
 		r.wantReads("while they are on their way", 1, 1)
 		time.Sleep(time.Until(notBefore.Add(takes + Lifetime - 1)))
-		_, took, err := r.premise(notBefore, false)
+		_, took, err := r.premise(notBefore)
 		r.wantReads("just within their lifetime", 1, 1)
 		time.Sleep(time.Nanosecond)
-		if _, _, again := r.premise(notBefore, false); took > 0 || err != nil || again != nil {
+		if _, _, again := r.premise(notBefore); took > 0 || err != nil || again != nil {
 			t.Errorf("got %v, %v after %v, want answers, the first at once", err, again, took)
 		}
 		r.wantReads("after their lifetime", 2, 2)
-		if _, _, err := r.premise(time.Now(), false); err != nil {
+		if _, _, err := r.premise(time.Now()); err != nil {
 			t.Error(err)
 		}
 		r.wantReads("which began too early for what was asked later", 3, 3)
@@ -152,7 +131,7 @@ func TestAnswersServeTogether(t *testing.T) {
 	for slow, quick := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
 		read(t, func(t *testing.T, r reader) {
 			r.takes(map[apitest.Call]time.Duration{slow: 2 * Lifetime})
-			a, took, err := r.premise(time.Now(), false)
+			a, took, err := r.premise(time.Now())
 			if err != nil || a.Source == nil || a.Namespace == nil || took != 2*Lifetime {
 				t.Errorf("slow %s: got %+v, %v after %v, want both when the slow one comes", slow.Resource, a, err, took)
 			}
@@ -166,18 +145,18 @@ func TestAnswersServeTogether(t *testing.T) {
 		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes,
 			{Verb: "get", Resource: "namespaces", Namespace: "team-b"}: takes})
 		notBefore := time.Now()
-		if _, _, err := r.Premise(t.Context(), direct, settings, "team-b", notBefore, false); err != nil {
+		if _, err := r.Premise(t.Context(), t.Context(), settings, "team-b", notBefore); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(Lifetime - 1)
-		if _, took, err := r.premise(notBefore, false); err != nil || took != 2*takes {
+		if _, took, err := r.premise(notBefore); err != nil || took != 2*takes {
 			t.Errorf("got %v after %v, want both after %v", err, took, 2*takes)
 		}
 		r.wantReads("out of phase", 2, 2)
 	})
 }
 
-// TestFailuresServeAll until their backoff is over. They are counted in a row, for a minute.
+// TestFailuresServeAll for a second, and answers for five. Then nothing is known of them.
 func TestFailuresServeAll(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
 		refused := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no get"))
@@ -185,7 +164,7 @@ func TestFailuresServeAll(t *testing.T) {
 		notBefore := time.Now()
 		want := func(what string, want error, reads int) {
 			t.Helper()
-			if _, _, err := r.premise(notBefore, false); !errors.Is(err, want) {
+			if _, _, err := r.premise(notBefore); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", what, err, want)
 			}
 			if n := r.server.Calls()[readSource]; n != reads {
@@ -194,52 +173,43 @@ func TestFailuresServeAll(t *testing.T) {
 		}
 		want("the first", refused, 1)
 		r.refuses(nil)
-		time.Sleep(time.Second - 1)
-		want("within its backoff", refused, 1)
-		r.refuses(refused)
+		time.Sleep(FailureLifetime - 1)
+		want("within its lifetime", refused, 1)
 		time.Sleep(time.Nanosecond)
-		want("after it", refused, 2)
-		r.refuses(nil)
-		time.Sleep(2*time.Second - 1)
-		want("within the backoff of the second", refused, 2)
-		time.Sleep(time.Nanosecond)
-		want("after it", nil, 3)
+		want("after it", nil, 2)
 		r.refuses(refused)
-		time.Sleep(5 * time.Second)
-		want("after an answer", refused, 4)
-		time.Sleep(time.Second)
-		want("after the backoff of a first failure", refused, 5)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(Lifetime)
+		want("after an answer", refused, 3)
+		time.Sleep(time.Minute)
 		if n := r.Known(); n > 0 {
 			t.Errorf("got %d subjects known for ever", n)
 		}
 	})
 }
 
-// TestReadsThatHang end with the timeout, or when they are cut. A cut read is no answer to others.
+// TestReadsThatHang end with the timeout. A caller may stop waiting before: the read goes on, and serves others.
 func TestReadsThatHang(t *testing.T) {
 	read(t, func(t *testing.T, r reader) {
 		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(c apitest.Call) bool { return c == readSource } })
-		if _, took, err := r.premise(time.Now(), false); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
+		if _, took, err := r.premise(time.Now()); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
 			t.Errorf("got %v after %v, want the end of the timeout", err, took)
 		}
-		time.Sleep(2 * time.Minute) // it is forgotten
-		tooSlow := errors.New("too slow")
-		cut := func(ctx context.Context, f func(context.Context) error) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Second, func() { cancel(tooSlow) })
-			return f(ctx)
-		}
-		if _, _, err := r.Premise(t.Context(), cut, settings, "team-a", time.Now(), true); !errors.Is(err, tooSlow) {
-			t.Errorf("got %v, want %v", err, tooSlow)
-		}
-		time.Sleep(2 * time.Minute)
-		if n := r.Known(); n > 0 {
-			t.Errorf("got %d subjects known for ever after a read that was cut", n)
-		}
 		r.server.Hook(func(h *apitest.Hooks) { h.Hangs = func(apitest.Call) bool { return false } })
-		if a, took, err := r.premise(time.Now(), false); err != nil || a.Source == nil || took > 0 {
-			t.Errorf("got %+v, %v after %v, want the source at once", a, err, took)
+		r.takes(map[apitest.Call]time.Duration{readSource: 4 * time.Second})
+		time.Sleep(time.Minute)
+		began, tooSlow := time.Now(), errors.New("too slow")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(tooSlow) })
+		if _, err := r.Premise(ctx, t.Context(), settings, "team-a", began); !errors.Is(err, tooSlow) || time.Since(began) != time.Second {
+			t.Errorf("got %v after %v, want %v", err, time.Since(began), tooSlow)
+		}
+		if a, took, err := r.premise(began); err != nil || a.Source == nil || took != 3*time.Second {
+			t.Errorf("got %+v, %v after %v, want the answer to the read of another caller", a, err, took)
+		}
+		r.wantReads("hung, and left", 2, 2)
+		time.Sleep(time.Minute)
+		if n := r.Known(); n > 0 {
+			t.Errorf("got %d subjects known for ever", n)
 		}
 	})
 }
@@ -251,11 +221,11 @@ func TestReadsAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for what, f := range map[string]func(types.NamespacedName) error{
 			"sources": func(k types.NamespacedName) error {
-				_, _, err := r.Premise(t.Context(), direct, k, "team-a", time.Time{}, true)
+				_, err := r.Premise(t.Context(), t.Context(), k, "team-a", time.Time{})
 				return err
 			},
 			"objects": func(k types.NamespacedName) error {
-				_, err := r.ConfigMap(t.Context(), direct, k)
+				_, err := r.ConfigMap(t.Context(), k)
 				return err
 			},
 		} {
@@ -282,17 +252,17 @@ func TestConfigMapIsReadEachTime(t *testing.T) {
 		foreign.Data = map[string]string{"key": "value"}
 		r.server.ConfigMaps.Put(foreign)
 		k := types.NamespacedName{Namespace: "team-a", Name: "settings"}
-		cm, err := r.ConfigMap(t.Context(), direct, k)
+		cm, err := r.ConfigMap(t.Context(), k)
 		if err != nil || cm == nil || cm.Data != nil {
 			t.Errorf("got %v, %v, want the object, stripped", cm, err)
 		}
-		cm, err = r.ConfigMap(t.Context(), direct, types.NamespacedName{Namespace: "team-a", Name: "other"})
+		cm, err = r.ConfigMap(t.Context(), types.NamespacedName{Namespace: "team-a", Name: "other"})
 		if err != nil || cm != nil {
 			t.Errorf("got %v, %v, want nothing", cm, err)
 		}
 		away := errors.New("away")
 		r.server.Hook(func(h *apitest.Hooks) { h.Refuses = func(apitest.Call) error { return away } })
-		if cm, err = r.ConfigMap(t.Context(), direct, k); cm != nil || !errors.Is(err, away) {
+		if cm, err = r.ConfigMap(t.Context(), k); cm != nil || !errors.Is(err, away) {
 			t.Errorf("got %v, %v, want %v", cm, err, away)
 		}
 		if n := r.server.Count("get", "configmaps", "team-a"); n != 3 {

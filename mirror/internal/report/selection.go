@@ -43,8 +43,14 @@ func Select(rules *plan.Rules, namespaces iter.Seq[*corev1.Namespace], sources [
 			}
 			x := all[s.Key]
 			x.selects = true
-			if has != s.Key && has.Name != "" {
-				x.supersede(ns.Name, has)
+			if has == s.Key || has.Name == "" {
+				continue
+			}
+			if x.Superseded == 0 {
+				x.winner = has
+			}
+			if x.Superseded++; len(x.first) < named {
+				x.first = append(x.first, ns.Name)
 			}
 		}
 	}
@@ -54,13 +60,4 @@ func Select(rules *plan.Rules, namespaces iter.Seq[*corev1.Namespace], sources [
 		}
 	}
 	return all
-}
-
-func (x *Selection) supersede(namespace string, winner types.NamespacedName) {
-	if x.Superseded == 0 {
-		x.winner = winner
-	}
-	if x.Superseded++; len(x.first) < named {
-		x.first = append(x.first, namespace)
-	}
 }
