@@ -1,8 +1,10 @@
 package mirror
 
 import (
+	"cmp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/cache"
@@ -43,7 +45,8 @@ func (b *base) decide(n *nameTargets, k key, view func() *plan.View, now time.Ti
 	version := b.cache.Version()
 	t := b.cache.Target(k)
 	v := view() // after the target
-	x := decision{view: v, target: t, change: b.rules.Decide(v, t), known: n.target(k.Namespace, uidOf(t.Namespace))}
+	uid := cmp.Or(t.Namespace, &corev1.Namespace{}).UID
+	x := decision{view: v, target: t, change: b.rules.Decide(v, t), known: n.target(k.Namespace, uid)}
 	if why := x.known.unclaimed.why; x.change.Op == plan.OpDelete && why.Rule != plan.NotExcluded &&
 		b.rules.StillHolds(why, v.Find(x.change.CopyOf), t.Namespace) {
 		x.change.Why = why // of several reasons the first one began the grace

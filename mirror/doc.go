@@ -32,7 +32,8 @@
 // a refused call and a retry, never a wrong object.
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A
-// copy that no source claims waits for the deletion grace. Then the reconcile reads the source and the namespace live.
+// copy that no source claims waits for the deletion grace. Then the reconcile reads the source live, and the namespace
+// if labels decide.
 // An answer serves all deletions that depend on it for five seconds. A live read that shows a claim begins the grace
 // anew. The reconcile also reads an object live that is in the way of a create, and decides again after that.
 //

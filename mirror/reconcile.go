@@ -200,21 +200,24 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 	return res
 }
 
-// confirm reads the source and the namespace live, and reports whether the copy may be deleted. A read that began
-// before the end of the grace does not count. If the copy may not be deleted, res is the result.
+// confirm reads the source live, and the namespace if labels decide, and reports whether the copy may be deleted. A read
+// that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
-	c := x.change
+	c, ns, byLabels := x.change, x.target.Namespace, r.rules.DependsOnLabels(x.view)
 	var live liveread.Answer
 	err := r.read(ctx, x, func(call context.Context) (err error) {
-		live, err = r.live.Premise(call, ctx, c.CopyOf, c.Key.Namespace, x.known.unclaimed.since.Add(r.grace))
+		end := x.known.unclaimed.since.Add(r.grace)
+		live, err = r.live.Premise(call, ctx, c.CopyOf, c.Key.Namespace, byLabels, end)
 		return err
 	})
+	if byLabels {
+		ns = live.Namespace
+	}
 	res = result{change: c, outcome: outcome.Conflict}
 	switch {
 	case err != nil:
 		return resultOf(c, err), false
-	case live.Namespace == nil || plan.Terminating(live.Namespace) ||
-		!r.rules.StillUnwanted(c, x.view, live.Source, live.Namespace):
+	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
 		// The watch will show why. The grace begins anew.
 		res.outcome, res.claimedAt = outcome.Claimed, live.Began
 	case r.cache.View(c.Key.Name) != x.view, !r.isUnclaimed(x): // the answer may be newer or older than the view

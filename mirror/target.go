@@ -329,11 +329,3 @@ func versionOf(cm *corev1.ConfigMap) string {
 	}
 	return cm.ResourceVersion
 }
-
-// uidOf returns the UID of a namespace; empty if it is absent.
-func uidOf(ns *corev1.Namespace) types.UID {
-	if ns == nil {
-		return ""
-	}
-	return ns.UID
-}

@@ -156,7 +156,10 @@ func (r *Rules) decideClaimed(c Change, t Target, s *Source) Change {
 	case ours && r.inSync(s, t.Have):
 		c.State = StateSynced
 	default:
-		c.Op = overwrite(s, t.Have)
+		c.Op = OpUpdate
+		if isImmutable(t.Have) && payloadDigest(t.Have) != s.payload { // the API allows no other payload there
+			c.Op = OpRecreate
+		}
 	}
 	return c
 }
@@ -201,23 +204,18 @@ func (r *Rules) decideHeld(c Change, v *View, t Target, w *Source) Change {
 	return c
 }
 
-// overwrite returns the operation that gives have the content of s. The API allows no other payload in an immutable
-// object.
-func overwrite(s *Source, have *corev1.ConfigMap) Op {
-	if isImmutable(have) && payloadDigest(have) != s.payload {
-		return OpRecreate
-	}
-	return OpUpdate
-}
+// DependsOnLabels reports whether labels of namespaces decide if a copy is wanted, as far as the cache shows.
+func (r *Rules) DependsOnLabels(v *View) bool { return !r.selector.Empty() || len(v.All()) > 0 }
 
 // StillUnwanted reports whether the copy that c deletes is to be deleted after live reads of its source, nil if it is
-// gone, and of its namespace, too. v has the sources in the cache.
+// gone, and of its namespace, too, if labels decide. v has the sources in the cache.
 func (r *Rules) StillUnwanted(c Change, v *View, source *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	inScope := r.opts.Prune || r.Scope(c.CopyOf, ns) == NotExcluded
 	if LabelsTruncated(ns) || r.Winner(v, ns, c.CopyOf) != nil || !inScope {
 		return false
 	}
-	return source == nil || !r.AsksToBeMirrored(source) || !r.claims(r.ParseSource(source), ns, c.CopyOf)
+	return source == nil || !r.AsksToBeMirrored(source) ||
+		v.Find(c.CopyOf) != nil && !r.claims(r.ParseSource(source), ns, c.CopyOf) // else the cache is behind
 }
 
 // Causes of a repair, the values of the label of mirror_repairs_total.

@@ -46,9 +46,13 @@ func TestStillUnwanted(t *testing.T) {
 		"C41 no longer out of scope":       {selecting, src, gold, false},
 		"C51 not selected":                 {selecting, src, a, false},
 	} {
-		if got := tc.rules.StillUnwanted(deletion, &View{}, tc.live, tc.ns); got != tc.want {
+		cached := viewOf(tc.rules, edited(plantest.Annotation(PrefixAnnotation, "team-z")))
+		if got := tc.rules.StillUnwanted(deletion, cached, tc.live, tc.ns); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
+	}
+	if r.StillUnwanted(deletion, &View{}, src, out) {
+		t.Error("C41 the cache does not show the source, nor perhaps the labels: got the copy unwanted")
 	}
 }
 

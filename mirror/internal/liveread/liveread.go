@@ -63,12 +63,15 @@ func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout tim
 		known: map[subject]*subjectReads{}}
 }
 
-// Premise returns a source and a namespace. An answer from a read that began before notBefore does not count. Premise
-// reads what it lacks, or waits for the reads of others, until ctx ends. Its own reads serve others, too, and go on
+// Premise returns a source and, if that is to be read, a namespace. An answer from a read that began before notBefore
+// does not count. Premise reads what it lacks, or waits for the reads of others, until ctx ends. Its own reads serve others, too, and go on
 // until reads ends.
 func (r *Reader) Premise(ctx, reads context.Context, source types.NamespacedName, namespace string,
-	notBefore time.Time) (Answer, error) {
+	readsNamespace bool, notBefore time.Time) (Answer, error) {
 	needed, ended := []subject{source, {Namespace: namespace}}, make(chan struct{}, 1)
+	if !readsNamespace {
+		needed = needed[:1]
+	}
 	for isFirst := true; ; isFirst = false {
 		a, complete, err := r.answers(reads, needed, notBefore, isFirst, ended)
 		if err != nil || complete {

@@ -46,7 +46,7 @@ func read(t *testing.T, f func(*testing.T, reader)) {
 // premise reads, and returns how long that took.
 func (r reader) premise(notBefore time.Time) (Answer, time.Duration, error) {
 	began := time.Now()
-	a, err := r.Premise(r.Context(), r.Context(), settings, "team-a", notBefore)
+	a, err := r.Premise(r.Context(), r.Context(), settings, "team-a", true, notBefore)
 	return a, time.Since(began), err
 }
 
@@ -145,7 +145,7 @@ func TestAnswersServeTogether(t *testing.T) {
 		r.takes(map[apitest.Call]time.Duration{readSource: takes, readNamespace: takes,
 			{Verb: "get", Resource: "namespaces", Namespace: "team-b"}: takes})
 		notBefore := time.Now()
-		if _, err := r.Premise(t.Context(), t.Context(), settings, "team-b", notBefore); err != nil {
+		if _, err := r.Premise(t.Context(), t.Context(), settings, "team-b", true, notBefore); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(Lifetime - 1)
@@ -200,7 +200,7 @@ func TestReadsThatHang(t *testing.T) {
 		began, tooSlow := time.Now(), errors.New("too slow")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(tooSlow) })
-		if _, err := r.Premise(ctx, t.Context(), settings, "team-a", began); !errors.Is(err, tooSlow) || time.Since(began) != time.Second {
+		if _, err := r.Premise(ctx, t.Context(), settings, "team-a", true, began); !errors.Is(err, tooSlow) || time.Since(began) != time.Second {
 			t.Errorf("got %v after %v, want %v", err, time.Since(began), tooSlow)
 		}
 		if a, took, err := r.premise(began); err != nil || a.Source == nil || took != 3*time.Second {
@@ -221,7 +221,7 @@ func TestReadsAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for what, f := range map[string]func(types.NamespacedName) error{
 			"sources": func(k types.NamespacedName) error {
-				_, err := r.Premise(t.Context(), t.Context(), k, "team-a", time.Time{})
+				_, err := r.Premise(t.Context(), t.Context(), k, "team-a", true, time.Time{})
 				return err
 			},
 			"objects": func(k types.NamespacedName) error {
