@@ -33,9 +33,8 @@
 //
 // Preconditions cannot guard the premise of a deletion: the source is gone, or the namespace no longer qualifies. A
 // copy that no source claims waits for the deletion grace. Then the reconcile reads the source live, and the namespace
-// if labels decide.
-// An answer serves all deletions that depend on it for five seconds. A live read that shows a claim begins the grace
-// anew. The reconcile also reads an object live that is in the way of a create, and decides again after that.
+// if labels decide. An answer serves all deletions that depend on it for five seconds. A live read that shows a claim
+// begins the grace anew. The reconcile also reads an object live that is in the way of a create, and decides again.
 //
 // Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a
 // takeover. What is known of a target, and live answers, can be lost at any moment.
