@@ -65,6 +65,11 @@ func (h *history) judgeMirrored(flags *Options, e said) {
 		}
 	}
 	have, lacks, targets, unsure := 0, []key{}, 0, 0
+	for k := range lately {
+		if k.Name == s.Name && w.namespaces[k.Namespace] == nil {
+			unsure++ // it has just gone
+		}
+	}
 	for namespace, ns := range w.namespaces {
 		k := key{Namespace: namespace, Name: s.Name}
 		if lately[k] {

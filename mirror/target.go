@@ -175,9 +175,9 @@ func (t *target) shown(is standing) standing {
 	return is
 }
 
-// made reports whether admission made have of our own write.
+// made reports whether admission made have of our own write. While have is being deleted, that is what is in the way.
 func (t *target) made(have *corev1.ConfigMap) bool {
-	return have != nil && have.UID != "" && have.UID == t.retry.made
+	return have != nil && have.UID != "" && have.UID == t.retry.made && have.DeletionTimestamp == nil
 }
 
 // judge records since when a copy is unclaimed, and why. It reports whether that is to be announced. A change of the
