@@ -33,7 +33,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 				s.wantCopy("team-a", "value")
 				for range 3 {
 					s.setNamespace(tc.out.DeepCopy())
-					time.Sleep(time.Second) // the grace
+					time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
 					s.wantNone("team-a")
 					s.setNamespace(tc.in.DeepCopy())
 					s.wantCopy("team-a", "value")

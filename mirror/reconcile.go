@@ -38,6 +38,7 @@ type result struct {
 	adoptable bool   // the owner of that object can hand it over
 	began     time.Time
 	claimedAt time.Time         // a live read that began then shows a claim
+	after     time.Duration     // a live read is on its way: when to ask again
 	made      *corev1.ConfigMap // the object as it is stored; nil after a delete
 	deleted   bool              // of a re-creation that failed, the deletion was carried out
 	repair    bool              // the change restored what another client had changed
@@ -106,11 +107,11 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 	}
 	n.set(k.Namespace, t)
 	y := r.decide(n, k, func() *plan.View { return r.cache.View(k.Name) }, now)
-	wait := y.wait
+	wait := max(y.wait, res.after)
 	switch {
 	case errors.Is(res.err, slow.ErrCut) && t.uid == x.known.uid:
 		r.slow.Put(t.uid, k, true)
-	case y.act:
+	case y.act && res.after == 0:
 		r.copies.Add(k)
 	case res.outcome == outcome.OK && wait > 0 && y.known.isDone():
 		wait = 0 // an event shows the write, or a relist does, whose fan-out waits for that
@@ -204,12 +205,8 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 // that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
 	c, ns, byLabels := x.change, x.target.Namespace, r.rules.DependsOnLabels(x.view)
-	var live liveread.Answer
-	err := r.read(ctx, x, func(call context.Context) (err error) {
-		end := x.known.unclaimed.since.Add(r.grace)
-		live, err = r.live.Premise(call, ctx, c.CopyOf, c.Key.Namespace, byLabels, end)
-		return err
-	})
+	end := x.known.unclaimed.since.Add(r.grace)
+	live, wait, err := r.live.Premise(ctx, c.CopyOf, c.Key.Namespace, byLabels, end)
 	if byLabels {
 		ns = live.Namespace
 	}
@@ -217,6 +214,8 @@ func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, conf
 	switch {
 	case err != nil:
 		return resultOf(c, err), false
+	case wait > 0:
+		res.outcome, res.after = outcome.Delayed, wait
 	case ns == nil || plan.Terminating(ns) || !r.rules.StillUnwanted(c, x.view, live.Source, ns):
 		// The watch will show why. The grace begins anew.
 		res.outcome, res.claimedAt = outcome.Claimed, live.Began
@@ -225,11 +224,6 @@ func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, conf
 		return res, true
 	}
 	return res, false
-}
-
-// read makes a call that reads, or waits for the reads of others.
-func (r *reconciler) read(ctx context.Context, x *decision, f func(context.Context) error) error {
-	return r.slow.Read(ctx, x.known.uid, x.pace, f)
 }
 
 // isUnclaimed reports whether no source has claimed the copy since the decision.
@@ -245,7 +239,7 @@ func (r *reconciler) isUnclaimed(x *decision) bool {
 func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res result, there bool) {
 	k := x.change.Key
 	var have *corev1.ConfigMap
-	err := r.read(ctx, x, func(ctx context.Context) (err error) {
+	err := r.slow.Read(ctx, x.known.uid, x.pace, func(ctx context.Context) (err error) {
 		have, err = r.live.ConfigMap(ctx, k)
 		return err
 	})

@@ -1,12 +1,11 @@
 // Package liveread reads objects past the cache: the source and the namespace that a deletion depends on, which no
 // precondition can guard, and objects that the cache does not show. An answer serves all deletions that ask within five
-// seconds, and a failure until its backoff is over.
+// seconds, and a failure for one.
 package liveread
 
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,14 +24,18 @@ const (
 	Lifetime, FailureLifetime = 5 * time.Second, time.Second
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
+	// concurrentNamespaces bounds the reads of namespaces in flight: as many as there are writes by default.
+	concurrentNamespaces = 32
+	// soonest and latest bound the wait for a read on its way, which is as long as the read has taken so far.
+	soonest, latest = 10 * time.Millisecond, time.Second
 )
 
-// Reader makes live reads.
+// Reader makes live reads. It waits for none.
 type Reader struct {
-	client         kubernetes.Interface
-	strip          func(*corev1.ConfigMap)
-	timeout        time.Duration
-	sources, other *semaphore.Weighted
+	client                     kubernetes.Interface
+	strip                      func(*corev1.ConfigMap)
+	timeout                    time.Duration
+	sources, namespaces, other *semaphore.Weighted
 
 	mu    sync.Mutex
 	known map[subject]*subjectReads
@@ -52,53 +55,38 @@ type subject = types.NamespacedName
 type subjectReads struct {
 	Answer
 	err     error
-	until   time.Time         // the answer or the error serves until then
-	waiting []chan<- struct{} // for the end of the read on its way; nil: none is
+	took    time.Duration // by the read
+	until   time.Time     // the answer or the error serves until then
+	reading time.Time     // when the read on its way began; zero: none is
 }
 
 // New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read.
 func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration) *Reader {
 	return &Reader{client: client, strip: strip, timeout: timeout,
-		sources: semaphore.NewWeighted(concurrent), other: semaphore.NewWeighted(concurrent),
-		known: map[subject]*subjectReads{}}
+		sources: semaphore.NewWeighted(concurrent), namespaces: semaphore.NewWeighted(concurrentNamespaces),
+		other: semaphore.NewWeighted(concurrent), known: map[subject]*subjectReads{}}
 }
 
 // Premise returns a source and, if that is to be read, a namespace. An answer from a read that began before notBefore
-// does not count. Premise reads what it lacks, or waits for the reads of others, until ctx ends. Its own reads serve others, too, and go on
-// until reads ends.
-func (r *Reader) Premise(ctx, reads context.Context, source types.NamespacedName, namespace string,
-	readsNamespace bool, notBefore time.Time) (Answer, error) {
-	needed, ended := []subject{source, {Namespace: namespace}}, make(chan struct{}, 1)
+// does not count. If an answer is missing, Premise begins the read, unless it is on its way, and returns the time after
+// which to ask again. A read serves all that ask, and goes on until ctx ends.
+func (r *Reader) Premise(ctx context.Context, source types.NamespacedName, namespace string, readsNamespace bool,
+	notBefore time.Time) (a Answer, retryAfter time.Duration, err error) {
+	needed := []subject{source, {Namespace: namespace}}
 	if !readsNamespace {
 		needed = needed[:1]
 	}
-	for isFirst := true; ; isFirst = false {
-		a, complete, err := r.answers(reads, needed, notBefore, isFirst, ended)
-		if err != nil || complete {
-			return a, err
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return Answer{}, context.Cause(ctx)
-		}
-	}
-}
-
-// answers joins the answers about the subjects that are needed. It begins the reads that lack: of all subjects if one
-// answer was too old when another one came, or reads that take long would never be young together. It sends to ended
-// at the end of each read.
-func (r *Reader) answers(ctx context.Context, needed []subject, notBefore time.Time, isFirst bool,
-	ended chan<- struct{}) (a Answer, complete bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var missing []subject
+	var took time.Duration // by the longest read
 	for _, s := range needed {
-		switch last := r.known[s]; {
-		case last == nil || !last.serves(notBefore):
-			missing = append(missing, s)
+		last := cmp.Or(r.known[s], &subjectReads{})
+		took = max(took, last.took)
+		switch {
+		case !last.serves(notBefore):
+			retryAfter = max(retryAfter, min(max(soonest, time.Since(r.begin(ctx, s))), latest))
 		case last.err != nil:
-			return Answer{}, false, last.err
+			return Answer{}, 0, last.err
 		default:
 			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
 			if last.Began.After(a.Began) {
@@ -106,14 +94,12 @@ func (r *Reader) answers(ctx context.Context, needed []subject, notBefore time.T
 			}
 		}
 	}
-	isRead := func(s subject) bool { return r.known[s] != nil && r.known[s].waiting != nil }
-	if len(missing) > 0 && !isFirst && !slices.ContainsFunc(missing, isRead) {
-		missing = needed
+	for _, s := range needed { // an answer that is too old when the other one comes is of no use
+		if retryAfter > 0 && time.Until(r.known[s].until) < took {
+			r.begin(ctx, s)
+		}
 	}
-	for _, s := range missing {
-		r.await(ctx, s, ended)
-	}
-	return a, len(missing) == 0, nil
+	return a, retryAfter, nil
 }
 
 // Known returns the number of subjects with an answer, a failure or a read on its way. Tests find leaks by it.
@@ -128,23 +114,20 @@ func (s *subjectReads) serves(notBefore time.Time) bool {
 	return !s.Began.Before(notBefore) && time.Now().Before(s.until)
 }
 
-// await sends to ended at the end of the read of a subject, which it begins unless that is on its way. The last answer
-// serves until the new one comes. The mutex is held.
-func (r *Reader) await(ctx context.Context, s subject, ended chan<- struct{}) {
+// begin begins the read of a subject, unless that is on its way, and returns when it began. The last answer serves until
+// the new one comes. The mutex is held.
+func (r *Reader) begin(ctx context.Context, s subject) time.Time {
 	reads := cmp.Or(r.known[s], &subjectReads{})
 	r.known[s] = reads
-	if reads.waiting == nil {
-		go r.read(ctx, s, reads, time.Now())
+	if reads.reading.IsZero() {
+		reads.reading = time.Now()
+		go r.read(ctx, s, reads, reads.reading)
 	}
-	if !slices.Contains(reads.waiting, ended) {
-		reads.waiting = append(reads.waiting, ended)
-	}
+	return reads.reading
 }
 
 // read reads a subject and shares the answer.
 func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
 	answer, serves := Answer{Began: began}, Lifetime
 	var err error
 	if s.Name == "" {
@@ -154,20 +137,15 @@ func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ended := range reads.waiting {
-		select {
-		case ended <- struct{}{}:
-		default: // it has not seen the end of another one yet
-		}
-	}
 	if err != nil {
 		serves = FailureLifetime
 	}
-	reads.Answer, reads.err, reads.until, reads.waiting = answer, err, time.Now().Add(serves), nil
+	reads.Answer, reads.err, reads.took = answer, err, time.Since(began)
+	reads.until, reads.reading = time.Now().Add(serves), time.Time{}
 	time.AfterFunc(serves, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.known[s] == reads && reads.waiting == nil && !time.Now().Before(reads.until) {
+		if r.known[s] == reads && reads.reading.IsZero() && !time.Now().Before(reads.until) {
 			delete(r.known, s)
 		}
 	})
@@ -175,12 +153,12 @@ func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began
 
 // ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
 func (r *Reader) ConfigMap(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
-	return r.get(ctx, r.other, k)
+	return r.getConfigMap(ctx, r.other, k)
 }
 
 // getNamespace returns a namespace, as the cache would keep it; nil if it is gone.
 func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ns, err := found(r.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
+	ns, err := get(ctx, r, r.namespaces, r.client.CoreV1().Namespaces().Get, name)
 	if ns != nil {
 		plan.StripNamespace(ns)
 	}
@@ -189,7 +167,7 @@ func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespa
 
 // getSource returns a source, without payload; nil if it is gone or being deleted.
 func (r *Reader) getSource(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
-	cm, err := r.get(ctx, r.sources, k)
+	cm, err := r.getConfigMap(ctx, r.sources, k)
 	if cm == nil || cm.DeletionTimestamp != nil {
 		return nil, err
 	}
@@ -197,24 +175,26 @@ func (r *Reader) getSource(ctx context.Context, k types.NamespacedName) (*corev1
 	return cm, nil
 }
 
-// get returns a ConfigMap, as the cache would keep it; nil if there is none. bound bounds such reads.
-func (r *Reader) get(ctx context.Context, bound *semaphore.Weighted, k types.NamespacedName) (
+// getConfigMap returns a ConfigMap, as the cache would keep it; nil if there is none.
+func (r *Reader) getConfigMap(ctx context.Context, bound *semaphore.Weighted, k types.NamespacedName) (
 	*corev1.ConfigMap, error) {
-	if err := bound.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	defer bound.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	cm, err := found(r.client.CoreV1().ConfigMaps(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{}))
+	cm, err := get(ctx, r, bound, r.client.CoreV1().ConfigMaps(k.Namespace).Get, k.Name)
 	if cm != nil {
 		r.strip(cm)
 	}
 	return cm, err
 }
 
-// found returns what a read found; nil if there is nothing.
-func found[T any](obj *T, err error) (*T, error) {
+// get returns an object; nil if there is none. bound bounds such reads: the time in its queue is no time of the read.
+func get[T any](ctx context.Context, r *Reader, bound *semaphore.Weighted,
+	read func(context.Context, string, metav1.GetOptions) (*T, error), name string) (*T, error) {
+	if err := bound.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer bound.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	obj, err := read(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

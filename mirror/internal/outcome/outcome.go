@@ -25,7 +25,7 @@ const (
 	Unavailable         // the API server gave no answer, or is too busy to decide
 	Rejected            // the API server refuses the write
 	Foreign             // a foreign object is in the way
-	Delayed             // the call was cut: no failure
+	Delayed             // the call was cut, or a live read is on its way: no failure
 )
 
 // ErrAltered is the error of a write that the API server accepted and stored with other content, or without a mark of
