@@ -171,6 +171,28 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// TestC53SlowLiveReadHoldsUpNobody: a thousand deletions wait for one slow read of their source.
+func TestC53SlowLiveReadHoldsUpNobody(t *testing.T) {
+	objects := append(teams(1000, "team-"), source(), plantest.Source("platform", "other"))
+	cluster(t, objects, func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		s.Hook(func(h *apitest.Hooks) {
+			h.Takes = func(c apitest.Call) time.Duration {
+				if c == readSource {
+					return 6 * time.Second
+				}
+				return 5 * time.Millisecond
+			}
+		})
+		s.remove("platform")
+		time.Sleep(1050 * time.Millisecond) // the grace, and the begin of the read
+		s.write(plantest.Source("platform", "other", plantest.Data("key", "edited")))
+		s.within(time.Second, "edit of another source in each target",
+			func() bool { return s.CountAll("team-", "update") == 1000 })
+		s.within(20*time.Second, "end of the copies", func() bool { return s.copied("team-", "value") == 0 })
+	})
+}
+
 // TestC67RelistedSlowNamespace is TestC67RecreatedSlowNamespace where a relist shows another namespace of that name.
 func TestC67RelistedSlowNamespace(t *testing.T) {
 	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
