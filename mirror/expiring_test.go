@@ -420,3 +420,20 @@ func TestC65EachReasonHasItsTime(t *testing.T) {
 		}
 	})
 }
+
+// TestC65ReasonChanges: a namespace opts out, and a minute later the source goes. One sentence has the reason that
+// holds, of all copies, and the time of the first.
+func TestC65ReasonChanges(t *testing.T) {
+	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+		first := time.Now().Add(5 * time.Minute).UTC().Format(time.DateTime)
+		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
+		time.Sleep(time.Minute)
+		s.remove("platform")
+		time.Sleep(15 * time.Second)
+		want := "3 copies in 3 namespaces (team-000, team-001, team-002) will be deleted from " + first +
+			" UTC on: the source is deleted"
+		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, want) {
+			t.Errorf("got event %q, want one that begins with %q", got, want)
+		}
+	})
+}

@@ -1,18 +1,23 @@
 package mirror
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // fanOut compares all targets of a name with its sources, and queues those that are out of sync, or does so later: a
 // source may change all the time.
 func (b *base) fanOut(name string) {
 	now := time.Now()
-	if wait := b.beginFanOut(name, now); wait > 0 {
+	known, wait := b.beginFanOut(name, now)
+	if wait > 0 {
 		b.sources.AddAfter(name, wait)
 		return
 	}
 	read := b.cache.ViewReader(name)
 	v := read()
-	for _, k := range b.cache.Targets(name, b.targets.namespaces(name)) {
+	for _, k := range b.cache.Targets(name, known) {
 		n := b.targets.lock(name)
 		// One time for many copies: their graces end together, and one live read, which begins then, serves them all.
 		if time.Since(now) > runGap {
@@ -34,14 +39,14 @@ func (b *base) fanOut(name string) {
 	n.reportSoon()
 }
 
-// beginFanOut begins a fan-out, or returns how long it has to wait.
-func (b *base) beginFanOut(name string, now time.Time) (wait time.Duration) {
+// beginFanOut begins a fan-out, and returns the namespaces of which something is known, or how long it has to wait.
+func (b *base) beginFanOut(name string, now time.Time) (known []string, wait time.Duration) {
 	n := b.targets.lock(name)
 	defer n.unlock()
 	if wait := n.fanOutAt.Add(runGap).Sub(now); wait > 0 {
-		return wait
+		return nil, wait
 	}
 	n.fanOutAt, n.comparing = now, true
 	n.shared = map[plain]*target{} // of former contents
-	return 0
+	return slices.Collect(maps.Keys(n.known)), 0
 }

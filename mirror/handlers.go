@@ -27,7 +27,7 @@ func (h *handlers) register() error {
 		UpdateFunc: h.configMapUpdated,
 		DeleteFunc: h.configMapDeleted,
 	}, coreinformers.NamespaceHandlerFuncs{
-		AddFunc:    h.namespaceAdded,
+		AddFunc:    func(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns, true) },
 		UpdateFunc: h.namespaceUpdated,
 		DeleteFunc: func(d coreinformers.DeletedNamespace) {
 			if d.OptionalObj != nil {
@@ -130,13 +130,11 @@ func (h *handlers) observe(k key, cm *corev1.ConfigMap, deleted bool) (reconcile
 	return n.observe(k.Namespace, cm, deleted)
 }
 
-func (h *handlers) namespaceAdded(ns *corev1.Namespace) { h.namespaceChanged(ns.Name, ns, true) }
-
 func (h *handlers) namespaceUpdated(old, new *corev1.Namespace) {
 	switch {
 	case old.UID != new.UID:
 		h.slow.Forget(old.UID)
-		h.namespaceAdded(new)
+		h.namespaceChanged(new.Name, new, true)
 	case plan.Terminating(old) != plan.Terminating(new) || !maps.Equal(old.Labels, new.Labels):
 		h.namespaceChanged(new.Name, new, false)
 	}

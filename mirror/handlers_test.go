@@ -99,7 +99,7 @@ func TestKeysThatEventsAdd(t *testing.T) {
 	sources, its, copies := []string{"settings"}, []string{"platform/settings"}, []string{"team-a/settings"}
 	both, here := []string{"team-b/other", "team-b/settings"}, []string{"team-a/other", "team-a/settings"}
 	namespaceAppears := func(name string) func(*handlers) {
-		return func(h *handlers) { h.namespaceAdded(plantest.Namespace(name)) }
+		return func(h *handlers) { h.namespaceChanged(name, plantest.Namespace(name), true) }
 	}
 	namespaceChanges := func(new *corev1.Namespace) func(*handlers) {
 		return func(h *handlers) { h.namespaceUpdated(active, new) }

@@ -14,9 +14,8 @@ import (
 
 // Label values of the metrics. Each exists from the start, with zero, so that an alert can be set on it.
 var (
-	writeOperations = []string{"create", "update", "delete"}
-	writeResults    = []string{"success", "conflict", "terminating", "rejected", "error"}
-	repairCauses    = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
+	writeResults = []string{"success", "conflict", "terminating", "rejected", "error"}
+	repairCauses = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
 	// reconcileResults are those of controller-runtime that can happen here: error, a write failed; requeue_after, the
 	// copy is retried later for another reason.
 	reconcileResults = []string{"success", "requeue_after", "error"}
@@ -89,7 +88,7 @@ type Registry interface {
 func (m *controllerMetrics) register(registry Registry, workers int) {
 	registry.MustRegister(m.reconciles, m.reconcileErrors, m.reconcileSeconds,
 		m.maxWorkers, m.activeWorkers, m.watchErrors, m.writes, m.repairs, m.propagation, m.fill)
-	for _, operation := range writeOperations {
+	for _, operation := range []string{"create", "update", "delete"} {
 		for _, result := range writeResults {
 			m.writes.WithLabelValues(operation, result)
 		}

@@ -124,9 +124,11 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 
 // record records the result of a change in what is known of its target.
 func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result, now time.Time) {
-	if res.deleted {
-		t.halfRecreated(res.change, now)
+	if res.deleted { // the creation was not carried out
+		t.write, t.content = ownWrite{deleted: res.change.Have.UID, at: now}, content{}
 	}
+	ns := r.cache.Namespace(res.change.Key.Namespace)
+	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != t.uid // an event tells if it returns
 	switch {
 	case res.outcome == outcome.OK:
 		r.count(n, t, res, now)
@@ -135,7 +137,7 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 			t.write = ownWrite{at: now} // the watch was faster than the answer
 		}
 	case res.outcome == outcome.Delayed:
-	case res.outcome == outcome.Terminating && r.closed(t, res.change.Key.Namespace):
+	case res.outcome == outcome.Terminating && isClosed:
 		*t = target{uid: t.uid}
 	default:
 		if res.outcome == outcome.Claimed && t.unclaimed.uid != "" {
@@ -143,12 +145,6 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 		}
 		t.failed(res, x.target, now)
 	}
-}
-
-// closed reports whether the cache, too, shows the namespace terminating or absent: an event tells if it returns.
-func (r *reconciler) closed(t *target, namespace string) bool {
-	ns := r.cache.Namespace(namespace)
-	return ns == nil || plan.Terminating(ns) || ns.UID != t.uid
 }
 
 // count counts a change that the API server carried out, and has the owner of a restored copy told, but not after a
@@ -204,10 +200,13 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 // confirm reads the source live, and the namespace if labels decide, and reports whether the copy may be deleted. A read
 // that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
-	c, ns, byLabels := x.change, x.target.Namespace, r.rules.DependsOnLabels(x.view)
-	end := x.known.unclaimed.since.Add(r.grace)
-	live, wait, err := r.live.Premise(ctx, c.CopyOf, c.Key.Namespace, byLabels, end)
-	if byLabels {
+	c, ns, end := x.change, x.target.Namespace, x.known.unclaimed.since.Add(r.grace)
+	namespace := ""
+	if r.rules.DependsOnLabels(x.view) {
+		namespace = ns.Name
+	}
+	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, end)
+	if namespace != "" {
 		ns = live.Namespace
 	}
 	res = result{change: c, outcome: outcome.Conflict}
@@ -226,6 +225,13 @@ func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, conf
 	return res, false
 }
 
+// reads returns how the decision makes calls that read.
+func (r *reconciler) reads(x *decision) liveread.Call {
+	return func(ctx context.Context, f func(context.Context) error) error {
+		return r.slow.Read(ctx, x.known.uid, x.pace, f)
+	}
+}
+
 // isUnclaimed reports whether no source has claimed the copy since the decision.
 func (r *reconciler) isUnclaimed(x *decision) bool {
 	n := r.targets.lock(x.change.Key.Name)
@@ -238,11 +244,7 @@ func (r *reconciler) isUnclaimed(x *decision) bool {
 // no object is there: a quota refused the create, or the object has just gone.
 func (r *reconciler) actOnLive(ctx, writes context.Context, x *decision) (res result, there bool) {
 	k := x.change.Key
-	var have *corev1.ConfigMap
-	err := r.slow.Read(ctx, x.known.uid, x.pace, func(ctx context.Context) (err error) {
-		have, err = r.live.ConfigMap(ctx, k)
-		return err
-	})
+	have, err := r.live.ConfigMap(ctx, r.reads(x), k)
 	switch {
 	case err != nil:
 		return resultOf(x.change, err), true

@@ -279,10 +279,17 @@ func TestC57AlteredRecreation(t *testing.T) {
 // hour later, and advises nobody to hand the object over. What was created stays. When that ends and the object is
 // gone, the copy is made.
 func TestC68AdmissionRemovesAMark(t *testing.T) {
-	for _, mark := range []string{"mirror", plan.SourceAnnotation, plan.CopyAnnotation, plan.InstanceAnnotation} {
-		t.Run(mark, func(t *testing.T) {
+	for name, marks := range map[string][]string{"label": {"mirror"}, "source": {plan.SourceAnnotation},
+		"copy": {plan.CopyAnnotation}, "instance": {plan.InstanceAnnotation},
+		"label and source": {"mirror", plan.SourceAnnotation}} { // the watch does not show what is not ours
+		t.Run(name, func(t *testing.T) {
 			cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
-				s.alter(plantest.Without(mark))
+				mark := marks[0]
+				s.alter(func(cm *corev1.ConfigMap) {
+					for _, mark := range marks {
+						plantest.Without(mark)(cm)
+					}
+				})
 				s.write(source())
 				time.Sleep(time.Minute)
 				s.wantCopy("team-001", "value")
@@ -305,7 +312,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 					t.Errorf("got %v, want what was created", cm)
 				}
 				s.alter(func(*corev1.ConfigMap) {})
-				if mark != "mirror" { // else it is still ours
+				if name != "label" { // else it is still ours
 					s.remove("team-000")
 				}
 				s.within(time.Minute, "copy", func() bool { return s.copied("team-", "value") == 2 })

@@ -237,11 +237,6 @@ func (t *target) wrote(res *result, now time.Time) {
 	}
 }
 
-// halfRecreated records that the deletion of a re-creation was carried out, and the creation was not.
-func (t *target) halfRecreated(c plan.Change, now time.Time) {
-	t.write, t.content = ownWrite{deleted: c.Have.UID, at: now}, content{}
-}
-
 // failed records that a change was not carried out, what the try showed, and when the next one is due.
 func (t *target) failed(res *result, at plan.Target, now time.Time) {
 	r, owner := &t.retry, res.change.Owner

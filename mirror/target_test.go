@@ -263,8 +263,7 @@ func TestFailuresOfATarget(t *testing.T) {
 func TestHalfOfARecreation(t *testing.T) {
 	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
 	recreate := plan.Change{Op: plan.OpRecreate, Source: blue, Have: have, Owner: blue.Key, State: plan.StatePending}
-	known := target{}
-	known.halfRecreated(recreate, epoch)
+	known := target{write: ownWrite{deleted: have.UID, at: epoch}}
 	known.failed(&result{change: recreate, outcome: outcome.Rejected, err: errAway, deleted: true, began: epoch},
 		plan.Target{Have: have}, epoch)
 	if act, wait := known.decide(plan.Target{Have: have}, recreate, "9", 0, epoch); act || wait != maxUnseen {

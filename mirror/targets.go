@@ -82,13 +82,6 @@ func (n *nameTargets) unlock() {
 	n.mu.Unlock()
 }
 
-// namespaces returns the namespaces of the targets of a name of which something is known.
-func (s *targets) namespaces(name string) []string {
-	n := s.lock(name)
-	defer n.unlock()
-	return slices.Collect(maps.Keys(n.known))
-}
-
 // total returns how many targets of all sources are in one of these states.
 func (s *targets) total(states ...plan.State) (sum int) {
 	for _, state := range states {

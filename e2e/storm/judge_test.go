@@ -187,6 +187,7 @@ func TestStateOf(t *testing.T) {
 		`[{"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}]`: "7",
 		`[{"op": "add", "path": "/data", "value": {"resourceVersion": "7"}}]`:    "",
 		`[{"op": "remove", "path": "/metadata/resourceVersion"}]`:                "",
+		`[{"op": "replace", "path": "/data/key", "value": "7"}]`:                 "",
 		``: "",
 	} {
 		verb := "update"

@@ -56,6 +56,26 @@ func TestStillUnwanted(t *testing.T) {
 	}
 }
 
+// TestDependsOnLabels: a selector of the flags, or any source of the name, also one out of scope, makes labels decide.
+func TestDependsOnLabels(t *testing.T) {
+	r, selecting := testRules(), testRules(func(o *Options) { o.NamespaceSelector = "tier" })
+	narrow, src := testRules(func(o *Options) { o.SourceNamespaces = []string{"base"} }), plantest.Source("platform", "settings")
+	for name, tc := range map[string]struct {
+		rules *Rules
+		v     *View
+		want  bool
+	}{
+		"nothing":               {r, &View{}, false},
+		"a source":              {r, viewOf(r, src), true},
+		"a source out of scope": {narrow, viewOf(narrow, src), true},
+		"a selector":            {selecting, &View{}, true},
+	} {
+		if got := tc.rules.DependsOnLabels(tc.v); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // TestC41AnotherSourceClaims: the namespace cache may be old, and the labels of the live namespace may keep the copy
 // for another source of the name.
 func TestC41AnotherSourceClaims(t *testing.T) {

@@ -9,11 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -24,22 +26,23 @@ const (
 	Lifetime, FailureLifetime = 5 * time.Second, time.Second
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
-	// concurrentNamespaces bounds the reads of namespaces in flight: as many as there are writes by default.
-	concurrentNamespaces = 32
-	// soonest and latest bound the wait for a read on its way, which is as long as the read has taken so far.
+	// soonest and latest bound the wait for a read of another goroutine, which is as long as the read has taken so far.
 	soonest, latest = 10 * time.Millisecond, time.Second
 )
 
-// Reader makes live reads. It waits for none.
+// Reader makes live reads.
 type Reader struct {
-	client                     kubernetes.Interface
-	strip                      func(*corev1.ConfigMap)
-	timeout                    time.Duration
-	sources, namespaces, other *semaphore.Weighted
+	client         kubernetes.Interface
+	strip          func(*corev1.ConfigMap)
+	timeout        time.Duration
+	sources, other *semaphore.Weighted
 
 	mu    sync.Mutex
 	known map[subject]*subjectReads
 }
+
+// Call makes one call as its caller makes calls: it may cut f, and returns an error then.
+type Call func(ctx context.Context, f func(context.Context) error) error
 
 // Answer holds the objects as the API server has them.
 type Answer struct {
@@ -54,39 +57,62 @@ type subject = types.NamespacedName
 // subjectReads is the last answer about a subject, and the read on its way. The mutex of the reader guards it.
 type subjectReads struct {
 	Answer
-	err     error
-	took    time.Duration // by the read
-	until   time.Time     // the answer or the error serves until then
-	reading time.Time     // when the read on its way began; zero: none is
+	err   error
+	took  time.Duration // by the read
+	until time.Time     // the answer or the error serves until then
+	begun time.Time     // when the last read began
+
+	reading bool // that read is on its way
 }
 
 // New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read.
 func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout time.Duration) *Reader {
-	return &Reader{client: client, strip: strip, timeout: timeout,
-		sources: semaphore.NewWeighted(concurrent), namespaces: semaphore.NewWeighted(concurrentNamespaces),
+	return &Reader{client: client, strip: strip, timeout: timeout, sources: semaphore.NewWeighted(concurrent),
 		other: semaphore.NewWeighted(concurrent), known: map[subject]*subjectReads{}}
 }
 
-// Premise returns a source and, if that is to be read, a namespace. An answer from a read that began before notBefore
-// does not count. If an answer is missing, Premise begins the read, unless it is on its way, and returns the time after
-// which to ask again. A read serves all that ask, and goes on until ctx ends.
-func (r *Reader) Premise(ctx context.Context, source types.NamespacedName, namespace string, readsNamespace bool,
-	notBefore time.Time) (a Answer, retryAfter time.Duration, err error) {
+// Premise reads a source and, unless that is empty, a namespace. An answer from a read that began before notBefore does
+// not count. If another goroutine reads, Premise does not wait: it returns the time after which to ask again.
+func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
+	notBefore time.Time) (Answer, time.Duration, error) {
 	needed := []subject{source, {Namespace: namespace}}
-	if !readsNamespace {
+	if namespace == "" {
 		needed = needed[:1]
 	}
+	for range 4 { // an answer may be too old when the other one comes
+		a, missing, retryAfter, err := r.take(needed, notBefore)
+		if len(missing) == 0 {
+			return a, retryAfter, err
+		}
+		err = call(ctx, func(ctx context.Context) error {
+			var reads errgroup.Group
+			for _, s := range missing {
+				reads.Go(func() error { return r.read(ctx, s) })
+			}
+			return cmp.Or(reads.Wait(), context.Cause(ctx))
+		})
+		if err != nil {
+			return Answer{}, 0, err
+		}
+	}
+	return Answer{}, soonest, nil
+}
+
+// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now,
+// or how long to wait if another goroutine reads.
+func (r *Reader) take(needed []subject, notBefore time.Time) (
+	a Answer, missing []subject, retryAfter time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var took time.Duration // by the longest read
+	var take time.Duration // the missing ones, by their last reads
 	for _, s := range needed {
-		last := cmp.Or(r.known[s], &subjectReads{})
-		took = max(took, last.took)
-		switch {
+		switch last := cmp.Or(r.known[s], &subjectReads{}); {
+		case !last.serves(notBefore) && last.reading:
+			return Answer{}, nil, min(max(soonest, time.Since(last.begun)), latest), nil
 		case !last.serves(notBefore):
-			retryAfter = max(retryAfter, min(max(soonest, time.Since(r.begin(ctx, s))), latest))
+			missing, take = append(missing, s), max(take, last.took)
 		case last.err != nil:
-			return Answer{}, 0, last.err
+			return Answer{}, nil, 0, last.err
 		default:
 			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
 			if last.Began.After(a.Began) {
@@ -94,12 +120,25 @@ func (r *Reader) Premise(ctx context.Context, source types.NamespacedName, names
 			}
 		}
 	}
-	for _, s := range needed { // an answer that is too old when the other one comes is of no use
-		if retryAfter > 0 && time.Until(r.known[s].until) < took {
-			r.begin(ctx, s)
+	for _, s := range needed { // also what is too old when the missing ones come
+		last := cmp.Or(r.known[s], &subjectReads{})
+		if len(missing) == 0 || last.reading || last.serves(notBefore) && time.Until(last.until) >= take {
+			continue
+		}
+		if r.known[s], last.reading, last.begun = last, true, time.Now(); last.serves(notBefore) {
+			missing = append(missing, s)
 		}
 	}
-	return a, retryAfter, nil
+	return a, missing, 0, nil
+}
+
+// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
+func (r *Reader) ConfigMap(ctx context.Context, call Call, k types.NamespacedName) (cm *corev1.ConfigMap, err error) {
+	err = call(ctx, func(ctx context.Context) (err error) {
+		cm, err = r.getConfigMap(ctx, r.other, k)
+		return err
+	})
+	return cm, err
 }
 
 // Known returns the number of subjects with an answer, a failure or a read on its way. Tests find leaks by it.
@@ -114,22 +153,9 @@ func (s *subjectReads) serves(notBefore time.Time) bool {
 	return !s.Began.Before(notBefore) && time.Now().Before(s.until)
 }
 
-// begin begins the read of a subject, unless that is on its way, and returns when it began. The last answer serves until
-// the new one comes. The mutex is held.
-func (r *Reader) begin(ctx context.Context, s subject) time.Time {
-	reads := cmp.Or(r.known[s], &subjectReads{})
-	r.known[s] = reads
-	if reads.reading.IsZero() {
-		reads.reading = time.Now()
-		go r.read(ctx, s, reads, reads.reading)
-	}
-	return reads.reading
-}
-
-// read reads a subject and shares the answer.
-func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began time.Time) {
-	answer, serves := Answer{Began: began}, Lifetime
-	var err error
+// read reads a subject and shares the answer. A read that was cut has no answer.
+func (r *Reader) read(ctx context.Context, s subject) (err error) {
+	var answer Answer
 	if s.Name == "" {
 		answer.Namespace, err = r.getNamespace(ctx, s.Namespace)
 	} else {
@@ -137,28 +163,26 @@ func (r *Reader) read(ctx context.Context, s subject, reads *subjectReads, began
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		serves = FailureLifetime
+	reads := r.known[s]
+	answer.Began = reads.begun
+	reads.reading = false
+	if ctx.Err() == nil {
+		serves := map[bool]time.Duration{true: Lifetime, false: FailureLifetime}[err == nil]
+		reads.Answer, reads.err, reads.took, reads.until = answer, err, time.Since(reads.begun), time.Now().Add(serves)
 	}
-	reads.Answer, reads.err, reads.took = answer, err, time.Since(began)
-	reads.until, reads.reading = time.Now().Add(serves), time.Time{}
-	time.AfterFunc(serves, func() {
+	time.AfterFunc(time.Until(reads.until)+r.timeout, func() { // how long the read took counts for the next one
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.known[s] == reads && reads.reading.IsZero() && !time.Now().Before(reads.until) {
+		if r.known[s] == reads && !reads.reading && !time.Now().Before(reads.until.Add(r.timeout)) {
 			delete(r.known, s)
 		}
 	})
-}
-
-// ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
-func (r *Reader) ConfigMap(ctx context.Context, k types.NamespacedName) (*corev1.ConfigMap, error) {
-	return r.getConfigMap(ctx, r.other, k)
+	return err
 }
 
 // getNamespace returns a namespace, as the cache would keep it; nil if it is gone.
 func (r *Reader) getNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	ns, err := get(ctx, r, r.namespaces, r.client.CoreV1().Namespaces().Get, name)
+	ns, err := get(ctx, r, nil, r.client.CoreV1().Namespaces().Get, name)
 	if ns != nil {
 		plan.StripNamespace(ns)
 	}
@@ -185,21 +209,21 @@ func (r *Reader) getConfigMap(ctx context.Context, bound *semaphore.Weighted, k 
 	return cm, err
 }
 
-// get returns an object; nil if there is none. bound bounds such reads: the time in its queue is no time of the read.
+// get returns an object; nil if there is none. bound, unless it is nil, bounds such reads: the time in its queue is no
+// time of the read.
 func get[T any](ctx context.Context, r *Reader, bound *semaphore.Weighted,
 	read func(context.Context, string, metav1.GetOptions) (*T, error), name string) (*T, error) {
-	if err := bound.Acquire(ctx, 1); err != nil {
-		return nil, err
+	if bound != nil {
+		if err := bound.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer bound.Release(1)
 	}
-	defer bound.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	obj, err := read(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, utilerrors.FilterOut(err, apierrors.IsNotFound)
 	}
 	return obj, nil
 }
