@@ -104,7 +104,7 @@ func Alone(ctx context.Context) Leadership {
 var ErrLeadershipLost = errors.New("leadership lost")
 
 // Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
-// sends the last events for up to three seconds, and returns nil. If the leadership is lost it cancels the writes in
+// waits up to three seconds for events on their way, and returns nil. If the leadership is lost it cancels the writes in
 // flight, and returns ErrLeadershipLost when they have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	defer c.reports.ShutDown()
@@ -136,7 +136,7 @@ func (c *Controller) shutDown() {
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
 // lead decides and writes until ctx or term ends and the last write in flight has ended. After a stop it resigns, and
-// sends the last messages.
+// waits for the messages on their way.
 func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -152,7 +152,7 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 		klog.FromContext(ctx).Info(why)
 	}
 	writers, reporters := c.startWriters(ctx, writes), &sync.WaitGroup{}
-	start(writes, reporters, reportWorkers, c.reports, func(name string) { c.reporter.report(writes, name) })
+	start(ctx, reporters, reportWorkers, c.reports, func(name string) { c.reporter.report(writes, name) })
 	<-ctx.Done()
 	c.handlers.active.Store(false)
 	c.shutDown()
@@ -166,9 +166,8 @@ func (c *Controller) lead(ctx, term context.Context, resign func()) error {
 	if resign != nil {
 		resign()
 	}
-	c.targets.reportNow()
-	c.reports.ShutDown()
-	defer time.AfterFunc(reportFlush, cancel).Stop()
+	c.reports.ShutDown() // what is not sent yet may be old: no event was handled since the stop
+	defer time.AfterFunc(reportEnd, cancel).Stop()
 	reporters.Wait()
 	return nil
 }

@@ -408,7 +408,7 @@ func (h *history) copyToSource() string {
 // restore has etcd restored from a backup.
 func (h *history) restore() string {
 	at := time.Now().Add(-h.pause(10))
-	if at.Before(h.began.Add(time.Second)) {
+	if at.Before(h.began.Add(time.Second)) || time.Since(h.watchEnded) < time.Minute { // client-go must hear of it
 		return "nothing"
 	}
 	h.restored, h.watchEnded = true, time.Now()

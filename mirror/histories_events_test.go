@@ -190,7 +190,8 @@ func (h *history) compareEvents() {
 		}
 	}
 	for k, cm := range w.configMaps {
-		if !w.asksToBeMirrored(cm) || h.isRemembered(w, cm.Name) {
+		ns := w.namespaces[k.Namespace]
+		if ns == nil || isGoing(ns) || !w.asksToBeMirrored(cm) || h.isRemembered(w, cm.Name) { // no event is possible there
 			delete(newest, k)
 			continue
 		}

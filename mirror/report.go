@@ -21,8 +21,8 @@ type reporter struct {
 const (
 	// reportWorkers is how many names are reported at a time.
 	reportWorkers = 4
-	// reportFlush bounds the time in which a stopping process sends its last messages.
-	reportFlush = 3 * time.Second
+	// reportEnd bounds the time in which a process that stops waits for the messages on their way.
+	reportEnd = 3 * time.Second
 	// reportPause is how many times longer than a report the pause after it is: many sources of one name make reports
 	// expensive.
 	reportPause = 20

@@ -1,8 +1,6 @@
 package mirror
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,20 +178,6 @@ func (n *nameTargets) announceIn(after time.Duration) {
 	if at := time.Now().Add(after); n.reportAt.IsZero() || at.Before(n.reportAt) {
 		n.reportAt = at
 		n.all.reports.AddAfter(n.name, after)
-	}
-}
-
-// reportNow has the sources of every name reported that wait for a report.
-func (s *targets) reportNow() {
-	s.mu.Lock()
-	names := slices.Collect(maps.Keys(s.names))
-	s.mu.Unlock()
-	for _, name := range names {
-		n := s.lock(name)
-		if !n.reportAt.IsZero() {
-			s.reports.Add(name)
-		}
-		n.unlock()
 	}
 }
 
