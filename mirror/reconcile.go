@@ -197,15 +197,15 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 	return res
 }
 
-// confirm reads the source live, and the namespace if labels decide, and reports whether the copy may be deleted. A read
-// that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
+// confirm reads the source live, and the namespace if labels decide, and reports whether the copy may be deleted. A
+// read that began before the end of the grace does not count. If the copy may not be deleted, res is the result.
 func (r *reconciler) confirm(ctx context.Context, x *decision) (res result, confirmed bool) {
 	c, ns, end := x.change, x.target.Namespace, x.known.unclaimed.since.Add(r.grace)
 	namespace := ""
 	if r.rules.DependsOnLabels(x.view) {
 		namespace = ns.Name
 	}
-	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, end)
+	live, wait, err := r.live.Premise(ctx, r.reads(x), c.CopyOf, namespace, end, x.pace != slow.Ordinary)
 	if namespace != "" {
 		ns = live.Namespace
 	}

@@ -79,7 +79,7 @@ func (r *reporter) record(name string, m message, err error) {
 }
 
 // collect returns the messages about the sources of a name that are due, announcements of deletions first, and has the
-// name reported again when others are. While a fan-out compares the targets it returns none: the end of the fan-out asks for a report.
+// name reported again when others are. While a fan-out compares the targets it returns none: its end asks for a report.
 func (r *reporter) collect(name string, now time.Time) (due []message) {
 	n := r.targets.lock(name)
 	defer n.unlock()

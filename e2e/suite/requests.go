@@ -76,8 +76,8 @@ func (w *World) WaitRequests(what string, n int, fits func(cluster.Event) bool) 
 }
 
 // ExpectWrites fails the test unless the writes of the world's controllers to ConfigMaps of the name that took
-// effect, each as "verb namespace", are exactly these, in whichever order. A write that the controller cut has no answer:
-// it counts if others of its kind are too few. (The audit log has a request a moment after its effect can be seen.)
+// effect, each as "verb namespace", are exactly these, in whichever order. A write that the controller cut has no
+// answer: it counts if others of its kind are too few. (The audit log has a request a moment after its effect.)
 func (w *World) ExpectWrites(name string, want ...string) {
 	w.Helper()
 	missing := slices.Clone(want)

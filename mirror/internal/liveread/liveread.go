@@ -6,6 +6,7 @@ package liveread
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,10 @@ import (
 )
 
 const (
-	// Lifetime is how long an answer serves after it arrived, and FailureLifetime is that of a failure.
-	Lifetime, FailureLifetime = 5 * time.Second, time.Second
+	// Lifetime is how long an answer serves after it arrived.
+	Lifetime = 5 * time.Second
+	// failureLifetime is how long a failure serves.
+	failureLifetime = time.Second
 	// concurrent bounds the reads of sources in flight, and those of other ConfigMaps, of up to 1.5 MiB each.
 	concurrent = 4
 	// soonest and latest bound the wait for a read of another goroutine, which is as long as the read has taken so far.
@@ -61,8 +64,7 @@ type subjectReads struct {
 	took  time.Duration // by the read
 	until time.Time     // the answer or the error serves until then
 	begun time.Time     // when the last read began
-
-	reading bool // that read is on its way
+	ended chan struct{} // closed at the end of the read on its way; nil: none is
 }
 
 // New returns a reader. strip prepares a ConfigMap as the cache does. timeout bounds each read.
@@ -72,17 +74,28 @@ func New(client kubernetes.Interface, strip func(*corev1.ConfigMap), timeout tim
 }
 
 // Premise reads a source and, unless that is empty, a namespace. An answer from a read that began before notBefore does
-// not count. If another goroutine reads, Premise does not wait: it returns the time after which to ask again.
+// not count. If another goroutine reads, Premise waits for it if patient is set, and else returns the time after which
+// to ask again.
 func (r *Reader) Premise(ctx context.Context, call Call, source types.NamespacedName, namespace string,
-	notBefore time.Time) (Answer, time.Duration, error) {
+	notBefore time.Time, patient bool) (a Answer, retryAfter time.Duration, err error) {
 	needed := []subject{source, {Namespace: namespace}}
 	if namespace == "" {
 		needed = needed[:1]
 	}
-	for range 4 { // an answer may be too old when the other one comes
-		a, missing, retryAfter, err := r.take(needed, notBefore)
-		if len(missing) == 0 {
-			return a, retryAfter, err
+	for range 8 { // an answer may be too old when the other one comes
+		a, missing, other, err := r.take(needed, notBefore)
+		switch {
+		case other != nil && !patient:
+			return Answer{}, min(max(soonest, time.Since(other.begun)), latest), nil
+		case other != nil:
+			select {
+			case <-other.ended:
+				continue
+			case <-ctx.Done():
+				return Answer{}, 0, ctx.Err()
+			}
+		case len(missing) == 0:
+			return a, 0, err
 		}
 		err = call(ctx, func(ctx context.Context) error {
 			var reads errgroup.Group
@@ -98,21 +111,21 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 	return Answer{}, soonest, nil
 }
 
-// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now,
-// or how long to wait if another goroutine reads.
+// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now, or
+// a read of another goroutine.
 func (r *Reader) take(needed []subject, notBefore time.Time) (
-	a Answer, missing []subject, retryAfter time.Duration, err error) {
+	a Answer, missing []subject, other *subjectReads, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var take time.Duration // the missing ones, by their last reads
 	for _, s := range needed {
 		switch last := cmp.Or(r.known[s], &subjectReads{}); {
-		case !last.serves(notBefore) && last.reading:
-			return Answer{}, nil, min(max(soonest, time.Since(last.begun)), latest), nil
+		case !last.serves(notBefore) && last.ended != nil:
+			return Answer{}, nil, &subjectReads{begun: last.begun, ended: last.ended}, nil
 		case !last.serves(notBefore):
 			missing, take = append(missing, s), max(take, last.took)
 		case last.err != nil:
-			return Answer{}, nil, 0, last.err
+			return Answer{}, nil, nil, last.err
 		default:
 			a.Source, a.Namespace = cmp.Or(a.Source, last.Source), cmp.Or(a.Namespace, last.Namespace)
 			if last.Began.After(a.Began) {
@@ -121,15 +134,16 @@ func (r *Reader) take(needed []subject, notBefore time.Time) (
 		}
 	}
 	for _, s := range needed { // also what is too old when the missing ones come
-		last := cmp.Or(r.known[s], &subjectReads{})
-		if len(missing) == 0 || last.reading || last.serves(notBefore) && time.Until(last.until) >= take {
-			continue
-		}
-		if r.known[s], last.reading, last.begun = last, true, time.Now(); last.serves(notBefore) {
+		isOld := len(missing) > 0 && !slices.Contains(missing, s) && time.Until(r.known[s].until) < take
+		if isOld && r.known[s].ended == nil {
 			missing = append(missing, s)
 		}
 	}
-	return a, missing, 0, nil
+	for _, s := range missing {
+		r.known[s] = cmp.Or(r.known[s], &subjectReads{})
+		r.known[s].begun, r.known[s].ended = time.Now(), make(chan struct{})
+	}
+	return a, missing, nil, nil
 }
 
 // ConfigMap reads a ConfigMap, and shares the answer with nobody; nil: there is no such ConfigMap.
@@ -165,15 +179,16 @@ func (r *Reader) read(ctx context.Context, s subject) (err error) {
 	defer r.mu.Unlock()
 	reads := r.known[s]
 	answer.Began = reads.begun
-	reads.reading = false
+	close(reads.ended)
+	reads.ended = nil
 	if ctx.Err() == nil {
-		serves := map[bool]time.Duration{true: Lifetime, false: FailureLifetime}[err == nil]
+		serves := map[bool]time.Duration{true: Lifetime, false: failureLifetime}[err == nil]
 		reads.Answer, reads.err, reads.took, reads.until = answer, err, time.Since(reads.begun), time.Now().Add(serves)
 	}
 	time.AfterFunc(time.Until(reads.until)+r.timeout, func() { // how long the read took counts for the next one
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.known[s] == reads && !reads.reading && !time.Now().Before(reads.until.Add(r.timeout)) {
+		if r.known[s] == reads && reads.ended == nil && !time.Now().Before(reads.until.Add(r.timeout)) {
 			delete(r.known, s)
 		}
 	})

@@ -42,7 +42,7 @@ var (
 	slow  = pace{time.Second, time.Minute}
 )
 
-// outcomes has, of each outcome, its name, the result in the metrics, whether that is a failure, and the pace of retries.
+// outcomes has, of each outcome, its name, the result in the metrics, whether it is a failure, and the pace of retries.
 var outcomes = [...]struct {
 	name, result string
 	failed       bool

@@ -40,7 +40,7 @@ const (
 	maxAverage = time.Second
 	weight     = 0.2                   // of one call in the moving average
 	patience   = 2                     // how many limits a call may take while the API server answers no other call
-	growth     = 4                     // how many times longer than the last call the next one in a slow namespace may take
+	growth     = 4                     // how many times the last call in a slow namespace the next one may take
 	recheck    = 50 * time.Millisecond // between two looks at a call beyond its limit
 )
 
