@@ -41,9 +41,9 @@
 //
 // # Why one bad target holds up no other
 //
-// Package slow cuts a call that takes much longer than usual, if the API server answers others. Its namespace waits in
-// a queue of its own, which few workers serve, until a call there is answered in time. A call is conditional, so a cut
-// loses nothing. A fan-out takes its targets in random order. Each target has its own backoff.
+// Package slow cuts a call that takes much longer than usual, sooner if the API server answers others. Its namespace
+// waits in a queue of its own, which few workers serve, until a call there is answered in time. A call is conditional,
+// so a cut loses nothing. A fan-out takes its targets in random order. Each target has its own backoff.
 //
 // # Reports
 //
@@ -51,11 +51,12 @@
 // holds at that moment, and sends those that differ from what it sent last. A text is therefore never older than its
 // sending. While a fan-out runs there is no report, or it would count a part of the copies.
 //
-// Counts may be wrong for a moment, and are right when the queues are empty. Targets that are simply in sync share one
-// struct, so that a copy costs a pointer here. The event of our own last write wakes nobody.
+// Counts may be wrong for a moment, and are right when the queues are empty. Targets of which nothing else is known than
+// how they stand share one struct, so that a copy in sync costs a pointer here. The event of our own last write wakes
+// nobody, unless it comes before the answer.
 //
 // # Locks
 //
-// A goroutine that holds the lock of a name may take the lock of the map of names, of the cache, or of a queue. No
-// goroutine takes any other lock while it holds one.
+// A goroutine that holds the lock of a name may take the lock of the map of names, of the cache, or of a queue. A
+// goroutine that holds one of these never takes the lock of a name.
 package mirror

@@ -181,8 +181,8 @@ func (r *reconciler) act(ctx, writes context.Context, x *decision) result {
 			return res
 		}
 		// The read may have taken long.
-		v := r.cache.View(c.Key.Name)
-		if c = r.rules.Decide(v, r.cache.Target(c.Key)); c.Op != plan.OpCreate {
+		t := r.cache.Target(c.Key)
+		if c = r.rules.Decide(r.cache.View(c.Key.Name), t); c.Op != plan.OpCreate {
 			return result{change: c, outcome: outcome.Conflict}
 		}
 	}

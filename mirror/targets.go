@@ -35,7 +35,7 @@ type nameTargets struct {
 	pending int         // targets
 	unseen  report.Sent // about sources that this process has never seen: a tenant can make up any number
 
-	view      *plan.View    // with which a fan-out has compared the targets last
+	view      *plan.View    // at the begin of the last fan-out
 	comparing bool          // a fan-out is running: an announcement would count a part of the copies
 	fanOutAt  time.Time     // the begin of the last fan-out
 	reportAt  time.Time     // the next report; zero: none is due

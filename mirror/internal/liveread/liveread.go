@@ -44,7 +44,7 @@ type Reader struct {
 	known map[subject]*subjectReads
 }
 
-// Call makes one call as its caller makes calls: it may cut f, and returns an error then.
+// Call makes calls as its caller makes them: it may cut f, and returns an error then.
 type Call func(ctx context.Context, f func(context.Context) error) error
 
 // Answer holds the objects as the API server has them.

@@ -58,7 +58,7 @@ type Queue struct {
 
 	mu       sync.Mutex
 	average  time.Duration // of ordinary calls that succeeded
-	answered time.Time     // when an ordinary call was last answered
+	answered time.Time     // when the last ordinary call began that was answered
 	slow     map[types.UID]*namespace
 	calls    map[*call]bool // in flight
 }
@@ -222,8 +222,8 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrCut):
 		err = ErrCut
-	case pace == Ordinary && q.isAnswer(err):
-		q.answered = time.Now()
+	case pace == Ordinary && q.isAnswer(err) && began.After(q.answered):
+		q.answered = began
 	}
 	if c.forgotten {
 		return forgotten, err
@@ -251,7 +251,8 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 }
 
 // cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
-// answered another ordinary call since it began. A call in flight at the stop of the process goes on.
+// answered another ordinary call that began clearly later: after a moment in which the API server answers nobody, some
+// answers come before others. A call in flight at the stop of the process goes on.
 func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -261,7 +262,7 @@ func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pac
 		defer q.mu.Unlock()
 		switch {
 		case q.ShuttingDown(), !q.calls[c]:
-		case pace != Ordinary, q.answered.After(began), time.Since(began) >= patience*limit:
+		case pace != Ordinary, q.answered.After(began.Add(limit / 2)), time.Since(began) >= patience*limit:
 			c.cancel(ErrCut)
 		default:
 			timer.Reset(recheck)

@@ -98,7 +98,7 @@ func (q calls) turn(pace slow.Pace, took ...time.Duration) (back []types.Namespa
 }
 
 // TestOrdinaryCallIsCut after eight times the average, at least 100 ms, if the API server has answered another ordinary
-// call since it began; else after twice that.
+// call that began half of that later; else after twice that.
 func TestOrdinaryCallIsCut(t *testing.T) {
 	type call = func(*slow.Queue, context.Context, types.UID, slow.Pace, func(context.Context) error) error
 	read, write := (*slow.Queue).Read, (*slow.Queue).Write
@@ -109,12 +109,13 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		ends    time.Duration // the other, after the call began
 		want    time.Duration
 	}{
-		"another is answered":               {0, write, slow.Ordinary, 20 * ms, limit},
-		"a read is answered":                {0, read, slow.Ordinary, 20 * ms, limit},
+		"another is answered":               {0, write, slow.Ordinary, 70 * ms, limit},
+		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit},
+		"another of that time is answered":  {0, write, slow.Ordinary, 20 * ms, 2 * limit},
 		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
 		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
-		"one in a slow namespace is":        {0, write, slow.Whole, 20 * ms, 2 * limit},
-		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 20 * ms, 400 * ms},
+		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit},
+		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms},
 		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
 		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
 	} {
