@@ -103,8 +103,8 @@ func Alone(ctx context.Context) Leadership {
 // ErrLeadershipLost is the error of [Controller.Run] after its leadership was lost.
 var ErrLeadershipLost = errors.New("leadership lost")
 
-// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight, and
-// up to three seconds for events on their way, and returns nil. If the leadership is lost it cancels the writes in
+// Run watches, and mirrors while it leads, until ctx ends. Then it begins no more writes, waits for those in flight,
+// and up to three seconds for events on their way, and returns nil. If the leadership is lost it cancels the writes in
 // flight, and returns ErrLeadershipLost when they have ended. Run can be called once.
 func (c *Controller) Run(ctx context.Context, leadership Leadership) error {
 	defer c.reports.ShutDown()

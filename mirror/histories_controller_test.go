@@ -166,6 +166,6 @@ func (c *Controller) leftOver() map[string]int {
 // remembered returns what a controller knows of a cluster in which nothing is left.
 func (c *Controller) remembered() map[string]int {
 	left := c.leftOver()
-	left["names with targets"], left["views"] = len(c.targets.names), c.cache.KeptViews()
+	left["names with targets"] = len(c.targets.names)
 	return left
 }

@@ -16,8 +16,7 @@ import (
 var (
 	writeResults = []string{"success", "conflict", "terminating", "rejected", "error"}
 	repairCauses = []string{plan.CauseDeleted, plan.CauseEdited, plan.CauseUnlabelled, plan.CauseMetadata}
-	// reconcileResults are those of controller-runtime that can happen here: error, a write failed; requeue_after, the
-	// copy is retried later for another reason.
+	// error: a write failed; requeue_after: the copy is retried later for another reason.
 	reconcileResults = []string{"success", "requeue_after", "error"}
 )
 

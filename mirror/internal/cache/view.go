@@ -44,13 +44,6 @@ func (c *Cache) ViewReader(name string) func() *plan.View {
 	}
 }
 
-// KeptViews returns how many names have a view. Tests find leaks by it.
-func (c *Cache) KeptViews() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.views)
-}
-
 // viewOf returns the present view of a name, or the sources that are neither in the last view nor among the parsed
 // ones. It reads the index under the lock, so that an older view never replaces a newer one.
 func (c *Cache) viewOf(name string, parsed map[*corev1.ConfigMap]*plan.Source) (

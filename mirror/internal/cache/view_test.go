@@ -108,8 +108,8 @@ func TestViewIsTheSameUntilItChanges(t *testing.T) {
 		last = v
 	}
 	c.hide(first)
-	if v := c.View("settings"); v != noSources || c.KeptViews() > 0 {
-		t.Errorf("without sources: got %v, and %d views kept, want none", v, c.KeptViews())
+	if v := c.View("settings"); v != noSources || len(c.views) > 0 {
+		t.Errorf("without sources: got %v, and %d views kept, want none", v, len(c.views))
 	}
 }
 

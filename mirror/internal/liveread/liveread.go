@@ -111,8 +111,8 @@ func (r *Reader) Premise(ctx context.Context, call Call, source types.Namespaced
 	return Answer{}, soonest, nil
 }
 
-// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now, or
-// a read of another goroutine.
+// take joins the answers about the subjects that are needed. It returns the subjects that the caller has to read now,
+// or a read of another goroutine.
 func (r *Reader) take(needed []subject, notBefore time.Time) (
 	a Answer, missing []subject, other *subjectReads, err error) {
 	r.mu.Lock()

@@ -57,8 +57,10 @@ type Queue struct {
 	isAnswer func(error) bool
 
 	mu       sync.Mutex
-	average  time.Duration // of ordinary calls that succeeded
-	answered time.Time     // when the last ordinary call began that was answered
+	average  time.Duration      // of ordinary calls that succeeded
+	answered time.Time          // when an ordinary call was last answered
+	latest   time.Time          // when the last ordinary call began that was answered
+	wasQuick map[types.UID]bool // namespaces where the last ordinary write was answered in time
 	slow     map[types.UID]*namespace
 	calls    map[*call]bool // in flight
 }
@@ -82,7 +84,7 @@ func NewQueue(name string, isAnswer func(error) bool) *Queue {
 	return &Queue{
 		isAnswer:       isAnswer,
 		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.UID]{Name: name}),
-		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{},
+		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{}, wasQuick: map[types.UID]bool{},
 	}
 }
 
@@ -152,6 +154,7 @@ func (q *Queue) Forget(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.slow, uid)
+	delete(q.wasQuick, uid)
 	for c := range q.calls {
 		if c.namespace == uid {
 			c.forgotten = true
@@ -198,8 +201,7 @@ func (q *Queue) limitOf(uid types.UID, pace Pace) time.Duration {
 	return q.limit()
 }
 
-// forgotten is the duration of a call whose namespace was deleted meanwhile: nothing is learnt from it.
-const forgotten = -1
+const forgotten = -1 // the duration of a call whose namespace was deleted meanwhile: nothing is learnt from it
 
 // call makes one call, and returns how long it took.
 func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(context.Context) error) (
@@ -222,8 +224,11 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrCut):
 		err = ErrCut
-	case pace == Ordinary && q.isAnswer(err) && began.After(q.answered):
-		q.answered = began
+	case pace == Ordinary && q.isAnswer(err):
+		q.answered = time.Now()
+		if began.After(q.latest) {
+			q.latest = began
+		}
 	}
 	if c.forgotten {
 		return forgotten, err
@@ -238,11 +243,13 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	defer q.mu.Unlock()
 	if err == nil && (pace == Ordinary || q.answered.Before(began) && took < limitFactor*maxAverage) {
 		q.average = min(time.Duration(weight*float64(took)+(1-weight)*float64(q.average)), maxAverage)
+		q.wasQuick[uid] = true
 	}
 	switch n := q.slow[uid]; {
 	case errors.Is(err, ErrCut) || took >= q.limit():
 		n = q.namespace(uid)
 		n.took, n.quick = took, false
+		delete(q.wasQuick, uid)
 	case n != nil && pace != Ordinary: // another call of this turn may be slow
 		n.quick = true
 	case n != nil && len(n.targets) == 0:
@@ -251,8 +258,8 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 }
 
 // cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
-// answered another ordinary call that began clearly later: after a moment in which the API server answers nobody, some
-// answers come before others. A call in flight at the stop of the process goes on.
+// answered another ordinary call since it began: one that began clearly later, where the last write was quick. There
+// the API server may have answered nobody for a moment. A call in flight at the stop goes on.
 func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -262,7 +269,8 @@ func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pac
 		defer q.mu.Unlock()
 		switch {
 		case q.ShuttingDown(), !q.calls[c]:
-		case pace != Ordinary, q.answered.After(began.Add(limit / 2)), time.Since(began) >= patience*limit:
+		case pace != Ordinary, q.latest.After(began.Add(limit / 2)), time.Since(began) >= patience*limit,
+			!q.wasQuick[c.namespace] && q.answered.After(began):
 			c.cancel(ErrCut)
 		default:
 			timer.Reset(recheck)

@@ -108,20 +108,25 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		pace    slow.Pace     // of the other
 		ends    time.Duration // the other, after the call began
 		want    time.Duration
+		isNew   bool // nothing was written in the namespace before
 	}{
-		"another is answered":               {0, write, slow.Ordinary, 70 * ms, limit},
-		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit},
-		"another of that time is answered":  {0, write, slow.Ordinary, 20 * ms, 2 * limit},
-		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
-		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
-		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit},
-		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms},
-		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
-		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
+		"another is answered":               {0, write, slow.Ordinary, 70 * ms, limit, false},
+		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit, false},
+		"another of that time is answered":  {0, write, slow.Ordinary, 20 * ms, 2 * limit, false},
+		"the same, in a new namespace":      {0, write, slow.Ordinary, 20 * ms, limit, true},
+		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms, false},
+		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit, false},
+		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit, false},
+		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms, false},
+		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms, false},
+		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit, false},
 	} {
 		for _, kind := range []call{read, write} {
 			run(t, func(t *testing.T, q calls) {
 				q.averages(tc.average)
+				if !tc.isNew {
+					_ = q.Write(t.Context(), "a", slow.Ordinary, takes(tc.average, nil))
+				}
 				go func() {
 					time.Sleep(40*ms + tc.ends)
 					_ = tc.other(q.Queue, t.Context(), "b", tc.pace, takes(10*ms, errRefused))
