@@ -52,8 +52,7 @@
 // sending. While a fan-out runs there is no report, or it would count a part of the copies.
 //
 // Counts may be wrong for a moment, and are right when the queues are empty. Targets of which nothing is known but how
-// they stand share one struct, so that a copy in sync costs a pointer here. The event of our own last write wakes
-// nobody, unless it comes before the answer.
+// they stand share one struct: a copy in sync costs a pointer here. The event of our own answered write wakes nobody.
 //
 // # Locks
 //

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// fanOut compares all targets of a name with its sources, and queues those that are out of sync, or does so later: a
-// source may change all the time.
+// fanOut compares all targets of a name with its sources, and queues those out of sync, at most once in a runGap.
 func (b *base) fanOut(name string) {
 	now := time.Now()
 	known, wait := b.beginFanOut(name, now)

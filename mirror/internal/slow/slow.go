@@ -248,7 +248,9 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	switch n := q.slow[uid]; {
 	case errors.Is(err, ErrCut) || took >= q.limit():
 		n = q.namespace(uid)
-		n.took, n.quick = took, false
+		if n.took, n.quick = took, false; pace == Ordinary { // it had longer while the API server answered nobody
+			n.took = q.limit()
+		}
 		delete(q.wasQuick, uid)
 	case n != nil && pace != Ordinary: // another call of this turn may be slow
 		n.quick = true

@@ -216,8 +216,8 @@ func TestWhatEndsSlowness(t *testing.T) {
 	}{
 		"nothing":                            {func(calls) {}, true},
 		"an ordinary call answered in time":  {func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, nil) }, true},
-		"ordinary calls take as long":        {func(q calls) { q.averages(101 * ms) }, false},
-		"ordinary calls take nearly as long": {func(q calls) { q.averages(99 * ms) }, true},
+		"ordinary calls take as long":        {func(q calls) { q.averages(51 * ms) }, false},
+		"ordinary calls take nearly as long": {func(q calls) { q.averages(49 * ms) }, true},
 		"the namespace is deleted":           {func(q calls) { q.Forget("a") }, false},
 		"another namespace is deleted":       {func(q calls) { q.Forget("b") }, true},
 	} {
@@ -315,7 +315,7 @@ func TestPaces(t *testing.T) {
 			q.hang("a", slow.Whole), q.hang("a", slow.Growing)}
 		_, _ = q.write("a", slow.Whole, 3*limit, errRefused)
 		got = append(got, q.hang("a", slow.Growing))
-		want := []time.Duration{2 * limit, 8 * limit, 32 * limit, 0, 0, 12 * limit}
+		want := []time.Duration{2 * limit, 4 * limit, 16 * limit, 0, 0, 12 * limit}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got cuts after %v, want %v", got, want)
 		}
