@@ -416,3 +416,28 @@ func TestRefusalAfterNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestEventUnsettles: an event about a copy in sync, or its namespace, has the target pending until its reconcile.
+func TestEventUnsettles(t *testing.T) {
+	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+		time.Sleep(time.Minute)
+		ns := plantest.Namespace("team-001")
+		s.controller.handlers.namespaceSeen(key{Namespace: ns.Name, Name: "settings"}, ns, false)
+		n := s.controller.targets.lock("settings")
+		defer n.unlock()
+		if reconcile := n.observe("team-000", s.get("team-000"), true); !reconcile || n.pending != 2 {
+			t.Errorf("got reconcile %v, and %d targets pending, want 2", reconcile, n.pending)
+		}
+	})
+}
+
+// TestC68MadeObjectIsDeleted: what admission made of our write is in the way once it is being deleted.
+func TestC68MadeObjectIsDeleted(t *testing.T) {
+	known, have := target{retry: retry{made: "1"}}, plantest.ConfigMap("team-a", "settings")
+	if have.UID = "1"; !known.made(have) {
+		t.Error("got an object in the way, want one that admission made")
+	}
+	if plantest.Deleting(have); known.made(have) {
+		t.Error("got an object that admission made, want one in the way")
+	}
+}

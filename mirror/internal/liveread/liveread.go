@@ -1,6 +1,6 @@
 // Package liveread reads objects past the cache: the source and the namespace that a deletion depends on, which no
 // precondition can guard, and objects that the cache does not show. An answer serves all deletions that ask within five
-// seconds, and a failure for one.
+// seconds, and a failure for one second.
 package liveread
 
 import (
@@ -117,13 +117,13 @@ func (r *Reader) take(needed []subject, notBefore time.Time) (
 	a Answer, missing []subject, other *subjectReads, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var take time.Duration // the missing ones, by their last reads
+	var longest time.Duration // of the last reads of the missing ones
 	for _, s := range needed {
 		switch last := cmp.Or(r.known[s], &subjectReads{}); {
 		case !last.serves(notBefore) && last.ended != nil:
 			return Answer{}, nil, &subjectReads{begun: last.begun, ended: last.ended}, nil
 		case !last.serves(notBefore):
-			missing, take = append(missing, s), max(take, last.took)
+			missing, longest = append(missing, s), max(longest, last.took)
 		case last.err != nil:
 			return Answer{}, nil, nil, last.err
 		default:
@@ -134,7 +134,7 @@ func (r *Reader) take(needed []subject, notBefore time.Time) (
 		}
 	}
 	for _, s := range needed { // also what is too old when the missing ones come
-		isOld := len(missing) > 0 && !slices.Contains(missing, s) && time.Until(r.known[s].until) < take
+		isOld := len(missing) > 0 && !slices.Contains(missing, s) && time.Until(r.known[s].until) < longest
 		if isOld && r.known[s].ended == nil {
 			missing = append(missing, s)
 		}
