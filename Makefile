@@ -110,7 +110,7 @@ race: ## Unit tests with the race detector, on one core each
 
 .PHONY: histories
 histories: ## Random histories of the controller in virtual time, with delays between any two statements
-	go run ./mirror/internal/delay/instrument mirror bin/delays
+	go run ./mirror/apitest/delay/instrument mirror bin/delays
 	HISTORIES=$(HISTORIES) HISTORIES_SEED=$(HISTORIES_SEED) go test -overlay bin/delays/overlay.json -timeout 60m -cpu 1 -run '^TestHistories$$' ./mirror
 
 .PHONY: e2e

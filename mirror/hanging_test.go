@@ -85,6 +85,23 @@ func TestC63ThousandsHang(t *testing.T) {
 	}
 }
 
+// TestC63LateAnswers: where the API server answers nobody for a moment, no healthy namespace waits behind those that
+// hang.
+func TestC63LateAnswers(t *testing.T) {
+	cluster(t, append(teams(100, "team-good-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
+		s.hangAt(webhookDown)
+		for i, limit := range []time.Duration{3 * time.Second, time.Second, time.Second} {
+			content := fmt.Sprint(i)
+			until := time.Now().Add(300 * time.Millisecond)
+			s.Hook(func(h *apitest.Hooks) {
+				h.Answers = func(apitest.Call) time.Duration { return max(0, time.Until(until)) }
+			})
+			s.write(source(plantest.Data("key", content)))
+			s.within(limit, content, func() bool { return s.copied("team-good-", content) == 100 })
+		}
+	})
+}
+
 // TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, whether a call
 // is on its way or not.
 func TestC67RecreatedSlowNamespace(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
-	"github.com/mirror-controller/mirror-controller/mirror/internal/delay"
+	"github.com/mirror-controller/mirror-controller/mirror/apitest/delay"
 )
 
 // The world of a history. The first two source namespaces are no targets, and the last name is reserved.

@@ -19,6 +19,9 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
+// secondChance is the pause before a write that was cut is tried again, where the last one was quick.
+const secondChance = 250 * time.Millisecond
+
 // reconciler brings one copy in sync at a time.
 type reconciler struct {
 	*base
@@ -84,6 +87,11 @@ func (r *reconciler) begin(k key, pace slow.Pace) decision {
 		if x.wait > 0 {
 			r.copies.AddAfter(k, x.wait)
 		}
+		if x.known.state == plan.StateSynced {
+			for _, k := range r.slow.Written(x.known.uid) {
+				r.copies.Add(k)
+			}
+		}
 	case pace == slow.Ordinary && r.slow.Put(x.known.uid, k, false):
 		x.act = false
 	default:
@@ -110,7 +118,9 @@ func (r *reconciler) finish(ctx context.Context, x *decision, res *result) time.
 	wait := max(y.wait, res.after)
 	switch {
 	case errors.Is(res.err, slow.ErrCut) && t.uid == x.known.uid:
-		r.slow.Put(t.uid, k, true)
+		if !r.slow.Put(t.uid, k, true) {
+			r.copies.AddAfter(k, secondChance)
+		}
 	case y.act && res.after == 0:
 		r.copies.Add(k)
 	case res.outcome == outcome.OK && wait > 0 && y.known.isDone():
@@ -131,7 +141,7 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 	isClosed := ns == nil || plan.Terminating(ns) || ns.UID != t.uid // an event tells if it returns
 	switch {
 	case res.outcome == outcome.OK:
-		r.count(n, t, res, now)
+		r.carriedOut(n, t, res, now)
 		t.wrote(res, now)
 		if t.write.unseen(r.cache.ConfigMap(res.change.Key), r.cache.Version(), now) == 0 {
 			t.write = ownWrite{at: now} // the watch was faster than the answer
@@ -147,9 +157,9 @@ func (r *reconciler) record(n *nameTargets, t *target, x *decision, res *result,
 	}
 }
 
-// count counts a change that the API server carried out, and has the owner of a restored copy told, but not after a
+// carriedOut records a change that the API server carried out. It has the owner of a restored copy told, but not after a
 // failure: our own re-creation may have deleted the copy.
-func (r *reconciler) count(n *nameTargets, t *target, res *result, now time.Time) {
+func (r *reconciler) carriedOut(n *nameTargets, t *target, res *result, now time.Time) {
 	c := res.change
 	if c.Source == nil {
 		return

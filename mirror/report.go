@@ -65,7 +65,7 @@ func (r *reporter) record(name string, m message, err error) {
 	defer n.unlock()
 	if err != nil && !m.gone {
 		m.sent.Refused(m.Message, time.Now())
-		n.reportIn(0)
+		n.reportIn(n.reportGap)
 		return
 	}
 	m.sent.Record(m.Message, time.Now())

@@ -100,9 +100,9 @@ const (
 	calm                 = 15 * time.Minute
 )
 
-// decide sets how the target stands while c is left to do. It returns whether to do that now, or after which time to
+// settle sets how the target stands while c is left to do. It returns whether to do that now, or after which time to
 // look again; 0: an event will tell. The cache shows at, and has seen everything up to version.
-func (t *target) decide(at plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
+func (t *target) settle(at plan.Target, c plan.Change, version string, grace time.Duration, now time.Time) (
 	act bool, wait time.Duration) {
 	t.calmDown(now)
 	is, same := standing{c.State, c.Owner, c.Note, c.Adoptable}, t.content == contentOf(c.Source)
@@ -169,10 +169,9 @@ func (t *target) shown(is standing) standing {
 	if t.retry.shown.state == plan.StateNone {
 		return is
 	}
-	owner := is.owner
-	is = t.retry.shown
-	is.owner = owner
-	return is
+	shown := t.retry.shown
+	shown.owner = is.owner
+	return shown
 }
 
 // made reports whether admission made have of our own write. While have is being deleted, that is what is in the way.

@@ -123,7 +123,7 @@ func TestDecideAtATarget(t *testing.T) {
 		"repairs long ago":           {fought(blue, 12, 8*s+calm+1), update, true, 0, plan.StatePending, ""},
 	} {
 		known := tc.known
-		act, wait := known.decide(plan.Target{Have: have}, tc.c, "9", grace, epoch)
+		act, wait := known.settle(plan.Target{Have: have}, tc.c, "9", grace, epoch)
 		owner := map[bool]key{true: blue.Key}[tc.want != plan.StateNone]
 		if act != tc.act || wait != tc.wait || known.state != tc.want || known.note != tc.note || known.owner != owner {
 			t.Errorf("%s: got act %v, wait %v, %+v, want %v, %v, %v, %q", name, act, wait, known.standing, tc.act, tc.wait,
@@ -134,7 +134,7 @@ func TestDecideAtATarget(t *testing.T) {
 		}
 	}
 	rested := twice
-	if rested.decide(plan.Target{Have: have}, nothing, "9", grace, epoch); !rested.isPlain() || !rested.isDone() ||
+	if rested.settle(plan.Target{Have: have}, nothing, "9", grace, epoch); !rested.isPlain() || !rested.isDone() ||
 		rested.content != contentOf(blue) {
 		t.Errorf("in sync: got %+v, want what plain targets share", rested)
 	}
@@ -266,11 +266,11 @@ func TestHalfOfARecreation(t *testing.T) {
 	known := target{write: ownWrite{deleted: have.UID, at: epoch}}
 	known.failed(&result{change: recreate, outcome: outcome.Rejected, err: errAway, deleted: true, began: epoch},
 		plan.Target{Have: have}, epoch)
-	if act, wait := known.decide(plan.Target{Have: have}, recreate, "9", 0, epoch); act || wait != maxUnseen {
+	if act, wait := known.settle(plan.Target{Have: have}, recreate, "9", 0, epoch); act || wait != maxUnseen {
 		t.Errorf("the cache shows the deleted object: got act %v, wait %v, want %v", act, wait, maxUnseen)
 	}
 	create := plan.Change{Op: plan.OpCreate, Source: blue, Owner: blue.Key, State: plan.StatePending}
-	if act, wait := known.decide(plan.Target{}, create, "9", 0, epoch); act || wait != time.Second {
+	if act, wait := known.settle(plan.Target{}, create, "9", 0, epoch); act || wait != time.Second {
 		t.Errorf("the cache shows nothing there: got act %v, wait %v, want a second", act, wait)
 	}
 }
@@ -289,7 +289,7 @@ func TestAlteredStaysRejected(t *testing.T) {
 	} {
 		have, copied := plantest.ConfigMap("team-a", "settings"), known
 		have.UID = uid
-		if copied.decide(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != want {
+		if copied.settle(plan.Target{Have: have}, foreign, "9", 0, epoch.Add(time.Hour)); copied.standing != want {
 			t.Errorf("object %s: got %+v, want %+v", uid, copied.standing, want)
 		}
 	}
@@ -399,7 +399,7 @@ func TestExpiringAfterARefusal(t *testing.T) {
 	refused := standing{state: plan.StateRejected, owner: blue.Key, note: "quota"}
 	known := failing(blue, outcome.Rejected, 2, time.Second, refused)
 	remove := plan.Change{Op: plan.OpDelete, Have: have, State: plan.StateExpiring, Owner: blue.Key}
-	if known.decide(plan.Target{Have: have}, remove, "9", 0, epoch); known.state != plan.StateExpiring {
+	if known.settle(plan.Target{Have: have}, remove, "9", 0, epoch); known.state != plan.StateExpiring {
 		t.Errorf("got %+v, want expiring", known.standing)
 	}
 }

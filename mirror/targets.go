@@ -163,18 +163,15 @@ const (
 
 // reportSoon has the sources of the name reported when no target is pending, at the latest after reportAfter.
 func (n *nameTargets) reportSoon() {
+	after := runGap
 	if n.pending > 0 {
-		n.reportIn(reportAfter)
-	} else {
-		n.reportIn(runGap)
+		after = reportAfter
 	}
+	n.reportIn(max(after, n.reportGap))
 }
 
 // reportIn has the sources of the name reported after a time, unless they are reported sooner.
-func (n *nameTargets) reportIn(after time.Duration) { n.announceIn(max(after, n.reportGap)) }
-
-// announceIn is as reportIn, without the pause after an expensive report: a deletion would not wait for it.
-func (n *nameTargets) announceIn(after time.Duration) {
+func (n *nameTargets) reportIn(after time.Duration) {
 	if at := time.Now().Add(after); n.reportAt.IsZero() || at.Before(n.reportAt) {
 		n.reportAt = at
 		n.all.reports.AddAfter(n.name, after)

@@ -41,6 +41,7 @@ const (
 	weight     = 0.2                   // of one call in the moving average
 	patience   = 2                     // how many limits a call may take while the API server answers no other call
 	growth     = 4                     // how many times the last call in a slow namespace the next one may take
+	moment     = time.Second           // within which the watch shows a write that was cut and was quick all the same
 	recheck    = 50 * time.Millisecond // between two looks at a call beyond its limit
 )
 
@@ -57,10 +58,9 @@ type Queue struct {
 	isAnswer func(error) bool
 
 	mu       sync.Mutex
-	average  time.Duration      // of ordinary calls that succeeded
-	answered time.Time          // when an ordinary call was last answered
-	latest   time.Time          // when the last ordinary call began that was answered
-	wasQuick map[types.UID]bool // namespaces where the last ordinary write was answered in time
+	average  time.Duration           // of ordinary calls that succeeded
+	answered time.Time               // when an ordinary call was last answered
+	longAt   map[types.UID]time.Time // when a write in a namespace took too long; zero: the last one was quick
 	slow     map[types.UID]*namespace
 	calls    map[*call]bool // in flight
 }
@@ -84,7 +84,7 @@ func NewQueue(name string, isAnswer func(error) bool) *Queue {
 	return &Queue{
 		isAnswer:       isAnswer,
 		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.UID]{Name: name}),
-		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{}, wasQuick: map[types.UID]bool{},
+		slow:           map[types.UID]*namespace{}, calls: map[*call]bool{}, longAt: map[types.UID]time.Time{},
 	}
 }
 
@@ -97,11 +97,11 @@ func (q *Queue) isSlow(n *namespace) bool {
 }
 
 // Put has a target wait for a turn of its namespace, and reports whether it does: the namespace must be slow, or the
-// call at the target was cut.
+// call at the target was cut and the namespace gets no second chance.
 func (q *Queue) Put(uid types.UID, k types.NamespacedName, cut bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !cut && !q.isSlow(q.slow[uid]) {
+	if _, known := q.longAt[uid]; !q.isSlow(q.slow[uid]) && (!cut || known) {
 		return false
 	}
 	n := q.namespace(uid)
@@ -149,12 +149,26 @@ func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
 	return nil
 }
 
+// Written ends the slowness of a namespace where the watch shows a write that was cut a moment ago. It returns the
+// targets that go back to the ordinary workers.
+func (q *Queue) Written(uid types.UID) []types.NamespacedName {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.slow[uid]
+	if n == nil || n.took == 0 || time.Since(q.longAt[uid]) > moment {
+		return nil
+	}
+	delete(q.slow, uid)
+	q.longAt[uid] = time.Time{}
+	return n.targets
+}
+
 // Forget forgets a namespace that is deleted, and cuts the calls there.
 func (q *Queue) Forget(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.slow, uid)
-	delete(q.wasQuick, uid)
+	delete(q.longAt, uid)
 	for c := range q.calls {
 		if c.namespace == uid {
 			c.forgotten = true
@@ -187,6 +201,11 @@ func (q *Queue) Read(ctx context.Context, uid types.UID, pace Pace, f func(conte
 		pace = Whole
 	}
 	_, err := q.call(ctx, uid, pace, f)
+	if errors.Is(err, ErrCut) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.longAt, uid) // no second chance
+	}
 	return err
 }
 
@@ -226,14 +245,22 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 		err = ErrCut
 	case pace == Ordinary && q.isAnswer(err):
 		q.answered = time.Now()
-		if began.After(q.latest) {
-			q.latest = began
-		}
 	}
 	if c.forgotten {
 		return forgotten, err
 	}
 	return took, err
+}
+
+// forgives reports whether a namespace gets a second chance after an ordinary write that took too long: the one before
+// was quick, or took too long at the same time. The API server may have answered nobody for a moment. The mutex is held.
+func (q *Queue) forgives(uid types.UID, began time.Time) bool {
+	longAt, known := q.longAt[uid]
+	if began.Before(longAt) {
+		return true
+	}
+	q.longAt[uid] = time.Now()
+	return known && longAt.IsZero()
 }
 
 // learn learns from a write how long writes take, and whether the namespace is slow. Of those that succeed, one with a
@@ -243,15 +270,18 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	defer q.mu.Unlock()
 	if err == nil && (pace == Ordinary || q.answered.Before(began) && took < limitFactor*maxAverage) {
 		q.average = min(time.Duration(weight*float64(took)+(1-weight)*float64(q.average)), maxAverage)
-		q.wasQuick[uid] = true
 	}
+	if err == nil && took < q.limit() {
+		q.longAt[uid] = time.Time{}
+	}
+	isLong := errors.Is(err, ErrCut) || took >= q.limit()
 	switch n := q.slow[uid]; {
-	case errors.Is(err, ErrCut) || took >= q.limit():
+	case isLong && pace == Ordinary && q.forgives(uid, began):
+	case isLong:
 		n = q.namespace(uid)
 		if n.took, n.quick = took, false; pace == Ordinary { // it had longer while the API server answered nobody
 			n.took = q.limit()
 		}
-		delete(q.wasQuick, uid)
 	case n != nil && pace != Ordinary: // another call of this turn may be slow
 		n.quick = true
 	case n != nil && len(n.targets) == 0:
@@ -260,8 +290,7 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 }
 
 // cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
-// answered another ordinary call since it began: one that began clearly later, where the last write was quick. There
-// the API server may have answered nobody for a moment. A call in flight at the stop goes on.
+// answered another ordinary call since it began. A call in flight at the stop goes on.
 func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,8 +300,7 @@ func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pac
 		defer q.mu.Unlock()
 		switch {
 		case q.ShuttingDown(), !q.calls[c]:
-		case pace != Ordinary, q.latest.After(began.Add(limit / 2)), time.Since(began) >= patience*limit,
-			!q.wasQuick[c.namespace] && q.answered.After(began):
+		case pace != Ordinary, q.answered.After(began), time.Since(began) >= patience*limit:
 			c.cancel(ErrCut)
 		default:
 			timer.Reset(recheck)

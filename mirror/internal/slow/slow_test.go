@@ -98,7 +98,7 @@ func (q calls) turn(pace slow.Pace, took ...time.Duration) (back []types.Namespa
 }
 
 // TestOrdinaryCallIsCut after eight times the average, at least 100 ms, if the API server has answered another ordinary
-// call that began half of that later; else after twice that.
+// call since it began; else after twice that.
 func TestOrdinaryCallIsCut(t *testing.T) {
 	type call = func(*slow.Queue, context.Context, types.UID, slow.Pace, func(context.Context) error) error
 	read, write := (*slow.Queue).Read, (*slow.Queue).Write
@@ -108,25 +108,19 @@ func TestOrdinaryCallIsCut(t *testing.T) {
 		pace    slow.Pace     // of the other
 		ends    time.Duration // the other, after the call began
 		want    time.Duration
-		isNew   bool // nothing was written in the namespace before
 	}{
-		"another is answered":               {0, write, slow.Ordinary, 70 * ms, limit, false},
-		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit, false},
-		"another of that time is answered":  {0, write, slow.Ordinary, 20 * ms, 2 * limit, false},
-		"the same, in a new namespace":      {0, write, slow.Ordinary, 20 * ms, limit, true},
-		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms, false},
-		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit, false},
-		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit, false},
-		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms, false},
-		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms, false},
-		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit, false},
+		"another is answered":               {0, write, slow.Ordinary, 20 * ms, limit},
+		"a read is answered":                {0, read, slow.Ordinary, 70 * ms, limit},
+		"another is answered later":         {0, write, slow.Ordinary, 120 * ms, limit + 50*ms},
+		"another was answered before":       {0, write, slow.Ordinary, -20 * ms, 2 * limit},
+		"one in a slow namespace is":        {0, write, slow.Whole, 70 * ms, 2 * limit},
+		"calls take long, one is answered":  {50 * ms, write, slow.Ordinary, 220 * ms, 400 * ms},
+		"calls take long, none is answered": {50 * ms, write, slow.Ordinary, -20 * ms, 800 * ms},
+		"calls are quick":                   {10 * ms, write, slow.Ordinary, -20 * ms, 2 * limit},
 	} {
 		for _, kind := range []call{read, write} {
 			run(t, func(t *testing.T, q calls) {
 				q.averages(tc.average)
-				if !tc.isNew {
-					_ = q.Write(t.Context(), "a", slow.Ordinary, takes(tc.average, nil))
-				}
 				go func() {
 					time.Sleep(40*ms + tc.ends)
 					_ = tc.other(q.Queue, t.Context(), "b", tc.pace, takes(10*ms, errRefused))
@@ -204,6 +198,67 @@ func TestWhichNamespaceIsSlow(t *testing.T) {
 			if q.isSlow("b") {
 				t.Errorf("%s: got slow a namespace of the same name with another UID", name)
 			}
+		})
+	}
+}
+
+// TestSecondChance: where the last write was quick, a namespace is slow after two ordinary writes in a row that took too
+// long, and elsewhere after one.
+func TestSecondChance(t *testing.T) {
+	type steps = []func(calls)
+	hangs := func(q calls) { q.hang("a", slow.Ordinary) }
+	quick := func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, nil) }
+	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
+	atOnce := func(q calls) { go hangs(q); hangs(q) }
+	forget := func(q calls) { q.Forget("a") }
+	for name, tc := range map[string]struct {
+		steps steps
+		want  bool // after a cut, a target waits for a turn of the namespace
+	}{
+		"the first call":               {steps{hangs}, true},
+		"one":                          {steps{quick, hangs}, false},
+		"two":                          {steps{quick, hangs, hangs}, true},
+		"two at once":                  {steps{quick, atOnce}, false},
+		"two at once, one after them":  {steps{quick, atOnce, hangs}, true},
+		"one is refused late, one cut": {steps{quick, refused, hangs}, true},
+		"a quick one between":          {steps{quick, hangs, quick, hangs}, false},
+		"the first in another":         {steps{quick, func(q calls) { q.hang("b", slow.Ordinary) }, hangs}, false},
+		"quick calls in another":       {steps{func(q calls) { q.averages(ms) }, hangs}, true},
+		"after one in a turn":          {steps{quick, func(q calls) { q.hang("a", slow.Growing) }, hangs}, true},
+		"after a quick one in a turn":  {steps{func(q calls) { _, _ = q.write("a", slow.Whole, ms, nil) }, hangs}, false},
+		"the namespace is a new one":   {steps{quick, forget, hangs}, true},
+	} {
+		run(t, func(t *testing.T, q calls) {
+			for _, call := range tc.steps {
+				call(q)
+				time.Sleep(ms)
+			}
+			if got := q.Put("a", settings, true); got != tc.want {
+				t.Errorf("%s: got a wait for a turn %v, want %v", name, got, tc.want)
+			}
+		})
+	}
+	run(t, func(t *testing.T, q calls) {
+		quick(q)
+		_ = q.Read(context.Background(), "a", slow.Ordinary, takes(time.Minute, nil))
+		if !q.Put("a", settings, true) {
+			t.Error("got a second chance for a read")
+		}
+	})
+}
+
+// TestWrittenEndsSlowness: the watch shows a write that was cut, at once or later.
+func TestWrittenEndsSlowness(t *testing.T) {
+	for after, want := range map[time.Duration]bool{0: true, time.Second: true, time.Second + ms: false} {
+		run(t, func(t *testing.T, q calls) {
+			q.hang("a", slow.Ordinary)
+			q.Put("a", settings, true)
+			time.Sleep(after)
+			back := q.Written("a")
+			if got := len(back) == 1 && back[0] == settings; got != want || q.isSlow("a") == want {
+				t.Errorf("after %v: got %v back, and slow %v, want the target back: %v", after, back, q.isSlow("a"), want)
+			}
+			q.Written("b")
 		})
 	}
 }

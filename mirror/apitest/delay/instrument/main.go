@@ -19,11 +19,11 @@ import (
 	"strings"
 )
 
-const imported = `; import delay "github.com/mirror-controller/mirror-controller/mirror/internal/delay"`
+const imported = `; import delay "github.com/mirror-controller/mirror-controller/mirror/apitest/delay"`
 
 // withoutDelays are the folders that are no part of the running controller, or, as plan, never wait and share nothing.
 // instrument fails if one of them, or a file or function of locked, is not there.
-var withoutDelays = []string{"plan", "apitest", "internal/delay"}
+var withoutDelays = []string{"plan", "apitest"}
 
 // locked are, by file, the functions without delays; none means the whole file. client-go calls them with a
 // lock of its own, or they take a lock for those: a delay there would hold up everybody.
