@@ -168,6 +168,24 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 	})
 }
 
+// TestC65AnnouncementDuringAFanOut: a fan-out that runs when an announcement is due holds it up for no longer than it
+// takes, although a target hangs.
+func TestC65AnnouncementDuringAFanOut(t *testing.T) {
+	graced(t, 9*time.Second, func(t *testing.T, s scene) {
+		s.hang(func(c apitest.Call) bool { return c.IsWrite() && c.Namespace == "team-000" })
+		s.write(source(plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-000,team-001")))
+		synctest.Wait()
+		n := s.controller.targets.lock("settings")
+		n.comparing = true
+		n.unlock()
+		time.Sleep(2 * runGap)
+		n = s.controller.targets.lock("settings")
+		n.comparing = false
+		n.unlock()
+		s.within(time.Second, "announcement", func() bool { return s.said(plan.ReasonExpiring) != "" })
+	})
+}
+
 // TestC65LateEventOfOurCopy: a source goes before the watch shows the copies of it, which then expire at once and not a
 // minute later.
 func TestC65LateEventOfOurCopy(t *testing.T) {

@@ -79,18 +79,16 @@ func (r *reporter) record(name string, m message, err error) {
 }
 
 // collect returns the messages about the sources of a name that are due, announcements of deletions first, and has the
-// name reported again when others are. While a fan-out compares the targets it returns none: its end asks for a report.
+// name reported again when others are. While a fan-out compares the targets it returns none, and asks again.
 func (r *reporter) collect(name string, now time.Time) (due []message) {
 	n := r.targets.lock(name)
 	defer n.unlock()
 	n.reportAt, n.reportGap = time.Time{}, 0
-	v := n.view
-	if v == nil {
-		v = r.cache.View(name)
-	}
-	if n.comparing || n.view == nil && len(v.All()) > 0 {
+	if n.comparing || n.view == nil && len(r.cache.View(name).All()) > 0 {
+		n.reportIn(runGap)
 		return nil
 	}
+	v := cmp.Or(n.view, plan.NewView(nil))
 	selections := r.supersede(n, v)
 	for k, s := range r.summarize(n, v, selections, now) {
 		src := n.source(k)
