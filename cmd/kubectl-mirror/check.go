@@ -9,12 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,13 +60,15 @@ func newCheck(c *cli) *cobra.Command {
 			k.checkDeployment()
 			k.checkLeader(cmd.Context())
 			k.probe(cmd.Context())
-			if k.publishers {
-				k.checkPublishers(cmd.Context())
+			if k.confined {
+				k.checkSettings(cmd.Context())
 			}
+			k.checkBindings(cmd.Context())
 			return k, nil
 		})
 	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
 	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
+	cmd.Flags().BoolVar(&k.protected, "protect-copies", false, "Expect the policy that protects copies.")
 	return cmd
 }
 
@@ -82,9 +84,9 @@ type line struct {
 type checker struct {
 	Checks []line `json:"checks"`
 
-	*session             `json:"-"`
-	as                   kubernetes.Interface // the account of the controller
-	confined, publishers bool                 // expected
+	*session                        `json:"-"`
+	as                              kubernetes.Interface // the account of the controller
+	confined, publishers, protected bool                 // expected
 }
 
 func (k *checker) add(check, result, detail, remedy string) {
@@ -113,30 +115,20 @@ func (k *checker) checkDeployment() {
 	}
 }
 
-// checkLeader looks whether somebody renews the Lease. The time is that of the API server, which everybody may ask for:
-// the machine of the user may have another.
+// checkLeader looks whether somebody renews the Lease.
 func (k *checker) checkLeader(ctx context.Context) {
 	if !k.settings.leaderElect {
 		return
 	}
-	namespace, name, holder := k.settings.leaseNamespace, k.settings.leaseName, ""
-	lease, err := k.Client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-	if s := lease.Spec; err == nil && s.HolderIdentity != nil && s.RenewTime != nil && s.LeaseDurationSeconds != nil {
-		now := &authenticationv1.SelfSubjectReview{}
-		now, _ = k.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, now, metav1.CreateOptions{})
-		if now.CreationTimestamp.Time.Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)) {
-			holder, _, _ = strings.Cut(*s.HolderIdentity, "_") // the name of the Pod and a number
-		}
-	}
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
+	lease, d := k.settings.leaseNamespace+"/"+k.settings.leaseName, k.settings.deployment
+	switch holder, err := k.settings.leader(ctx, k.Client); {
+	case err != nil:
 		k.add("leader", resultUnknown, err.Error(), "")
 	case holder == "":
-		d := k.settings.deployment
-		k.add("leader", resultTodo, "nobody holds Lease "+namespace+"/"+name+": nothing is mirrored",
+		k.add("leader", resultTodo, "nobody holds Lease "+lease+": nothing is mirrored",
 			"kubectl -n "+d.Namespace+" logs deployment/"+d.Name)
 	default:
-		k.add("leader", resultOK, holder+" holds Lease "+namespace+"/"+name, "")
+		k.add("leader", resultOK, holder+" holds Lease "+lease, "")
 	}
 }
 
@@ -173,6 +165,7 @@ func (k *checker) probe(ctx context.Context) {
 		k.add("probes", resultTodo, err.Error(), k.remedy(err))
 		return
 	}
+	k.checkPermissions(ctx)
 	var targets, elsewhere []string
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		switch ns := namespaces[name]; {
@@ -267,7 +260,7 @@ func (k *checker) remedy(refused error) string {
 	case refusedAsConfined(refused):
 		return "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 	case strings.Contains(refused.Error(), " cannot "):
-		return "grant it as deploy/base/rbac.yaml does"
+		return granted
 	}
 	return ""
 }
@@ -285,23 +278,106 @@ func (k *checker) mustRefuse(check, text string, answer error) {
 	}
 }
 
-// checkPublishers looks for the policy that says who may publish.
-func (k *checker) checkPublishers(ctx context.Context) {
+// checkBindings looks for the policies that are about other accounts, and that no probe of ours can reach.
+func (k *checker) checkBindings(ctx context.Context) {
 	list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-		s := b.Spec
-		return strings.Contains(s.PolicyName, "-publishers") && slices.Contains(s.ValidationActions, admissionv1.Deny)
-	})
-	switch {
-	case err != nil:
-		k.add("publishers", resultUnknown, err.Error(), "")
-	case isBound:
-		k.add("publishers", resultOK, "only holders of the verb mirror publish", "")
-	default:
-		k.add("publishers", resultTodo, "no policy is bound by which only holders of the verb mirror publish",
-			"install deploy/components/admission/publishers, or say --publishers=false")
+	for _, p := range []struct {
+		expected                     bool
+		check, name, does, component string
+	}{
+		{k.publishers, "publishers", "-publishers", "only holders of the verb mirror publish", "admission/publishers"},
+		{k.protected, "protect-copies", "-protected-copies", "only the controller changes copies", "protect-copies"},
+	} {
+		isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			return strings.Contains(b.Spec.PolicyName, p.name) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+		})
+		switch {
+		case err != nil && p.expected:
+			k.add(p.check, resultUnknown, err.Error(), "")
+		case isBound:
+			k.add(p.check, resultOK, p.does, "")
+		case p.expected:
+			k.add(p.check, resultTodo, "no policy is bound by which "+p.does,
+				"install deploy/components/"+p.component+", or say --"+p.check+"=false")
+		}
 	}
 }
+
+// checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.
+func (k *checker) checkSettings(ctx context.Context) {
+	const check, label = "settings", "mirror-controller.github.io/installation"
+	list, err := k.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil {
+		k.add(check, resultUnknown, err.Error(), "")
+		return
+	}
+	i := slices.IndexFunc(list.Items, func(b rbacv1.ClusterRoleBinding) bool {
+		return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+			return fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, s.Name) == k.account()
+		})
+	})
+	if i < 0 {
+		k.add(check, resultTodo, "no ClusterRoleBinding with the label "+label+" names "+k.account(),
+			"bind the account as deploy/base/rbac.yaml does")
+		return
+	}
+	binding, differs := list.Items[i], []string(nil)
+	for _, s := range k.settings.annotated() {
+		value, ok := binding.Annotations[settingPrefix+s.name]
+		if !ok {
+			value = s.otherwise
+		}
+		if items(value) != items(s.value) {
+			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", s.name, value, s.value))
+		}
+	}
+	if len(differs) > 0 {
+		k.add(check, resultTodo, "the annotations of ClusterRoleBinding "+binding.Name+" differ from the flags: "+
+			strings.Join(differs, "; "), "have them follow the arguments: see deploy/docs/policies.md")
+		return
+	}
+	k.add(check, resultOK, "the annotations of ClusterRoleBinding "+binding.Name+" follow the flags", "")
+}
+
+// checkPermissions asks, as the account of the controller, for all that its roles grant in deploy/base/rbac.yaml.
+func (k *checker) checkPermissions(ctx context.Context) {
+	needs := []authorizationv1.ResourceAttributes{}
+	add := func(group, resource, namespace, verbs string) {
+		for verb := range strings.FieldsSeq(verbs) {
+			needs = append(needs, authorizationv1.ResourceAttributes{
+				Group: group, Resource: resource, Namespace: namespace, Verb: verb})
+		}
+	}
+	add("", "configmaps", "", "get list watch create update patch delete")
+	add("", "namespaces", "", "get list watch")
+	add("", "events", "", "create patch")
+	if k.settings.leaderElect {
+		add("coordination.k8s.io", "leases", k.settings.leaseNamespace, "create get update")
+	}
+	var lacks []string
+	for _, n := range needs {
+		if n.Resource == "leases" && n.Verb != "create" {
+			n.Name = k.settings.leaseName
+		}
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = &n
+		review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		switch {
+		case err != nil:
+			k.add("permissions", resultUnknown, err.Error(), "")
+			return
+		case !review.Status.Allowed:
+			lacks = append(lacks, n.Verb+" "+n.Resource)
+		}
+	}
+	if len(lacks) > 0 {
+		k.add("permissions", resultTodo, k.account()+" may not "+strings.Join(lacks, ", "), granted)
+		return
+	}
+	k.add("permissions", resultOK, k.account()+" may do what the controller needs", "")
+}
+
+const granted = "grant it as deploy/base/rbac.yaml does"
 
 func (k *checker) count(result string) (n int) {
 	for _, l := range k.Checks {

@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways in which kubectl signs in
 	"k8s.io/client-go/rest"
 
 	stamped "github.com/mirror-controller/mirror-controller/cmd/internal/version"
@@ -30,8 +33,50 @@ var stamp string
 const longHelp = `kubectl mirror shows what mirror-controller has done and would do, and why. Only purge
 changes anything.
 
-The settings are the arguments of the Deployment of the installed controller. Flags named as the controller's change
-them. With --namespace-prefix or --all-namespaces, and without --controller, the flags alone count.`
+The settings are the arguments of the Deployment of the installed controller; see also kubectl mirror plan --help.
+A user who may see no more than a namespace gets by with the reports of the controller.`
+
+// usage shows the commands first. The flags of kubectl and those of the controller come last, where they are shown.
+const usage = `Usage:
+  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{range flagsOf .}}
+
+{{.Title}}:
+{{.Usages}}{{end}}
+`
+
+// group is a group of flags in a help.
+type group struct{ Title, Usages string }
+
+// groups returns the groups of flags that the help of a command shows.
+func (c *cli) groups(cmd *cobra.Command) (all []group) {
+	kube, own := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.kube.AddFlags(kube)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if kube.Lookup(f.Name) == nil && !slices.Contains(deciding, f.Name) {
+			own.AddFlag(f)
+		}
+	})
+	add := func(title string, flags *pflag.FlagSet) {
+		if flags.HasAvailableFlags() {
+			all = append(all, group{title, strings.TrimRight(flags.FlagUsages(), "\n")})
+		}
+	}
+	add("Flags", own)
+	if cmd.Name() == "plan" || cmd.Name() == "purge" {
+		add("Flags of the controller, instead of those of the Deployment", c.settings.decidingFlags())
+	}
+	if !cmd.HasParent() {
+		add("Flags of kubectl", kube)
+	}
+	return all
+}
 
 // cli is what all commands share.
 type cli struct {
@@ -53,8 +98,8 @@ func newRoot() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(stamped.Line(program, stamp))
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), // the flags of all commands, at the root only
-		"{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", `  "kubectl mirror --help" lists them.`))
+	cobra.AddTemplateFunc("flagsOf", c.groups)
+	root.SetUsageTemplate(usage)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: --help lists the flags", err) })
 	c.kube.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().AddFlagSet(c.settings.FlagSet)
@@ -128,14 +173,25 @@ func (c *cli) parseKey(arg string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: parts[0], Name: parts[1]}, nil
 }
 
+// parseKeys is parseKey for several arguments.
+func (c *cli) parseKeys(args []string) (keys []types.NamespacedName, err error) {
+	for _, arg := range args {
+		k, err := c.parseKey(arg)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
 // session is one run of a command: a client, and the settings by which it decides.
 type session struct {
 	*snapshot.Reader
 	settings *settings
 	out      io.Writer // stderr
 	said     map[string]bool
-
-	limit error // says that the user may see no more than a namespace
+	limited  bool // the user may see no more than a namespace
 }
 
 // beginAll returns a session for each controller.
@@ -163,13 +219,37 @@ func (c *cli) begin(cmd *cobra.Command) (*session, error) {
 	return all[0], nil
 }
 
+// beginSome is begin for a command about some ConfigMaps, which also serves a user who may see no more than a namespace.
+func (c *cli) beginSome(cmd *cobra.Command, args []string) (s *session, asked []types.NamespacedName, err error) {
+	if asked, err = c.parseKeys(args); err != nil {
+		return nil, nil, err
+	}
+	s, err = c.begin(cmd)
+	if apierrors.IsForbidden(err) {
+		s, err = c.beginLimited(cmd)
+	}
+	return s, asked, err
+}
+
+// beginLimited returns a session of a user who may see no more than a namespace.
+func (c *cli) beginLimited(cmd *cobra.Command) (*session, error) {
+	client, err := c.client("")
+	if err != nil {
+		return nil, err
+	}
+	s := c.newSession(cmd, client, c.settings.alone)
+	s.limited = true
+	return s, nil
+}
+
 func (c *cli) newSession(cmd *cobra.Command, client kubernetes.Interface, settings *settings) *session {
 	s := &session{
 		Reader:   &snapshot.Reader{Client: client, Rules: plan.NewRules(&settings.Options.Options)},
 		settings: settings, out: cmd.ErrOrStderr(), said: map[string]bool{},
 	}
-	if d := settings.deployment; d != nil && d.Status.ReadyReplicas == 0 {
-		s.say(fmt.Sprintf("No controller runs: Deployment %s has no ready replica.", keyOf(d)))
+	if runs, err := settings.runs(cmd.Context(), client); err == nil && !runs {
+		s.say(fmt.Sprintf("No controller runs: Deployment %s has no ready replica, and none holds the Lease.",
+			keyOf(settings.deployment)))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -32,40 +35,76 @@ func (c *cli) explain(cmd *cobra.Command, args []string) (printed, error) {
 	if typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind) {
 		return c.explainNamespace(cmd, name)
 	}
-	s, asked, err := c.beginOne(cmd, args[0])
+	s, keys, err := c.beginSome(cmd, args)
 	if err != nil {
 		return nil, err
 	}
-	cm, err := s.Get(cmd.Context(), asked)
+	asked, ctx := keys[0], cmd.Context()
+	cm, err := s.Get(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
 	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
-		r, err := s.ask(cmd.Context(), asked)
-		if err == nil {
-			r.answer = exitYes // explained
-		}
-		return r, err
+		return s.explainSource(ctx, asked)
 	}
 	var snap *snapshot.Snapshot
-	if s.limit == nil {
-		snap, err = s.Read(cmd.Context(), asked.Name)
+	if !s.limited {
+		snap, err = s.Read(ctx, asked.Name)
+		s.limited = apierrors.IsForbidden(err)
 	}
 	switch {
-	case s.isLimited(err):
-		return explainAlone(s.Rules, asked, cm), nil
+	case s.limited:
+		return s.explainAlone(ctx, asked, cm)
 	case err != nil:
 		return nil, err
 	}
 	x := explain(snap, asked, cm)
 	if x.handedOver != nil {
-		x.Diff, err = s.diff(cmd.Context(), *x.handedOver)
+		x.Diff, err = s.diff(ctx, *x.handedOver)
 	}
-	if sources := snap.Sources(x.of); x.of.Name != "" && len(sources) > 0 && err == nil {
-		err = s.warn(cmd.Context(), x.of.Namespace, sources)
-		x.Warning = sources[0].Warning
+	if x.state == plan.StatePending && err == nil {
+		err = s.explainPending(ctx, snap, x)
 	}
 	return x, err
+}
+
+// explainSource shows a source as status does.
+func (s *session) explainSource(ctx context.Context, asked types.NamespacedName) (printed, error) {
+	source, err := s.ask(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	r := newReport([]*snapshot.Source{source})
+	r.details, r.answer = true, exitYes
+	return r, nil
+}
+
+// explainAlone explains to a user who may see no more than a namespace what that one shows.
+func (s *session) explainAlone(ctx context.Context, asked types.NamespacedName, cm *corev1.ConfigMap) (printed, error) {
+	if cm == nil { // it may be a source that is gone
+		if found, err := s.read(ctx, asked); err == nil && len(found) > 0 {
+			return s.explainSource(ctx, asked)
+		}
+	}
+	ns, err := s.Client.CoreV1().Namespaces().Get(ctx, asked.Namespace, metav1.GetOptions{})
+	if err != nil {
+		ns = nil
+	}
+	return explainAlone(s.Rules, asked, cm, ns), nil
+}
+
+// explainPending adds that the API server rejects writes for the source. Other warnings have commands for other
+// namespaces.
+func (s *session) explainPending(ctx context.Context, snap *snapshot.Snapshot, x *explanation) error {
+	sources := snap.Sources(x.of)
+	if len(sources) == 0 {
+		return nil
+	}
+	err := s.learn(ctx, x.of.Namespace, sources)
+	if w := sources[0].Warning; w != nil && w.Reason == plan.ReasonWriteFailed {
+		x.Warning = w
+	}
+	return err
 }
 
 // explainNamespace explains a namespace, which takes no permission to read ConfigMaps.
@@ -92,7 +131,8 @@ type explanation struct {
 	Diff string `json:"diff,omitempty"`
 
 	of         types.NamespacedName // the source that claims the namespace, or whose copy is there
-	handedOver *plan.Change         // of a foreign ConfigMap, if its owner hands it over
+	state      plan.State
+	handedOver *plan.Change // of a foreign ConfigMap, if its owner hands it over
 }
 
 // rule is a rule about a source; an empty one: about any.
@@ -129,6 +169,11 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 	ns := snap.Namespaces[name]
 	switch {
 	case ns == nil:
+		would := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		why, remedy = snap.Rules.ExplainExclusion(plan.AnySource(), would)
+		if why != "" {
+			return "there is no namespace " + name + ", and a new one would be no target: " + why, remedy
+		}
 		return "there is no namespace " + name, "kubectl create namespace " + name
 	case plan.LabelsTruncated(ns):
 		return "its labels take more than 8 KiB", "remove labels of the namespace"
@@ -148,7 +193,7 @@ func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy
 // explain explains a ConfigMap by a snapshot; cm is nil if there is none.
 func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
 	d, view := snap.Decision(key), snap.View(key.Name)
-	x := &explanation{of: d.Owner}
+	x := &explanation{of: d.Owner, state: d.State}
 	if ns := snap.Namespaces[key.Namespace]; ns != nil {
 		for _, s := range view.All() {
 			for _, j := range snap.Rules.Judge(s, ns) {
@@ -196,10 +241,11 @@ func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName
 		about = view.All()[0]
 	}
 	why, remedy := withheld(snap, about, key.Namespace)
-	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.%s", is, why, toPublish(snap.Rules, cm)), remedy
+	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
 	for _, s := range snap.Sources(key) {
 		x.Verdict += fmt.Sprintf(" It is no longer a source; copies left: %d.", len(s.Targets))
 	}
+	x.Verdict += toPublish(snap.Rules, cm) // ends with a command
 }
 
 // remedy says what would change the state of a target.

@@ -50,21 +50,26 @@ func TestC70ExplainAlone(t *testing.T) {
 	rules := plan.NewRules(&o)
 	other := plantest.Marked("team-a", "settings", plantest.Annotation(plan.SourceAnnotation, "platform/other"))
 	made := plantest.Marked("team-a", "settings", plantest.Annotation(plan.CopyAnnotation, "team-b/settings"))
+	optsOut := plantest.Namespace("team-a", "mirror", "false")
 	var out golden
 	for _, test := range []struct {
 		title string
 		cm    *corev1.ConfigMap
+		ns    *corev1.Namespace
 	}{
-		{"nothing", nil},
-		{"a copy", plantest.Copy(rules, source, "team-a")},
-		{"an edited copy", plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited"))},
-		{"a foreign one", plantest.ConfigMap("team-a", "settings")},
-		{"one with a finalizer", plantest.ConfigMap("team-a", "settings", plantest.Finalizer)},
-		{"a copy of another name", other},
-		{"made of a copy", made},
-		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True"))},
+		{"nothing", nil, nil},
+		{"nothing, and the namespace opts out", nil, optsOut},
+		{"a copy", plantest.Copy(rules, source, "team-a"), plantest.Namespace("team-a")},
+		{"a copy, and the namespace opts out", plantest.Copy(rules, source, "team-a"), optsOut},
+		{"released", plantest.Copy(rules, source, "team-a", plantest.Without(plan.CopyAnnotation)), nil},
+		{"an edited copy", plantest.Copy(rules, source, "team-a", plantest.Data("key", "edited")), nil},
+		{"a foreign one", plantest.ConfigMap("team-a", "settings"), nil},
+		{"one with a finalizer", plantest.ConfigMap("team-a", "settings", plantest.Finalizer), nil},
+		{"a copy of another name", other, nil},
+		{"made of a copy", made, nil},
+		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True")), nil},
 	} {
-		x := explainAlone(rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm)
+		x := explainAlone(rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, test.ns)
 		out.print(t, test.title, x, "table")
 	}
 	out.compare(t, "alone")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -41,6 +42,10 @@ func newPlan(c *cli) *cobra.Command {
 			}
 			s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
 			p := newPlanned(snap)
+			if p.abandoned, err = s.abandoned(cmd.Context()); p.abandoned > 0 {
+				s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
+					"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
+			}
 			for _, c := range p.Targets {
 				if diff && c.decision.Op != plan.OpNone && err == nil {
 					c.Diff, err = s.diff(cmd.Context(), c.decision.Change)
@@ -55,6 +60,30 @@ func newPlan(c *cli) *cobra.Command {
 // planned is what a controller would do, and the targets that stay as they are, but for those in sync.
 type planned struct {
 	Targets []*target `json:"targets"`
+
+	abandoned int // copies of the installed controller that the flags make foreign
+}
+
+// abandoned returns the number of copies that the installed controller has, and that are none by the flags.
+func (s *session) abandoned(ctx context.Context) (n int, err error) {
+	is, was := s.settings.Options, s.settings.installed
+	if was == nil || is.Instance == was.Instance && is.Label == was.Label {
+		return 0, nil
+	}
+	rules := plan.NewRules(&was.Options)
+	snap, err := (&snapshot.Reader{Client: s.Client, Rules: rules}).Read(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range snap.All() {
+		if d.Have == nil {
+			continue
+		}
+		if _, ours := rules.SourceOf(d.Have); ours {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // target is one ConfigMap.
@@ -89,7 +118,7 @@ func (p *planned) add(d *snapshot.Decision, operation string, source types.Names
 }
 
 func (p *planned) end() error {
-	return verdict(!slices.ContainsFunc(p.Targets, func(t *target) bool {
+	return verdict(p.abandoned == 0 && !slices.ContainsFunc(p.Targets, func(t *target) bool {
 		return t.decision.Op != plan.OpNone || t.decision.State == plan.StateOutOfScope
 	}))
 }

@@ -20,7 +20,7 @@ const purgeHelp = `Delete all copies of an instance, or those of one source, whi
 The command shows the list and asks. It deletes only what is a copy of this instance: nothing that has changed since it
 was listed, and no copy that lost its label. It can be interrupted and repeated.
 
-It refuses while a controller of the instance is ready, which would restore copies that a source asks for. --force
+It refuses while a controller of the instance runs, which would restore copies that a source asks for. --force
 deletes them nevertheless. --out-of-scope deletes only the copies that no source claims and that the flags rule out,
 also beside a running controller.
 
@@ -50,7 +50,7 @@ func newPurge(c *cli) *cobra.Command {
 		})
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "Show the list, and delete nothing.")
-	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance is ready.")
+	cmd.Flags().BoolVar(&p.force, "force", false, "Delete although a controller of the instance runs.")
 	cmd.Flags().BoolVar(&p.outOfScope, "out-of-scope", false, "Delete only unclaimed copies that the flags rule out.")
 	return cmd
 }
@@ -105,7 +105,7 @@ func (p *purge) list(ctx context.Context, asked types.NamespacedName) error {
 	return nil
 }
 
-// refuse returns exitNo while a controller of the instance is ready, and says which.
+// refuse returns exitNo while a controller of the instance runs, and says which.
 func (p *purge) refuse(ctx context.Context) error {
 	deployments, err := deploymentsOf(ctx, p.Client, "")
 	if err != nil {
@@ -117,8 +117,9 @@ func (p *purge) refuse(ctx context.Context) error {
 	for i := range deployments {
 		d := &deployments[i]
 		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
-		if d.Status.ReadyReplicas > 0 && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
-			p.say(fmt.Sprintf("Refused: Deployment %s has ready replicas, and would restore copies. Stop it before: "+
+		runs, _ := of.runs(ctx, p.Client)
+		if runs && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
+			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore copies. Stop it before: "+
 				"kubectl -n %s scale deployment %s --replicas=0", keyOf(d), d.Namespace, d.Name))
 			return exitNo
 		}

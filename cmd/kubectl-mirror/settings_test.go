@@ -14,7 +14,7 @@ import (
 // deploymentOf returns a Deployment in mirror-system. A service mesh has put a container before that of the controller.
 func deploymentOf(name, args string) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "mirror-system", Name: name,
-		Labels: map[string]string{"app.kubernetes.io/name": "mirror-controller"}}}
+		Labels: map[string]string{"app.kubernetes.io/part-of": "mirror-controller"}}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{
 		{Name: "proxy", Args: []string{"--instance=proxy"}}, {Name: "mirror-controller", Args: strings.Fields(args)},
 	}

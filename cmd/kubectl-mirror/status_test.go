@@ -18,7 +18,7 @@ func TestStatus(t *testing.T) {
 	var out golden
 	for _, source := range sources {
 		one := newReport([]*snapshot.Source{source})
-		one.one = true
+		one.details = true
 		switch source.Key().String() {
 		case "platform/mixed":
 			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),

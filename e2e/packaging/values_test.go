@@ -207,7 +207,7 @@ var podValues = map[string]string{
 	"revisionHistoryLimit=0":                             `"revisionHistoryLimit":0`,
 	`volumes=[{"name":"ca","emptyDir":{}}]`:              `"volumes":[{"emptyDir":{},"name":"ca"}]`,
 	`volumeMounts=[{"name":"ca","mountPath":"/ca"}]`:     `"volumeMounts":[{"mountPath":"/ca","name":"ca"}]`,
-	`podLabels={"team":"a","` + nameLabel + `":"other"}`: `"` + nameLabel + `":"mirror-controller","team":"a"}`,
+	`podLabels={"team":"a","` + nameLabel + `":"other"}`: `"` + nameLabel + `":"mirror-controller","app.kubernetes.io/part-of":"mirror-controller","team":"a"}`,
 	`global={"any":"thing"}`:                             "",
 	"enabled=true":                                       "",
 }
@@ -268,6 +268,10 @@ var renderings = map[string]rendering{
 	"dashboard of a release": {
 		values: []string{`fullnameOverride="platform-mirror-controller-of-production-two"`, "dashboard.enabled=true"},
 		want:   parts{"ConfigMap": {`\"uid\": \"platform-mirror-controller-of-production\"`}}},
+
+	// kubectl mirror finds the Deployment by a label that no value replaces.
+	"another name": {values: []string{`nameOverride="other"`, `commonLabels={"app.kubernetes.io/part-of":"other"}`},
+		want: parts{"Deployment": {`"app.kubernetes.io/part-of":"mirror-controller"`}}},
 
 	"other objects": {
 		values: []string{`extraObjects=[{"kind":"Secret","apiVersion":"v1","metadata":{"name":"{{ .Release.Name }}-x"}},` +

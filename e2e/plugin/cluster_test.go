@@ -90,7 +90,7 @@ func TestKubectlStatus(t *testing.T) {
 	viewer := newViewer(w)
 	w.Until("the cluster is read in time", func() error {
 		return viewer.ask("wait platform/frozen --timeout=3s").lacks(1, shown(t, "wait platform/frozen --timeout=3s"),
-			"platform/frozen: OutOfSync, 3 pending\nTimed out after 3s")
+			"platform/frozen: Pending, 3 pending\nTimed out after 3s")
 	})
 
 	w.Start()
@@ -121,10 +121,12 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitInSync(source, good...)
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	viewer := newViewer(w)
-	for _, command := range []string{"status platform/settings", "wait platform/settings --timeout=5s"} {
-		viewer.says(1, command, "platform/settings: OutOfSync, 206 synced, 1 pending\nWarning WriteFailed: ",
-			"exceeded quota: no-more", "team-bad  pending  there is no copy yet")
-	}
+	const rejected = "platform/settings: Rejected, 206 synced, 1 rejected\nWarning WriteFailed: "
+	w.Until("the controller has reported the rejected copy", func() error {
+		return viewer.ask("status platform/settings").lacks(1, rejected, "exceeded quota: no-more")
+	})
+	viewer.says(1, "wait platform/settings --timeout=5s", rejected, "Timed out after 5s")
+	viewer.says(0, "wait platform/settings --ignore-blocked", rejected)
 	lift()
 	viewer.prints(0, "wait platform/settings", "platform/settings: InSync, 207 synced")
 	w.WaitInSync(source, bad)
@@ -142,8 +144,8 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	const expires = "the namespace has the label mirror=false"
-	viewer.says(1, "status platform/settings",
-		"platform/settings: OutOfSync, 206 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
+	viewer.says(0, "status platform/settings",
+		"platform/settings: InSync, 206 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
 	viewer.says(0, "wait platform/settings", "team-bad  expiring  "+expires)
 }
 
@@ -259,7 +261,7 @@ func TestKubectlPurge(t *testing.T) {
 	foreign := w.Create(a, "foreign", suite.WithLabel(w.Label, plan.CopyValue))
 	lists := []rbacv1.PolicyRule{may("", "configmaps", "list", "delete"), may("", "namespaces", "list")}
 	purger := w.as(newPerson(w.World, "purger", append(lists, may("apps", "deployments", "get", "list"))...).kubeconfig)
-	purger.says(1, "purge --yes", "Refused: Deployment mirror-system/mirror-controller has ready replicas")
+	purger.says(1, "purge --yes", "Refused: the controller of Deployment mirror-system/mirror-controller runs")
 	newPerson(w.World, "blind", lists...).says(2, "purge --yes", "cannot check that no controller runs: ")
 	w.Stop(p)
 	w.report(func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 0 })

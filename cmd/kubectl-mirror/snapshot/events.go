@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,17 +37,16 @@ func (w *Warning) String() string {
 // Reports are the newest events about one object, by reason.
 type Reports map[string]*corev1.Event
 
-// ReportsOf sorts events by the object that they are about, and all about objects of one name under goneUID, too. Only
-// events of controllers count, and Mirrored only of the instance.
+// ReportsOf sorts the events of controllers of an instance by the object that they are about, and all about objects of
+// one name under [GoneUID], too.
 func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
 	all := map[types.UID]Reports{}
 	for _, e := range events {
-		isOurs := e.Reason != plan.ReasonMirrored || e.Annotations[plan.InstanceAnnotation] == instance
-		if e.ReportingController != reporter || !isOurs {
+		if e.ReportingController != reporter || e.Annotations[plan.InstanceAnnotation] != instance {
 			continue
 		}
 		is := e.InvolvedObject
-		for _, about := range []types.UID{is.UID, goneUID(types.NamespacedName{Namespace: is.Namespace, Name: is.Name})} {
+		for _, about := range []types.UID{is.UID, GoneUID(types.NamespacedName{Namespace: is.Namespace, Name: is.Name})} {
 			if all[about] == nil {
 				all[about] = Reports{}
 			}
@@ -60,40 +58,34 @@ func ReportsOf(instance string, events []*corev1.Event) map[types.UID]Reports {
 	return all
 }
 
-// goneUID stands for the UID of a source that is gone.
-func goneUID(k types.NamespacedName) types.UID { return types.UID(k.String()) }
+// GoneUID stands for the UID of a source that is gone.
+func GoneUID(k types.NamespacedName) types.UID { return types.UID(k.String()) }
 
 const reporter = "mirror-controller"
 
-// number returns the number of targets in a state that Mirrored counts; 0 if there is none, or somebody has forged it.
+// number returns the number of targets in a state by the newest Mirrored; 0 if there is none, or somebody has forged it.
 func (r Reports) number(state plan.State) (n int) {
 	if e := r[plan.ReasonMirrored]; e != nil {
 		n, _ = strconv.Atoi(e.Annotations[plan.EventAnnotation(state)])
 	}
-	return n
-}
-
-// blocked returns the number of targets at which something is in the way.
-func (r Reports) blocked() (n int) {
-	for _, state := range plan.Blocking {
-		n += r.number(state)
-	}
-	return n
+	return max(n, 0)
 }
 
 // Warning returns the newest warning that is not over; nil if there is none. One about copies that expire comes first.
-// After the last one comes a Mirrored in which nothing is blocked, and nothing expires.
+// A warning is over when a newer Mirrored counts none of its targets.
 func (r Reports) Warning() *Warning {
 	var newest *corev1.Event
 	for reason, e := range r {
-		_, blocks := plan.Blocking[reason]
-		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || blocks && r.blocked() > 0)
-		if holds && reason != plan.ReasonExpiring && (newest == nil || compareAge(e, newest) > 0) {
+		state, counts := plan.Blocking[reason]
+		if reason == plan.ReasonExpiring {
+			state, counts = plan.StateExpiring, true
+		}
+		holds := e.Type == corev1.EventTypeWarning && (r.isNew(reason) || counts && r.number(state) > 0)
+		isFirst := newest == nil || reason == plan.ReasonExpiring ||
+			newest.Reason != plan.ReasonExpiring && compareAge(e, newest) > 0
+		if holds && isFirst {
 			newest = e
 		}
-	}
-	if r.expires() {
-		newest = r[plan.ReasonExpiring]
 	}
 	if newest == nil {
 		return nil
@@ -101,72 +93,66 @@ func (r Reports) Warning() *Warning {
 	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
 }
 
-// expires reports whether copies expire.
-func (r Reports) expires() bool {
-	return r.isNew(plan.ReasonExpiring) || r[plan.ReasonExpiring] != nil && r.number(plan.StateExpiring) > 0
-}
-
-// isNew reports whether there is an event with this reason, and no newer report.
+// isNew reports whether there is an event with this reason, and no newer Mirrored.
 func (r Reports) isNew(reason string) bool {
 	e, mirrored := r[reason], r[plan.ReasonMirrored]
 	return e != nil && (mirrored == nil || compareAge(e, mirrored) > 0)
 }
 
-// isOutdated reports whether a warning about targets is newer than the report.
-func (r Reports) isOutdated() bool {
-	reasons := slices.Collect(maps.Keys(plan.Blocking))
-	return slices.ContainsFunc(append(reasons, plan.ReasonNoTargets), r.isNew)
-}
-
-// isOfHold reports whether the source has the annotation which held targets by the newest report.
-func (r Reports) isOfHold(s *plan.Source) bool {
-	by, _ := s.Hold()
-	held := r[plan.ReasonHeld]
-	return s.HeldBy() != "" && (held == nil || strings.Contains(held.Message, by))
-}
-
-// Judge returns the state of a source by the reports.
-func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
-	out := Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
-	status, note := StatusOf(s)
-	if status != Frozen { // which tells by itself why, and its copies stay
-		out.Warning = r.Warning()
-	}
-	if status != InSync {
-		out.Status, out.Note = status, note
-		return out
-	}
+// counts reports whether the newest Mirrored has the numbers of a version of the source: no target was pending then,
+// and no warning about targets came later.
+func (r Reports) counts(version string) bool {
 	mirrored := r[plan.ReasonMirrored]
-	if mirrored == nil {
-		if r.isOutdated() {
-			out.Status, out.Note = NotYet, "not yet: the controller has warned, and not reported since"
-		}
+	return mirrored != nil && mirrored.Annotations[plan.EventVersion] == version &&
+		!slices.ContainsFunc(slices.Collect(maps.Keys(plan.Blocking)), r.isNew)
+}
+
+// Learn adds what the reports show and no object does: targets that are rejected or fought over count as pending without
+// them.
+func (s *Source) Learn(r Reports) {
+	if s.Count(plan.StateExpiring) == 0 {
+		delete(r, plan.ReasonExpiring) // that is over
+	}
+	if s.Status == Frozen { // which tells by itself why, and its copies stay
+		return
+	}
+	s.Warning = r.Warning()
+	pending, rejected := s.Count(plan.StatePending), r.number(plan.StateRejected)
+	if fought := r.number(plan.StateFight); pending > 0 && pending == rejected+fought && r.counts(s.version) {
+		s.Counts[plan.StatePending.String()] = 0
+		s.Counts[plan.StateRejected.String()], s.Counts[plan.StateFight.String()] = rejected, fought
+		s.settle()
+	}
+}
+
+// Judge returns the state of a source by the reports alone.
+func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
+	out, version := newSource(s.Key), s.ConfigMap.ResourceVersion
+	if out.Status, out.Note = StatusOf(s); out.Status != InSync {
 		return out
 	}
-	synced, held, blocked := r.number(plan.StateSynced), r.number(plan.StateHeld), r.blocked()
-	ago := duration.HumanDuration(max(0, now.Sub(mirrored.LastTimestamp.Time))) + " ago"
+	out.Warning = r.Warning()
+	none, mirrored := r[plan.ReasonNoTargets], r[plan.ReasonMirrored]
+	ago := func(e *corev1.Event) string {
+		return duration.HumanDuration(max(0, now.Sub(e.LastTimestamp.Time))) + " ago"
+	}
 	switch {
-	case mirrored.Annotations[plan.EventVersion] != s.ConfigMap.ResourceVersion:
-		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of another version"
-		return out
-	case held > 0 && !r.isOfHold(s):
-		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is of targets held by another annotation"
-		return out
-	case blocked == 0 && r.isOutdated():
-		out.Status, out.Note = NotYet, "not yet: the newest report, "+ago+", is older than the warning"
-		return out
-	}
-	noun := map[bool]string{true: "namespace", false: "namespaces"}[synced == 1]
-	out.Status, out.Note = InSync, fmt.Sprintf("in sync in %d %s, as the controller reported %s", synced, noun, ago)
-	out.Counts[plan.StateSynced.Metric()], out.Counts[plan.StateHeld.Metric()] = synced, held
-	out.Blocked, out.Reached = blocked, synced
-	if held+blocked > 0 {
-		out.Status = OutOfSync
-		out.Note += fmt.Sprintf("; %d held, %d blocked", held, blocked)
-	}
-	if r.expires() {
-		out.Status = OutOfSync
-		out.Note += "; copies expire"
+	case len(r) == 0:
+		return Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
+	case r.isNew(plan.ReasonNoTargets) && none.Annotations[plan.EventVersion] == version:
+		out.Status, out.Note = NoTargets, "as the controller reported "+ago(none)
+	case mirrored == nil:
+		out.Status, out.Note = Pending, "the controller has warned, and not reported since"
+	case mirrored.Annotations[plan.EventVersion] != version:
+		out.Status, out.Note = Pending, "the newest report, "+ago(mirrored)+", is of another version"
+	case !r.counts(version):
+		out.Status, out.Note = Pending, "the newest report, "+ago(mirrored)+", is older than the warning"
+	default:
+		for _, state := range Counted {
+			out.Counts[state.String()] = r.number(state)
+		}
+		out.Note = "as the controller reported " + ago(mirrored)
+		out.settle()
 	}
 	return out
 }
@@ -174,7 +160,18 @@ func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 // Unknown returns the state of a source of which nothing is known, and why.
 func Unknown(s *plan.Source, why string) *Source {
 	out := newSource(s.Key)
-	out.Status, out.Note = NotKnown, "not known: "+why
+	out.Status, out.Note = NotKnown, why
+	return out
+}
+
+// Left returns the state of a source that is gone by the reports about its name; nil if copies of it do not expire.
+func (r Reports) Left(k types.NamespacedName) *Source {
+	if r[plan.ReasonExpiring] == nil {
+		return nil
+	}
+	out := newSource(k)
+	out.Note = "it is gone or no source any more"
+	out.Warning = r.Warning()
 	return out
 }
 

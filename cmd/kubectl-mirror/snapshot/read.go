@@ -73,6 +73,17 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, err
 }
 
+// SourcesIn returns the sources in a namespace, with their payloads.
+func (r *Reader) SourcesIn(ctx context.Context, namespace string) (all []*corev1.ConfigMap, err error) {
+	o := metav1.ListOptions{LabelSelector: r.Rules.Label() + "=" + plan.SourceValue}
+	err = each(ctx, r.Client.CoreV1().ConfigMaps(namespace).List, o, func(cm *corev1.ConfigMap) {
+		if r.Rules.AsksToBeMirrored(cm) {
+			all = append(all, cm)
+		}
+	})
+	return all, err
+}
+
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit
 // into pageBytes by the size of the last.
 const (

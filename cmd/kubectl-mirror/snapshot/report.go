@@ -14,25 +14,26 @@ import (
 
 // Statuses of a source.
 const (
-	InSync       = "InSync"
-	OutOfSync    = "OutOfSync"
+	InSync       = "InSync"       // every target is in sync, or held
+	Pending      = "Pending"      // the controller has something to do, or has not reported on this version of the source
+	Rejected     = "Rejected"     // the API server refuses copies, and a retry may succeed
+	Blocked      = "Blocked"      // a foreign ConfigMap, another source or another client is in the way of copies
 	Frozen       = "Frozen"       // an annotation is malformed or not known
 	ReservedName = "ReservedName" // another controller writes ConfigMaps of its name
 	OutOfScope   = "OutOfScope"   // the flags do not allow it
 	NoTargets    = "NoTargets"    // no namespace is a target
 	Gone         = "Gone"         // it is gone or unlabelled, and copies are left
-	NotYet       = "NotYet"       // the newest report of the controller is of another version
 	NotKnown     = "NotKnown"     // there is no report
 )
 
 // Counted are the states that have targets, in the order of their interest.
 var Counted = []plan.State{
-	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFrozen,
-	plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
+	plan.StateSynced, plan.StatePending, plan.StateForeign, plan.StateSuperseded, plan.StateRejected, plan.StateFight,
+	plan.StateFrozen, plan.StateHeld, plan.StateOutOfScope, plan.StateExpiring,
 }
 
-// Source is the state of one source. The counts are those of mirror_copies, with one exception: a copy that the API
-// server rejects is pending, because no object tells of a rejection.
+// Source is the state of one source. No object tells that a copy is rejected or fought over: that is known by the
+// controller's report, and counts as pending without it.
 type Source struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -43,12 +44,9 @@ type Source struct {
 	Warning    *Warning       `json:"warning,omitempty"`
 	Counts     map[string]int `json:"counts"`
 	Targets    []Target       `json:"targets,omitempty"`
-	// Blocked is the number of targets at which something is in the way, if only the controller's report of them is
-	// known.
-	Blocked int `json:"blocked,omitempty"`
-	// Reached is the number of targets that a change of the source reaches: its annotations do not hold them.
-	Reached int       `json:"-"`
-	UID     types.UID `json:"-"`
+	UID        types.UID      `json:"-"`
+
+	version string // the resourceVersion
 }
 
 // Target is the state of one source at one target.
@@ -80,14 +78,11 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 		for _, source := range g.view.All() {
 			r := at(source.Key)
 			r.Status, r.Note = StatusOf(source)
-			r.UID = source.ConfigMap.UID
+			r.UID, r.version = source.ConfigMap.UID, source.ConfigMap.ResourceVersion
 		}
 		for _, d := range g.decisions {
 			if d.State != plan.StateNone {
 				at(d.Owner).add(d.State, d, s.Reason(d))
-			}
-			if d.Source != nil && !d.Source.Holds(s.Namespaces[d.Key.Namespace]) {
-				at(d.Source.Key).Reached++
 			}
 			for _, superseded := range d.Superseded {
 				at(superseded.Key).add(plan.StateSuperseded, d, d.Owner.String()+" has precedence")
@@ -104,10 +99,10 @@ func (s *Snapshot) Sources(asked types.NamespacedName) []*Source {
 }
 
 func newSource(k types.NamespacedName) *Source {
-	s := &Source{Namespace: k.Namespace, Name: k.Name, UID: goneUID(k), Status: Gone, Counts: map[string]int{},
+	s := &Source{Namespace: k.Namespace, Name: k.Name, UID: GoneUID(k), Status: Gone, Counts: map[string]int{},
 		Note: "it is gone or no source any more: its copies in scope are deleted at the end of the deletion grace"}
 	for _, state := range Counted {
-		s.Counts[state.Metric()] = 0
+		s.Counts[state.String()] = 0
 	}
 	return s
 }
@@ -128,8 +123,8 @@ func StatusOf(s *plan.Source) (status, note string) {
 }
 
 func (s *Source) add(state plan.State, d *Decision, reason string) {
-	s.Counts[state.Metric()]++
-	s.Targets = append(s.Targets, Target{d.Key.Namespace, state.Metric(), reason})
+	s.Counts[state.String()]++
+	s.Targets = append(s.Targets, Target{d.Key.Namespace, state.String(), reason})
 }
 
 // finish sets the status of a source that can be mirrored by its counts. found is nil if the source is gone.
@@ -140,8 +135,8 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	case r.Total() == r.Count(plan.StateExpiring, plan.StateOutOfScope):
 		why, remedy := s.Rules.ExplainExcluded(found, s.Rules.Excluded(found, maps.Values(s.Namespaces)))
 		r.Status, r.Note = NoTargets, "no namespace is a target: "+why+": "+remedy
-	case r.Total() != r.Count(plan.StateSynced):
-		r.Status = OutOfSync
+	default:
+		r.settle()
 	}
 	if r.Count(plan.StateHeld) > 0 && found != nil && found.HeldBy() != "" {
 		by, remedy := found.Hold()
@@ -149,10 +144,39 @@ func (s *Snapshot) finish(r *Source, found *plan.Source) {
 	}
 }
 
+// settle sets the status of a source that has targets.
+func (s *Source) settle() {
+	switch {
+	case s.Count(plan.StatePending) > 0:
+		s.Status = Pending
+	case s.Count(plan.StateRejected) > 0:
+		s.Status = Rejected
+	case s.Count(plan.StateForeign, plan.StateSuperseded, plan.StateFight) > 0:
+		s.Status = Blocked
+	default:
+		s.Status = InSync
+	}
+}
+
+// Ends reports whether nothing will change by itself, and whether that is a success.
+func (s *Source) Ends(ignoreBlocked bool) (ends, succeeds bool) {
+	switch s.Status {
+	case InSync:
+		return true, true
+	case Blocked:
+		return true, ignoreBlocked
+	case Rejected:
+		return ignoreBlocked, ignoreBlocked
+	case Pending, NotKnown:
+		return false, false
+	}
+	return true, false
+}
+
 // Count returns the number of targets in one of the states.
 func (s *Source) Count(states ...plan.State) (n int) {
 	for _, state := range states {
-		n += s.Counts[state.Metric()]
+		n += s.Counts[state.String()]
 	}
 	return n
 }
@@ -171,7 +195,7 @@ func (s *Source) Summary() string {
 	text := s.Status
 	for _, state := range Counted {
 		if n := s.Count(state); n > 0 {
-			text += fmt.Sprintf(", %d %s", n, state.Metric())
+			text += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
 	return text
