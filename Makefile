@@ -153,7 +153,7 @@ TAGS :=
 bin/promtool: TAGS := remove_all_sd
 
 .PHONY: generate
-generate: bin/helm ## Write install.yaml, the chart's copies of what is in deploy/components, and the tables of the docs
+generate: bin/helm ## Render base, components and install.yaml, copy the policies into the chart, and write the tables of the docs
 	cd e2e && go test ./packaging -run '^TestGenerated' -args -update
 	go test ./cmd/mirror-controller ./cmd/kubectl-mirror -run '^TestReferenceTable' -args -update
 

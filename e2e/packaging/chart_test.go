@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/diff"
 
-	"github.com/mirror-controller/mirror-controller/e2e/overlay"
 	"github.com/mirror-controller/mirror-controller/e2e/shipped"
 )
 
@@ -62,113 +61,8 @@ var (
 		`admissionPolicy={"protectCopies":true}`, "viewer.create=true"}, monitored...)
 )
 
-// TestChartIsKustomize compares the chart with the kustomizations, for what can be switched on.
-func TestChartIsKustomize(t *testing.T) {
-	for name, c := range map[string]struct{ components, values []string }{
-		"default":          {[]string{"admission"}, nil},
-		"base alone":       {nil, []string{off}},
-		"confined alone":   {[]string{"admission/confined"}, []string{`admissionPolicy={"publishers":false}`}},
-		"publishers alone": {[]string{"admission/publishers"}, []string{`admissionPolicy={"confined":false}`}},
-		"protect-copies": {[]string{"admission/publishers", "protect-copies"},
-			[]string{`admissionPolicy={"confined":false,"protectCopies":true}`}},
-		"high-availability": {[]string{"high-availability"}, []string{off, "replicaCount=2"}},
-		"monitoring":        {[]string{"monitoring"}, append([]string{off}, monitored...)},
-		"network-policy":    {[]string{"network-policy"}, []string{off, `networkPolicy={"enabled":true}`}},
-		"viewer":            {[]string{"viewer"}, []string{off, "viewer.create=true"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			kustomized := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", c.components...)})
-			expectKustomized(t, kustomized, charted(t, append(c.values, teams, sameGrace)...))
-		})
-	}
-}
-
-// sameGrace is the default of the program, which the base has. That of the chart is longer.
-const sameGrace = `deletionGrace="1s"`
-
-// TestChartSettingsAreKustomize compares the chart with the kustomizations, for settings that flags, policies and
-// permissions share.
-func TestChartSettingsAreKustomize(t *testing.T) {
-	digest := "sha256:" + strings.Repeat("ab", 32)
-	values := append(slices.Clone(everything), sameGrace, `image={"repository":"r.example/m","digest":"`+digest+`"}`)
-	patches := ""
-	for _, s := range settings {
-		values = append(values, s.path+"="+s.value)
-		switch s.flag {
-		case "namespace-prefix":
-			patches += overlay.SetPrefix(s.want)
-		case "namespace-selector":
-			patches += overlay.AddFlagKnownAs(s.flag, s.want,
-				"team In red,blue\nexample.com/tier NotIn gold\nmirrored Exists\nfrozen DoesNotExist")
-		default:
-			patches += overlay.AddFlag(s.flag, s.want)
-		}
-	}
-	kustomized := overlay.Render(t, map[string]string{
-		"middle": overlay.Above("deploy/base", "namespace: my-system\n"+
-			"images: [{name: mirror-controller, newName: r.example/m, digest: \""+digest+"\"}]\npatches:\n"+patches,
-			"high-availability", "monitoring", "network-policy", "viewer"),
-		"top": overlay.Above("middle", "", "admission", "protect-copies"),
-	})
-	expectKustomized(t, kustomized, released(t, "mirror-controller", "my-system", values...))
-}
-
-// onlyByHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
-var onlyByHelm = map[string]string{
-	"app.kubernetes.io/managed-by": "tells who to ask for a change: Helm",
-	"helm.sh/chart":                "tells which chart it was, for support",
-	"app.kubernetes.io/instance":   "tells releases apart, also in selectors: there can be two of them in a namespace",
-	"app.kubernetes.io/version":    "is known to the chart's archive; the kustomizations are of no version",
-}
-
-// nameLabel is on everything in the chart; the kustomizations have it on the base and the policies only.
+// nameLabel is on everything.
 const nameLabel = "app.kubernetes.io/name"
-
-// expectKustomized fails the test if a release differs from a kustomization in more than what a chart does by
-// convention: the labels, no namespace, and what only `helm test` makes.
-func expectKustomized(t *testing.T, kustomized, charted shipped.Manifests) {
-	t.Helper()
-	kustomized = slices.DeleteFunc(kustomized, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Namespace"
-	})
-	charted = slices.DeleteFunc(charted, func(o *unstructured.Unstructured) bool {
-		return o.GetAnnotations()["helm.sh/hook"] == "test"
-	})
-	for _, o := range charted {
-		for _, label := range slices.AppendSeq([]string{nameLabel}, maps.Keys(onlyByHelm)) {
-			if o.GetLabels()[label] == "" {
-				t.Errorf("%s: has no label %s, as all objects of a chart have", identity(o), label)
-			}
-		}
-		takeOut(o.Object)
-	}
-	for _, o := range slices.Concat(kustomized, charted) {
-		labels := o.GetLabels()
-		if delete(labels, nameLabel); len(labels) == 0 {
-			labels = nil
-		}
-		o.SetLabels(labels)
-	}
-	expectSame(t, "kustomize", kustomized, "chart", charted)
-}
-
-// takeOut removes the labels of Helm from a value, wherever they are.
-func takeOut(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if onlyByHelm[key] != "" {
-				delete(v, key)
-			}
-			takeOut(value)
-		}
-	case []any:
-		for _, item := range v {
-			takeOut(item)
-		}
-	}
-}
 
 // expectSame compares two installations object by object, in whatever order they come.
 func expectSame(t *testing.T, nameA string, a shipped.Manifests, nameB string, b shipped.Manifests) {
@@ -209,6 +103,9 @@ func TestTwoReleasesShareNothing(t *testing.T) {
 		if taken[identity(o)] != nil || strings.Contains(o.GetName(), ".") {
 			t.Errorf("%s: is part of two releases, or has a dot", identity(o))
 		}
+		if release := o.GetLabels()["app.kubernetes.io/instance"]; release != "v1.blue" {
+			t.Errorf("%s: got the label of release %q", identity(o), release)
+		}
 	}
 }
 
@@ -232,8 +129,7 @@ func TestHelmFindsNothingWrong(t *testing.T) {
 }
 
 // TestOperatorKnowsTheFields reads what is for the Prometheus operator into the operator's own types: a field that
-// these do not have is an error. The API server of the other tests does not know the kinds. TestChartIsKustomize has
-// the kustomizations.
+// these do not have is an error. The API server of the other tests does not know the kinds.
 func TestOperatorKnowsTheFields(t *testing.T) {
 	types := map[string]any{"PodMonitor": &monitoringv1.PodMonitor{}, "ServiceMonitor": &monitoringv1.ServiceMonitor{},
 		"PrometheusRule": &monitoringv1.PrometheusRule{}}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,6 +41,72 @@ var copies = map[string]string{
 	"chart/files/viewer.yaml":           "components/viewer/rbac.yaml",
 	"chart/files/alerts.yaml":           "components/monitoring/alerts.yaml",
 	"chart/files/dashboard.json":        "components/monitoring/dashboard.json",
+}
+
+// kustomized are the files of the kustomizations that the chart renders: by which template and values, and a line of
+// the objects. By hand are the kustomization.yaml files, the namespace, which a chart does not have, and the patch of
+// high-availability.
+var kustomized = []struct {
+	file, template, only string
+	values               []string
+}{
+	{file: "base/serviceaccount.yaml", template: "serviceaccount"},
+	{file: "base/rbac.yaml", template: "rbac", values: []string{off}},
+	{file: "base/deployment.yaml", template: "deployment",
+		values: []string{sameGrace, `image={"repository":"mirror-controller","tag":"dev"}`}},
+	{file: "components/admission/publishers/rbac.yaml", template: "rbac", only: "  name: mirror-controller-publisher"},
+	{file: "components/high-availability/poddisruptionbudget.yaml", template: "poddisruptionbudget",
+		values: []string{"replicaCount=2"}},
+	{file: "components/monitoring/service.yaml", template: "monitoring", only: "kind: Service", values: monitored},
+	{file: "components/monitoring/servicemonitor.yaml", template: "monitoring", only: "kind: ServiceMonitor",
+		values: monitored},
+	{file: "components/network-policy/networkpolicy.yaml", template: "networkpolicy",
+		values: []string{`networkPolicy={"enabled":true}`}},
+}
+
+// sameGrace is the default of the program, which the base has. That of the chart is longer.
+const sameGrace = `deletionGrace="1s"`
+
+// byHelm are the labels that a chart has by convention, and a kustomization has no reason to have.
+var byHelm = regexp.MustCompile(`(?m)^ +(app\.kubernetes\.io/(managed-by|instance|version)|helm\.sh/chart): .*\n`)
+
+// TestGeneratedKustomizations holds the files of the kustomizations to what the chart renders.
+func TestGeneratedKustomizations(t *testing.T) {
+	for _, k := range kustomized {
+		args := []string{"template", "mirror-controller", chart, "--namespace=mirror-system", "--set-json=" + teams,
+			"--show-only=templates/" + k.template + ".yaml"}
+		for _, value := range k.values {
+			args = append(args, "--set-json="+value)
+		}
+		out, err := shipped.Helm{Home: t.TempDir()}.Run(t.Context(), args...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", k.file, err, out)
+		}
+		var objects []string
+		for object := range strings.SplitSeq(byHelm.ReplaceAllString(string(out), ""), "---\n") {
+			if _, content, _ := strings.Cut(object, ".yaml\n"); strings.Contains(content, k.only+"\n") { // behind its source
+				objects = append(objects, strings.TrimSpace(content)+"\n")
+			}
+		}
+		expectGenerated(t, k.file, "# Rendered from deploy/chart by `make generate`: do not edit.\n"+
+			strings.Join(objects, "---\n"))
+	}
+}
+
+// TestPatchOfHighAvailability compares the patch with what two replicas make of the chart.
+func TestPatchOfHighAvailability(t *testing.T) {
+	ours, err := overlay.Render(t, map[string]string{"top": overlay.Above("deploy/base", "", "high-availability")}).Deployment()
+	theirs, failed := charted(t, teams, "replicaCount=2").Deployment()
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	for i := range theirs.Spec.Template.Spec.TopologySpreadConstraints {
+		delete(theirs.Spec.Template.Spec.TopologySpreadConstraints[i].LabelSelector.MatchLabels, "app.kubernetes.io/instance")
+	}
+	have, want := ours.Spec.Template.Spec.TopologySpreadConstraints, theirs.Spec.Template.Spec.TopologySpreadConstraints
+	if *ours.Spec.Replicas != 2 || !reflect.DeepEqual(have, want) {
+		t.Errorf("got %d replicas and %+v, want 2 and %+v", *ours.Spec.Replicas, have, want)
+	}
 }
 
 // TestGeneratedCopies holds the chart's files to those that they are copies of.
