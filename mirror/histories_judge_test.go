@@ -147,6 +147,10 @@ func (h *history) spoilt() map[types.UID]bool {
 			all[(*c.New).UID] = true
 		}
 	}
+	h.server.Altered.Range(func(uid, _ any) bool {
+		all[uid.(types.UID)] = true
+		return true
+	})
 	return all
 }
 

@@ -144,7 +144,11 @@ func (c client[T]) altered(this Call, sent T) (T, Origin) {
 		return sent, Origin{Controller: c.hooked}
 	}
 	c.server.hooks.Load().Alters(this, cm)
-	return any(cm).(T), Origin{Controller: true, Altered: !equality.Semantic.DeepEqual(any(cm), any(sent))}
+	by := Origin{Controller: true, Altered: !equality.Semantic.DeepEqual(any(cm), any(sent))}
+	if by.Altered && cm.UID != "" {
+		c.server.Altered.Store(cm.UID, true)
+	}
+	return any(cm).(T), by
 }
 
 func (c client[T]) Create(ctx context.Context, o T, options metav1.CreateOptions) (T, error) {

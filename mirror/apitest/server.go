@@ -55,6 +55,8 @@ type Server struct {
 	Namespaces *Store[*corev1.Namespace]
 	// Hung counts the requests that were left without an answer.
 	Hung atomic.Int32
+	// Altered has the UIDs of objects whose update a webhook has altered. Perhaps nothing changed by that.
+	Altered sync.Map
 
 	hooks    atomic.Pointer[Hooks]
 	mu       sync.Mutex
