@@ -94,16 +94,9 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 	selections := r.supersede(n, v)
 	for k, s := range r.summarize(n, v, selections, now) {
 		src := n.source(k)
-		sent := &src.sent
-		switch {
-		case s.Source != nil:
-			sent.Begin(s.Source.ConfigMap.UID)
+		sent := n.sentAbout(src, s)
+		if s.Source != nil {
 			r.propagated(n, src, s)
-		case sent.UID() == "":
-			sent = &n.unseen
-			fallthrough
-		default:
-			sent.Begin(sent.UID())
 		}
 		messages, wait := sent.Due(s.Messages(now), now)
 		for _, m := range messages {
@@ -114,11 +107,7 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 			}
 		}
 		if s.Source == nil && s.Counts == [plan.States]int{} {
-			if quiet := src.sent.QuietIn(now); quiet > 0 { // it may come back, and its messages keep their spacing
-				wait = report.Sooner(wait, quiet)
-			} else if !src.changeAt.After(n.fanOutAt) { // else it has just come, and a fan-out will show that
-				delete(n.sources, k)
-			}
+			wait = report.Sooner(wait, n.forget(k, src, now))
 		}
 		if wait > 0 {
 			n.reportIn(wait)
@@ -126,6 +115,28 @@ func (r *reporter) collect(name string, now time.Time) (due []message) {
 	}
 	n.reportGap = min(max(runGap, reportPause*time.Since(now)), report.Spacing)
 	return due
+}
+
+// sentAbout returns what was sent about a source, or about all sources that this process has never seen.
+func (n *nameTargets) sentAbout(src *sourceTargets, s *report.Summary) *report.Sent {
+	sent, uid := &src.sent, src.sent.UID()
+	if s.Source != nil {
+		uid = s.Source.ConfigMap.UID
+	} else if uid == "" {
+		sent, uid = &n.unseen, n.unseen.UID()
+	}
+	sent.Begin(uid)
+	return sent
+}
+
+// forget forgets a source that is gone and has no targets. If it may come back, so that its messages keep their spacing,
+// forget returns when to ask again.
+func (n *nameTargets) forget(k key, src *sourceTargets, now time.Time) (wait time.Duration) {
+	wait = src.sent.QuietIn(now)
+	if wait <= 0 && !src.changeAt.After(n.fanOutAt) { // else it has just come, and a fan-out will show that
+		delete(n.sources, k)
+	}
+	return wait
 }
 
 // expiring returns the copies of a source that expire, by namespace.
