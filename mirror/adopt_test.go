@@ -12,8 +12,8 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// theirs returns a foreign ConfigMap in team-000.
-func theirs(options ...plantest.Option) *corev1.ConfigMap {
+// foreignObject returns a foreign ConfigMap in team-000.
+func foreignObject(options ...plantest.Option) *corev1.ConfigMap {
 	return plantest.ConfigMap("team-000", "settings", append(options, plantest.Data("theirs", "x"))...)
 }
 
@@ -25,13 +25,13 @@ func TestC11Foreign(t *testing.T) {
 	elsewhere, other := plantest.Annotation(plan.CopyAnnotation, "team-001/settings"),
 		plantest.Annotation(plan.InstanceAnnotation, "other")
 	for name, foreign := range map[string]*corev1.ConfigMap{
-		"no label":                        theirs(),
+		"no label":                        foreignObject(),
 		"C06 a copy's YAML, applied here": copyOf(source(), "team-000", elsewhere, plantest.Without("mirror")),
 		"C10 of another instance":         copyOf(source(), "team-000", other),
-		"C49 with finalizers, adoptable":  theirs(adopt, plantest.Finalizer),
+		"C49 with finalizers, adoptable":  foreignObject(adopt, plantest.Finalizer),
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
+			runScene(t, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
 				time.Sleep(2 * time.Hour)
 				before := s.CountAll("team-000", "create", "get")
 				time.Sleep(time.Hour)
@@ -40,13 +40,13 @@ func TestC11Foreign(t *testing.T) {
 					t.Errorf("got %d creates and reads in an hour, want one read a minute, none if the watch shows the object", n)
 				}
 				cm := s.get("team-000")
-				if cm.ResourceVersion != foreign.ResourceVersion || s.reported(plan.ReasonForeign) != 1 {
-					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.all())
+				if cm.ResourceVersion != foreign.ResourceVersion || s.countEvents(plan.ReasonForeign) != 1 {
+					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.reasons())
 				}
-				said := s.said(plan.ReasonForeign)
+				note := s.lastNote(plan.ReasonForeign)
 				refused := foreign.Annotations[plan.InstanceAnnotation] == "other" || len(cm.Finalizers) > 0
-				if strings.Contains(said, plan.AdoptAnnotation+"=") == refused {
-					t.Errorf("got event %q, want in it how to hand the object over, if that is possible: %v", said, !refused)
+				if strings.Contains(note, plan.AdoptAnnotation+"=") == refused {
+					t.Errorf("got event %q, want in it how to hand the object over, if that is possible: %v", note, !refused)
 				}
 				cm.Finalizers = nil
 				s.write(cm)
@@ -73,7 +73,7 @@ func TestC12Adoption(t *testing.T) {
 		"immutable":               {[]plantest.Option{adopt, label, plantest.Immutable}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source(), theirs()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
 				time.Sleep(time.Hour)
 				uid := s.get("team-000").UID
 				s.edit("team-000", tc.edits...)
@@ -93,7 +93,7 @@ func TestC12Adoption(t *testing.T) {
 func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
 		t.Run(verb, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), theirs()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), foreignObject()), func(t *testing.T, s scene) {
 				s.delay(on(1500*time.Millisecond, request(verb, "configmaps", "team-000")))
 				s.write(source())
 				for i := range 300 {

@@ -46,7 +46,7 @@ func TestC71OthersMetadata(t *testing.T) {
 			apierrors.NewRequestEntityTooLargeError("")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 				before := s.get("team-000")
 				patches, updates := s.CountAll("team-", "patch"), s.CountAll("team-", "update")
 				if tc.refused != nil {

@@ -39,7 +39,7 @@ func (s scene) version() string { return s.get("platform").ResourceVersion }
 // TestEventsOfASource: Mirrored comes after each change of the source and of its counts, and not for each target, nor
 // where nothing has changed.
 func TestEventsOfASource(t *testing.T) {
-	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+	runScene(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Second)
 		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
@@ -73,8 +73,8 @@ func TestEventsOfASource(t *testing.T) {
 // TestMirroredSpeaksOfItsContent: while one target is not in sync with it there is no event, and its copy is pending. A
 // change during a fan-out begins anew.
 func TestMirroredSpeaksOfItsContent(t *testing.T) {
-	cluster(t, teams(50, "team-"), func(t *testing.T, s scene) {
-		s.slowly(5 * time.Millisecond)
+	runScene(t, teams(50, "team-"), func(t *testing.T, s scene) {
+		s.slowDown(5 * time.Millisecond)
 		s.write(source(plantest.Data("key", "old")))
 		time.Sleep(time.Minute)
 		s.wantEvents("at first", plan.ReasonMirrored)
@@ -86,7 +86,7 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		})
 		wantPending := func(n float64) {
 			t.Helper()
-			if pending, synced := s.value("mirror_copies", "pending"), s.value("mirror_copies", "synced"); pending != n ||
+			if pending, synced := s.metric("mirror_copies", "pending"), s.metric("mirror_copies", "synced"); pending != n ||
 				synced != 50-n {
 				t.Errorf("got %v copies pending and %v in sync, want %v and %v", pending, synced, n, 50-n)
 			}
@@ -100,13 +100,13 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 		time.Sleep(11 * time.Second) // the first write has ended
 		s.wantEvents("while one target is not in sync")
 
-		if n := s.value("mirror_propagation_seconds"); n != 1 {
+		if n := s.metric("mirror_propagation_seconds"); n != 1 {
 			t.Errorf("got %v changes that reached all targets, want that of the start", n)
 		}
 		time.Sleep(time.Minute)
 		s.wantEvents("at the end", plan.ReasonMirrored)
 		wantPending(0)
-		if n := s.value("mirror_propagation_seconds"); n != 2 {
+		if n := s.metric("mirror_propagation_seconds"); n != 2 {
 			t.Errorf("got %v changes that reached all targets, want one more", n)
 		}
 	})
@@ -115,8 +115,8 @@ func TestMirroredSpeaksOfItsContent(t *testing.T) {
 // TestC11EventsOfAProblem: it is reported when it begins or changes, and not again when the API server was away.
 // Mirrored tells that it is over.
 func TestC11EventsOfAProblem(t *testing.T) {
-	objects := append(teams(3, "team-"), source(), theirs(), plantest.ConfigMap("team-001", "settings"))
-	cluster(t, objects, func(t *testing.T, s scene) {
+	objects := append(teams(3, "team-"), source(), foreignObject(), plantest.ConfigMap("team-001", "settings"))
+	runScene(t, objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("two foreign objects", plan.ReasonForeign, plan.ReasonMirrored)
 		for range 3 {
@@ -140,7 +140,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 
 // TestC03SupersededEvent: the event on the superseded source names the winner.
 func TestC03SupersededEvent(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantEvents("alone", plan.ReasonMirrored)
 		s.write(plantest.Source("shared", "settings", plantest.Data("key", "shared")))
@@ -152,7 +152,7 @@ func TestC03SupersededEvent(t *testing.T) {
 		s.remove("platform")
 		time.Sleep(5 * time.Second)
 		s.wantEvents("it takes over", plan.ReasonMirrored)
-		if n := s.value("mirror_copies", "superseded"); n != 0 {
+		if n := s.metric("mirror_copies", "superseded"); n != 0 {
 			t.Errorf("got %v superseded, want none", n)
 		}
 	})
@@ -161,11 +161,11 @@ func TestC03SupersededEvent(t *testing.T) {
 // TestC75MirroredNamesTheVersion: three edits, the third one back to the first content. Each event has the version of
 // the source, and the numbers of namespaces by state, in its text and its annotations.
 func TestC75MirroredNamesTheVersion(t *testing.T) {
-	cluster(t, append(teams(3, "team-"), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
+	runScene(t, append(teams(3, "team-"), plantest.ConfigMap("team-001", "settings")), func(t *testing.T, s scene) {
 		for _, content := range []string{"A", "B", "A"} {
 			s.write(source(plantest.Data("key", content)))
 			time.Sleep(time.Minute)
-			got := s.last(plan.ReasonMirrored)
+			got := s.lastEvent(plan.ReasonMirrored)
 			want := fmt.Sprintf("Synced version %s to 2 namespaces; 1 is blocked (see Foreign)", s.version())
 			if got.Note != want {
 				t.Errorf("%s: got event %q, want %q", content, got.Note, want)
@@ -177,7 +177,7 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 				}
 			}
 		}
-		if n := s.reported(plan.ReasonMirrored); n != 3 {
+		if n := s.countEvents(plan.ReasonMirrored); n != 3 {
 			t.Errorf("got %d events, want one for each version", n)
 		}
 	})
@@ -186,22 +186,22 @@ func TestC75MirroredNamesTheVersion(t *testing.T) {
 // TestC75RevertAmidAFanOut: a bad content is taken back while half of the targets have it. Mirrored names the present
 // version only when all targets have the content of that version again.
 func TestC75RevertAmidAFanOut(t *testing.T) {
-	alone(t, having(append(teams(200, "team-"), source(plantest.Data("key", "good")))...),
+	runSceneWith(t, append(teams(200, "team-"), source(plantest.Data("key", "good"))),
 		func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
-			s.within(time.Minute, "copies of the first content", func() bool { return s.copied("team-", "good") == 200 })
+			s.within(time.Minute, "copies of the first content", func() bool { return s.countCopies("team-", "good") == 200 })
 			time.Sleep(time.Minute)
-			s.slowly(50 * time.Millisecond)
+			s.slowDown(50 * time.Millisecond)
 			s.edit("platform", plantest.Data("key", "bad"))
 			time.Sleep(5 * time.Second)
 			s.edit("platform", plantest.Data("key", "good"))
 			arrived := func() bool {
-				e := s.last(plan.ReasonMirrored)
+				e := s.lastEvent(plan.ReasonMirrored)
 				return e.Annotations["mirror-controller.github.io/version"] == s.version()
 			}
 			for end := time.Now().Add(time.Minute); !arrived() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				synctest.Wait()
 			}
-			if n := s.copied("team-", "good"); !arrived() || n != 200 {
+			if n := s.countCopies("team-", "good"); !arrived() || n != 200 {
 				t.Errorf("got an event about this version: %v, with its content in %d namespaces, want it and 200", arrived(), n)
 			}
 		})
@@ -210,7 +210,7 @@ func TestC75RevertAmidAFanOut(t *testing.T) {
 // TestEventsAreSentAgain: where the API server refuses an event, the newest text comes when it does no more, and the
 // log has the text once.
 func TestEventsAreSentAgain(t *testing.T) {
-	cluster(t, teams(3, "team-"), func(t *testing.T, s scene) {
+	runScene(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.diary.refuses = func(Event) error { return errAway }
 		s.write(source())
 		time.Sleep(time.Minute)
@@ -222,7 +222,7 @@ func TestEventsAreSentAgain(t *testing.T) {
 		s.diary.mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
-		if got := s.said(plan.ReasonMirrored); got != want {
+		if got := s.lastNote(plan.ReasonMirrored); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
 		s.wantEvents("when they are taken", plan.ReasonMirrored)
@@ -231,7 +231,7 @@ func TestEventsAreSentAgain(t *testing.T) {
 
 // TestEventsAreRepeated: what holds is sent again when a resync finds it older than half an hour.
 func TestEventsAreRepeated(t *testing.T) {
-	alone(t, having(append(teams(2, "team-"), source(), plantest.ConfigMap("team-001", "settings"))...),
+	runSceneWith(t, append(teams(2, "team-"), source(), plantest.ConfigMap("team-001", "settings")),
 		func(o *Options) { o.ResyncPeriod = 10 * time.Minute }, func(t *testing.T, s scene) {
 			time.Sleep(25 * time.Minute)
 			s.wantEvents("at first", plan.ReasonForeign, plan.ReasonMirrored)
@@ -244,14 +244,14 @@ func TestEventsAreRepeated(t *testing.T) {
 
 // TestC11TheNewestCauseIsReported: a target stays rejected, and for another reason: the event says the new one.
 func TestC11TheNewestCauseIsReported(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		for _, cause := range []string{"exceeded quota", "denied by a webhook"} {
 			s.refuse(on(rejected(cause), creates, updates))
-			if s.reported(plan.ReasonWriteFailed) == 0 {
+			if s.countEvents(plan.ReasonWriteFailed) == 0 {
 				s.edit("platform", plantest.Data("key", "new"))
 			}
 			s.within(2*time.Minute, "event about "+cause, func() bool {
-				return strings.Contains(s.said(plan.ReasonWriteFailed), cause)
+				return strings.Contains(s.lastNote(plan.ReasonWriteFailed), cause)
 			})
 			time.Sleep(5 * time.Minute) // until all that is due is reported
 		}
@@ -265,7 +265,7 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 	for i, owner := range []string{"platform", "shared"} {
 		objects = append(objects, plantest.Copy(teamRules(), plantest.Source(owner, "settings"), fmt.Sprintf("team-%03d", i)))
 	}
-	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 3 * time.Second }, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = 3 * time.Second }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.wantNone("team-000")
 		s.wantNone("team-001")
@@ -278,17 +278,17 @@ func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 // TestC75WidenedSource: 300 targets more by an annotation. Mirrored names the new version only when they have copies.
 func TestC75WidenedSource(t *testing.T) {
 	narrow := plantest.Annotation(plan.PrefixAnnotation, "team-000")
-	alone(t, having(append(teams(300, "team-"), source(narrow))...), func(o *Options) { o.ConcurrentWrites = 1 },
+	runSceneWith(t, append(teams(300, "team-"), source(narrow)), func(o *Options) { o.ConcurrentWrites = 1 },
 		func(t *testing.T, s scene) {
 			time.Sleep(time.Minute)
-			s.slowly(3 * reportAfter / 300) // it is reported meanwhile
+			s.slowDown(3 * reportAfter / 300) // it is reported meanwhile
 			s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-"))
 			want := fmt.Sprintf("Synced version %s to ", s.version())
-			s.within(time.Minute, want, func() bool { return strings.HasPrefix(s.said(plan.ReasonMirrored), want) })
-			if got := s.said(plan.ReasonMirrored); got != want+"300 namespaces" {
+			s.within(time.Minute, want, func() bool { return strings.HasPrefix(s.lastNote(plan.ReasonMirrored), want) })
+			if got := s.lastNote(plan.ReasonMirrored); got != want+"300 namespaces" {
 				t.Errorf("got event %q first, want one about 300", got)
 			}
-			if n := s.copied("team-", "value"); n != 300 {
+			if n := s.countCopies("team-", "value"); n != 300 {
 				t.Errorf("got %d copies, want 300", n)
 			}
 		})
@@ -306,9 +306,9 @@ func TestForeignObjectsThatGo(t *testing.T) {
 				objects = append(objects,
 					plantest.ConfigMap(fmt.Sprintf("team-%03d", i), "settings", plantest.Label("mirror", "copy")))
 			}
-			alone(t, having(objects...), func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
+			runSceneWith(t, objects, func(o *Options) { o.ConcurrentWrites = 1 }, func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
-				s.slowly(100 * time.Millisecond)
+				s.slowDown(100 * time.Millisecond)
 				for i := range 300 {
 					leave(s, fmt.Sprintf("team-%03d", i))
 					time.Sleep(10 * time.Millisecond)
@@ -336,9 +336,9 @@ func TestC83LongAnnotation(t *testing.T) {
 		plan.SelectorAnnotation: {"tier=" + strings.Repeat("x", 1000), "not a label selector", "no more than 63"},
 	} {
 		t.Run(key, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source(plantest.Annotation(key, tc.value))), func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), source(plantest.Annotation(key, tc.value))), func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
-				got := s.said(plan.ReasonInvalidAnnotation)
+				got := s.lastNote(plan.ReasonInvalidAnnotation)
 				if at := strings.Index(got, tc.want); at < 0 || at > 200 || !strings.Contains(got, tc.cause) {
 					t.Errorf("got event %q, want in its beginning %q, and %q", got, tc.want, tc.cause)
 				}
@@ -350,7 +350,7 @@ func TestC83LongAnnotation(t *testing.T) {
 // TestRefusedEventsHoldUpNoOther: the API server refuses the events of one source. Those of another source of the name
 // come at once, and so does the log line about a deletion.
 func TestRefusedEventsHoldUpNoOther(t *testing.T) {
-	cluster(t, append(teams(3, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(3, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		s.diary.mu.Lock()
 		var tries atomic.Int32
 		s.diary.refuses = func(e Event) error {

@@ -23,18 +23,19 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// graced runs a controller with a deletion grace, the source platform/settings and the targets team-000 to team-002.
-func graced(t *testing.T, grace time.Duration, f func(*testing.T, scene)) {
+// runWithGrace runs a controller with a deletion grace, the source platform/settings, and the targets team-000 to
+// team-002.
+func runWithGrace(t *testing.T, grace time.Duration, f func(*testing.T, scene)) {
 	t.Helper()
 	objects := append(teams(3, "team-"), source())
-	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = grace }, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = grace }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		f(t, s)
 	})
 }
 
-// said returns the last event with this reason.
-func (s scene) said(reason string) string { return s.last(reason).Note }
+// lastNote returns the note of the last event with this reason.
+func (s scene) lastNote(reason string) string { return s.lastEvent(reason).Note }
 
 func (s scene) uids() map[string]types.UID {
 	uids := map[string]types.UID{}
@@ -79,18 +80,18 @@ func TestC52Expiring(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+			runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 				before := s.uids()
 				tc.lose(s)
 				time.Sleep(runGap)
-				got := s.said(plan.ReasonExpiring)
+				got := s.lastNote(plan.ReasonExpiring)
 				for _, want := range append(tc.want, "will be deleted from 2000-01-01 00:06:00 UTC on", "To keep ") {
 					if !strings.Contains(got, want) {
 						t.Errorf("got event %q, want in it %q", got, want)
 					}
 				}
-				if n := s.value("mirror_copies", "expiring"); n == 0 || s.reported(plan.ReasonExpiring) != 1 {
-					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.reported(plan.ReasonExpiring))
+				if n := s.metric("mirror_copies", "expiring"); n == 0 || s.countEvents(plan.ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want some and one", n, s.countEvents(plan.ReasonExpiring))
 				}
 				s.edit("team-000", plantest.Data("key", "edited"))
 				writes := s.CountAll("", "create", "update", "delete")
@@ -106,9 +107,9 @@ func TestC52Expiring(t *testing.T) {
 				if len(after) != 3 || !slices.Equal(slices.Sorted(maps.Values(before)), slices.Sorted(maps.Values(after))) {
 					t.Errorf("got copies %v, want those of before, %v", after, before)
 				}
-				if s.value("mirror_copies", "expiring") != 0 || s.reported(plan.ReasonExpiring) != 1 {
-					t.Errorf("got %v copies expiring and %d events, want 0 and 1", s.value("mirror_copies", "expiring"),
-						s.reported(plan.ReasonExpiring))
+				if s.metric("mirror_copies", "expiring") != 0 || s.countEvents(plan.ReasonExpiring) != 1 {
+					t.Errorf("got %v copies expiring and %d events, want 0 and 1", s.metric("mirror_copies", "expiring"),
+						s.countEvents(plan.ReasonExpiring))
 				}
 				tc.lose(s)
 				time.Sleep(5*time.Minute - time.Second)
@@ -138,7 +139,7 @@ func TestC52ClockThatIsSet(t *testing.T) {
 // there.
 func TestC52EditsAreNoClaim(t *testing.T) {
 	edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = time.Minute, 1 }
-	alone(t, having(append(teams(30, "team-"), source())...), edit, func(t *testing.T, s scene) {
+	runSceneWith(t, append(teams(30, "team-"), source()), edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.delay(on(25*time.Millisecond, deletes))
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
@@ -155,14 +156,14 @@ func TestC52EditsAreNoClaim(t *testing.T) {
 // TestC65AnnouncementWaitsForNoQueue: an edit that narrows and changes the content queues hundreds of updates. The
 // copies that expire are announced before these.
 func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
-	alone(t, having(append(append(teams(500, "team-"), teams(1, "gone-")...), source())...), func(o *Options) {
+	runSceneWith(t, append(append(teams(500, "team-"), teams(1, "gone-")...), source()), func(o *Options) {
 		o.NamespacePrefixes, o.ConcurrentWrites = []string{"team-", "gone-"}, 1
 	}, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		s.slowly(20 * time.Millisecond)
+		s.slowDown(20 * time.Millisecond)
 		s.edit("platform", plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-"))
 		time.Sleep(2 * runGap)
-		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
+		if got := s.lastNote(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace gone-000 will be deleted") {
 			t.Errorf("got event %q while the updates wait", got)
 		}
 	})
@@ -171,7 +172,7 @@ func TestC65AnnouncementWaitsForNoQueue(t *testing.T) {
 // TestC65AnnouncementDuringAFanOut: a fan-out that runs when an announcement is due holds it up for no longer than it
 // takes, although a target hangs.
 func TestC65AnnouncementDuringAFanOut(t *testing.T) {
-	graced(t, 9*time.Second, func(t *testing.T, s scene) {
+	runWithGrace(t, 9*time.Second, func(t *testing.T, s scene) {
 		s.hang(func(c apitest.Call) bool { return c.IsWrite() && c.Namespace == "team-000" })
 		s.write(source(plantest.Data("key", "new"), plantest.Annotation(plan.PrefixAnnotation, "team-000,team-001")))
 		synctest.Wait()
@@ -182,23 +183,23 @@ func TestC65AnnouncementDuringAFanOut(t *testing.T) {
 		n = s.controller.targets.lock("settings")
 		n.comparing = false
 		n.unlock()
-		s.within(time.Second, "announcement", func() bool { return s.said(plan.ReasonExpiring) != "" })
+		s.within(time.Second, "announcement", func() bool { return s.lastNote(plan.ReasonExpiring) != "" })
 	})
 }
 
 // TestC65LateEventOfOurCopy: a source goes before the watch shows the copies of it, which then expire at once and not a
 // minute later.
 func TestC65LateEventOfOurCopy(t *testing.T) {
-	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
+	runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
 		s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 2 * time.Second } })
-		s.slowly(50 * time.Millisecond)
+		s.slowDown(50 * time.Millisecond)
 		s.write(source())
 		time.Sleep(20 * time.Millisecond)
 		s.remove("platform")
 		time.Sleep(8 * time.Second)
 		s.wantNone("team-000")
-		if n := s.reported(plan.ReasonExpiring); n == 0 {
-			t.Errorf("got events %q, want an announcement", s.all())
+		if n := s.countEvents(plan.ReasonExpiring); n == 0 {
+			t.Errorf("got events %q, want an announcement", s.reasons())
 		}
 	})
 }
@@ -206,12 +207,12 @@ func TestC65LateEventOfOurCopy(t *testing.T) {
 // TestC65AnnouncementOfTheFuture: a copy whose deletion goes without an answer is not announced again beside the next
 // one.
 func TestC65AnnouncementOfTheFuture(t *testing.T) {
-	graced(t, 2*time.Second, func(t *testing.T, s scene) {
+	runWithGrace(t, 2*time.Second, func(t *testing.T, s scene) {
 		s.refuse(on(errAway, deletes))
 		for _, namespace := range []string{"team-000", "team-001"} {
 			s.setNamespace(plantest.Namespace(namespace, "mirror", "false"))
 			time.Sleep(time.Minute)
-			if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace "+namespace) {
+			if got := s.lastNote(plan.ReasonExpiring); !strings.HasPrefix(got, "1 copy in namespace "+namespace) {
 				t.Errorf("got event %q, want one about %s", got, namespace)
 			}
 		}
@@ -221,18 +222,18 @@ func TestC65AnnouncementOfTheFuture(t *testing.T) {
 // TestC65RefusedDeletion is announced once, and reported no more after the first minute, however often it is tried
 // again.
 func TestC65RefusedDeletion(t *testing.T) {
-	graced(t, 2*time.Second, func(t *testing.T, s scene) {
-		s.slowly(5 * time.Millisecond)
+	runWithGrace(t, 2*time.Second, func(t *testing.T, s scene) {
+		s.slowDown(5 * time.Millisecond)
 		s.refuse(on(rejected("exceeded quota"), deletes))
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "none"))
 		time.Sleep(time.Minute)
-		first := s.reported(plan.ReasonWriteFailed)
-		if got := s.said(plan.ReasonWriteFailed); !strings.HasPrefix(got, "Out of sync in 3 namespaces ") || first > 3 {
+		first := s.countEvents(plan.ReasonWriteFailed)
+		if got := s.lastNote(plan.ReasonWriteFailed); !strings.HasPrefix(got, "Out of sync in 3 namespaces ") || first > 3 {
 			t.Errorf("got %d events and at last %q, want few, and one about all copies", first, got)
 		}
 		time.Sleep(time.Hour)
 		for reason, want := range map[string]int{plan.ReasonExpiring: 1, plan.ReasonWriteFailed: first} {
-			if n := s.reported(reason); n != want {
+			if n := s.countEvents(reason); n != want {
 				t.Errorf("got %d events %s, want %d: %q", n, reason, want, s.notesOf(reason))
 			}
 		}
@@ -241,11 +242,11 @@ func TestC65RefusedDeletion(t *testing.T) {
 
 // TestC55NoTargets: a source that reaches no namespace says so, and why. A namespace more is no news.
 func TestC55NoTargets(t *testing.T) {
-	graced(t, time.Second, func(t *testing.T, s scene) {
+	runWithGrace(t, time.Second, func(t *testing.T, s scene) {
 		s.addNamespace("other")
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(time.Minute)
-		if got := s.said(plan.ReasonNoTargets); got != "" {
+		if got := s.lastNote(plan.ReasonNoTargets); got != "" {
 			t.Errorf("got event %q about a source with targets", got)
 		}
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000, tema-"))
@@ -254,7 +255,7 @@ func TestC55NoTargets(t *testing.T) {
 			`the source's annotation mirror-controller.github.io/namespace-prefix="team-000, tema-" rules the namespace out, ` +
 			"or the namespace has the label mirror=false. To mirror the source, correct the annotation namespace-prefix; " +
 			"remove that label."
-		if got := s.said(plan.ReasonNoTargets); got != want {
+		if got := s.lastNote(plan.ReasonNoTargets); got != want {
 			t.Errorf("got event %q, want %q", got, want)
 		}
 		s.addNamespace("team-003")
@@ -262,9 +263,9 @@ func TestC55NoTargets(t *testing.T) {
 		s.setNamespace(plantest.Namespace("team-000"))
 		time.Sleep(time.Minute)
 		s.wantCopy("team-000", "value")
-		if got := s.said(plan.ReasonMirrored); s.reported(plan.ReasonNoTargets) != 1 ||
+		if got := s.lastNote(plan.ReasonMirrored); s.countEvents(plan.ReasonNoTargets) != 1 ||
 			!strings.HasSuffix(got, " to 1 namespace") {
-			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.all(), got)
+			t.Errorf("got events %q and at last %q, want one NoTargets, and that it is over", s.reasons(), got)
 		}
 	})
 }
@@ -273,7 +274,7 @@ func TestC55NoTargets(t *testing.T) {
 // each event, so that a filter finds the warnings.
 func TestC73NothingIsATarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(append(teams(2, "team-"), source())...)(),
+		s := newScene(t, append(teams(2, "team-"), source()),
 			func(o *Options) { o.NamespacePrefixes = []string{"teem-"} })
 		var out logBuffer
 		ctx, stop := context.WithTimeout(klog.NewContext(t.Context(),
@@ -285,7 +286,7 @@ func TestC73NothingIsATarget(t *testing.T) {
 				s.addNamespace(fmt.Sprintf("team-new-%d", i))
 			}
 		}()
-		s.noted(s.controller.Run(ctx, Alone(ctx)))
+		s.check(s.controller.Run(ctx, Alone(ctx)))
 		const why = "namespace begins with teem-"
 		if got := s.notesOf(plan.ReasonNoTargets); len(got) != 1 || !strings.Contains(got[0], "no "+why) {
 			t.Errorf("got events %q, want one", got)
@@ -312,11 +313,11 @@ func TestC52HangingTargetHidesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			graced(t, 12*time.Second, func(t *testing.T, s scene) {
+			runWithGrace(t, 12*time.Second, func(t *testing.T, s scene) {
 				s.hang(on(true, apitest.Call{Verb: "update", Namespace: "team-002"}))
 				lose(s)
 				time.Sleep(reportAfter + runGap)
-				if got := s.said(plan.ReasonExpiring); !strings.Contains(got, "team-000") ||
+				if got := s.lastNote(plan.ReasonExpiring); !strings.Contains(got, "team-000") ||
 					!strings.Contains(got, "will be deleted") {
 					t.Errorf("got event %q", got)
 				}
@@ -332,14 +333,14 @@ func TestC65Remedy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(200, "team-"), source(), plantest.Source("platform", "other"))
 			edit := func(o *Options) { o.DeletionGrace, o.ConcurrentWrites = 5*time.Minute, 1 }
-			alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+			runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
 				for _, ns := range teams(200, "team-") {
 					ns.(*corev1.Namespace).Labels[plan.DefaultLabel] = plan.OptOutValue
 					s.setNamespace(ns.(*corev1.Namespace))
 				}
 				time.Sleep(time.Minute)
-				s.slowly(90 * time.Millisecond)
+				s.slowDown(90 * time.Millisecond)
 				before := len(s.notesOf(plan.ReasonExpiring))
 				s.addNamespace("team-new") // two copies to make
 				synctest.Wait()
@@ -367,25 +368,25 @@ func TestC65Remedy(t *testing.T) {
 func TestC47ForgedSourcesOfCopies(t *testing.T) {
 	objects := append(teams(200, "team-"), source())
 	const forged = 5
-	alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
-		events := s.reported(plan.ReasonExpiring)
+		events := s.countEvents(plan.ReasonExpiring)
 		for i := range forged {
 			cm := plantest.Copy(teamRules(), plantest.Source("team-000", fmt.Sprintf("forged-%d", i)), "team-199")
 			_, err := s.configMaps("team-199").Create(t.Context(), cm, metav1.CreateOptions{})
-			s.noted(err)
+			s.check(err)
 		}
 		for n := range 150 { // fifteen seconds
 			for i := range forged {
 				cm, err := s.configMaps("team-199").Get(t.Context(), fmt.Sprintf("forged-%d", i), metav1.GetOptions{})
-				s.noted(err)
+				s.check(err)
 				cm.Annotations[plan.SourceAnnotation] = fmt.Sprintf("team-%03d/%s", n, cm.Name)
 				_, err = s.configMaps("team-199").Update(t.Context(), cm, metav1.UpdateOptions{})
-				s.noted(err)
+				s.check(err)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := s.reported(plan.ReasonExpiring) - events; n > 3*forged {
+		if n := s.countEvents(plan.ReasonExpiring) - events; n > 3*forged {
 			t.Errorf("got %d announcements, want one in ten seconds for each name", n)
 		}
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
@@ -402,19 +403,19 @@ func TestC47ForgedSourcesOfCopies(t *testing.T) {
 // TestExpiringEndsWithItsCopies: while copies wait for their deletion beyond the grace, Mirrored counts them. The last
 // Mirrored does not.
 func TestExpiringEndsWithItsCopies(t *testing.T) {
-	graced(t, time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, time.Minute, func(t *testing.T, s scene) {
 		s.refuse(on(errAway, deletes))
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "team-000"))
 		time.Sleep(2 * time.Minute)
 		s.edit("platform", plantest.Data("key", "new"))
 		time.Sleep(time.Minute)
 		const expire = " to 1 namespace; 2 copies expire (see Expiring)"
-		if note := s.said(plan.ReasonMirrored); !strings.HasSuffix(note, expire) {
+		if note := s.lastNote(plan.ReasonMirrored); !strings.HasSuffix(note, expire) {
 			t.Errorf("got %q, want one that ends with %q", note, expire)
 		}
 		s.refuse(on[error](nil))
 		time.Sleep(2 * time.Minute)
-		if note := s.said(plan.ReasonMirrored); !strings.HasSuffix(note, " to 1 namespace") {
+		if note := s.lastNote(plan.ReasonMirrored); !strings.HasSuffix(note, " to 1 namespace") {
 			t.Errorf("got %q in the end", note)
 		}
 	})
@@ -422,13 +423,13 @@ func TestExpiringEndsWithItsCopies(t *testing.T) {
 
 // TestC65EachReasonHasItsTime: one namespace opts out, and four minutes later the source is narrowed away from all.
 func TestC65EachReasonHasItsTime(t *testing.T) {
-	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 		begin := time.Now()
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(4 * time.Minute)
 		s.edit("platform", plantest.Annotation(plan.PrefixAnnotation, "tema-"))
 		time.Sleep(15 * time.Second)
-		got := s.said(plan.ReasonExpiring)
+		got := s.lastNote(plan.ReasonExpiring)
 		for where, after := range map[string]time.Duration{"1 copy in namespace team-000": 5 * time.Minute,
 			"2 copies in 2 namespaces (team-001, team-002)": 9 * time.Minute} {
 			want := fmt.Sprintf("%s will be deleted from %s UTC on", where, begin.Add(after).UTC().Format(time.DateTime))
@@ -442,7 +443,7 @@ func TestC65EachReasonHasItsTime(t *testing.T) {
 // TestC65ReasonChanges: a namespace opts out, and a minute later the source goes. One sentence has the reason that
 // holds, of all copies, and the time of the first.
 func TestC65ReasonChanges(t *testing.T) {
-	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 		first := time.Now().Add(5 * time.Minute).UTC().Format(time.DateTime)
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(time.Minute)
@@ -450,7 +451,7 @@ func TestC65ReasonChanges(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		want := "3 copies in 3 namespaces (team-000, team-001, team-002) will be deleted from " + first +
 			" UTC on: the source is deleted"
-		if got := s.said(plan.ReasonExpiring); !strings.HasPrefix(got, want) {
+		if got := s.lastNote(plan.ReasonExpiring); !strings.HasPrefix(got, want) {
 			t.Errorf("got event %q, want one that begins with %q", got, want)
 		}
 	})

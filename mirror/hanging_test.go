@@ -39,7 +39,7 @@ func (s scene) hangAt(err error) {
 
 // hangEnds has every write answered in 5 ms.
 func (s scene) hangEnds() {
-	s.slowly(5 * time.Millisecond)
+	s.slowDown(5 * time.Millisecond)
 	s.refuse(on[error](nil))
 }
 
@@ -60,10 +60,10 @@ func TestC63ThousandsHang(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d slots, %d hang, error %v", tc.writes, tc.bad, tc.err != nil), func(t *testing.T) {
 			objects := append(teams(100, "team-good-"), teams(tc.bad, "team-bad-")...)
-			alone(t, having(objects...), func(o *Options) { o.ConcurrentWrites = tc.writes }, func(t *testing.T, s scene) {
+			runSceneWith(t, objects, func(o *Options) { o.ConcurrentWrites = tc.writes }, func(t *testing.T, s scene) {
 				s.hangAt(tc.err)
 				reached := func(content string) func() bool {
-					return func() bool { return s.copied("team-good-", content) == 100 }
+					return func() bool { return s.countCopies("team-good-", content) == 100 }
 				}
 				s.write(source(plantest.Data("key", "first")))
 				s.within(tc.first, "copy at first contact", reached("first"))
@@ -75,10 +75,11 @@ func TestC63ThousandsHang(t *testing.T) {
 					s.remove("team-good-000")
 					s.within(limit, "repair", reached(content))
 					s.addNamespace("team-good-new")
-					s.within(limit, "fill", func() bool { return s.copied("team-good-new", content) == 1 })
+					s.within(limit, "fill", func() bool { return s.countCopies("team-good-new", content) == 1 })
 					s.removeNamespace("team-good-new")
 					s.write(plantest.Source("platform", "other-"+content))
-					s.within(limit, "copies of another source", func() bool { return s.named("other-"+content, "team-good-") == 100 })
+					s.within(limit, "copies of another source",
+						func() bool { return s.countNamed("other-"+content, "team-good-") == 100 })
 				}
 			})
 		})
@@ -88,7 +89,7 @@ func TestC63ThousandsHang(t *testing.T) {
 // TestC63LateAnswers: where the API server answers nobody for a moment, no healthy namespace waits behind those that
 // hang.
 func TestC63LateAnswers(t *testing.T) {
-	cluster(t, append(teams(100, "team-good-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
+	runScene(t, append(teams(100, "team-good-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
 		s.hangAt(webhookDown)
 		for i, limit := range []time.Duration{3 * time.Second, time.Second, time.Second} {
 			content := fmt.Sprint(i)
@@ -97,7 +98,7 @@ func TestC63LateAnswers(t *testing.T) {
 				h.Answers = func(apitest.Call) time.Duration { return max(0, time.Until(until)) }
 			})
 			s.write(source(plantest.Data("key", content)))
-			s.within(limit, content, func() bool { return s.copied("team-good-", content) == 100 })
+			s.within(limit, content, func() bool { return s.countCopies("team-good-", content) == 100 })
 		}
 	})
 }
@@ -108,7 +109,7 @@ func TestC67RecreatedSlowNamespace(t *testing.T) {
 	for name, after := range map[string]time.Duration{"with a call on its way": 3*time.Minute + 10*time.Second,
 		"between two calls": 31500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(3, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+			runScene(t, append(teams(3, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
 				s.hangAt(webhookDown)
 				s.write(source())
 				time.Sleep(after)
@@ -116,7 +117,7 @@ func TestC67RecreatedSlowNamespace(t *testing.T) {
 				s.hangEnds()
 				time.Sleep(100 * time.Millisecond)
 				s.addNamespace("team-bad-000")
-				s.within(time.Second, "fill", func() bool { return s.copied("team-bad-000", "value") == 1 })
+				s.within(time.Second, "fill", func() bool { return s.countCopies("team-bad-000", "value") == 1 })
 			})
 		})
 	}
@@ -129,7 +130,7 @@ func TestC53SlowForeignReads(t *testing.T) {
 	for i := range 100 {
 		objects = append(objects, plantest.ConfigMap(fmt.Sprintf("team-bad-%03d", i), "settings"))
 	}
-	cluster(t, objects, func(t *testing.T, s scene) {
+	runScene(t, objects, func(t *testing.T, s scene) {
 		s.delay(on(5*time.Second, reads))
 		s.write(source())
 		for i := range 40 {
@@ -138,18 +139,18 @@ func TestC53SlowForeignReads(t *testing.T) {
 		s.within(5*time.Second, "copy in every healthy target",
 			func() bool { return len(s.ConfigMaps.All()) == 100+41+10+40*110 })
 		s.within(10*time.Minute, "foreign object in most others",
-			func() bool { return s.value("mirror_copies", "foreign") >= 90 })
+			func() bool { return s.metric("mirror_copies", "foreign") >= 90 })
 	})
 }
 
 // TestC30ManyHangingTargetsAreReported: targets that hang in turn keep the source busy all the time. Its event does
 // not wait for an end.
 func TestC30ManyHangingTargetsAreReported(t *testing.T) {
-	cluster(t, append(teams(10, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
+	runScene(t, append(teams(10, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
 		s.hangAt(webhookDown)
 		s.write(source())
 		time.Sleep(2 * time.Minute)
-		if n := s.reported(plan.ReasonWriteFailed); n == 0 || n > 12 {
+		if n := s.countEvents(plan.ReasonWriteFailed); n == 0 || n > 12 {
 			t.Errorf("got %d events in two minutes, want some, and one in ten seconds at most", n)
 		}
 	})
@@ -157,7 +158,7 @@ func TestC30ManyHangingTargetsAreReported(t *testing.T) {
 
 // TestC34ServerHangs: nothing is answered for an hour. A minute after the end all copies are there.
 func TestC34ServerHangs(t *testing.T) {
-	cluster(t, teams(100, "team-"), func(t *testing.T, s scene) {
+	runScene(t, teams(100, "team-"), func(t *testing.T, s scene) {
 		s.hang(on(true, anyCall))
 		s.write(source())
 		time.Sleep(time.Hour)
@@ -165,7 +166,7 @@ func TestC34ServerHangs(t *testing.T) {
 			t.Errorf("got %d tries, want many", s.Hung.Load())
 		}
 		s.hang(on(false))
-		s.within(time.Minute, "copy in every namespace", func() bool { return s.copied("team-", "value") == 100 })
+		s.within(time.Minute, "copy in every namespace", func() bool { return s.countCopies("team-", "value") == 100 })
 	})
 }
 
@@ -175,7 +176,7 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 	for i := range 40 {
 		objects = append(objects, plantest.Source("platform", fmt.Sprintf("settings-%d", i)))
 	}
-	cluster(t, objects, func(t *testing.T, s scene) {
+	runScene(t, objects, func(t *testing.T, s scene) {
 		s.hang(on(true, apitest.Call{Verb: "get", Resource: "namespaces"}))
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(time.Second) // the grace
@@ -191,7 +192,7 @@ func TestC34HangingLiveReadHoldsUpNobody(t *testing.T) {
 // TestC53SlowLiveReadHoldsUpNobody: a thousand deletions wait for one slow read of their source.
 func TestC53SlowLiveReadHoldsUpNobody(t *testing.T) {
 	objects := append(teams(1000, "team-"), source(), plantest.Source("platform", "other"))
-	cluster(t, objects, func(t *testing.T, s scene) {
+	runScene(t, objects, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.Hook(func(h *apitest.Hooks) {
 			h.Takes = func(c apitest.Call) time.Duration {
@@ -206,13 +207,13 @@ func TestC53SlowLiveReadHoldsUpNobody(t *testing.T) {
 		s.write(plantest.Source("platform", "other", plantest.Data("key", "edited")))
 		s.within(time.Second, "edit of another source in each target",
 			func() bool { return s.CountAll("team-", "update") == 1000 })
-		s.within(20*time.Second, "end of the copies", func() bool { return s.copied("team-", "value") == 0 })
+		s.within(20*time.Second, "end of the copies", func() bool { return s.countCopies("team-", "value") == 0 })
 	})
 }
 
 // TestC67RelistedSlowNamespace is TestC67RecreatedSlowNamespace where a relist shows another namespace of that name.
 func TestC67RelistedSlowNamespace(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.hang(on(true, request("update", "configmaps", "team-000")))
 		s.edit("platform", plantest.Data("key", "new"))
@@ -230,7 +231,7 @@ func TestC67RelistedSlowNamespace(t *testing.T) {
 
 // TestC45SlowOnce: namespaces that are slow for two seconds have their copy soon, although hundreds of others hang.
 func TestC45SlowOnce(t *testing.T) {
-	cluster(t, append(teams(100, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
+	runScene(t, append(teams(100, "team-good-"), teams(200, "team-bad-")...), func(t *testing.T, s scene) {
 		s.write(source())
 		time.Sleep(time.Minute)
 		s.hangAt(webhookDown)
@@ -245,7 +246,7 @@ func TestC45SlowOnce(t *testing.T) {
 			return 5 * time.Millisecond
 		})
 		s.edit("platform", plantest.Data("key", "new"))
-		s.within(20*time.Second, "update", func() bool { return s.copied("team-good-", "new") == 100 })
+		s.within(20*time.Second, "update", func() bool { return s.countCopies("team-good-", "new") == 100 })
 	})
 }
 
@@ -257,12 +258,12 @@ func TestC81SlowForEverybody(t *testing.T) {
 		for _, writes := range []int{8, 32, 128} {
 			t.Run(fmt.Sprintf("%v, %d writes", takes, writes), func(t *testing.T) {
 				options := func(o *Options) { o.ConcurrentWrites = writes }
-				alone(t, having(teams(targets, "team-")...), options, func(t *testing.T, s scene) {
-					s.slowly(takes)
+				runSceneWith(t, teams(targets, "team-"), options, func(t *testing.T, s scene) {
+					s.slowDown(takes)
 					ideal := takes * targets / time.Duration(writes)
 					for _, content := range []string{"first", "second"} {
 						s.write(source(plantest.Data("key", content)))
-						took := s.within(4*ideal, content, func() bool { return s.copied("team-", content) == targets })
+						took := s.within(4*ideal, content, func() bool { return s.countCopies("team-", content) == targets })
 						t.Logf("%s content: %v, ideal %v: %.2f", content, took, ideal, took.Seconds()/ideal.Seconds())
 						if writes == 32 && took > ideal*3/2 {
 							t.Errorf("%s content: got it everywhere after %v, want it within %v", content, took, ideal*3/2)

@@ -22,19 +22,20 @@ var (
 	rollout = plantest.Annotation(plan.RolloutAnnotation, "tier=canary")
 )
 
-// staged runs a controller with the source platform/settings, the canary team-c, and the targets team-000 to team-002.
-func staged(t *testing.T, f func(*testing.T, scene)) {
+// runStaged runs a controller with the source platform/settings, the canary team-c, and the targets team-000 to
+// team-002.
+func runStaged(t *testing.T, f func(*testing.T, scene)) {
 	t.Helper()
 	objects := append(teams(3, "team-"), source(), plantest.Namespace("team-c", "tier", "canary"))
 	edit := func(o *Options) { o.DeletionGrace, o.ResyncPeriod = time.Minute, 10*time.Minute }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		f(t, s)
 	})
 }
 
-// held returns the ConfigMaps settings of the held targets, in words.
-func (s scene) held() (all []string) {
+// heldCopies returns the ConfigMaps settings of the held targets, in words.
+func (s scene) heldCopies() (all []string) {
 	for _, cm := range s.ConfigMaps.All() {
 		if strings.HasPrefix(cm.Namespace, "team-0") {
 			all = append(all, fmt.Sprint(cm))
@@ -64,14 +65,14 @@ func TestC62Held(t *testing.T) {
 		"the selector is replaced": func(s scene) { s.edit("platform", paused) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			staged(t, func(t *testing.T, s scene) {
+			runStaged(t, func(t *testing.T, s scene) {
 				s.edit("platform", rollout, plantest.Data("key", "changed"))
 				time.Sleep(time.Minute)
 				s.wantCopy("team-c", "changed")
-				before, calls := s.held(), s.Calls()
+				before, calls := s.heldCopies(), s.Calls()
 				happens(s)
 				time.Sleep(time.Minute)
-				if got := s.held(); !slices.Equal(got, before) {
+				if got := s.heldCopies(); !slices.Equal(got, before) {
 					t.Errorf("got %q, want them as before: %q", got, before)
 				}
 				for c, n := range s.Calls() {
@@ -80,7 +81,7 @@ func TestC62Held(t *testing.T) {
 					}
 				}
 				s.wantNone("team-new")
-				if got := s.value("mirror_copies", "held"); got < 3 {
+				if got := s.metric("mirror_copies", "held"); got < 3 {
 					t.Errorf("got %v held, want at least 3", got)
 				}
 				s.edit("platform", plantest.Without(plan.RolloutAnnotation), plantest.Without(plan.PausedAnnotation),
@@ -90,7 +91,7 @@ func TestC62Held(t *testing.T) {
 				for _, namespace := range []string{"team-000", "team-001", "team-002", "team-c"} {
 					s.wantCopy(namespace, "changed")
 				}
-				if got := s.value("mirror_copies", "held"); got != 0 {
+				if got := s.metric("mirror_copies", "held"); got != 0 {
 					t.Errorf("got %v held in the end, want 0", got)
 				}
 			})
@@ -100,25 +101,25 @@ func TestC62Held(t *testing.T) {
 
 // TestC62Grace: a hold ends a grace, and after the hold a grace begins anew, which is announced.
 func TestC62Grace(t *testing.T) {
-	staged(t, func(t *testing.T, s scene) {
+	runStaged(t, func(t *testing.T, s scene) {
 		narrow := plantest.Annotation(plan.PrefixAnnotation, "team-c")
 		s.edit("platform", narrow)
 		time.Sleep(50 * time.Second)
 		s.edit("platform", paused)
 		time.Sleep(time.Hour)
-		if n := s.copied("team-0", "value"); n != 3 {
+		if n := s.countCopies("team-0", "value"); n != 3 {
 			t.Fatalf("got %d copies after a hold of an hour, want 3", n)
 		}
 		s.edit("platform", plantest.Without(plan.PausedAnnotation))
 		time.Sleep(50 * time.Second)
-		if n := s.copied("team-0", "value"); n != 3 {
+		if n := s.countCopies("team-0", "value"); n != 3 {
 			t.Errorf("got %d copies 50 s after the hold, want 3: the grace is a minute", n)
 		}
-		if n := s.reported(plan.ReasonExpiring); n != 2 {
+		if n := s.countEvents(plan.ReasonExpiring); n != 2 {
 			t.Errorf("got %d announcements, want one before the hold and one after it", n)
 		}
 		time.Sleep(20 * time.Second)
-		if n := s.copied("team-0", "value"); n != 0 {
+		if n := s.countCopies("team-0", "value"); n != 0 {
 			t.Errorf("got %d copies after the grace, want none", n)
 		}
 	})
@@ -131,24 +132,24 @@ func TestC62HiddenCopy(t *testing.T) {
 	hidden := copyOf(first, "team-a", plantest.Without(plan.DefaultLabel))
 	objects := []runtime.Object{plantest.Namespace("team-a"), plantest.Namespace("team-b"),
 		first, sourceIn("team-b"), hidden}
-	cluster(t, objects, func(t *testing.T, s scene) {
+	runScene(t, objects, func(t *testing.T, s scene) {
 		for _, refuses := range []error{nil, errAway} {
 			s.refuse(on(refuses, apitest.Call{Namespace: "team-a"}))
 			time.Sleep(3 * time.Minute)
-			if n := s.value("mirror_copies", "foreign"); n != 1 || s.get("team-a").Labels[plan.DefaultLabel] != "" {
+			if n := s.metric("mirror_copies", "foreign"); n != 1 || s.get("team-a").Labels[plan.DefaultLabel] != "" {
 				t.Errorf("API server away: %v: got %v copies foreign, and %v, want 1, and the copy as it was",
 					refuses != nil, n, s.get("team-a"))
 			}
 		}
-		if got := s.last(plan.ReasonForeign); got.Regarding != settings("team-b") ||
+		if got := s.lastEvent(plan.ReasonForeign); got.Regarding != settings("team-b") ||
 			!strings.Contains(got.Note, "platform/settings") {
 			t.Errorf("got event %v, want one on the other source that names the holder", got)
 		}
 	})
 }
 
-// saidOf returns the events about the source in a namespace, each as its reason and its note.
-func (s scene) saidOf(namespace string) (all []string) {
+// eventsAbout returns the events about the source in a namespace, each as its reason and its note.
+func (s scene) eventsAbout(namespace string) (all []string) {
 	s.t.Helper()
 	synctest.Wait()
 	s.diary.mu.Lock()
@@ -175,26 +176,26 @@ func TestC74SourceBehindKeepsNobodyOut(t *testing.T) {
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(3, "team-"), plantest.Namespace("team-owner", "mirror", "false"))
-			cluster(t, objects, func(t *testing.T, s scene) {
+			runScene(t, objects, func(t *testing.T, s scene) {
 				s.write(sourceIn("team-owner", plantest.Data("key", "tenant")))
 				time.Sleep(time.Minute)
 				s.edit("team-owner", stop, plantest.Data("key", "tenant's next"))
 				time.Sleep(time.Minute)
 				s.write(source(plantest.Data("key", "platform")))
 				time.Sleep(time.Minute)
-				if n := s.copied("team-0", "platform"); n != 3 {
+				if n := s.countCopies("team-0", "platform"); n != 3 {
 					t.Errorf("got %d copies of the platform, want 3", n)
 				}
-				if got := s.saidOf("platform"); len(got) != 1 || !strings.HasSuffix(got[0], " to 3 namespaces") {
+				if got := s.eventsAbout("platform"); len(got) != 1 || !strings.HasSuffix(got[0], " to 3 namespaces") {
 					t.Errorf("got events %q of the platform", got)
 				}
 				superseded := name != "frozen" // a malformed rule selects nothing
-				if n := s.value("mirror_copies", "superseded"); n == 3 != superseded || s.value("mirror_copies", "held") != 0 {
-					t.Errorf("got %v superseded and %v held", n, s.value("mirror_copies", "held"))
+				if n := s.metric("mirror_copies", "superseded"); n == 3 != superseded || s.metric("mirror_copies", "held") != 0 {
+					t.Errorf("got %v superseded and %v held", n, s.metric("mirror_copies", "held"))
 				}
 				s.remove("platform")
 				time.Sleep(time.Minute)
-				if n := s.copied("team-0", "tenant's next"); n != 0 {
+				if n := s.countCopies("team-0", "tenant's next"); n != 0 {
 					t.Errorf("got %d copies of a source that is stopped, want none", n)
 				}
 			})
@@ -208,7 +209,7 @@ func TestC74ForgedHold(t *testing.T) {
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(3, "team-"), source(), plantest.Namespace("team-own", "mirror", "false"))
-			cluster(t, objects, func(t *testing.T, s scene) {
+			runScene(t, objects, func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
 				s.write(sourceIn("team-own", stop))
 				time.Sleep(time.Minute)
@@ -235,7 +236,8 @@ func TestC77CreateAfterALiveRead(t *testing.T) {
 		"edited":   func(s scene) { s.edit("platform", plantest.Data("key", "good")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(2, "team-"), source(plantest.Data("key", "bad")), theirs()), func(t *testing.T, s scene) {
+			bad := source(plantest.Data("key", "bad"))
+			runScene(t, append(teams(2, "team-"), bad, foreignObject()), func(t *testing.T, s scene) {
 				s.delay(on(20*time.Second, request("get", "configmaps", "team-000")))
 				time.Sleep(time.Hour)
 				s.remove("team-000")

@@ -52,7 +52,8 @@ var acts = []struct {
 	{2, "restore", (*history).restore},
 }
 
-func one[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
+// pick returns one of these.
+func pick[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
 
 func (h *history) content() plantest.Option { return plantest.Data("key", strconv.Itoa(h.IntN(3))) }
 
@@ -100,7 +101,7 @@ func (h *history) isOther(namespace, name string) bool {
 // aSource returns a place for a source at which there is nothing else.
 func (h *history) aSource() (namespace, name string) {
 	for range 9 {
-		namespace, name = one(h, h.sources...), one(h, h.names...)
+		namespace, name = pick(h, h.sources...), pick(h, h.names...)
 		if !h.isOther(namespace, name) {
 			break
 		}
@@ -129,21 +130,21 @@ func (h *history) writeSource() string {
 
 // narrowing returns an annotation that narrows a source, or freezes it.
 func (h *history) narrowing() plantest.Option {
-	return one(h,
+	return pick(h,
 		plantest.Annotation(plan.PrefixAnnotation, "team-a,team-c"), plantest.Annotation(plan.PrefixAnnotation, "team-b"),
 		plantest.Annotation(plan.PrefixAnnotation, "Team-"), plantest.Annotation(plan.SelectorAnnotation, "tier=gold"),
 		plantest.Annotation(plan.SelectorAnnotation, "tier in ("))
 }
 
 func (h *history) flipLabel() string {
-	namespace, name := one(h, h.sources...), one(h, h.names...)
+	namespace, name := pick(h, h.sources...), pick(h, h.names...)
 	if cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name}); err != nil ||
 		namesItself(cm) {
 		return "nothing"
 	}
 	h.change(namespace, name, func(cm *corev1.ConfigMap) {
 		if cm.Labels["mirror"] == "true" {
-			cm.Labels["mirror"] = one(h, "", "copy", "false")
+			cm.Labels["mirror"] = pick(h, "", "copy", "false")
 		} else {
 			cm.Labels["mirror"] = "true"
 		}
@@ -175,12 +176,12 @@ func (h *history) narrowSource() string {
 }
 
 func (h *history) relabelNamespace() string {
-	name := one(h, h.targets...)
+	name := pick(h, h.targets...)
 	ns, err := h.server.Namespaces.Get(key{Name: name})
 	if err != nil {
 		return "nothing"
 	}
-	ns.Labels = one(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"},
+	ns.Labels = pick(h, map[string]string{}, map[string]string{}, map[string]string{"mirror": "false"},
 		map[string]string{"tier": "gold"}, map[string]string{"tier": "none"})
 	ns.Labels[corev1.LabelMetadataName] = name
 	_, _ = h.server.Interface.CoreV1().Namespaces().Update(h.t.Context(), ns, metav1.UpdateOptions{})
@@ -192,7 +193,7 @@ func (h *history) holdSource() string {
 	namespace, name := h.aSource()
 	edits := []plantest.Option{plantest.Without(plan.PausedAnnotation), plantest.Without(plan.RolloutAnnotation)}
 	if h.IntN(5) < 3 {
-		edits = append(edits, one(h,
+		edits = append(edits, pick(h,
 			plantest.Annotation(plan.PausedAnnotation, "true"), plantest.Annotation(plan.PausedAnnotation, "yes"),
 			plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, "tier!=gold"),
 			plantest.Annotation(plan.RolloutAnnotation, "tier in (")))
@@ -206,7 +207,7 @@ func (h *history) holdSource() string {
 
 // recreateNamespace has a namespace deleted, as slowly as its objects allow, and created again.
 func (h *history) recreateNamespace() string {
-	name := one(h, h.targets...)
+	name := pick(h, h.targets...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.removing[name] {
@@ -237,10 +238,10 @@ func withoutFinalizers(cm *corev1.ConfigMap) { cm.Finalizers = nil }
 
 // touchCopy changes a copy, or an object in the way of one.
 func (h *history) touchCopy() string {
-	namespace, name := one(h, h.targets...), one(h, h.names...)
+	namespace, name := pick(h, h.targets...), pick(h, h.names...)
 	for range 9 {
 		if !h.isOther(namespace, name) {
-			namespace, name = one(h, h.targets...), one(h, h.names...)
+			namespace, name = pick(h, h.targets...), pick(h, h.names...)
 		}
 	}
 	if !h.isOther(namespace, name) {
@@ -259,9 +260,9 @@ func (h *history) touchCopy() string {
 		{"disown", disown},
 		{"disown and unlabel", append(disown, plantest.Without("mirror"))},
 		{"forge source", []plantest.Option{
-			plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
+			plantest.Annotation(plan.SourceAnnotation, pick(h, append(historySources, "gone")...)+"/"+name)}},
 		{"edit and forge source", []plantest.Option{plantest.Data("key", "spoilt"),
-			plantest.Annotation(plan.SourceAnnotation, one(h, append(historySources, "gone")...)+"/"+name)}},
+			plantest.Annotation(plan.SourceAnnotation, pick(h, append(historySources, "gone")...)+"/"+name)}},
 		{"forge checksum", []plantest.Option{plantest.Annotation(plan.ChecksumAnnotation, "sha256:0")}},
 		{"make immutable", []plantest.Option{plantest.Immutable}},
 		{"edit and make immutable", []plantest.Option{plantest.Immutable, plantest.Data("key", "spoilt")}},
@@ -280,14 +281,14 @@ func (h *history) touchCopy() string {
 		h.remove(namespace, name)
 		return "delete " + namespace + "/" + name
 	}
-	touch := one(h, touches...)
+	touch := pick(h, touches...)
 	h.change(namespace, name, touch.edits...)
 	return touch.name + " " + namespace + "/" + name
 }
 
 // writeForeign creates an object that is not ours, if nothing is there.
 func (h *history) writeForeign() string {
-	namespace, name := one(h, h.targets...), one(h, h.names...)
+	namespace, name := pick(h, h.targets...), pick(h, h.names...)
 	options := []plantest.Option{plantest.Data("key", "foreign")}
 	for _, o := range []plantest.Option{
 		plantest.Annotation(plan.AdoptAnnotation, "true"), plantest.Label("mirror", "copy"),
@@ -327,7 +328,7 @@ func (h *history) revert() string {
 // holdBriefly has a source hold targets, or freezes it, for a moment in which its content may change.
 func (h *history) holdBriefly() string {
 	namespace, name := h.aSource()
-	h.change(namespace, name, one(h, plantest.Annotation(plan.PausedAnnotation, "true"),
+	h.change(namespace, name, pick(h, plantest.Annotation(plan.PausedAnnotation, "true"),
 		plantest.Annotation(plan.RolloutAnnotation, "tier=gold"), plantest.Annotation(plan.RolloutAnnotation, ""),
 		plantest.Annotation(plan.PausedAnnotation, "ture")), h.content())
 	time.Sleep(h.pause(8))
@@ -338,8 +339,8 @@ func (h *history) holdBriefly() string {
 // widen narrows a source to one target, and widens it again some time later.
 func (h *history) widen() string {
 	namespace, name := h.aSource()
-	narrow := one(h, plantest.Annotation(plan.PrefixAnnotation, one(h, h.targets...)),
-		plantest.Annotation(plan.SelectorAnnotation, corev1.LabelMetadataName+"="+one(h, h.targets...)))
+	narrow := pick(h, plantest.Annotation(plan.PrefixAnnotation, pick(h, h.targets...)),
+		plantest.Annotation(plan.SelectorAnnotation, corev1.LabelMetadataName+"="+pick(h, h.targets...)))
 	h.change(namespace, name, narrow)
 	time.Sleep(h.pause(9))
 	h.change(namespace, name, plantest.Without(plan.PrefixAnnotation), plantest.Without(plan.SelectorAnnotation))
@@ -365,9 +366,9 @@ var large = strings.Repeat("x", 250<<10)
 
 // fillMetadata gives a copy or a source labels and annotations of other people, or takes them away.
 func (h *history) fillMetadata() string {
-	namespace, name := one(h, append(slices.Clone(h.targets), h.sources...)...), one(h, h.names...)
-	value := large[:one(h, 1, 10, 1000, 9<<10, 100<<10, 250<<10)]
-	edits := []plantest.Option{one(h, plantest.Annotation("theirs", value), plantest.Annotation("note", value),
+	namespace, name := pick(h, append(slices.Clone(h.targets), h.sources...)...), pick(h, h.names...)
+	value := large[:pick(h, 1, 10, 1000, 9<<10, 100<<10, 250<<10)]
+	edits := []plantest.Option{pick(h, plantest.Annotation("theirs", value), plantest.Annotation("note", value),
 		plantest.Label("theirs", "yes"), plantest.Label("theirs", "yes"), plantest.Without("theirs"),
 		plantest.Without("note"))}
 	if h.IntN(2) == 0 && h.isOther(namespace, name) { // it is repaired, with the metadata
@@ -379,7 +380,7 @@ func (h *history) fillMetadata() string {
 
 // forceCopy deletes a copy and creates it again, as it was or changed: kubectl replace --force.
 func (h *history) forceCopy() string {
-	namespace, name := one(h, h.targets...), one(h, h.names...)
+	namespace, name := pick(h, h.targets...), pick(h, h.names...)
 	cm, err := h.server.ConfigMaps.Get(key{Namespace: namespace, Name: name})
 	if err != nil || !h.isOther(namespace, name) {
 		return "nothing"
@@ -396,7 +397,7 @@ func (h *history) forceCopy() string {
 
 // copyToSource makes a source of a copy.
 func (h *history) copyToSource() string {
-	namespace, name := one(h, h.targets...), one(h, h.names...)
+	namespace, name := pick(h, h.targets...), pick(h, h.names...)
 	if !h.isOther(namespace, name) {
 		return "nothing"
 	}
@@ -503,13 +504,13 @@ func (h *history) fail() string {
 		{"503", apierrors.NewServiceUnavailable("no webhook")},
 		{"reset", errLost},
 	}
-	what := one(h, failures...)
-	f := failure{err: what.err, verbs: one(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"},
+	what := pick(h, failures...)
+	f := failure{err: what.err, verbs: pick(h, []string{"create"}, []string{"update", "patch"}, []string{"delete"},
 		[]string{"get"}, []string{"create", "update", "patch", "delete"},
 		[]string{"create", "update", "patch", "delete", "get"})}
-	at := one(h, append(slices.Clone(historyNamespaces), h.targets...)...)
+	at := pick(h, append(slices.Clone(historyNamespaces), h.targets...)...)
 	if failing := slices.Sorted(maps.Keys(h.faults.Load().failing)); len(failing) > 0 && h.IntN(2) == 0 {
-		at = one(h, failing...)
+		at = pick(h, failing...)
 	}
 	switch h.IntN(6) {
 	case 0, 1: // an API server refuses nothing that it has carried out
@@ -523,7 +524,7 @@ func (h *history) fail() string {
 
 // alter has a webhook change what the controller writes into a namespace.
 func (h *history) alter() string {
-	at := one(h, h.targets...)
+	at := pick(h, h.targets...)
 	alterations := []struct {
 		name  string
 		alter plantest.Option
@@ -536,14 +537,14 @@ func (h *history) alter() string {
 			delete(cm.Annotations, plan.ChecksumAnnotation)
 		}},
 	}
-	a := one(h, alterations...)
+	a := pick(h, alterations...)
 	h.with(func(now *faults) { now.altered[at] = a.alter })
 	return a.name + " at " + at
 }
 
 // beSlow has all requests about a namespace take long from now on.
 func (h *history) beSlow() string {
-	at, takes := one(h, h.targets...), one(h, 300*time.Millisecond, 3*time.Second, 12*time.Second, time.Minute)
+	at, takes := pick(h, h.targets...), pick(h, 300*time.Millisecond, 3*time.Second, 12*time.Second, time.Minute)
 	h.latest = max(h.latest, takes)
 	h.with(func(now *faults) { now.lags[at] = takes })
 	return fmt.Sprint(at, " ", takes)
@@ -566,16 +567,16 @@ func (h *history) beLate() string {
 	if lags == nil || h.IntN(2) == 0 {
 		lags = map[string]time.Duration{}
 		for _, what := range []string{"requests", "answers", "configmaps", "namespaces"} {
-			lags[what] = one(h, 0, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+			lags[what] = pick(h, 0, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
 		}
 		if h.IntN(4) == 0 {
-			lags[one(h, "configmaps", "namespaces")] = one(h, 20*time.Second, 90*time.Second) // a silent watch
+			lags[pick(h, "configmaps", "namespaces")] = pick(h, 20*time.Second, 90*time.Second) // a silent watch
 		}
 	} else {
-		what := one(h, "requests", "answers", "configmaps", "namespaces")
-		lags[what] = one(h, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
+		what := pick(h, "requests", "answers", "configmaps", "namespaces")
+		lags[what] = pick(h, 0, 2*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond, 2*time.Second)
 	}
-	lags["reads"] = one(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
+	lags["reads"] = pick(h, 0, 0, 0, time.Second, 6*time.Second, 20*time.Second)
 	h.latestWatch = max(h.latestWatch, lags["configmaps"], lags["namespaces"])
 	h.latest = max(h.latest, lags["requests"]+lags["answers"]+lags["reads"])
 	h.with(func(now *faults) { now.lags = lags })
@@ -616,10 +617,10 @@ func (h *history) changeLeader() string {
 
 // drawFlags draws the flags that decide.
 func (h *history) drawFlags(o *Options) {
-	o.NamespacePrefixes = one(h, []string{"team-"}, []string{"team-"}, []string{"team-"},
+	o.NamespacePrefixes = pick(h, []string{"team-"}, []string{"team-"}, []string{"team-"},
 		[]string{"team-a", "team-c"}, []string{"tema-"})
-	o.NamespaceSelector = one(h, "", "", "", "tier!=none")
-	o.SourceNamespaces = one(h, nil, nil, nil, []string{"platform", "team-a"})
-	o.ExcludeNamespaces = one(h, nil, nil, nil, []string{"team-b"})
+	o.NamespaceSelector = pick(h, "", "", "", "tier!=none")
+	o.SourceNamespaces = pick(h, nil, nil, nil, []string{"platform", "team-a"})
+	o.ExcludeNamespaces = pick(h, nil, nil, nil, []string{"team-b"})
 	o.Prune = h.IntN(3) == 0
 }

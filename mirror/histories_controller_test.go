@@ -28,7 +28,7 @@ const (
 
 // reported returns what a Mirrored says of the source: whether it is about the present version, and how many targets
 // are in sync, held and blocked.
-func (e said) reported(s *corev1.ConfigMap, flags *Options) (present bool, synced, held, blocked int) {
+func (e remark) reported(s *corev1.ConfigMap, flags *Options) (present bool, synced, held, blocked int) {
 	number := func(key string) int {
 		n, _ := strconv.Atoi(e.annotations[key])
 		return n
@@ -92,24 +92,24 @@ func (l *leader) stop() {
 
 // Send records an event.
 func (l *leader) Send(_ context.Context, e Event) error {
-	l.h.sent(l.flags, said{time.Now(), e.Regarding, e.UID, e.Reason, e.Note, e.Annotations})
+	l.h.sent(l.flags, remark{time.Now(), e.Regarding, e.UID, e.Reason, e.Note, e.Annotations})
 	return nil
 }
 
-// known is what a controller knows of a target.
-type known struct {
+// targetState is what a controller knows of a target.
+type targetState struct {
 	state plan.State
 	owner key // the source that state counts for
 }
 
-func (k known) String() string { return fmt.Sprintf("%v of %v", k.state, k.owner) }
+func (k targetState) String() string { return fmt.Sprintf("%v of %v", k.state, k.owner) }
 
-// knows returns what the controller knows of each target.
-func (c *Controller) knows() map[key]known {
-	all := map[key]known{}
+// targetStates returns what the controller knows of each target.
+func (c *Controller) targetStates() map[key]targetState {
+	all := map[key]targetState{}
 	c.targets.each(func(n *nameTargets) {
 		for namespace, r := range n.known {
-			all[key{Namespace: namespace, Name: n.name}] = known{r.state, r.owner}
+			all[key{Namespace: namespace, Name: n.name}] = targetState{r.state, r.owner}
 		}
 	})
 	return all

@@ -27,8 +27,8 @@ const (
 	repeatsWithin = 40 * time.Minute // each event that holds
 )
 
-// said is an event or a log line about a ConfigMap.
-type said struct {
+// remark is an event or a log line about a ConfigMap.
+type remark struct {
 	at           time.Time
 	about        key
 	uid          types.UID
@@ -37,7 +37,7 @@ type said struct {
 }
 
 // sent records an event of a controller with these flags.
-func (h *history) sent(flags *Options, e said) {
+func (h *history) sent(flags *Options, e remark) {
 	if e.reason == plan.ReasonMirrored {
 		h.judgeMirrored(flags, e)
 	}
@@ -49,7 +49,7 @@ func (h *history) sent(flags *Options, e said) {
 // judgeMirrored judges a Mirrored that names the present version of its source: as many targets as it counts have the
 // content, and no other target is left that is neither held nor blocked. What the watch need not have shown yet does
 // not count.
-func (h *history) judgeMirrored(flags *Options, e said) {
+func (h *history) judgeMirrored(flags *Options, e remark) {
 	w := h.now(flags)
 	s := w.configMaps[e.about]
 	if s == nil || s.UID != e.uid || !w.asksToBeMirrored(s) {
@@ -135,7 +135,7 @@ func (s logSink) Info(_ int, message string, values ...any) {
 	if s.prints {
 		fmt.Println(time.Since(s.h.began), message, values)
 	}
-	line := said{at: time.Now(), note: message}
+	line := remark{at: time.Now(), note: message}
 	for i := 0; i+1 < len(values); i += 2 {
 		switch value := values[i+1].(type) {
 		case key:
@@ -154,12 +154,12 @@ func (s logSink) Info(_ int, message string, values ...any) {
 	s.h.lines = append(s.h.lines, line)
 }
 
-// lastSaid returns the last event of each source and reason that says how the source stands, from a time on, and the
+// lastRemarks returns the last event of each source and reason that says how the source stands, from a time on, and the
 // newest reason of each source.
-func (h *history) lastSaid(from time.Time) (last map[[2]string]said, newest map[key]string) {
+func (h *history) lastRemarks(from time.Time) (last map[[2]string]remark, newest map[key]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	last, newest = map[[2]string]said{}, map[key]string{}
+	last, newest = map[[2]string]remark{}, map[key]string{}
 	for _, e := range h.events {
 		if !e.at.Before(from) && e.reason != plan.ReasonRestored {
 			last[[2]string{e.about.String(), e.reason}], newest[e.about] = e, e.reason
@@ -171,12 +171,12 @@ func (h *history) lastSaid(from time.Time) (last map[[2]string]said, newest map[
 // compareEvents: at rest, the events that are repeated are those of a process that knows nothing of the past. They are
 // those that hold, and no source has one about what is past as its newest.
 func (h *history) compareEvents() {
-	repeated, _ := h.lastSaid(time.Now().Add(-repeatsWithin))
-	_, newest := h.lastSaid(h.began)
+	repeated, _ := h.lastRemarks(time.Now().Add(-repeatsWithin))
+	_, newest := h.lastRemarks(h.began)
 	took := time.Now()
 	h.leader = h.lead(h.options, h.leader)
 	time.Sleep(5 * time.Minute)
-	fresh, _ := h.lastSaid(took)
+	fresh, _ := h.lastRemarks(took)
 	ids := maps.Clone(repeated)
 	maps.Copy(ids, fresh)
 	w := h.now(h.options)
@@ -280,7 +280,7 @@ var announced = regexp.MustCompile(
 	`\d+ cop(?:y|ies) in (?:namespace ([a-z0-9-]+)|\d+ namespaces \(([^)]*)\)) will be deleted`)
 
 // names reports whether the text of an Expiring names the namespace.
-func (e said) names(namespace string) bool {
+func (e remark) names(namespace string) bool {
 	for _, m := range announced.FindAllStringSubmatch(e.note, -1) {
 		if slices.Contains(strings.Split(m[1]+m[2], ", "), namespace) {
 			return true

@@ -38,7 +38,7 @@ func (h *history) now(flags *Options) *oracle {
 // they keep from being right.
 func (h *history) compare(atRest bool) {
 	synctest.Wait()
-	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.knows()
+	w, faults, known := h.now(h.options), h.faults.Load(), h.leader.targetStates()
 	if failsToRead(faults) {
 		return
 	}
@@ -81,7 +81,8 @@ func (h *history) compare(atRest bool) {
 			}
 		}
 	}
-	if got := h.leader.counts(); atRest && !remembered && len(h.findings) == before && !equality.Semantic.DeepEqual(got, counts) {
+	judged := atRest && !remembered && len(h.findings) == before
+	if got := h.leader.counts(); judged && !equality.Semantic.DeepEqual(got, counts) {
 		h.found(wrongStatus, "got %v, want %v", got, counts)
 	}
 }

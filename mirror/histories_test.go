@@ -59,7 +59,7 @@ type history struct {
 	judged   time.Time // when what is judged happened; zero: now
 	log      []string
 
-	events, lines []said
+	events, lines []remark
 }
 
 // finding is something that a history must not show.
@@ -111,8 +111,8 @@ func (h *history) begin(seed uint64) {
 	h.options.ResyncPeriod = 0
 	h.options.ConcurrentWrites, h.options.ConcurrentSources = 1+h.IntN(4), 1+h.IntN(2)
 	h.options.CopyLabels = []string{"app", "app.kubernetes.io/*"}
-	h.options.CopyAnnotations = one(h, nil, []string{"note"}, []string{"no*"})
-	h.options.DeletionGrace = one(h, 0, time.Second, time.Second, 9*time.Second, 20*time.Second, 5*time.Minute)
+	h.options.CopyAnnotations = pick(h, nil, []string{"note"}, []string{"no*"})
+	h.options.DeletionGrace = pick(h, 0, time.Second, time.Second, 9*time.Second, 20*time.Second, 5*time.Minute)
 	h.drawFlags(h.options)
 	h.server = apitest.NewServer()
 	for _, name := range historyNamespaces {
@@ -180,7 +180,7 @@ func (h *history) act() {
 	a := acts[slices.IndexFunc(h.weights, func(sum int) bool { return n < sum })]
 	at := time.Since(h.began)
 	h.log = append(h.log, fmt.Sprintf("%v: %s %s", at, a.name, a.do(h)))
-	time.Sleep(h.pause(one(h, 4, 7, 10)))
+	time.Sleep(h.pause(pick(h, 4, 7, 10)))
 	if h.IntN(6) == 0 {
 		time.Sleep(5 * time.Minute)
 		h.compare(false)
@@ -191,13 +191,13 @@ func (h *history) act() {
 func (h *history) mix() {
 	sum := 0
 	for _, a := range acts {
-		sum += a.weight * one(h, 0, 1, 1, 4)
+		sum += a.weight * pick(h, 0, 1, 1, 4)
 		h.weights = append(h.weights, sum)
 	}
 	if sum == 0 {
 		h.weights[len(h.weights)-1] = 1
 	}
-	h.names, h.targets = historyNames[:one(h, 1, 1, 1, 2, 2, 2, 3)], historyTargets[:1+h.IntN(3)]
+	h.names, h.targets = historyNames[:pick(h, 1, 1, 1, 2, 2, 2, 3)], historyTargets[:1+h.IntN(3)]
 	h.sources = historySources[:1+h.IntN(4)]
 }
 

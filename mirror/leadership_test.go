@@ -26,12 +26,12 @@ type term struct {
 	resigned []time.Time
 }
 
-// standby runs a controller that does not lead yet. A bubble panics if one of its goroutines is left when f has
+// runStandby runs a controller that does not lead yet. A bubble panics if one of its goroutines is left when f has
 // returned: that nothing is left running is part of each of these tests.
-func standby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term)) {
+func runStandby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &term{scene: newScene(t, having(objects...)(), func(*Options) {}), ended: make(chan error, 1)}
+		r := &term{scene: newScene(t, objects, func(*Options) {}), ended: make(chan error, 1)}
 		defer r.isSafe()
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		defer stop()
@@ -71,7 +71,7 @@ func TestC35Ends(t *testing.T) {
 		"stopped while it waits": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
+			runStandby(t, append(teams(2, "team-"), source(), foreignObject()), func(t *testing.T, r *term) {
 				if n := r.CountAll("", "get", "create", "update", "delete"); n > 0 {
 					t.Errorf("got %d requests before it leads", n)
 				}
@@ -104,20 +104,20 @@ func TestC35Ends(t *testing.T) {
 // TestC35StopBeforeTheCachesAreFilled ends Run.
 func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(source())(), func(*Options) {})
+		s := newScene(t, []runtime.Object{source()}, func(*Options) {})
 		s.hang(on(true, apitest.Call{Verb: "watch"}, apitest.Call{Verb: "list"}))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
 		synctest.Wait()
 		stop()
-		s.noted(<-ended)
+		s.check(<-ended)
 	})
 }
 
 // TestC35LossEndsWritesInFlight at once, and not when they time out.
 func TestC35LossEndsWritesInFlight(t *testing.T) {
-	standby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
+	runStandby(t, append(teams(100, "team-"), source()), func(t *testing.T, r *term) {
 		r.hang(on(true, creates))
 		r.lead()
 		if want := r.controller.opts.ConcurrentWrites; int(r.Hung.Load()) != want {
@@ -135,7 +135,7 @@ func TestC35LossEndsWritesInFlight(t *testing.T) {
 func TestC35StopLetsWritesEnd(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"slow": 10 * time.Second, "until it times out": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			standby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
+			runStandby(t, append(teams(40, "team-"), source()), func(t *testing.T, r *term) {
 				r.delay(on(takes, creates))
 				r.lead()
 				begun := r.CountAll("team-", "create")
@@ -147,8 +147,8 @@ func TestC35StopLetsWritesEnd(t *testing.T) {
 				if n := r.CountAll("team-", "create"); n != begun || n == 0 {
 					t.Errorf("got %d writes, want no more than the %d before the stop", n, begun)
 				}
-				if takes < requestTimeout && r.copied("team-", "value") != begun {
-					t.Errorf("got %d copies, want those of all %d writes", r.copied("team-", "value"), begun)
+				if takes < requestTimeout && r.countCopies("team-", "value") != begun {
+					t.Errorf("got %d copies, want those of all %d writes", r.countCopies("team-", "value"), begun)
 				}
 				if len(r.resigned) != 1 || time.Since(r.resigned[0]) != 0 {
 					t.Errorf("resigned at %v, want once, after the last write", r.resigned)
@@ -170,7 +170,7 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 		"of what is in the way": {request("get", "configmaps", "team-000"), func(s scene) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			standby(t, append(teams(2, "team-"), source(), theirs()), func(t *testing.T, r *term) {
+			runStandby(t, append(teams(2, "team-"), source(), foreignObject()), func(t *testing.T, r *term) {
 				r.hang(on(true, tc.read))
 				r.lead()
 				tc.happen(r.scene)
@@ -191,7 +191,7 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 func TestC35SlowWatchHoldsUpNoStop(t *testing.T) {
 	for name, loses := range map[string]bool{"stopped": false, "the leadership is lost": true} {
 		t.Run(name, func(t *testing.T) {
-			standby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
+			runStandby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
 				r.lead()
 				r.beforeCall(func(c apitest.Call) {
 					if c.Verb == "watch" {

@@ -30,7 +30,7 @@ func TestLiveReadFails(t *testing.T) {
 		"C33 never answers": {nil, 80},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 				s.refuse(on(tc.err, readSource))
 				s.hang(on(tc.err == nil, readSource))
 				s.edit("platform", plantest.Without("mirror"))
@@ -45,7 +45,7 @@ func TestLiveReadFails(t *testing.T) {
 				}
 				s.write(plantest.Source("platform", "other"))
 				synctest.Wait()
-				if n := s.value("mirror_copies", "synced"); n != 3 {
+				if n := s.metric("mirror_copies", "synced"); n != 3 {
 					t.Errorf("got %v copies of another source, want 3", n)
 				}
 				s.refuse(on[error](nil))
@@ -60,7 +60,7 @@ func TestLiveReadFails(t *testing.T) {
 // TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours
 // later. Each read begins the grace anew, and announces nothing.
 func TestC41CacheIsBehind(t *testing.T) {
-	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		var once sync.Once
 		s.beforeCall(func(c apitest.Call) {
 			if c == readSource {
@@ -77,12 +77,12 @@ func TestC41CacheIsBehind(t *testing.T) {
 		if n := s.Count("get", "configmaps", "platform") - before; n > 65 || n < 50 {
 			t.Errorf("got %d reads in an hour, want one a minute for all copies together", n)
 		}
-		if n := s.reported(plan.ReasonExpiring); n > 2 {
+		if n := s.countEvents(plan.ReasonExpiring); n > 2 {
 			t.Errorf("got %d announcements, all but the first after a live read showed that the source is there", n)
 		}
 		s.Relist()
 		time.Sleep(time.Minute)
-		if n, copies := s.CountAll("team-", "delete", "update"), s.copied("team-", "value"); n > 0 || copies != 3 {
+		if n, copies := s.CountAll("team-", "delete", "update"), s.countCopies("team-", "value"); n > 0 || copies != 3 {
 			t.Errorf("got %d writes and %d copies, want none and 3", n, copies)
 		}
 	})
@@ -91,7 +91,7 @@ func TestC41CacheIsBehind(t *testing.T) {
 // TestC41AnswerGrowsOld: a deletion that is refused for longer than an answer is good for reads again. The source is
 // back by then, and the watch is silent about it.
 func TestC41AnswerGrowsOld(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		s.refuse(on(errAway, deletes))
 		s.remove("platform")
 		time.Sleep(3 * time.Second)
@@ -110,7 +110,7 @@ func TestC41AnswerGrowsOld(t *testing.T) {
 // TestC41ReadWithinTheGrace: a copy whose grace ends later is not deleted by the answer that deleted another one. The
 // source is back by then, and the watch is silent about it.
 func TestC41ReadWithinTheGrace(t *testing.T) {
-	graced(t, time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, time.Minute, func(t *testing.T, s scene) {
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(3 * time.Second)
 		s.remove("platform")
@@ -126,7 +126,7 @@ func TestC41ReadWithinTheGrace(t *testing.T) {
 // TestC41ClaimBeginsTheGraceAnew: a live read shows a claim that the watch does not show. When that ends, the grace
 // begins anew.
 func TestC41ClaimBeginsTheGraceAnew(t *testing.T) {
-	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 		s.edit("platform", plantest.Without("mirror"))
 		time.Sleep(time.Minute)
 		s.Stall("platform")
@@ -134,7 +134,7 @@ func TestC41ClaimBeginsTheGraceAnew(t *testing.T) {
 		time.Sleep(4*time.Minute + 10*time.Second)
 		s.edit("platform", plantest.Without("mirror"))
 		time.Sleep(4 * time.Minute)
-		if n := s.copied("team-", "value"); n != 3 {
+		if n := s.countCopies("team-", "value"); n != 3 {
 			t.Errorf("got %d copies left 4 minutes after the claim, want 3", n)
 		}
 		time.Sleep(2 * time.Minute)
@@ -146,26 +146,26 @@ func TestC41ClaimBeginsTheGraceAnew(t *testing.T) {
 // serves until the next one comes.
 func TestC53RollingExpiry(t *testing.T) {
 	const copies, every, takes = 600, 100 * time.Millisecond, 6 * time.Second
-	cluster(t, append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(copies, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.delay(on(takes, readSource))
 		late := 0
 		for i := range copies {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "mirror", "false"))
 			time.Sleep(every)
-			late = max(late, s.copied("team-", "value")-(copies-1-i))
+			late = max(late, s.countCopies("team-", "value")-(copies-1-i))
 		}
 		if most := int((2*takes + 2*time.Second) / every); late > most {
 			t.Errorf("got %d copies late, want at most %d", late, most)
 		}
-		s.within(2*takes+2*time.Second, "end", func() bool { return s.copied("team-", "value") == 0 })
+		s.within(2*takes+2*time.Second, "end", func() bool { return s.countCopies("team-", "value") == 0 })
 	})
 }
 
 // TestC41BothWatchesAreSilent: one connection carries both. The source is gone and the namespace has opted out in the
 // caches; both are taken back before the live read.
 func TestC41BothWatchesAreSilent(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		s.remove("platform")
@@ -198,7 +198,7 @@ func TestC66ClaimDuringACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(3, "team-"), source(), plantest.Namespace("base"))
-			alone(t, having(objects...), func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
+			runSceneWith(t, objects, func(o *Options) { o.DeletionGrace = 5 * time.Minute }, func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
 				s.Hook(func(h *apitest.Hooks) {
 					h.Answers = on(8*time.Second, reads)
@@ -211,7 +211,7 @@ func TestC66ClaimDuringACall(t *testing.T) {
 				}
 				tc.claim(s)
 				time.Sleep(5 * time.Second)
-				n := s.copied("team-", "value")
+				n := s.countCopies("team-", "value")
 				tc.end(s)
 				time.Sleep(20 * time.Second)
 				if calls := s.CountAll("team-", "delete"); calls > 0 != (tc.verb == "delete") {
@@ -221,11 +221,11 @@ func TestC66ClaimDuringACall(t *testing.T) {
 					h.Answers, h.Takes, h.Refuses = on(0*time.Second), on(0*time.Second), on[error](nil)
 				})
 				time.Sleep(4 * time.Minute)
-				if left := s.copied("team-", "value"); left != n {
+				if left := s.countCopies("team-", "value"); left != n {
 					t.Errorf("got %d of %d copies left 4 minutes after the claim ended, with a grace of 5 minutes", left, n)
 				}
 				time.Sleep(2 * time.Minute)
-				if left := s.copied("team-", "value"); left == n {
+				if left := s.countCopies("team-", "value"); left == n {
 					t.Error("got all copies left after the grace")
 				}
 			})
@@ -235,7 +235,7 @@ func TestC66ClaimDuringACall(t *testing.T) {
 
 // TestC66OptOutFlips: an opt-out is taken back and set again near the end of the grace.
 func TestC66OptOutFlips(t *testing.T) {
-	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 		s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 		time.Sleep(5*time.Minute - time.Second)
 		s.setNamespace(plantest.Namespace("team-000"))
@@ -248,7 +248,7 @@ func TestC66OptOutFlips(t *testing.T) {
 // TestC66SourceFlips: a source is labelled again near the end of the grace, and has lost its label before a fan-out
 // could see that.
 func TestC66SourceFlips(t *testing.T) {
-	graced(t, 5*time.Minute, func(t *testing.T, s scene) {
+	runWithGrace(t, 5*time.Minute, func(t *testing.T, s scene) {
 		s.edit("platform", plantest.Without("mirror"))
 		time.Sleep(5*time.Minute - time.Second)
 		s.edit("platform", plantest.Label("mirror", "true"))

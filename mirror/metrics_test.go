@@ -66,20 +66,20 @@ func withoutBuckets(t *testing.T, registry metrics.KubeRegistry) string {
 
 // TestReconcilesAreCounted as controller-runtime counts them: those that succeed, those that fail, and those under way.
 func TestReconcilesAreCounted(t *testing.T) {
-	cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
-		s.slowly(50 * time.Millisecond)
+	runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
+		s.slowDown(50 * time.Millisecond)
 		s.refuse(on(rejected("exceeded quota"), apitest.Call{Namespace: "team-001"}))
 		s.write(source())
 		time.Sleep(time.Millisecond)
 		want := func(when string, active, fewest, failed float64) { // the event of a write may cost one more
 			t.Helper()
 			synctest.Wait()
-			succeeded := s.value("controller_runtime_reconcile_total", "mirror", "success")
+			succeeded := s.metric("controller_runtime_reconcile_total", "mirror", "success")
 			got := [...]float64{
-				s.value("controller_runtime_active_workers", "mirror"),
-				s.value("controller_runtime_reconcile_total", "mirror", "error"),
-				s.value("controller_runtime_reconcile_errors_total", "mirror"),
-				s.value("controller_runtime_reconcile_time_seconds", "mirror"),
+				s.metric("controller_runtime_active_workers", "mirror"),
+				s.metric("controller_runtime_reconcile_total", "mirror", "error"),
+				s.metric("controller_runtime_reconcile_errors_total", "mirror"),
+				s.metric("controller_runtime_reconcile_time_seconds", "mirror"),
 			}
 			if want := [...]float64{active, failed, failed, succeeded + failed}; got != want || succeeded < fewest {
 				t.Errorf("%s: got %v succeeded, and %v under way, failed, failed, and in all, want %v", when, succeeded, got, want)
@@ -118,11 +118,11 @@ func TestSourcesAreCounted(t *testing.T) {
 		plantest.Source("elsewhere", "settings", frozen),
 		source(plantest.Data("key", "value"), plantest.BinaryData("bin", 1, 2)))
 	edit := func(o *Options) { o.SourceNamespaces = []string{"platform"} }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
 		bytes := float64(len("key")+len("value")+len("bin")+2) + float64(len("key")+len("value"))
 		for metric, want := range map[string]float64{"mirror_sources": 2, "mirror_invalid_sources": 1,
 			"mirror_source_bytes": bytes} {
-			if got := s.value(metric); got != want {
+			if got := s.metric(metric); got != want {
 				t.Errorf("got %s %v, want %v", metric, got, want)
 			}
 		}
@@ -131,13 +131,13 @@ func TestSourcesAreCounted(t *testing.T) {
 
 // TestWatchErrorsAreCounted, by what is watched.
 func TestWatchErrorsAreCounted(t *testing.T) {
-	cluster(t, teams(1, "team-"), func(t *testing.T, s scene) {
+	runScene(t, teams(1, "team-"), func(t *testing.T, s scene) {
 		s.refuse(on(errAway, request("watch", "namespaces", ""), request("list", "namespaces", "")))
 		s.Namespaces.Break()
 		s.ConfigMaps.Break()
 		time.Sleep(time.Minute)
-		refused := s.value("mirror_watch_errors_total", "namespaces")
-		other := s.value("mirror_watch_errors_total", "configmaps")
+		refused := s.metric("mirror_watch_errors_total", "namespaces")
+		other := s.metric("mirror_watch_errors_total", "configmaps")
 		if refused == 0 || other > 0 {
 			t.Errorf("got %v errors of the watch that is refused, and %v of the other one, want some and none", refused, other)
 		}

@@ -26,7 +26,7 @@ func TestC39MutationIsNoticed(t *testing.T) {
 		"a namespace": func(s scene) { s.cachedNamespace().Labels["modified"] = "true" },
 	}
 	if do := modify[os.Getenv(modifies)]; do != nil { // in a process of its own
-		cluster(t, append(teams(1, "team-"), source()), func(_ *testing.T, s scene) {
+		runScene(t, append(teams(1, "team-"), source()), func(_ *testing.T, s scene) {
 			time.Sleep(time.Minute)
 			do(s)
 			time.Sleep(time.Minute)

@@ -28,7 +28,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 			plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
+			runScene(t, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
 				s.addNamespace("team-a", labelsOf(tc.in)...)
 				s.wantCopy("team-a", "value")
 				for range 3 {
@@ -42,7 +42,7 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 				if reads != 3 || deletions != 3 {
 					t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
 				}
-				if n := s.value("mirror_namespace_fill_seconds"); n != 1 {
+				if n := s.metric("mirror_namespace_fill_seconds"); n != 1 {
 					t.Errorf("got %v copies in a new namespace counted, want that when the namespace appeared", n)
 				}
 			})
@@ -59,7 +59,7 @@ func labelsOf(ns *corev1.Namespace) (out []string) {
 
 // TestC28Terminating: nothing is created, updated or deleted there, no error is counted, and nothing is retried.
 func TestC28Terminating(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
 		s.Terminate("team-000")
 		s.edit("platform", plantest.Data("key", "other"))
@@ -70,7 +70,7 @@ func TestC28Terminating(t *testing.T) {
 		if n := s.CountAll("team-000", "create", "update", "delete"); n > 2 {
 			t.Errorf("got %d writes, want the first copy, and at most one try that was refused", n)
 		}
-		s.slowly(100 * time.Millisecond)
+		s.slowDown(100 * time.Millisecond)
 		s.addNamespace("team-new")
 		time.Sleep(50 * time.Millisecond)
 		s.Terminate("team-new") // while the create is in flight
@@ -78,9 +78,9 @@ func TestC28Terminating(t *testing.T) {
 		if n := s.CountAll("team-new", "create", "get"); n != 1 {
 			t.Errorf("got %d requests there, want the one create that is refused", n)
 		}
-		if s.value("mirror_writes_total", "create", "error")+s.value("mirror_writes_total", "create", "rejected") > 0 ||
-			s.reported(plan.ReasonWriteFailed) > 0 {
-			t.Errorf("got errors counted, and events %q", s.all())
+		if s.metric("mirror_writes_total", "create", "error")+s.metric("mirror_writes_total", "create", "rejected") > 0 ||
+			s.countEvents(plan.ReasonWriteFailed) > 0 {
+			t.Errorf("got errors counted, and events %q", s.reasons())
 		}
 	})
 }
@@ -98,17 +98,17 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 		"by a webhook that never answers": {func(s scene) { s.hangAt(webhookDown) }, 90 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+			runScene(t, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
 				tc.refuse(s)
 				s.write(source())
 				s.within(100*time.Millisecond, "copy in every other namespace",
-					func() bool { return s.copied("team-0", "value") == 20 })
+					func() bool { return s.countCopies("team-0", "value") == 20 })
 				time.Sleep(time.Hour)
 				before := s.Count("create", "configmaps", "team-bad-000")
 				time.Sleep(time.Hour)
 				if n := s.Count("create", "configmaps", "team-bad-000") - before; n > 60 ||
-					s.reported(plan.ReasonWriteFailed) != 1 {
-					t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.all())
+					s.countEvents(plan.ReasonWriteFailed) != 1 {
+					t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.reasons())
 				}
 				s.hangEnds()
 				time.Sleep(tc.filled)
@@ -120,14 +120,14 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 
 // TestAdmissionSeesTheOldNamespace: it refuses the create in the new one as terminating. That is retried.
 func TestAdmissionSeesTheOldNamespace(t *testing.T) {
-	cluster(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
+	runScene(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
 		terminating := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errAway)
 		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		s.refuse(on[error](terminating, creates))
 		s.addNamespace("team-a")
 		time.Sleep(2 * time.Second)
 		s.refuse(on[error](nil))
-		s.within(4*time.Second, "copy", func() bool { return s.copied("team-a", "value") == 1 })
+		s.within(4*time.Second, "copy", func() bool { return s.countCopies("team-a", "value") == 1 })
 	})
 }
 
@@ -141,7 +141,7 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 			plantest.Annotation(plan.PrefixAnnotation, fmt.Sprintf("later-%d", i))))
 	}
 	edit := func(o *Options) { o.NamespacePrefixes = []string{"team-", "later-"} }
-	alone(t, having(objects...), edit, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, edit, func(t *testing.T, s scene) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		s.addNamespace("team-new")
@@ -151,7 +151,7 @@ func TestC80SourcesWithoutTargets(t *testing.T) {
 		}
 		s.addNamespace("later-7")
 		time.Sleep(runGap / 2)
-		if due := s.reportsDue(); s.named("settings-7", "later-7") != 1 || !slices.Equal(due, []string{"settings-7"}) {
+		if due := s.reportsDue(); s.countNamed("settings-7", "later-7") != 1 || !slices.Equal(due, []string{"settings-7"}) {
 			t.Errorf("got reports %v due, want a copy and a report of the source that has waited for the namespace", due)
 		}
 	})

@@ -12,9 +12,9 @@ import (
 // its last target gets a state that is not old, and the last state is everywhere soon after the end.
 func TestC38EditsAllTheTime(t *testing.T) {
 	const targets, edits = 100, 500
-	cluster(t, append(teams(targets, "team-"), source(plantest.Data("key", "0"))), func(t *testing.T, s scene) {
+	runScene(t, append(teams(targets, "team-"), source(plantest.Data("key", "0"))), func(t *testing.T, s scene) {
 		time.Sleep(time.Second)
-		s.slowly(5 * time.Millisecond)
+		s.slowDown(5 * time.Millisecond)
 		before := s.CountAll("team-", "update")
 		for i := range edits {
 			s.edit("platform", plantest.Data("key", strconv.Itoa(i+1)))
@@ -30,7 +30,8 @@ func TestC38EditsAllTheTime(t *testing.T) {
 			}
 		}
 		last := strconv.Itoa(edits)
-		s.within(500*time.Millisecond, "last state everywhere", func() bool { return s.copied("team-", last) == targets })
+		s.within(500*time.Millisecond, "last state everywhere",
+			func() bool { return s.countCopies("team-", last) == targets })
 		if n := (s.CountAll("team-", "update") - before) / targets; n > edits/10+11 {
 			t.Errorf("got %d updates of each target for %d edits in 5 s, want ten a second", n, edits)
 		}

@@ -44,7 +44,7 @@ func TestRepair(t *testing.T) {
 		"the annotation of the flag list": {plantest.Annotation("mirror-controller.github.io/copied", "nothing"), "metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 				s.edit("team-000", plantest.Label("theirs", "x"))
 				time.Sleep(time.Second)
 				if tc.edit == nil {
@@ -62,7 +62,7 @@ func TestRepair(t *testing.T) {
 				if !recreated && cm.Labels["theirs"] != "x" {
 					t.Errorf("got labels %v, want other people's kept", cm.Labels)
 				}
-				if n := s.value("mirror_repairs_total", tc.cause); n != 1 {
+				if n := s.metric("mirror_repairs_total", tc.cause); n != 1 {
 					t.Errorf("got %v repairs of this cause, want 1", n)
 				}
 				s.wantRestored(s.get("team-000"))
@@ -85,7 +85,7 @@ func (s scene) wantRestored(cm *corev1.ConfigMap) {
 		s.t.Errorf("got events %q, want one that names the source", notes)
 		return
 	}
-	if e := s.last(plan.ReasonRestored); e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID {
+	if e := s.lastEvent(plan.ReasonRestored); e.Regarding != plan.KeyOf(cm) || e.UID != cm.UID {
 		s.t.Errorf("got event %v, want one about %v", e, cm)
 	}
 }
@@ -94,11 +94,12 @@ func (s scene) wantRestored(cm *corev1.ConfigMap) {
 // event cannot stop.
 func TestNothingWasRestored(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before, happens func(scene)
-		events          int
+		edited  bool // before the start
+		happens func(scene)
+		events  int
 	}{
 		"the source changes":             {happens: func(s scene) { s.edit("platform", plantest.Data("key", "other")) }},
-		"it was edited before the start": {before: func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) }},
+		"it was edited before the start": {edited: true},
 		"an immutable source is replaced": {happens: func(s scene) {
 			s.remove("platform")
 			s.write(source(plantest.Immutable, plantest.Data("key", "other")))
@@ -138,15 +139,11 @@ func TestNothingWasRestored(t *testing.T) {
 			if replaced {
 				src = source(plantest.Immutable)
 			}
-			objects := append(teams(1, "team-"), src, copyOf(src, "team-000"))
-			server := func() *apitest.Server {
-				made := having(objects...)()
-				if tc.before != nil {
-					tc.before(scene{Server: made, t: t})
-				}
-				return made
+			have := copyOf(src, "team-000")
+			if tc.edited {
+				have.Data["key"] = "spoilt"
 			}
-			alone(t, server, func(*Options) {}, func(t *testing.T, s scene) {
+			runScene(t, append(teams(1, "team-"), src, have), func(t *testing.T, s scene) {
 				if tc.happens != nil {
 					tc.happens(s)
 				}
@@ -154,10 +151,10 @@ func TestNothingWasRestored(t *testing.T) {
 				if notes := s.notesOf(plan.ReasonRestored); len(notes) != tc.events {
 					t.Errorf("got %d events %q, want %d", len(notes), notes, tc.events)
 				}
-				if replaced && s.copied("team-000", "other") != 1 {
+				if replaced && s.countCopies("team-000", "other") != 1 {
 					t.Error("the copy does not hold what the new source holds")
 				}
-				if n := s.value("mirror_repairs_total", plan.CauseDeleted); replaced && n != 0 {
+				if n := s.metric("mirror_repairs_total", plan.CauseDeleted); replaced && n != 0 {
 					t.Errorf("got %v repairs of copies that nobody else deleted, want none", n)
 				}
 			})
@@ -182,7 +179,7 @@ func TestC58CopyThatGoesUnseen(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, teams(1, "team-"), func(t *testing.T, s scene) {
+			runScene(t, teams(1, "team-"), func(t *testing.T, s scene) {
 				s.Stall("team-000")
 				do(s)
 				time.Sleep(100 * time.Millisecond)
@@ -204,7 +201,7 @@ func TestC36Fight(t *testing.T) {
 		"deleted": func(s scene) { s.remove("team-000") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 				for range 3600 {
 					spoil(s)
 					time.Sleep(time.Second)
@@ -212,14 +209,14 @@ func TestC36Fight(t *testing.T) {
 				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
 					t.Errorf("got %d writes in an hour, want about one a minute", n)
 				}
-				if got := s.said(plan.ReasonMirrored); s.reported(plan.ReasonFight) != 1 ||
+				if got := s.lastNote(plan.ReasonMirrored); s.countEvents(plan.ReasonFight) != 1 ||
 					!strings.HasSuffix(got, " to 1 namespace; 1 is blocked (see Fight)") {
-					t.Errorf("got events %q, and at last %q, want one Fight, and the target blocked", s.all(), got)
+					t.Errorf("got events %q, and at last %q, want one Fight, and the target blocked", s.reasons(), got)
 				}
 				time.Sleep(2 * time.Minute)
 				s.wantCopy("team-000", "value")
 				time.Sleep(20 * time.Minute)
-				if got := s.said(plan.ReasonMirrored); !strings.HasSuffix(got, " to 2 namespaces") {
+				if got := s.lastNote(plan.ReasonMirrored); !strings.HasSuffix(got, " to 2 namespaces") {
 					t.Errorf("got %q after 20 quiet minutes, want no fight", got)
 				}
 			})
@@ -229,12 +226,12 @@ func TestC36Fight(t *testing.T) {
 
 // TestC36AlteredByAWebhook: the API server accepts each write and stores something else.
 func TestC36AlteredByAWebhook(t *testing.T) {
-	cluster(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		s.alter(plantest.Data("key", "altered"))
 		s.remove("team-000")
 		time.Sleep(time.Hour)
-		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.reported(plan.ReasonWriteFailed) != 1 {
-			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one WriteFailed", n, s.all())
+		if n := s.CountAll("team-", "create", "update", "delete"); n > 90 || s.countEvents(plan.ReasonWriteFailed) != 1 {
+			t.Errorf("got %d writes in an hour and events %q, want one a minute, and one WriteFailed", n, s.reasons())
 		}
 	})
 }
@@ -257,7 +254,7 @@ func TestC57AlteredRecreation(t *testing.T) {
 		"data": plantest.Data("key", "altered")} {
 		t.Run(name, func(t *testing.T) {
 			objects := append(teams(1, "team-"), source(plantest.Immutable))
-			cluster(t, objects, func(t *testing.T, s scene) {
+			runScene(t, objects, func(t *testing.T, s scene) {
 				time.Sleep(time.Second)
 				s.Hook(func(h *apitest.Hooks) { h.Lags = func(string) time.Duration { return 300 * time.Millisecond } })
 				s.alter(alter)
@@ -267,7 +264,7 @@ func TestC57AlteredRecreation(t *testing.T) {
 				s.alter(func(*corev1.ConfigMap) {})
 				time.Sleep(2 * time.Minute)
 				s.wantCopy("team-000", "new")
-				if n := s.value("mirror_copies", "synced"); n != 1 {
+				if n := s.metric("mirror_copies", "synced"); n != 1 {
 					t.Errorf("got %v copies in sync, want 1", n)
 				}
 			})
@@ -283,7 +280,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 		"copy": {plan.CopyAnnotation}, "instance": {plan.InstanceAnnotation},
 		"label and source": {"mirror", plan.SourceAnnotation}} { // the watch does not show what is not ours
 		t.Run(name, func(t *testing.T) {
-			cluster(t, teams(2, "team-"), func(t *testing.T, s scene) {
+			runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
 				mark := marks[0]
 				s.alter(func(cm *corev1.ConfigMap) {
 					for _, mark := range marks {
@@ -297,11 +294,11 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				for _, passed := range []time.Duration{time.Minute, time.Hour} {
 					before := s.CountAll("team-000", "create", "update", "delete")
 					time.Sleep(passed)
-					got := s.said(plan.ReasonWriteFailed)
-					if !strings.Contains(got, "admission") || !strings.Contains(got, mark) || s.reported(plan.ReasonForeign) > 0 {
-						t.Errorf("got events %q, and at last %q, want admission and %s in it", s.all(), got, mark)
+					got := s.lastNote(plan.ReasonWriteFailed)
+					if !strings.Contains(got, "admission") || !strings.Contains(got, mark) || s.countEvents(plan.ReasonForeign) > 0 {
+						t.Errorf("got events %q, and at last %q, want admission and %s in it", s.reasons(), got, mark)
 					}
-					if n := s.value("mirror_copies", "rejected"); n != 1 {
+					if n := s.metric("mirror_copies", "rejected"); n != 1 {
 						t.Errorf("got %v copies rejected, want 1", n)
 					}
 					if n := s.CountAll("team-000", "create", "update", "delete") - before; n > 2*int(passed.Minutes())+2 {
@@ -315,7 +312,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 				if name != "label" { // else it is still ours
 					s.remove("team-000")
 				}
-				s.within(time.Minute, "copy", func() bool { return s.copied("team-", "value") == 2 })
+				s.within(time.Minute, "copy", func() bool { return s.countCopies("team-", "value") == 2 })
 				time.Sleep(time.Minute)
 				s.wantCopy("team-000", "value")
 			})
@@ -326,7 +323,7 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 // TestC72QuotaCountsLate: an immutable source is replaced under a full quota, which counts a deletion late.
 // No event tells of a rejection, and the copies are back as soon as the quota is counted.
 func TestC72QuotaCountsLate(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
+	runScene(t, append(teams(2, "team-"), source(plantest.Immutable)), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		var mu sync.Mutex
 		deleted := map[string]time.Time{}
@@ -343,7 +340,7 @@ func TestC72QuotaCountsLate(t *testing.T) {
 		})
 		s.remove("platform")
 		s.write(source(plantest.Immutable, plantest.Data("key", "new")))
-		s.within(4*time.Second, "copy in every namespace", func() bool { return s.copied("team-", "new") == 2 })
+		s.within(4*time.Second, "copy in every namespace", func() bool { return s.countCopies("team-", "new") == 2 })
 		time.Sleep(time.Minute)
 		if got := s.notesOf(plan.ReasonWriteFailed); len(got) > 0 {
 			t.Errorf("got events %q, want none", got)
@@ -356,7 +353,7 @@ func TestC72QuotaCountsLate(t *testing.T) {
 func TestC76FinalizerOnACopy(t *testing.T) {
 	for name, bySource := range map[string]bool{"deleted by a tenant": false, "deleted by us, and wanted again": true} {
 		t.Run(name, func(t *testing.T) {
-			cluster(t, append(teams(10, "team-"), source()), func(t *testing.T, s scene) {
+			runScene(t, append(teams(10, "team-"), source()), func(t *testing.T, s scene) {
 				time.Sleep(time.Minute)
 				s.edit("team-000", plantest.Finalizer)
 				if bySource {
@@ -370,12 +367,12 @@ func TestC76FinalizerOnACopy(t *testing.T) {
 					s.edit("platform", plantest.Data("key", content))
 					time.Sleep(time.Minute)
 					want := fmt.Sprintf("Synced version %s to 9 namespaces; 1 is blocked (see Foreign)", s.version())
-					if got := s.said(plan.ReasonMirrored); got != want || s.copied("team-", content) != 9 {
-						t.Errorf("got event %q and %d copies, want %q and 9", got, s.copied("team-", content), want)
+					if got := s.lastNote(plan.ReasonMirrored); got != want || s.countCopies("team-", content) != 9 {
+						t.Errorf("got event %q and %d copies, want %q and 9", got, s.countCopies("team-", content), want)
 					}
 				}
 				kept := s.get("team-000")
-				if got := s.said(plan.ReasonForeign); !strings.Contains(got, kept.Finalizers[0]) {
+				if got := s.lastNote(plan.ReasonForeign); !strings.Contains(got, kept.Finalizers[0]) {
 					t.Errorf("got event %q, want one that names the finalizer %s", got, kept.Finalizers[0])
 				}
 				s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })

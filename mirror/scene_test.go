@@ -45,8 +45,8 @@ func (d *diary) Send(_ context.Context, e Event) error {
 	return nil
 }
 
-// reported returns how many events had this reason.
-func (d *diary) reported(reason string) int { return len(d.notesOf(reason)) }
+// countEvents returns how many events had this reason.
+func (d *diary) countEvents(reason string) int { return len(d.notesOf(reason)) }
 
 // notesOf returns the notes of the events with this reason.
 func (d *diary) notesOf(reason string) (notes []string) {
@@ -60,8 +60,8 @@ func (d *diary) notesOf(reason string) (notes []string) {
 	return notes
 }
 
-// last returns the last event with this reason.
-func (s scene) last(reason string) (last Event) {
+// lastEvent returns the last event with this reason.
+func (s scene) lastEvent(reason string) (last Event) {
 	s.t.Helper()
 	synctest.Wait()
 	s.diary.mu.Lock()
@@ -74,8 +74,8 @@ func (s scene) last(reason string) (last Event) {
 	return last
 }
 
-// all returns the reasons of all events.
-func (d *diary) all() string {
+// reasons returns the reasons of all events.
+func (d *diary) reasons() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var reasons []string
@@ -95,21 +95,28 @@ type scene struct {
 	registry   metrics.KubeRegistry
 }
 
-// alone runs a controller without a resync in a bubble, on this API server. f may wait as long as it likes. A bubble
-// does not end while one of its goroutines waits.
-func alone(t *testing.T, server func() *apitest.Server, edit func(*Options), f func(*testing.T, scene)) {
+// runScene runs a controller in a bubble, without a resync, on an API server with the namespace platform and with these
+// objects. f may wait as long as it likes. A bubble does not end while one of its goroutines waits.
+func runScene(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
+	t.Helper()
+	runSceneWith(t, objects, func(*Options) {}, f)
+}
+
+// runSceneWith is runScene with other options.
+func runSceneWith(t *testing.T, objects []runtime.Object, edit func(*Options), f func(*testing.T, scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, server(), edit)
+		s := newScene(t, objects, edit)
 		defer s.isSafe()
-		defer runs(t, s.controller)() // also if f fails
+		defer startController(t, s.controller)() // also if f fails
 		f(t, s)
 	})
 }
 
 // newScene returns a scene whose controller does not run yet.
-func newScene(t *testing.T, server *apitest.Server, edit func(*Options)) scene {
+func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene {
 	t.Helper()
+	server := apitest.NewServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
 	o := teamOptions()
 	o.ResyncPeriod = 0
 	edit(o)
@@ -131,32 +138,19 @@ func (s scene) isSafe() {
 	}
 }
 
-// runs starts a controller that shares its instance with no other. end stops it.
-func runs(t *testing.T, c *Controller) (end func()) {
+// startController starts a controller that shares its instance with no other.
+func startController(t *testing.T, c *Controller) (stop func()) {
 	t.Helper()
-	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, Alone(ctx)) }()
 	synctest.Wait()
 	return func() {
 		t.Helper()
-		stop()
+		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// cluster runs a controller on an API server with the namespace platform, and with these objects.
-func cluster(t *testing.T, objects []runtime.Object, f func(*testing.T, scene)) {
-	t.Helper()
-	alone(t, having(objects...), func(*Options) {}, f)
-}
-
-// having returns a function that makes an API server with the namespace platform, and with these objects.
-func having(objects ...runtime.Object) func() *apitest.Server {
-	return func() *apitest.Server {
-		return apitest.NewServer(append(slices.Clip(objects), plantest.Namespace("platform"))...)
 	}
 }
 
@@ -184,7 +178,7 @@ func (s scene) write(cm *corev1.ConfigMap) {
 	cm.ResourceVersion, cm.UID = "", ""
 	if _, err := s.configMaps(cm.Namespace).Update(s.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		_, err = s.configMaps(cm.Namespace).Create(s.t.Context(), cm, metav1.CreateOptions{})
-		s.noted(err)
+		s.check(err)
 	}
 }
 
@@ -202,7 +196,7 @@ func (s scene) edit(namespace string, edits ...plantest.Option) {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			continue // the controller was faster
 		}
-		s.noted(err)
+		s.check(err)
 		return
 	}
 }
@@ -226,7 +220,7 @@ func (s scene) addNamespace(name string, labels ...string) {
 	s.t.Helper()
 	_, err := s.Interface.CoreV1().Namespaces().Create(s.t.Context(), plantest.Namespace(name, labels...),
 		metav1.CreateOptions{})
-	s.noted(err)
+	s.check(err)
 }
 
 // setNamespace overwrites a namespace.
@@ -234,7 +228,7 @@ func (s scene) setNamespace(ns *corev1.Namespace) {
 	s.t.Helper()
 	ns.UID = ""
 	_, err := s.Interface.CoreV1().Namespaces().Update(s.t.Context(), ns, metav1.UpdateOptions{})
-	s.noted(err)
+	s.check(err)
 }
 
 // removeNamespace deletes a namespace and what is in it.
@@ -251,18 +245,18 @@ func (s scene) configMaps(namespace string) typedcorev1.ConfigMapInterface {
 	return s.Interface.CoreV1().ConfigMaps(namespace)
 }
 
-func (s scene) noted(err error) {
+func (s scene) check(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Error(err)
 	}
 }
 
-// value of a metric: its name with its labels, as in mirror_copies{state="synced"}; -1 if there is none.
-func (s scene) value(name string, labels ...string) float64 {
+// metric returns the value of the metric with this name and the values of these labels; -1 if there is none.
+func (s scene) metric(name string, labels ...string) float64 {
 	s.t.Helper()
 	families, err := s.registry.Gather()
-	s.noted(err)
+	s.check(err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var values []string
@@ -315,8 +309,8 @@ func (s scene) within(limit time.Duration, what string, holds func() bool) time.
 	return time.Since(began)
 }
 
-// copied returns how many ConfigMaps settings with this value are in the namespaces with this prefix.
-func (s scene) copied(prefix, value string) (n int) {
+// countCopies returns how many ConfigMaps settings with this value are in the namespaces with this prefix.
+func (s scene) countCopies(prefix, value string) (n int) {
 	for _, cm := range s.ConfigMaps.All() {
 		if cm.Name == "settings" && strings.HasPrefix(cm.Namespace, prefix) && cm.Data["key"] == value {
 			n++
@@ -346,8 +340,8 @@ func (b *logBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// named returns how many ConfigMaps of this name are in namespaces with the prefix.
-func (s scene) named(name, prefix string) (n int) {
+// countNamed returns how many ConfigMaps of this name are in namespaces with the prefix.
+func (s scene) countNamed(name, prefix string) (n int) {
 	for _, cm := range s.ConfigMaps.All() {
 		if cm.Name == name && strings.HasPrefix(cm.Namespace, prefix) {
 			n++
@@ -397,8 +391,8 @@ func (s scene) delay(f func(apitest.Call) time.Duration) {
 	s.Hook(func(h *apitest.Hooks) { h.Takes = f })
 }
 
-// slowly has each request take this long, so that a fan-out to n targets takes n/32 times that.
-func (s scene) slowly(takes time.Duration) { s.delay(on(takes, anyCall)) }
+// slowDown has each request take this long, so that a fan-out to n targets takes n/32 times that.
+func (s scene) slowDown(takes time.Duration) { s.delay(on(takes, anyCall)) }
 
 // rejected is the API server's answer to a write that a quota or a policy refuses.
 func rejected(why string) error {

@@ -41,7 +41,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 						tc.edit(o)
 						o.Prune, o.DeletionGrace, o.ResyncPeriod = prune, time.Minute, 2*time.Hour
 					}
-					alone(t, having(copied(n)...), edit, func(t *testing.T, s scene) {
+					runSceneWith(t, mirroredInto(n), edit, func(t *testing.T, s scene) {
 						time.Sleep(59 * time.Second)
 						if writes := s.CountAll("", "create", "update", "delete"); writes > 0 {
 							t.Errorf("got %d writes within the grace, want none", writes)
@@ -59,7 +59,7 @@ func TestC17NarrowedFlags(t *testing.T) {
 						if len(got) != 1 || !strings.HasPrefix(got[0], want) || !strings.Contains(got[0], tc.why) {
 							t.Errorf("got events %q, want one that begins with %q", got, want)
 						}
-						if got := s.value("mirror_copies", "out_of_scope"); got != float64(n) {
+						if got := s.metric("mirror_copies", "out_of_scope"); got != float64(n) {
 							t.Errorf("got %v copies out of scope, want %d", got, n)
 						}
 					})
@@ -69,8 +69,8 @@ func TestC17NarrowedFlags(t *testing.T) {
 	}
 }
 
-// copied returns a source, targets, and their copies; one of them is edited.
-func copied(n int) []runtime.Object {
+// mirroredInto returns a source, targets, and their copies; one of them is edited.
+func mirroredInto(n int) []runtime.Object {
 	objects := append(teams(n, "team-"), source(), plantest.Namespace("platform"))
 	for i := range n {
 		objects = append(objects, copyOf(source(), fmt.Sprintf("team-%03d", i)))
@@ -86,20 +86,20 @@ func TestC65ScopeComesBack(t *testing.T) {
 	for i := range 300 {
 		objects = append(objects, plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
 	}
-	alone(t, having(objects...), func(o *Options) { o.NamespaceSelector = "tier=gold" }, func(t *testing.T, s scene) {
+	runSceneWith(t, objects, func(o *Options) { o.NamespaceSelector = "tier=gold" }, func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		for i := range 300 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i)))
 		}
 		time.Sleep(time.Minute)
-		if got, n := s.value("mirror_copies", "out_of_scope"), s.copied("team-", "value"); got != 300 || n != 300 {
+		if got, n := s.metric("mirror_copies", "out_of_scope"), s.countCopies("team-", "value"); got != 300 || n != 300 {
 			t.Errorf("got %v copies out of scope and %d there, want 300", got, n)
 		}
 		for i := range 300 {
 			s.setNamespace(plantest.Namespace(fmt.Sprintf("team-%03d", i), "tier", "gold"))
 		}
 		time.Sleep(time.Minute)
-		if got := s.value("mirror_copies", "synced"); got != 300 {
+		if got := s.metric("mirror_copies", "synced"); got != 300 {
 			t.Errorf("got %v copies in sync, want 300", got)
 		}
 		for _, note := range s.notesOf(plan.ReasonOutOfScope) {

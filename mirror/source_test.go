@@ -15,7 +15,7 @@ import (
 func TestC15RecreatedWithinASecond(t *testing.T) {
 	const targets, rounds = 3, 100
 	random := rand.New(rand.NewPCG(15, 0))
-	cluster(t, append(teams(targets, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(targets, "team-"), source()), func(t *testing.T, s scene) {
 		uid := s.get("team-000").UID
 		for i := range rounds {
 			s.remove("platform")
@@ -27,7 +27,7 @@ func TestC15RecreatedWithinASecond(t *testing.T) {
 		if n := s.CountAll("team-", "delete"); n > 0 || s.get("team-000").UID != uid {
 			t.Errorf("got %d deletions, want none", n)
 		}
-		if n := s.value("mirror_writes_total", "update", "success"); n != targets {
+		if n := s.metric("mirror_writes_total", "update", "success"); n != targets {
 			t.Errorf("got %v updates, want %d: the data changed once", n, targets)
 		}
 	})
@@ -40,7 +40,7 @@ func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 		return plantest.Source(namespace, "settings", plantest.Data("key", namespace))
 	}
 	objects := append(teams(1, "team-"), plantest.Namespace("shared"), src("platform"), src("shared"))
-	cluster(t, objects, func(t *testing.T, s scene) {
+	runScene(t, objects, func(t *testing.T, s scene) {
 		first := s.get("team-000")
 		if first.Data["key"] != "platform" {
 			t.Fatalf("got %v, want the copy of platform: of two sources of one age the smaller name wins", first)

@@ -355,7 +355,7 @@ func TestEventShowsOurOwnWrite(t *testing.T) {
 // TestPlainTargetsAreShared: all targets in sync with a source have one struct, after the event of their last write.
 // Former contents and namespaces leave none.
 func TestPlainTargetsAreShared(t *testing.T) {
-	cluster(t, append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(100, "team-"), source()), func(t *testing.T, s scene) {
 		known := func() (targets, structs, shared int) {
 			n := s.controller.targets.lock("settings")
 			defer n.unlock()
@@ -383,7 +383,7 @@ func TestPlainTargetsAreShared(t *testing.T) {
 
 // TestDeletedCopiesLeaveNothing: what is known of targets whose copies were deleted with their source.
 func TestDeletedCopiesLeaveNothing(t *testing.T) {
-	cluster(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		s.remove("platform")
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -419,7 +419,7 @@ func TestRefusalAfterNoAnswer(t *testing.T) {
 
 // TestEventUnsettles: an event about a copy in sync, or its namespace, has the target pending until its reconcile.
 func TestEventUnsettles(t *testing.T) {
-	cluster(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+	runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
 		ns := plantest.Namespace("team-001")
 		s.controller.handlers.namespaceSeen(key{Namespace: ns.Name, Name: "settings"}, ns, false)

@@ -75,17 +75,17 @@ func testRelistThatNeverEnds(t *testing.T, f relistFault) {
 		objects = append(objects, copyOf(source(), ns.(*corev1.Namespace).Name))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, having(objects...)(), func(*Options) {})
+		s := newScene(t, objects, func(*Options) {})
 		ended := make(chan error)
 		var out logBuffer
 		logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&out)))
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 		follow := func(value string, copies int) {
 			t.Helper()
-			counted, logged := s.value("mirror_watch_errors_total", f.resource), len(out.String())
-			s.within(f.within, "copies of "+value, func() bool { return s.copied("team-", value) == copies })
+			counted, logged := s.metric("mirror_watch_errors_total", f.resource), len(out.String())
+			s.within(f.within, "copies of "+value, func() bool { return s.countCopies("team-", value) == copies })
 			line := regexp.MustCompile("Cannot list or watch, retrying.*" + f.logs + ".*" + f.resource)
-			if s.value("mirror_watch_errors_total", f.resource) == counted || !line.MatchString(out.String()[logged:]) {
+			if s.metric("mirror_watch_errors_total", f.resource) == counted || !line.MatchString(out.String()[logged:]) {
 				t.Errorf("got no count, or no line %q, of a failure of %s:\n%s", line, f.resource, out.String())
 			}
 		}
@@ -103,7 +103,7 @@ func testRelistThatNeverEnds(t *testing.T, f relistFault) {
 		s.edit("platform", plantest.Annotation("note", "x"))
 		follow("two", 61)
 		stop()
-		s.noted(<-ended)
+		s.check(<-ended)
 		s.isSafe()
 	})
 }
