@@ -14,16 +14,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/internal/outcome"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
-)
-
-// What contract 5 asks for and the controller does not do yet.
-const (
-	keepsMetadata    = true // of other people, of any size: no copy is re-created for it
-	takesNothingBack = true // of what admission altered
 )
 
 // reported returns what a Mirrored says of the source: whether it is about the present version, and how many targets
@@ -60,6 +56,7 @@ func (h *history) lead(o *Options, before *leader) *leader {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	c.RegisterMetrics(metrics.NewKubeRegistry()) // or they count nothing
 	l.Controller = c
 	ctx, cancel := context.WithCancel(klog.NewContext(h.t.Context(), logr.New(logSink{h, os.Getenv("HISTORIES") == "1"})))
 	leads, lose := context.WithCancel(context.WithoutCancel(ctx))
@@ -81,6 +78,18 @@ func (h *history) lead(o *Options, before *leader) *leader {
 		before.stop()
 	}
 	return l
+}
+
+// reconciles returns how often the controller has reconciled a copy.
+func (l *leader) reconciles() (n float64) {
+	for _, result := range reconcileResults {
+		count, err := testutil.GetCounterMetricValue(l.metrics.reconciles.WithLabelValues(queueName, result))
+		if err != nil {
+			l.h.t.Error(err)
+		}
+		n += count
+	}
+	return n
 }
 
 // stop stops a controller, and waits for its end.

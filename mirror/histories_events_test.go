@@ -76,7 +76,7 @@ func (h *history) judgeMirrored(flags *Options, e remark) {
 			unsure++
 			continue
 		}
-		if w.excludes(s, ns) == "" {
+		if w.isTarget(s, ns) {
 			targets++
 		}
 		switch v := w.judge(k); {

@@ -164,8 +164,7 @@ func (h *history) audit() {
 	terms := h.terms
 	w := &oracle{terms[0].flags, map[key]*corev1.ConfigMap{}, map[string]*corev1.Namespace{}}
 	last := &lastSeen{h.began, 10*time.Second + 2*h.latestWatch + 10*h.latestDelay, map[key]time.Time{},
-		map[key]expiring{}, map[key][]seenContent{}, map[[2]key]time.Time{}, map[key]time.Time{}, map[string]time.Time{},
-		map[key]types.UID{}}
+		map[key]expiring{}, map[key][]seenContent{}, map[[2]key]time.Time{}, map[key]time.Time{}, map[string]time.Time{}}
 	former := terms[0]
 	begin := func(now time.Time) {
 		for len(terms) > 0 && !terms[0].began.After(now) {
@@ -216,7 +215,6 @@ type lastSeen struct {
 	won      map[[2]key]time.Time // by target and source
 	free     map[key]time.Time
 	moved    map[string]time.Time // when somebody else last changed a namespace, or a ConfigMap of a name
-	made     map[key]types.UID    // by the controller, and altered by a webhook
 }
 
 // expiring is a copy that no source claims, or one that is claimed again.
@@ -314,12 +312,6 @@ func (h *history) judge(w *oracle, last *lastSeen, changes []apitest.Change[*cor
 	c := changes[0]
 	k := keyOfChange(c)
 	h.judged = c.At
-	if c.Old == nil && c.By.Altered {
-		last.made[k] = (*c.New).UID
-	}
-	if c.New == nil && last.made[k] == (*c.Old).UID && !takesNothingBack {
-		return
-	}
 	if c.Old != nil {
 		if _, ours := w.copyOf(*c.Old); !ours && !w.isHandedOver(*c.Old) {
 			h.found(wrongWrite, "%v: touched a foreign object: %v", k, *c.Old)
@@ -400,7 +392,7 @@ func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Chan
 	if since := c.At.Sub(last.unwanted[k]); since > lifetime+2*h.latest+10*h.latestDelay {
 		h.found(wrongDeletion, "%v: wanted for %v: %v", k, since, *c.Old)
 	}
-	if isTrue((*c.Old).Immutable) || isTruncated(*c.Old) {
+	if isTrue((*c.Old).Immutable) {
 		return // it may have been deleted to be made again, and its source has gone meanwhile
 	}
 	source, _ := w.copyOf(*c.Old)
@@ -418,17 +410,12 @@ func (h *history) judgeDeletion(w *oracle, last *lastSeen, k key, c apitest.Chan
 	}
 }
 
-// isTruncated reports whether a copy is re-created for the size of its metadata.
-func isTruncated(cm *corev1.ConfigMap) bool {
-	return !keepsMetadata && sizeOf(cm.Labels)+sizeOf(cm.Annotations) > 7<<10
-}
-
 // isRecreation reports whether the controller deletes an immutable copy and creates it again, and whether it does so
 // with other content. A re-creation needs no live read, and an old view of the source may ask for it. If somebody
 // else creates one of the name before the controller does, nobody knows the content, so it counts as another.
 func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other bool) {
 	old := *changes[0].Old
-	if !isTrue(old.Immutable) && !isTruncated(old) {
+	if !isTrue(old.Immutable) {
 		return false, false
 	}
 	if len(old.Finalizers) > 0 { // they hold the copy, and nothing shows what would have followed
@@ -438,7 +425,7 @@ func isRecreation(changes []apitest.Change[*corev1.ConfigMap]) (again, other boo
 	for _, next := range changes[1:] {
 		if keyOfChange(next) == k {
 			again = next.Old == nil
-			return again, again && (!next.By.Controller || !samePayload(*next.New, old) || isTruncated(old))
+			return again, again && (!next.By.Controller || !samePayload(*next.New, old))
 		}
 	}
 	return false, false

@@ -18,9 +18,6 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// frozenSelects: a source that is frozen, but not by a malformed rule, claims what it selects.
-const frozenSelects = false
-
 // oracle knows the flags, and all objects at one moment.
 type oracle struct {
 	flags      *Options
@@ -117,7 +114,7 @@ func (o *oracle) winner(k key) (selects, claims *corev1.ConfigMap) {
 	stops := func(s *corev1.ConfigMap) bool { return o.isFrozen(s) || o.holds(s, ns) }
 	for _, s := range slices.Backward(o.sources(k.Name)) {
 		switch {
-		case o.excludes(s, ns) == "":
+		case o.isTarget(s, ns):
 			selects, claims = s, s
 		case stops(s) && ours && of == apitest.KeyOf(s):
 			claims = s
@@ -136,7 +133,7 @@ func (o *oracle) superseded(k key) (all []key) {
 		return nil
 	}
 	for _, s := range o.sources(k.Name) {
-		if _, w := o.winner(k); o.excludes(s, ns) == "" && w != s {
+		if _, w := o.winner(k); o.isTarget(s, ns) && w != s {
 			all = append(all, apitest.KeyOf(s))
 		}
 	}
@@ -146,40 +143,21 @@ func (o *oracle) superseded(k key) (all []key) {
 // selects reports whether a namespace is a target of the source.
 func (o *oracle) selects(s *corev1.ConfigMap) bool {
 	for _, ns := range o.namespaces {
-		if o.excludes(s, ns) == "" {
+		if o.isTarget(s, ns) {
 			return true
 		}
 	}
 	return false
 }
 
-// excludes returns the rule that keeps a source from a namespace; empty: the namespace is a target.
-func (o *oracle) excludes(s *corev1.ConfigMap, ns *corev1.Namespace) string {
+// isTarget reports whether a namespace is a target of a source.
+func (o *oracle) isTarget(s *corev1.ConfigMap, ns *corev1.Namespace) bool {
 	prefix, hasPrefix := s.Annotations[plan.PrefixAnnotation]
 	selector, hasSelector := s.Annotations[plan.SelectorAnnotation]
-	switch {
-	case slices.Contains(plan.ReservedNames, s.Name):
-		return "reserved"
-	case ns.Name == s.Namespace:
-		return "own namespace"
-	case !o.allowsName(ns.Name):
-		return "--namespace-prefix"
-	case isGoing(ns):
-		return "deletion"
-	case ns.Labels[o.flags.Label] == "false":
-		return "opt-out"
-	case hasPrefix && !isPrefixes(prefix) || hasSelector && !isSelector(selector) || !frozenSelects && o.isFrozen(s):
-		return "malformed"
-	case hasPrefix && !slices.ContainsFunc(strings.Split(prefix, ","), func(p string) bool {
-		return strings.HasPrefix(ns.Name, strings.TrimSpace(p))
-	}):
-		return "namespace-prefix"
-	case hasSelector && !matches(selector, ns):
-		return "namespace-selector"
-	case !o.allowsLabels(ns):
-		return "--namespace-selector"
-	}
-	return ""
+	begins := func(p string) bool { return strings.HasPrefix(ns.Name, strings.TrimSpace(p)) }
+	return !slices.Contains(plan.ReservedNames, s.Name) && !o.isFrozen(s) && ns.Name != s.Namespace && !isGoing(ns) &&
+		o.allowsName(ns.Name) && o.allowsLabels(ns) && ns.Labels[o.flags.Label] != "false" &&
+		(!hasPrefix || slices.ContainsFunc(strings.Split(prefix, ","), begins)) && (!hasSelector || matches(selector, ns))
 }
 
 // isFrozen reports whether an annotation of the source is malformed, too long, or one that a source cannot have.

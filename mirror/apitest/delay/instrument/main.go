@@ -168,11 +168,11 @@ func withDelays(name string, src []byte) ([]byte, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s has no function %s", name, strings.Join(missing, ", "))
 	}
-	if !points {
-		return src, nil
-	}
 	if bytes.Contains(src, []byte("sync.RWMutex")) {
 		return nil, fmt.Errorf("%s uses sync.RWMutex, which package delay does not replace", name)
+	}
+	if !points {
+		return src, nil
 	}
 	inserts[at(file.Name.End())] = imported
 	var out bytes.Buffer
