@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -211,15 +212,13 @@ func TestC75RevertAmidAFanOut(t *testing.T) {
 // log has the text once.
 func TestEventsAreSentAgain(t *testing.T) {
 	runScene(t, teams(3, "team-"), func(t *testing.T, s scene) {
-		s.diary.refuses = func(Event) error { return errAway }
+		s.onEvent(func(Event) error { return errAway })
 		s.write(source())
 		time.Sleep(time.Minute)
 		s.edit("platform", plantest.Data("key", "other"))
 		time.Sleep(time.Minute)
 		s.wantEvents("while they are refused")
-		s.diary.mu.Lock()
-		s.diary.refuses = nil
-		s.diary.mu.Unlock()
+		s.onEvent(nil)
 		time.Sleep(2 * time.Minute)
 		want := fmt.Sprintf("Synced version %s to 3 namespaces", s.version())
 		if got := s.lastNote(plan.ReasonMirrored); got != want {
@@ -347,20 +346,48 @@ func TestC83LongAnnotation(t *testing.T) {
 	}
 }
 
+// TestLinesComeBeforeEvents: the log has all that is reported, also where the API server never answers the first event.
+func TestLinesComeBeforeEvents(t *testing.T) {
+	runScene(t, append(teams(2, "team-"), foreignObject()), func(t *testing.T, s scene) {
+		s.onEvent(func(Event) error { time.Sleep(time.Hour); return errAway })
+		s.write(source())
+		time.Sleep(time.Minute)
+		for _, want := range []string{`reason="Foreign"`, `reason="Mirrored"`} {
+			if got := s.log.String(); !strings.Contains(got, want) {
+				t.Errorf("got log %s, want in it %s", got, want)
+			}
+		}
+	})
+}
+
+// TestReportWaitsForTheFirstFanOut: a copy may be judged before its source is known. Its announcement would be about a
+// source that no process has seen.
+func TestReportWaitsForTheFirstFanOut(t *testing.T) {
+	src := source(plantest.Annotation(plan.PrefixAnnotation, "none"))
+	c := stillController(t, src, copyOf(source(), "team-000"))
+	c.reconciler.begin(settings("team-000"), slow.Ordinary)
+	if due := c.reporter.collect("settings", time.Now()); len(due) > 0 {
+		t.Errorf("got messages %v before a fan-out", due)
+	}
+	c.fanOut("settings")
+	due := c.reporter.collect("settings", time.Now())
+	if len(due) == 0 || due[0].Reason != plan.ReasonExpiring || due[0].sent.UID() != src.UID {
+		t.Errorf("got messages %v after it, want an announcement about the source", due)
+	}
+}
+
 // TestRefusedEventsHoldUpNoOther: the API server refuses the events of one source. Those of another source of the name
-// come at once, and so does the log line about a deletion.
+// come at once.
 func TestRefusedEventsHoldUpNoOther(t *testing.T) {
 	runScene(t, append(teams(3, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
-		s.diary.mu.Lock()
 		var tries atomic.Int32
-		s.diary.refuses = func(e Event) error {
+		s.onEvent(func(e Event) error {
 			if e.Regarding.Namespace == "shared" {
 				tries.Add(1)
 				return rejected("exceeded quota: count/events")
 			}
 			return nil
-		}
-		s.diary.mu.Unlock()
+		})
 		s.write(sourceIn("shared"))
 		time.Sleep(10 * time.Minute)
 		s.wantEvents("of the other source", plan.ReasonMirrored)

@@ -3,14 +3,13 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
@@ -33,7 +32,7 @@ func runStandby(t *testing.T, objects []runtime.Object, f func(*testing.T, *term
 	synctest.Test(t, func(t *testing.T) {
 		r := &term{scene: newScene(t, objects, func(*Options) {}), ended: make(chan error, 1)}
 		defer r.isSafe()
-		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+		ctx, stop := context.WithCancel(r.logged())
 		defer stop()
 		leading, lose := context.WithCancel(context.WithoutCancel(ctx))
 		defer lose()
@@ -106,12 +105,7 @@ func TestC35StopBeforeTheCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, []runtime.Object{source()}, func(*Options) {})
 		s.hang(on(true, apitest.Call{Verb: "watch"}, apitest.Call{Verb: "list"}))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
-		synctest.Wait()
-		stop()
-		s.check(<-ended)
+		s.start()()
 	})
 }
 
@@ -185,6 +179,22 @@ func TestC35StopWaitsForNoRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC35StopMakesNoMessage: after a stop those on their way are sent, and no other is made: it may be old.
+func TestC35StopMakesNoMessage(t *testing.T) {
+	runStandby(t, teams(2, "team-"), func(t *testing.T, r *term) {
+		for i := range 3 * reportWorkers {
+			r.write(plantest.Source("platform", fmt.Sprint("settings-", i)))
+		}
+		r.onEvent(func(Event) error { time.Sleep(time.Second); return nil })
+		r.lead()
+		time.Sleep(runGap + 500*time.Millisecond)
+		r.stop()
+		if took := r.ends(nil); took != 500*time.Millisecond || len(r.events) != reportWorkers {
+			t.Errorf("got events %v and the end after %v, want the %d that were on their way", r.events, took, reportWorkers)
+		}
+	})
 }
 
 // TestC35SlowWatchHoldsUpNoStop: a watch that is slow to end holds up neither Run nor a process that could take over.

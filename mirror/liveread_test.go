@@ -123,6 +123,27 @@ func TestC41ReadWithinTheGrace(t *testing.T) {
 	})
 }
 
+// TestC41CacheIsAhead: the cache shows a claim that the live answer does not show, and no handler has heard of it yet.
+func TestC41CacheIsAhead(t *testing.T) {
+	runWithGrace(t, 0, func(t *testing.T, s scene) {
+		r := s.controller.reconciler
+		s.controller.handlers.active.Store(false)
+		s.remove("platform")
+		synctest.Wait()
+		n := r.targets.lock("settings")
+		x := r.decide(n, settings("team-000"), func() *plan.View { return r.cache.View("settings") }, time.Now())
+		n.unlock()
+		if _, confirmed := r.confirm(t.Context(), &x); !confirmed {
+			t.Error("got no confirmation without a source")
+		}
+		s.write(source())
+		synctest.Wait()
+		if _, confirmed := r.confirm(t.Context(), &x); confirmed || s.Count("get", "configmaps", "platform") != 1 {
+			t.Error("got a confirmation by an answer that is older than what the cache shows")
+		}
+	})
+}
+
 // TestC41ClaimBeginsTheGraceAnew: a live read shows a claim that the watch does not show. When that ends, the grace
 // begins anew.
 func TestC41ClaimBeginsTheGraceAnew(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -28,21 +28,31 @@ import (
 
 // diary keeps the events that a controller sends.
 type diary struct {
-	mu      sync.Mutex
-	events  []Event
-	refuses func(Event) error // nil: none
+	mu       sync.Mutex
+	events   []Event
+	receives func(Event) error
 }
 
 func (d *diary) Send(_ context.Context, e Event) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.refuses != nil {
-		if err := d.refuses(e); err != nil {
+	receives := d.receives
+	d.mu.Unlock()
+	if receives != nil {
+		if err := receives(e); err != nil {
 			return err
 		}
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.events = append(d.events, e)
 	return nil
+}
+
+// onEvent has f called for each event from now on. If f returns an error, the event is refused.
+func (d *diary) onEvent(f func(Event) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.receives = f
 }
 
 // countEvents returns how many events had this reason.
@@ -93,6 +103,7 @@ type scene struct {
 	t          *testing.T
 	controller *Controller
 	registry   metrics.KubeRegistry
+	log        *logBuffer
 }
 
 // runScene runs a controller in a bubble, without a resync, on an API server with the namespace platform and with these
@@ -108,7 +119,7 @@ func runSceneWith(t *testing.T, objects []runtime.Object, edit func(*Options), f
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, objects, edit)
 		defer s.isSafe()
-		defer startController(t, s.controller)() // also if f fails
+		defer s.start()() // also if f fails
 		f(t, s)
 	})
 }
@@ -127,7 +138,7 @@ func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene
 	}
 	registry := metrics.NewKubeRegistry()
 	c.RegisterMetrics(registry)
-	return scene{server, d, t, c, registry}
+	return scene{server, d, t, c, registry, &logBuffer{}}
 }
 
 // isSafe fails the test if the controller sent a request that could do harm.
@@ -138,20 +149,23 @@ func (s scene) isSafe() {
 	}
 }
 
-// startController starts a controller that shares its instance with no other.
-func startController(t *testing.T, c *Controller) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+// start starts the controller, which shares its instance with no other.
+func (s scene) start() (stop func()) {
+	ctx, cancel := context.WithCancel(s.logged())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx, Alone(ctx)) }()
+	go func() { ended <- s.controller.Run(ctx, Alone(ctx)) }()
 	synctest.Wait()
 	return func() {
-		t.Helper()
+		s.t.Helper()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		s.check(<-ended)
 	}
+}
+
+// logged returns a context in which log lines go to the log of the scene.
+func (s scene) logged() context.Context {
+	config := textlogger.NewConfig(textlogger.Output(s.log))
+	return klog.NewContext(s.t.Context(), textlogger.NewLogger(config))
 }
 
 // teams returns n namespaces whose names begin with prefix.
