@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mirror-controller/mirror-controller/mirror/apitest"
+	"github.com/mirror-controller/mirror-controller/mirror/internal/slow"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
@@ -105,16 +106,19 @@ func TestC63LateAnswers(t *testing.T) {
 	})
 }
 
-// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, whether a call
-// is on its way or not, although hundreds of others hang. A relist may show the other namespace of that name.
+// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, while a call is on
+// its way and between two calls, although others hang. A relist may show the other namespace of that name.
 func TestC67RecreatedSlowNamespace(t *testing.T) {
-	for name, after := range map[string]time.Duration{"with a call on its way": 3*time.Minute + 10*time.Second,
-		"between two calls": 31500 * time.Millisecond} {
+	for name, after := range map[string]time.Duration{"with a call on its way": time.Second,
+		"between two calls": 31 * time.Second} {
 		for _, relisted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, relisted %v", name, relisted), func(t *testing.T) {
-				runScene(t, append(teams(3, "team-"), teams(300, "team-bad-")...), func(t *testing.T, s scene) {
+				runScene(t, append(teams(3, "team-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
 					s.hangAt(webhookDown, "")
 					s.write(source())
+					time.Sleep(time.Minute)
+					calls := s.CountAll("team-bad-000", "create")
+					s.within(time.Hour, "call", func() bool { return s.CountAll("team-bad-000", "create") > calls })
 					time.Sleep(after)
 					s.Hook(func(h *apitest.Hooks) { h.Lost = func(string, string) bool { return relisted } })
 					s.removeNamespace("team-bad-000")
@@ -131,6 +135,31 @@ func TestC67RecreatedSlowNamespace(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestC67ResultInAFormerNamespace: what comes of a call in a namespace that was deleted meanwhile says nothing about
+// the one of that name.
+func TestC67ResultInAFormerNamespace(t *testing.T) {
+	for _, err := range []error{rejected("exceeded quota"), slow.ErrCut} {
+		runStandby(t, append(teams(1, "team-"), source()), func(t *testing.T, r *term) {
+			c := r.controller
+			x := c.reconciler.begin(settings("team-000"), slow.Ordinary)
+			r.removeNamespace("team-000")
+			r.addNamespace("team-000")
+			synctest.Wait()
+			c.fanOut("settings")
+			res := resultOf(x.change, err)
+			c.reconciler.finish(t.Context(), &x, &res)
+			n := c.targets.lock("settings")
+			known := *n.known["team-000"]
+			n.unlock()
+			if namespaces, _ := c.slow.Known(); !x.act || known.retry != (retry{}) || namespaces > 0 {
+				t.Errorf("%v: got act %v, %+v, and %d slow namespaces", err, x.act, known.retry, namespaces)
+			}
+			r.stop()
+			r.ends(nil)
+		})
 	}
 }
 
