@@ -9,8 +9,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 KUBERNETES ?=
 # Arguments for go test in the targets e2e…, such as E2E_ARGS="-run TestC17 -v".
 E2E_ARGS ?=
-# More arguments for the controller of `make run`. A grace of a minute leaves time to undo a deletion, and to wait for one.
-ARGS ?= --deletion-grace=1m
+# More arguments for the controller of `make run`.
+ARGS ?=
 # BENCH=full for the sizes of e2e/BENCHMARKS.md, about an hour; BENCH=million for a million copies, 75 minutes and 20 GiB; and
 # arguments for the program, see `bin/bench -help`: BENCH_ARGS="-run Hanging -hanging 1000".
 # BENCH=node for the times of e2e-node, each held to its bar.
@@ -180,9 +180,10 @@ demo: ## Show what the controller does, on a control plane that is started for i
 	@$(ALONE) bin/demo $(USUAL)
 
 .PHONY: run
-run: build kubectl ## Start a control plane, the policies and the controller, with ARGS, and keep them until Ctrl-C
+run: build kubectl ## Start a control plane, the policies and the controller until Ctrl-C; if it runs, give it other ARGS
 	cd e2e && $(RELEASED) -o $(CURDIR)/bin/demo ./demo
-	@$(ALONE) bin/demo $(USUAL) -keep -- $(ARGS)
+	@# A grace of a minute leaves time to undo a deletion, and to wait for one.
+	@$(ALONE) bin/demo $(USUAL) -keep -- --deletion-grace=1m $(ARGS)
 
 .PHONY: bench
 ifeq ($(BENCH),node)

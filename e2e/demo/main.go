@@ -1,6 +1,6 @@
 // Command demo starts a control plane and the controller on this machine, and shows what the controller does, step by
 // step. It exits with 0 if every step happened. With -keep it runs until Ctrl-C, and prints what to try; arguments
-// behind it are for the controller. It leaves nothing behind.
+// behind it are for the controller, also of a demo that runs already. It leaves nothing behind.
 package main
 
 import (
@@ -27,15 +27,16 @@ var (
 	binary    = flag.String("controller", "bin/mirror-controller", "the controller's binary")
 	manifests = flag.String("deploy", "deploy/default", "the kustomization that installs the controller")
 	keep      = flag.Bool("keep", false, "run until Ctrl-C, and print what to try")
+	link      = flag.String("link", "bin/playground", "with -keep, the link to the folder that terminals use")
 )
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	start := run
+	start := tell
 	if *keep {
-		start = playground
+		start = play
 	}
 	if err := start(ctx, flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -43,7 +44,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, _ []string, out io.Writer) (err error) {
+func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	start := time.Now()
 	fmt.Fprintln(out, "Starting etcd and kube-apiserver on loopback. Your kubeconfig is not used.")
 	c, err := cluster.Start(ctx, cluster.Options{Bare: true})
@@ -77,6 +78,7 @@ func run(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	installed.Args = with(installed.Args, []string{"--deletion-grace=1s"})
 	controller, err := installed.Start(shipped.RunOptions{})
 	if err != nil {
 		return err

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"io"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/mirror-controller/mirror-controller/e2e/cluster"
 	"github.com/mirror-controller/mirror-controller/e2e/manual"
 )
 
@@ -17,7 +21,7 @@ var durations = regexp.MustCompile(`\b[0-9.]+m?s\b`)
 // TestReadmeShowsTheDemo compares the steps that the demo prints, but for times, with the README.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), nil, &out); err != nil {
+	if err := tell(t.Context(), nil, &out); err != nil {
 		t.Fatalf("%v, after\n%s", err, out.String())
 	}
 	_, steps, _ := strings.Cut(out.String(), ".\n\n1. ")
@@ -28,48 +32,166 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 	}
 }
 
-// TestPlaygroundInvites runs what `make run` prints. One command is refused, and no other is.
-func TestPlaygroundInvites(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	read, write := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := playground(ctx, []string{"--deletion-grace=1h"}, write)
-		_ = write.CloseWithError(io.EOF) // never fails
-		ended <- err
-	}()
-	var script, printed strings.Builder
-	buffer := make([]byte, 1<<16)
-	for !strings.Contains(printed.String(), "The log of the controller follows") {
-		n, err := read.Read(buffer)
-		if err != nil {
-			t.Fatalf("%v: %v, after %s", err, <-ended, printed.String())
-		}
-		printed.Write(buffer[:n])
+// TestPlayground runs what `make run` prints: one command is refused, and no other is. The controller is killed, and
+// gets other flags, wrong ones, and an overlay. Cluster and copies stay until Ctrl-C, and then nothing does.
+func TestPlayground(t *testing.T) {
+	p := startPlayground(t, "--deletion-grace=1h")
+	invited := p.until(`(?s)^(.*)The controller is a process here`)[1]
+	folder, err := filepath.EvalSymlinks(p.link)
+	if err != nil {
+		t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, read) }() // it ends with the playground
-	for line := range strings.Lines(printed.String()) {
+	shown, _, _ := strings.Cut(invited, "Publish, as")
+	want := manual.Find(t, "README.md", "bin/playground/env").Text
+	if shown = strings.ReplaceAll(strings.TrimSpace(shown)+"\n", p.link, "bin/playground"); shown != want {
+		t.Errorf("the first lines are\n%swant those that the README shows\n%s", shown, want)
+	}
+	p.kill(p.until(`runs as process (\d+) with --namespace-prefix=team- .*--deletion-grace=1h\n(?s:.*)"Mirroring".*\n`)[1])
+	p.until(`ended with exit code 137 and is started again in 1s. It printed last:\n  .*"Mirroring".*\n`)
+	p.until(`runs as process \d+ `)
+
+	var script strings.Builder
+	for line := range strings.Lines(invited) {
 		if strings.HasPrefix(line, "  ") {
 			script.WriteString(line)
 		}
 	}
-	out, err := exec.CommandContext(ctx, "sh", "-xc", script.String()).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
-	for _, want := range []string{"refused", "--deletion-grace=1h", "2 held", "Warning Expiring: 3 copies"} {
-		if !strings.Contains(printed.String()+string(out), want) {
+	out := p.shell(script.String())
+	for _, want := range []string{"refused", "2 held", "Warning Expiring: 3 copies"} {
+		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q in\n%s", want, out)
 		}
 	}
-	if strings.Contains(string(out), "No controller runs") {
+	if strings.Contains(out, "No controller runs") {
 		t.Errorf("the plug-in sees no controller:\n%s", out)
 	}
-	if refused := strings.Count(strings.ToLower(string(out)), "\nerror"); refused != 1 {
+	if refused := strings.Count(strings.ToLower(out), "\nerror"); refused != 1 {
 		t.Errorf("%d commands have an error, want 1:\n%s", refused, out)
 	}
-	stop()
-	if err := <-ended; err != nil {
+	p.until(`runs as process \d+ with --leader-elect --deletion-grace=1h --namespace-prefix=team-a\n`)
+	p.shell("until kubectl -n platform get events | grep OutOfScope; do sleep 0.1; done")
+	p.shell("kubectl mirror check && kubectl -n team-c get configmap settings") // of a team that is out of scope
+
+	p.shell("make run ARGS=--nosuch")
+	p.until(`exit code 2 and is started again in 1s. It printed last:\n.*unknown flag: --nosuch`)
+	p.until(`exit code 2 and is started again in 2s`)
+	if out := p.shell("kubectl apply -k ../../deploy/example"); strings.Contains(out, "Warning") {
+		t.Errorf("an overlay is applied with warnings:\n%s", out)
+	}
+	p.until(`runs as process \d+ with .*--deletion-grace=5m`)
+	p.shell("kubectl -n mirror-system scale deployment mirror-controller --replicas=0")
+	p.until(`shutting down|Stopped`)
+
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
+	}
+	if <-p.ended; !p.cmd.ProcessState.Success() {
+		t.Errorf("after Ctrl-C it ended with %v:\n%s", p.cmd.ProcessState, p.printed())
+	}
+	for _, path := range []string{folder, p.link} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is left", path)
+		}
+	}
+}
+
+// running is a demo in a process of its own.
+type running struct {
+	*testing.T
+	cmd   *exec.Cmd
+	link  string
+	log   string // the file with what it prints
+	read  int    // what until has matched so far, in bytes
+	ended chan struct{}
+}
+
+// TestMain is the demo where a test starts this program again.
+func TestMain(m *testing.M) {
+	if os.Getenv("DEMO") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func startPlayground(t *testing.T, more ...string) *running {
+	t.Helper()
+	folder, err := cluster.NewFolder("", "playground")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Remove() })
+	log, err := folder.OpenLog("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &running{T: t, link: folder.File("link"), log: log.Name(), ended: make(chan struct{})}
+	p.cmd = exec.CommandContext(t.Context(), os.Args[0], p.args(more...)...)
+	p.cmd.Env = append(os.Environ(), folder.Mark(), "DEMO=1")
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // its state has the result
+		log.Close()
+	}()
+	return p
+}
+
+func (p *running) args(more ...string) []string {
+	return append([]string{"-controller", *binary, "-deploy", *manifests, "-link", p.link, "-keep", "--"}, more...)
+}
+
+func (p *running) printed() string {
+	content, _ := os.ReadFile(p.log)
+	return string(content)
+}
+
+// until waits until it prints something behind what was waited for before, and returns the groups of the pattern.
+func (p *running) until(pattern string) []string {
+	p.Helper()
+	wanted := regexp.MustCompile(pattern)
+	var found []int
+	err := cluster.Until(p.Context(), patience, func() error {
+		if found = wanted.FindStringSubmatchIndex(p.printed()[p.read:]); found == nil {
+			return fmt.Errorf("there is no %q", pattern)
+		}
+		return nil
+	})
+	if err != nil {
+		p.Fatalf("%v behind the first %d bytes of\n%s", err, p.read, p.printed())
+	}
+	text := p.printed()[p.read:]
+	p.read += found[1]
+	var groups []string
+	for i := 0; i < len(found); i += 2 {
+		groups = append(groups, text[found[i]:found[i+1]])
+	}
+	return groups
+}
+
+// shell runs commands in another terminal, where make is the demo that it runs, and returns what they print.
+func (p *running) shell(script string) string {
+	p.Helper()
+	setup := fmt.Sprintf(". %s/env; make() { DEMO=1 %s %s ${2#ARGS=}; }\n", p.link, os.Args[0],
+		strings.Join(p.args("--deletion-grace=1h"), " "))
+	out, err := exec.CommandContext(p.Context(), "sh", "-xc", setup+script).CombinedOutput()
+	if err != nil {
+		p.Errorf("%v:\n%s", err, out)
+	}
+	return string(out)
+}
+
+// kill ends a process as a machine short of memory does.
+func (p *running) kill(pid string) {
+	p.Helper()
+	id, err := strconv.Atoi(pid)
+	if err == nil {
+		err = syscall.Kill(id, syscall.SIGKILL)
+	}
+	if err != nil {
+		p.Fatal(err)
 	}
 }

@@ -114,7 +114,7 @@ type RunOptions struct {
 	Env []string
 	// Kubeconfig replaces the one of the installation.
 	Kubeconfig string
-	// Log gets all that the controller prints, in place of Process.Log.
+	// Log gets all that the controller prints, besides Process.Log.
 	Log io.Writer
 }
 
@@ -130,21 +130,20 @@ func (i *Installation) Start(o RunOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
 	p := &Process{log: log.Name(), done: make(chan struct{})}
 	p.cmd = i.cluster.Command(context.Background(), i.binary, args...)
 	p.cmd.Env = append(p.cmd.Env, o.Env...)
 	p.cmd.Stdout = log
 	if o.Log != nil {
-		p.cmd.Stdout = o.Log
+		p.cmd.Stdout = io.MultiWriter(log, o.Log)
 	}
 	p.cmd.Stderr = p.cmd.Stdout
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, log.Close())
 	}
 	go func() {
 		defer close(p.done)
-		p.err = p.cmd.Wait()
+		p.err = errors.Join(p.cmd.Wait(), log.Close())
 	}()
 	return p, nil
 }
@@ -189,6 +188,14 @@ func (p *Process) ExitCode() int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+// PodExitCode returns the exit code as the status of a Pod has it: 128 and the signal, if one ended the controller.
+func (p *Process) PodExitCode() int {
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.ExitCode()
 }
 
 // Log returns what the controller has printed so far.
