@@ -78,7 +78,9 @@ func TestHandOver(t *testing.T) {
 		before[namespace] = w.seen.ConfigMap(namespace, "settings").UID
 	}
 	w.sh(manual.Commands(w, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
-	w.sh(manual.Commands(w, "deploy/docs/operate.md", "kubectl label configmap -A -l mirror=true share=true"))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "mirror-label=share --overwrite"))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "github.io/adopt=true"))
+	w.sh(manual.Commands(w, "deploy/docs/operate.md", "share=copy mirror-"))
 	w.applyOverlay("s|instance=default|instance=blue|", "s|mirror-label=mirror|mirror-label=share|")
 	t.Cleanup(func() {
 		w.sh(strings.ReplaceAll(manual.Commands(w, "deploy/docs/operate.md", "until left="), "mirror", "share"))

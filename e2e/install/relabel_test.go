@@ -1,0 +1,86 @@
+package install
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mirror-controller/mirror-controller/e2e/manual"
+	"github.com/mirror-controller/mirror-controller/e2e/overlay"
+	"github.com/mirror-controller/mirror-controller/e2e/policies"
+	"github.com/mirror-controller/mirror-controller/e2e/suite"
+	"github.com/mirror-controller/mirror-controller/mirror/plan"
+)
+
+// TestDocsChangeTheLabel changes the mirror label by the commands of the manual, beside a tenant who labels ConfigMaps
+// with the new label before, and with both whenever the policies let it. Nothing of the tenant is published, and the
+// copies stay the objects that they are.
+func TestDocsChangeTheLabel(t *testing.T) {
+	t.Parallel()
+	w := suite.NewAlone(t)
+	w.Label, w.Instance, w.Prefix = plan.DefaultLabel, "default", "team-"
+	a, b := w.CreateNamespace("team-a", nil).Name, w.CreateNamespace("team-b", nil).Name
+	w.LabelNamespace(w.CreateNamespace("team-out", nil).Name, w.Label, plan.OptOutValue)
+	dir := overlay.Dir(t, map[string]string{"before": overlay.Example(),
+		"after": overlay.Example("mirror-label=mirror", "mirror-label=share")})
+	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "before"))
+	policies.Sh(w, "kubectl create rolebinding tenant -n team-a --clusterrole=edit --user=tenant")
+	_, former := startDeployed(w, "mirror-system")
+	w.WaitInSync(w.CreateSource(w.Home, "settings"), a, b)
+	copies := w.Copies("settings", a, b)
+
+	tenant := func(name, label string) error {
+		command := "kubectl label configmap " + name + " -n team-a --as=tenant --overwrite " + label + "=true"
+		out, err := w.Cluster.Shell(w.Context(), command).CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "needs the verb") {
+			t.Fatalf("%s: %s", command, out)
+		}
+		return err
+	}
+	w.Create(a, "early")
+	w.Create(a, "late")
+	w.Until("publishing needs the verb", func() error {
+		if tenant("late", w.Label) == nil {
+			policies.Sh(w, "kubectl label configmap late -n team-a "+w.Label+"-")
+			return errors.New("a tenant publishes")
+		}
+		return nil
+	})
+	if err := tenant("early", "share"); err != nil {
+		t.Fatalf("a tenant cannot set any label: %v", err)
+	}
+
+	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "scale deployment mirror-controller --replicas=0"))
+	w.Stop(former)
+	seen := policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "mirror-label=share --overwrite"))
+	if !strings.Contains(seen, "early") || strings.Contains(seen, "late") {
+		t.Errorf("what the tenant labelled is not all that is shown: %s", seen)
+	}
+	w.Until("the new label needs the verb", func() error {
+		if tenant("late", "share") == nil {
+			policies.Sh(w, "kubectl label configmap late -n team-a share-")
+			return errors.New("a tenant publishes")
+		}
+		return nil
+	})
+	policies.Sh(w, "kubectl label configmap early -n team-a share-")
+	for _, name := range []string{"early", "late"} { // nobody guards the former label
+		if err := tenant(name, w.Label); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "github.io/adopt=true"))
+	policies.Sh(w, manual.Commands(t, "deploy/docs/operate.md", "share=copy mirror-"))
+	policies.Sh(w, "kubectl apply -k "+filepath.Join(dir, "after"))
+
+	w.Label = "share"
+	startDeployed(w, "mirror-system")
+	w.WaitInSync(w.Edit(w.Home, "settings", suite.WithKey("key", "two")), a, b)
+	w.WaitEvent(w.Home, "settings", plan.ReasonMirrored)
+	w.SameObjects(copies)
+	w.Settle(b)
+	w.Absent("early", b)
+	w.Absent("late", b)
+	w.Absent("settings", "team-out")
+}
