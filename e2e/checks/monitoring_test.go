@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,9 +52,12 @@ func runPromtool(t *testing.T, rules []monitoringv1.Rule, args ...string) {
 
 var checkRules = []string{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}
 
+// ofKubectl is a line of a description that is a command, not of the plug-in.
+var ofKubectl = regexp.MustCompile(`(?m)^kubectl [^m]`)
+
 // TestAlertsFireAndAreExplained has promtool read the alerts and play the cases in testdata/alerts.yaml: each alert is
-// among them as one that fires and as one that does not. Each has a summary, a description, and a row on the
-// troubleshooting page.
+// among them as one that fires and as one that does not. Each has a summary, a description with a command of kubectl
+// alone, and a row on the troubleshooting page, to which its link leads.
 func TestAlertsFireAndAreExplained(t *testing.T) {
 	var cases struct {
 		Tests []struct {
@@ -81,14 +85,18 @@ func TestAlertsFireAndAreExplained(t *testing.T) {
 			t.Errorf("%s: among the cases as one that fires: %v, as one that does not: %v",
 				r.Alert, fires[r.Alert], silent[r.Alert])
 		}
-		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-			t.Errorf("%s: want a summary and a description, got %q", r.Alert, r.Annotations)
+		if r.Annotations["summary"] == "" || !ofKubectl.MatchString(r.Annotations["description"]) {
+			t.Errorf("%s: want a summary and a command of kubectl alone, got %q", r.Alert, r.Annotations)
+		}
+		if got, want := r.Annotations["runbook_url"], "deploy/docs/troubleshooting.md#"+strings.ToLower(r.Alert); got != want {
+			t.Errorf("%s: the link is %s, want %s", r.Alert, got, want)
 		}
 		row := `<a id="` + strings.ToLower(r.Alert) + "\"></a>`" + strings.TrimPrefix(r.Alert, "MirrorController") + "`"
 		if !strings.Contains(page, row) {
 			t.Errorf("the troubleshooting page has no %s", row)
 		}
-		delete(r.Annotations, "description") // it has no values of metrics, and the cases leave it out
+		delete(r.Annotations, "description") // no values of metrics are in these, and the cases leave them out
+		delete(r.Annotations, "runbook_url")
 	}
 	if rows := strings.Count(page, "<a id="); rows != len(rules) || len(fires) != len(rules) {
 		t.Errorf("there are %d alerts, rows for %d, and cases for %d", len(rules), rows, len(fires))

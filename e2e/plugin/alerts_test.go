@@ -7,62 +7,101 @@ import (
 	"testing"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"sigs.k8s.io/yaml"
+
 	"github.com/mirror-controller/mirror-controller/e2e/suite"
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-var alertCommand = regexp.MustCompile(`(?s)- alert: MirrorController(\w+)\n.*?description: ".*? Run: ([^"\n]+)"\n`)
-
 // kubectlCommand is a command of the plug-in.
 var kubectlCommand = regexp.MustCompile(`kubectl mirror (\w+)`)
 
-// TestAlertsNameTheSource runs the command of each alert, as it stands there, where sources are in all these states:
-// its answer names the source. The Pods of an alert are not there, so for these the command only has to be right.
+// TestAlertsNameTheSource runs the commands of each alert, as they stand there, where sources are in all these states:
+// each answer names the source. The Pods of an alert are not there, so these commands do not run. An announcement of
+// deletions that was cancelled is not shown.
 func TestAlertsNameTheSource(t *testing.T) {
 	t.Parallel()
-	w := suite.New(t, "a", "b")
-	a, b := w.NS("a"), w.NS("b")
+	w := suite.New(t, "a", "b", "c")
+	flags := strings.Join(append(w.Args(), "--exclude-namespace="+w.NS("b")), " ")
+	startWithProblems(w)
+	names := map[string]string{
+		"ForeignObject": "in-the-way", "Held": "in-stages", "WritesRejected": "malformed", "OutOfScope": "ruled-out",
+		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn", "SlowPropagation": "narrowed",
+		"CopiesOutOfSync": "narrowed", "Fight": "", "NoLeader": "", "StaleWatch": "",
+	}
+	rules := alerts(t)
+	if len(rules) != len(names) {
+		t.Errorf("there are %d alerts, and the test knows %d", len(rules), len(names))
+	}
+	for _, rule := range rules {
+		want := names[strings.TrimPrefix(rule.Alert, "MirrorController")]
+		for command := range strings.SplitSeq(rule.Annotations["description"], "\n") {
+			if !strings.HasPrefix(command, "kubectl ") || strings.Contains(command, "{{") || command == "kubectl mirror check" {
+				continue // no command, or about Pods
+			}
+			out := outputOf(w, kubectlCommand.ReplaceAllString(command, plugin()+" $1 "+flags))
+			if want != "" && !regexp.MustCompile(w.Home+`\b.*\b`+want+`\b`).MatchString(out) {
+				t.Errorf("%s: %s does not name %s/%s:\n%s", rule.Alert, command, w.Home, want, out)
+			}
+			if strings.Contains(command, "Expiring") &&
+				(strings.Contains(out, "cancelled") || !strings.Contains(out, "narrowed")) {
+				t.Errorf("%s: %s shows what was cancelled, or not all:\n%s", rule.Alert, command, out)
+			}
+		}
+	}
+}
+
+// startWithProblems starts a controller with a source for each alert, and one whose deletion was announced and undone.
+func startWithProblems(w *suite.World) {
+	w.Helper()
+	a, b, c := w.NS("a"), w.NS("b"), w.NS("c")
 	w.Create(a, "in-the-way")
 	w.CreateSource(w.Home, "in-the-way")
 	w.CreateSource(w.Home, "in-stages", suite.WithAnnotation(plan.RolloutAnnotation, "tier=none"))
 	w.CreateSource(w.Home, "malformed", suite.WithAnnotation(plan.SelectorAnnotation, "(("))
 	p := w.Start(suite.Graced(time.Hour)...)
-	w.WaitInSync(w.CreateSource(w.Home, "ruled-out"), a, b)
-	w.WaitInSync(w.CreateSource(w.Home, "withdrawn"), a, b)
+	for _, name := range []string{"ruled-out", "withdrawn", "narrowed", "cancelled"} {
+		w.WaitInSync(w.CreateSource(w.Home, name), a, b, c)
+	}
+	w.Delete(w.Home, "cancelled")
+	w.WaitEvent(w.Home, "cancelled", plan.ReasonExpiring)
+	again := w.CreateSource(w.Home, "cancelled")
+	w.WaitEvent(w.Home, "cancelled", plan.ReasonMirrored, "version "+again.ResourceVersion)
 	w.Stop(p)
 	w.Delete(w.Home, "withdrawn")
+	w.Edit(w.Home, "narrowed", suite.WithAnnotation(plan.PrefixAnnotation, a))
 	w.Start(append(suite.Graced(time.Hour), "--exclude-namespace="+b)...)
 	w.WaitEvent(w.Home, "ruled-out", plan.ReasonOutOfScope)
 	w.WaitEvent(w.Home, "withdrawn", plan.ReasonExpiring)
 	w.WaitEvent(w.Home, "in-the-way", plan.ReasonForeign)
+	w.WaitEvent(w.Home, "narrowed", plan.ReasonMirrored, "expires")
+}
 
-	names := map[string]string{
-		"ForeignObject": "in-the-way", "Held": "in-stages", "WritesRejected": "malformed", "OutOfScope": "ruled-out",
-		"CopiesExpiring": "withdrawn", "ManyCopiesExpiring": "withdrawn",
-		"CopiesOutOfSync": "", "Fight": "", "NoLeader": "", "SlowPropagation": "", "StaleWatch": "",
-	}
-	alerts, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
+// alerts returns the shipped ones.
+func alerts(t *testing.T) (all []monitoringv1.Rule) {
+	t.Helper()
+	content, err := os.ReadFile(suite.Deployed("components/monitoring/alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := alertCommand.FindAllStringSubmatch(string(alerts), -1)
-	if n := strings.Count(string(alerts), "- alert: "); n != len(commands) || n != len(names) {
-		t.Errorf("%d of %d alerts have a command, and the test knows %d", len(commands), n, len(names))
+	var object monitoringv1.PrometheusRule
+	if err := yaml.UnmarshalStrict(content, &object); err != nil {
+		t.Fatal(err)
 	}
-	flags := strings.Join(append(w.Args(), "--exclude-namespace="+b), " ")
-	for _, found := range commands {
-		alert, command := found[1], found[2]
-		want := names[alert]
-		if strings.Contains(command, "{{") {
-			continue // of a Pod
-		}
-		cmd := w.Cluster.Shell(w.Context(), kubectlCommand.ReplaceAllString(command, plugin()+" $1 "+flags))
-		out, _ := cmd.CombinedOutput() // the exit code tells
-		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.Contains(string(out), "nknown") {
-			t.Errorf("%s: %s: exit code %d, %s", alert, command, code, out)
-		}
-		if want != "" && !regexp.MustCompile(`(?m)^`+w.Home+` .*`+want).Match(out) {
-			t.Errorf("%s: %s does not name %s/%s:\n%s", alert, command, w.Home, want, out)
-		}
+	for _, group := range object.Spec.Groups {
+		all = append(all, group.Rules...)
 	}
+	return all
+}
+
+// outputOf returns what a command prints that ends with 0 or 1.
+func outputOf(w *suite.World, command string) string {
+	w.Helper()
+	cmd := w.Cluster.Shell(w.Context(), strings.ReplaceAll(command, "-l mirror=", "-l "+w.Label+"="))
+	out, _ := cmd.CombinedOutput() // the exit code tells
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.Contains(string(out), "nknown") {
+		w.Errorf("%s: exit code %d, %s", command, code, out)
+	}
+	return string(out)
 }
