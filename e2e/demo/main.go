@@ -78,7 +78,7 @@ func tell(ctx context.Context, _ []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	installed.Args = with(installed.Args, []string{"--deletion-grace=1s"})
+	installed.Args = with(installed.Args, []string{"--deletion-grace=1s"}) // nobody waits five minutes for the last step
 	controller, err := installed.Start(shipped.RunOptions{})
 	if err != nil {
 		return err

@@ -127,11 +127,15 @@ func (w *world) install(replicas int) {
 	}
 	apply := manual.Commands(w, "deploy/docs/install.md", "resources: [install.yaml]",
 		"PREFIX", "team-", "REGISTRY", "localhost", "TAG", "node")
-	if _, err := w.try(w.TempDir(), "cp "+w.absolute("deploy/install.yaml")+" .\n"+apply); err != nil {
+	shorter := "sed '" + shortGrace + "' " + w.absolute("deploy/install.yaml") + " >install.yaml\n"
+	if _, err := w.try(w.TempDir(), shorter+apply); err != nil {
 		w.Fatal(err)
 	}
 	w.waitRolledOut()
 }
+
+// shortGrace is the edit for tests that wait for deletions.
+const shortGrace = "s|--deletion-grace=5m|--deletion-grace=1s|"
 
 // twoReplicas is the edit of the example overlay for two replicas.
 const twoReplicas = `s|^# \(- .*/high-availability\)$|\1|`
@@ -139,7 +143,7 @@ const twoReplicas = `s|^# \(- .*/high-availability\)$|\1|`
 // applyOverlay applies the example overlay as the documentation says, with a short grace and these edits by sed.
 func (w *world) applyOverlay(edits ...string) {
 	w.Helper()
-	edits = append(edits, "s|--deletion-grace=5m|--deletion-grace=1s|",
+	edits = append(edits, shortGrace,
 		"s|newName: .*|newName: localhost/mirror-controller|", "s|newTag: .*|newTag: node|")
 	const place = "# Edit the top of kustomization.yaml here."
 	apply := manual.Commands(w, "deploy/docs/install.md", "cp -R deploy/example",

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
@@ -209,6 +210,22 @@ func TestExampleNamesSettings(t *testing.T) {
 			if !slot.MatchString(yours) {
 				t.Errorf("%s reads %s, of which the example does not say where it belongs", policy, reads[1])
 			}
+		}
+	}
+}
+
+// TestExampleLinksAlerts renders the overlay that users copy with the place of their docs: each alert links to it.
+func TestExampleLinksAlerts(t *testing.T) {
+	const docs = "https://git.example.com/deploy/docs/"
+	m := overlay.Render(t, map[string]string{"top": overlay.Example(
+		"# - ../components/monitoring", "- ../deploy/components/monitoring", "docs=deploy/docs/", "docs="+docs)})
+	rules, err := shipped.OfKind[monitoringv1.PrometheusRule](m, "PrometheusRule")
+	if err != nil || len(rules) != 1 {
+		t.Fatalf("%d PrometheusRules, want 1: %v", len(rules), err)
+	}
+	for _, rule := range rules[0].Spec.Groups[0].Rules {
+		if got, want := rule.Annotations["runbook_url"], docs+"troubleshooting.md#"+strings.ToLower(rule.Alert); got != want {
+			t.Errorf("%s: the link is %s, want %s", rule.Alert, got, want)
 		}
 	}
 }
