@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,7 +18,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mirror-controller/mirror-controller/cmd/kubectl-mirror/snapshot"
@@ -33,6 +35,30 @@ has to write, and refuses what it must not. That takes the permission to imperso
 
 Exit codes: 0 all well, 1 something to do, 2 nothing to do is known, and not all could be checked.`
 
+func newCheck(c *cli) *cobra.Command {
+	k := &checker{}
+	cmd := c.command(&cobra.Command{Use: "check", Short: "Check the installation of the controller, line by line",
+		Long: checkHelp, Args: cobra.NoArgs}, false,
+		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
+			for _, name := range deciding {
+				if c.settings.Changed(name) {
+					return nil, fmt.Errorf("--%s: check is about an installed controller: choose it with --controller", name)
+				}
+			}
+			if k.session, err = c.begin(cmd, false); err == nil {
+				k.as, err = c.client(k.account())
+			}
+			if err == nil {
+				k.check(cmd.Context())
+			}
+			return k, err
+		})
+	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
+	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
+	cmd.Flags().BoolVar(&k.protected, "protect-copies", false, "Expect the policy that protects copies.")
+	return cmd
+}
+
 // Results of a check.
 const (
 	resultOK        = "ok"
@@ -41,37 +67,6 @@ const (
 	resultNotProbed = "not probed"
 )
 
-func newCheck(c *cli) *cobra.Command {
-	k := &checker{}
-	cmd := c.command("check", "Check the installation of the controller, line by line", checkHelp, "",
-		cobra.NoArgs,
-		func(cmd *cobra.Command, _ []string) (_ printed, err error) {
-			for _, name := range deciding {
-				if c.settings.Changed(name) {
-					return nil, fmt.Errorf("--%s: check is about an installed controller: choose it with --controller", name)
-				}
-			}
-			if k.session, err = c.begin(cmd); err != nil {
-				return nil, err
-			}
-			if k.as, err = c.client(k.account()); err != nil {
-				return nil, err
-			}
-			k.checkDeployment()
-			k.checkLeader(cmd.Context())
-			k.probe(cmd.Context())
-			if k.confined {
-				k.checkSettings(cmd.Context())
-			}
-			k.checkBindings(cmd.Context())
-			return k, nil
-		})
-	cmd.Flags().BoolVar(&k.confined, "confined", true, "Expect the policies that confine the controller.")
-	cmd.Flags().BoolVar(&k.publishers, "publishers", true, "Expect the policy that says who may publish.")
-	cmd.Flags().BoolVar(&k.protected, "protect-copies", false, "Expect the policy that protects copies.")
-	return cmd
-}
-
 // line is the result of one check.
 type line struct {
 	Check  string `json:"check"`
@@ -79,6 +74,11 @@ type line struct {
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"` // the likely one
 }
+
+// fault is an error of the installation, with the likely remedy.
+type fault struct{ detail, remedy string }
+
+func (f *fault) Error() string { return f.detail + ": " + f.remedy }
 
 // checker checks one installation.
 type checker struct {
@@ -89,8 +89,46 @@ type checker struct {
 	confined, publishers, protected bool                 // expected
 }
 
-func (k *checker) add(check, result, detail, remedy string) {
-	k.Checks = append(k.Checks, line{check, result, strings.ReplaceAll(detail, "\n", ", "), remedy})
+// check runs each check that is expected. A policy is known by a part of its name.
+func (k *checker) check(ctx context.Context) {
+	for _, c := range []struct {
+		name     string
+		expected bool
+		run      func(context.Context) (string, error)
+	}{
+		{"deployment", true, k.checkDeployment},
+		{"leader", k.settings.leaderElect, k.checkLeader},
+		{"permissions", true, k.checkPermissions},
+		{"probe/copy", true, k.probeCopy},
+		{"probe/unmarked", k.confined, k.probeUnmarked},
+		{"probe/event", k.confined, k.probeEvent},
+		{"settings", k.confined, k.checkSettings},
+		{"publishers", k.publishers, k.bound("-publishers", "only holders of the verb mirror publish", "admission/publishers")},
+		{"protect-copies", k.protected, k.bound("-protected-copies", "only the controller changes copies", "protect-copies")},
+	} {
+		if c.expected {
+			text, err := c.run(ctx)
+			k.add(c.name, text, err)
+		}
+	}
+}
+
+// errNotProbed is no fault, and lacks no permission.
+var errNotProbed = errors.New("no namespace is a target yet")
+
+// add adds a line: what is well, or else whether there is a fault.
+func (k *checker) add(check, text string, err error) {
+	l, f := line{check, resultOK, text, ""}, (*fault)(nil)
+	switch {
+	case errors.As(err, &f):
+		l = line{check, resultTodo, f.detail, f.remedy}
+	case errors.Is(err, errNotProbed):
+		l = line{check, resultNotProbed, err.Error(), ""}
+	case err != nil:
+		l = line{check, resultUnknown, err.Error(), ""}
+	}
+	l.Detail = strings.ReplaceAll(l.Detail, "\n", ", ")
+	k.Checks = append(k.Checks, l)
 }
 
 // account returns the user as which the controller runs.
@@ -100,39 +138,118 @@ func (k *checker) account() string {
 }
 
 // checkDeployment looks whether all replicas are ready, and no more than one writes.
-func (k *checker) checkDeployment() {
+func (k *checker) checkDeployment(context.Context) (string, error) {
 	d := k.settings.deployment
 	s, wanted := d.Status, *d.Spec.Replicas // the API server sets it
 	text := fmt.Sprintf("Deployment %s: %d of %d replicas are ready, image %s",
 		keyOf(d), s.ReadyReplicas, wanted, containerOf(d).Image)
 	switch {
 	case wanted == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas < wanted || s.ReadyReplicas < wanted:
-		k.add("deployment", resultTodo, text, "kubectl -n "+d.Namespace+" describe deployment "+d.Name+", and its Pods")
+		return "", &fault{text, "kubectl -n " + d.Namespace + " describe deployment " + d.Name + ", and its Pods"}
 	case wanted > 1 && !k.settings.leaderElect:
-		k.add("deployment", resultTodo, text+": all of them write", "add --leader-elect to the arguments")
-	default:
-		k.add("deployment", resultOK, text, "")
+		return "", &fault{text + ": all of them write", "add --leader-elect to the arguments"}
 	}
+	return text, nil
 }
 
 // checkLeader looks whether somebody renews the Lease.
-func (k *checker) checkLeader(ctx context.Context) {
-	if !k.settings.leaderElect {
-		return
-	}
+func (k *checker) checkLeader(ctx context.Context) (string, error) {
 	lease, d := k.settings.leaseNamespace+"/"+k.settings.leaseName, k.settings.deployment
-	switch holder, err := k.settings.leader(ctx, k.Client); {
-	case err != nil:
-		k.add("leader", resultUnknown, err.Error(), "")
-	case holder == "":
-		k.add("leader", resultTodo, "nobody holds Lease "+lease+": nothing is mirrored",
-			"kubectl -n "+d.Namespace+" logs deployment/"+d.Name)
-	default:
-		k.add("leader", resultOK, holder+" holds Lease "+lease, "")
+	holder, err := k.settings.leader(ctx, k.Client)
+	if err == nil && holder == "" {
+		err = &fault{"nobody holds Lease " + lease + ": nothing is mirrored",
+			"kubectl -n " + d.Namespace + " logs deployment/" + d.Name}
 	}
+	return holder + " holds Lease " + lease, err
 }
 
-var create = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+// needs are what the roles in deploy/base/rbac.yaml grant.
+var needs = []struct{ group, resource, verbs string }{
+	{"", "configmaps", "get list watch create update patch delete"},
+	{"", "namespaces", "get list watch"},
+	{"", "events", "create patch"},
+	{"coordination.k8s.io", "leases", "create get update"},
+}
+
+const granted = "grant it as deploy/base/rbac.yaml does"
+
+// checkPermissions asks, as the account of the controller, for all that it needs.
+func (k *checker) checkPermissions(ctx context.Context) (string, error) {
+	var lacks []string
+	for _, n := range needs {
+		for verb := range strings.FieldsSeq(n.verbs) {
+			a := authorizationv1.ResourceAttributes{Group: n.group, Resource: n.resource, Verb: verb}
+			if n.resource == "leases" {
+				a.Namespace, a.Name = k.settings.leaseNamespace, k.settings.leaseName
+			}
+			if verb == "create" {
+				a.Name = "" // no role can name what is to be created
+			}
+			review := &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+			review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return "", err
+			}
+			if !review.Status.Allowed && (n.resource != "leases" || k.settings.leaderElect) {
+				lacks = append(lacks, verb+" "+n.resource)
+			}
+		}
+	}
+	if len(lacks) > 0 {
+		return "", &fault{k.account() + " may not " + strings.Join(lacks, ", "), granted}
+	}
+	return k.account() + " may do what the controller needs", nil
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// unmarked returns a ConfigMap that a confined controller cannot create.
+func unmarked(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"}}
+}
+
+// probeCopy asks whether the controller may create copies in a target. One namespace may refuse for reasons of its own,
+// such as a quota.
+func (k *checker) probeCopy(ctx context.Context) (string, error) {
+	const most = 3
+	home := append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
+	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
+	if err != nil {
+		return "", refusal(err)
+	}
+	targets := slices.Sorted(maps.Keys(namespaces))
+	targets = slices.DeleteFunc(targets, func(name string) bool {
+		return name == home || k.Rules.Exclusion(plan.AnySource(), namespaces[name]) != plan.NotExcluded
+	})
+	err = errNotProbed
+	for _, target := range targets[:min(most, len(targets))] {
+		cm := k.Rules.Desired(k.Rules.ParseSource(unmarked(home)), target, nil)
+		if _, err = k.as.CoreV1().ConfigMaps(target).Create(ctx, cm, dryRun); err == nil {
+			return "the controller may create copies in namespace " + target, nil
+		}
+		err = refusal(err)
+	}
+	return "", err
+}
+
+// probeUnmarked asks for what the policy that confines the controller has to refuse.
+func (k *checker) probeUnmarked(ctx context.Context) (string, error) {
+	own := k.settings.deployment.Namespace
+	_, err := k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), dryRun)
+	return k.mustRefuse("any ConfigMap in namespace "+own, err)
+}
+
+// probeEvent is probeUnmarked for the policy about all but ConfigMaps.
+func (k *checker) probeEvent(ctx context.Context) (string, error) {
+	own := k.settings.deployment.Namespace
+	_, err := k.as.CoreV1().Events(own).Create(ctx, &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
+		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any"},
+		ReportingController: "another",
+	}, dryRun)
+	return k.mustRefuse("an Event of another reporter", err)
+}
 
 // confinedPolicy matches the refusal of the policy in deploy/components/admission/confined, whatever a kustomization
 // adds to its name.
@@ -143,173 +260,54 @@ func refusedAsConfined(err error) bool {
 	return apierrors.IsForbidden(err) && confinedPolicy.MatchString(err.Error())
 }
 
-// unmarked returns a ConfigMap that a confined controller cannot create.
-func unmarked(namespace string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mirror-controller-check"}}
-}
+const followArguments = "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
 
-// copyIn returns a ConfigMap with every mark of a copy. A confined controller can create it in targets alone.
-func (k *checker) copyIn(namespace string) *corev1.ConfigMap {
-	return k.Rules.Desired(k.Rules.ParseSource(unmarked(k.home())), namespace, nil)
-}
-
-// probe asks by dry-run, as the account of the controller, for what it has to be allowed, and for what it must be
-// refused.
-func (k *checker) probe(ctx context.Context) {
-	namespaces, err := (&snapshot.Reader{Client: k.as}).Namespaces(ctx)
-	switch {
-	case err != nil && strings.Contains(err.Error(), "cannot impersonate"):
-		k.add("probes", resultUnknown, "you may not impersonate the account of the controller: "+err.Error(), "")
-		return
-	case err != nil:
-		k.add("probes", resultTodo, err.Error(), k.remedy(err))
-		return
-	}
-	k.checkPermissions(ctx)
-	var targets, elsewhere []string
-	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		switch ns := namespaces[name]; {
-		case name == k.home() || plan.Terminating(ns):
-		case k.Rules.Exclusion(plan.AnySource(), ns) == plan.NotExcluded:
-			targets = append(targets, name)
-		case !k.Rules.AllowsTarget(name):
-			elsewhere = append(elsewhere, name)
-		}
-	}
-	prefixes := k.settings.NamespacePrefixes
-	if k.settings.AllNamespaces {
-		prefixes = []string{""}
-	}
-	for _, prefix := range prefixes {
-		k.probeCopies(ctx, prefix, targets)
-	}
-	if !k.confined {
-		return
-	}
-	own := k.settings.deployment.Namespace
-	_, err = k.as.CoreV1().ConfigMaps(own).Create(ctx, unmarked(own), create)
-	k.mustRefuse("probe/unmarked", "any ConfigMap in namespace "+own, err)
-	k.probeElsewhere(ctx, elsewhere)
-	_, err = k.as.CoreV1().Events(own).Create(ctx, &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: "mirror-controller-check"},
-		InvolvedObject:      corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: own, Name: "any"},
-		ReportingController: "another",
-	}, create)
-	k.mustRefuse("probe/event", "an Event of another reporter", err)
-}
-
-// home is the namespace of the source of a probe.
-func (k *checker) home() string {
-	return append(slices.Clone(k.settings.SourceNamespaces), k.settings.deployment.Namespace)[0]
-}
-
-// probeElsewhere asks for copies in namespaces that are no targets: the policy may go by settings that allow more than
-// the flags. Other answers, such as that of a quota, do not count beside a refusal.
-func (k *checker) probeElsewhere(ctx context.Context, namespaces []string) {
-	const most = 50
-	where, answer := "a namespace that is", error(nil)
-	for i, name := range namespaces[:min(most, len(namespaces))] {
-		_, err := k.as.CoreV1().ConfigMaps(name).Create(ctx, k.copyIn(name), create)
-		if err == nil {
-			where, answer = "namespace "+name+", which is", nil
-			break
-		}
-		if i == 0 || refusedAsConfined(err) {
-			answer = err
-		}
-	}
-	if len(namespaces) > 0 {
-		k.mustRefuse("probe/elsewhere", "a copy in "+where+" no target", answer)
+// refusal is the fault that the API server refuses what the controller has to do, with the likely remedy.
+func refusal(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, "cannot impersonate"):
+		return fmt.Errorf("you may not impersonate the account of the controller: %w", err)
+	case refusedAsConfined(err):
+		return &fault{text, followArguments}
+	case strings.Contains(text, " cannot "):
+		return &fault{text, granted}
+	default:
+		return &fault{text, ""}
 	}
 }
 
-// probeCopies asks whether the controller may create, update, patch and delete copies in a target of a prefix. One
-// namespace may refuse for reasons of its own, such as a quota. All answers but the first are about an object that is
-// not there.
-func (k *checker) probeCopies(ctx context.Context, prefix string, targets []string) {
-	const most = 3
-	targets = slices.DeleteFunc(slices.Clone(targets), func(t string) bool { return !strings.HasPrefix(t, prefix) })
-	if len(targets) == 0 {
-		k.add("probe/copy/"+prefix, resultNotProbed, fmt.Sprintf("no target begins with %q", prefix), "")
-		return
-	}
-	var refused error
-	for _, target := range targets[:min(most, len(targets))] {
-		cm, configMaps := k.copyIn(target), k.as.CoreV1().ConfigMaps(target)
-		_, refused = configMaps.Create(ctx, cm, create)
-		_, updated := configMaps.Update(ctx, cm, metav1.UpdateOptions{DryRun: create.DryRun})
-		_, patched := configMaps.Patch(ctx, cm.Name, types.JSONPatchType, []byte("[]"),
-			metav1.PatchOptions{DryRun: create.DryRun})
-		deleted := configMaps.Delete(ctx, cm.Name, metav1.DeleteOptions{DryRun: create.DryRun})
-		for _, err := range []error{updated, patched, deleted} {
-			if !apierrors.IsNotFound(err) {
-				refused = cmp.Or(refused, err)
-			}
-		}
-		if refused == nil {
-			k.add("probe/copy/"+prefix, resultOK, "the controller may write copies in namespace "+target, "")
-			return
-		}
-	}
-	k.add("probe/copy/"+prefix, resultTodo, refused.Error(), k.remedy(refused))
-}
-
-// remedy returns the likely remedy if the API server refuses a copy.
-func (k *checker) remedy(refused error) string {
-	switch {
-	case refusedAsConfined(refused):
-		return "have the annotations of the ClusterRoleBinding follow the arguments: see deploy/docs/policies.md"
-	case strings.Contains(refused.Error(), " cannot "):
-		return granted
-	}
-	return ""
-}
-
-// mustRefuse adds the answer to a request that the policy has to refuse.
-func (k *checker) mustRefuse(check, text string, answer error) {
+// mustRefuse judges the answer to a request that a policy has to refuse.
+func (k *checker) mustRefuse(text string, answer error) (string, error) {
 	switch {
 	case answer == nil:
-		k.add(check, resultTodo, "the API server would let the controller create "+text+": no policy confines it",
-			"install deploy/components/admission again; its label and "+k.account()+" must be in the ClusterRoleBinding")
+		return "", &fault{"the API server would let the controller create " + text + ": no policy confines it",
+			"install deploy/components/admission again; its label and " + k.account() + " must be in the ClusterRoleBinding"}
 	case refusedAsConfined(answer):
-		k.add(check, resultOK, "a policy refuses the controller to create "+text, "")
-	default:
-		k.add(check, resultUnknown, "the controller asked for "+text+", and the answer was: "+answer.Error(), "")
+		return "a policy refuses the controller to create " + text, nil
 	}
+	return "", fmt.Errorf("asked for %s as the account of the controller, the answer was: %w", text, answer)
 }
 
-// checkBindings looks for the policies that are about other accounts, and that no probe of ours can reach.
-func (k *checker) checkBindings(ctx context.Context) {
-	list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	for _, p := range []struct {
-		expected                     bool
-		check, name, does, component string
-	}{
-		{k.publishers, "publishers", "-publishers", "only holders of the verb mirror publish", "admission/publishers"},
-		{k.protected, "protect-copies", "-protected-copies", "only the controller changes copies", "protect-copies"},
-	} {
+// bound returns a check that a policy is bound.
+func (k *checker) bound(part, does, component string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		list, err := k.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 		isBound := slices.ContainsFunc(list.Items, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			return strings.Contains(b.Spec.PolicyName, p.name) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+			return strings.Contains(b.Spec.PolicyName, part) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 		})
-		switch {
-		case err != nil && p.expected:
-			k.add(p.check, resultUnknown, err.Error(), "")
-		case isBound:
-			k.add(p.check, resultOK, p.does, "")
-		case p.expected:
-			k.add(p.check, resultTodo, "no policy is bound by which "+p.does,
-				"install deploy/components/"+p.component+", or say --"+p.check+"=false")
+		if err == nil && !isBound {
+			err = &fault{"no policy is bound by which " + does, "install deploy/components/" + component}
 		}
+		return does, err
 	}
 }
 
 // checkSettings compares the flags with the annotations by which the policies go, and with which they know the account.
-func (k *checker) checkSettings(ctx context.Context) {
-	const check, label = "settings", "mirror-controller.github.io/installation"
+func (k *checker) checkSettings(ctx context.Context) (string, error) {
+	const label = plan.Domain + "/installation"
 	list, err := k.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
-		k.add(check, resultUnknown, err.Error(), "")
-		return
+		return "", err
 	}
 	i := slices.IndexFunc(list.Items, func(b rbacv1.ClusterRoleBinding) bool {
 		return slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
@@ -317,67 +315,57 @@ func (k *checker) checkSettings(ctx context.Context) {
 		})
 	})
 	if i < 0 {
-		k.add(check, resultTodo, "no ClusterRoleBinding with the label "+label+" names "+k.account(),
-			"bind the account as deploy/base/rbac.yaml does")
-		return
+		return "", &fault{"no ClusterRoleBinding with the label " + label + " names " + k.account(),
+			"bind the account as deploy/base/rbac.yaml does"}
 	}
-	binding, differs := list.Items[i], []string(nil)
-	for _, s := range k.settings.annotated() {
-		value, ok := binding.Annotations[settingPrefix+s.name]
+	if differs := k.settings.differsFrom(list.Items[i].Annotations); len(differs) > 0 {
+		return "", &fault{"the annotations of ClusterRoleBinding " + list.Items[i].Name + " differ from the flags: " +
+			strings.Join(differs, "; "), followArguments}
+	}
+	return "the annotations of ClusterRoleBinding " + list.Items[i].Name + " follow the flags", nil
+}
+
+// annotated are the flags that annotations repeat: see deploy/docs/policies.md.
+var annotated = append(deciding[:8:8], "leader-elect-resource-name", "leader-elect-resource-namespace")
+
+// differsFrom returns how annotations differ from the flags that they repeat. Where there is none, the default counts.
+func (s *settings) differsFrom(annotations map[string]string) (differs []string) {
+	for _, name := range annotated {
+		flag := s.flags.Lookup(name)
+		value, ok := annotations[plan.Domain+"/"+name]
 		if !ok {
-			value = s.otherwise
+			value = flag.DefValue
 		}
-		if items(value) != items(s.value) {
-			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", s.name, value, s.value))
+		wanted := flag.Value.String()
+		if name == "namespace-selector" {
+			wanted = requirements(wanted)
+		}
+		if items(value) != items(wanted) {
+			differs = append(differs, fmt.Sprintf("%s is %q, and the flag %q", name, value, wanted))
 		}
 	}
-	if len(differs) > 0 {
-		k.add(check, resultTodo, "the annotations of ClusterRoleBinding "+binding.Name+" differ from the flags: "+
-			strings.Join(differs, "; "), "have them follow the arguments: see deploy/docs/policies.md")
-		return
-	}
-	k.add(check, resultOK, "the annotations of ClusterRoleBinding "+binding.Name+" follow the flags", "")
+	return differs
 }
 
-// checkPermissions asks, as the account of the controller, for all that its roles grant in deploy/base/rbac.yaml.
-func (k *checker) checkPermissions(ctx context.Context) {
-	needs := []authorizationv1.ResourceAttributes{}
-	add := func(group, resource, namespace, verbs string) {
-		for verb := range strings.FieldsSeq(verbs) {
-			needs = append(needs, authorizationv1.ResourceAttributes{
-				Group: group, Resource: resource, Namespace: namespace, Verb: verb})
-		}
+// requirements returns a selector as the annotation has it: one requirement a line, such as "team In red,blue".
+func requirements(selector string) string {
+	parsed, _ := labels.ParseToRequirements(selector) // it is valid
+	var lines []string
+	for _, r := range parsed {
+		operator := map[selection.Operator]string{selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+			selection.NotIn: "NotIn", selection.NotEquals: "NotIn"}[r.Operator()]
+		values := strings.Join(slices.Sorted(maps.Keys(r.Values())), ",")
+		lines = append(lines, strings.TrimSpace(r.Key()+" "+cmp.Or(operator, "In")+" "+values))
 	}
-	add("", "configmaps", "", "get list watch create update patch delete")
-	add("", "namespaces", "", "get list watch")
-	add("", "events", "", "create patch")
-	if k.settings.leaderElect {
-		add("coordination.k8s.io", "leases", k.settings.leaseNamespace, "create get update")
-	}
-	var lacks []string
-	for _, n := range needs {
-		if n.Resource == "leases" && n.Verb != "create" {
-			n.Name = k.settings.leaseName
-		}
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &n
-		review, err := k.as.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		switch {
-		case err != nil:
-			k.add("permissions", resultUnknown, err.Error(), "")
-			return
-		case !review.Status.Allowed:
-			lacks = append(lacks, n.Verb+" "+n.Resource)
-		}
-	}
-	if len(lacks) > 0 {
-		k.add("permissions", resultTodo, k.account()+" may not "+strings.Join(lacks, ", "), granted)
-		return
-	}
-	k.add("permissions", resultOK, k.account()+" may do what the controller needs", "")
+	return strings.Join(lines, "\n")
 }
 
-const granted = "grant it as deploy/base/rbac.yaml does"
+// items returns the items of an annotation in a fixed order.
+func items(value string) string {
+	all := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == '\n' })
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
 
 func (k *checker) count(result string) (n int) {
 	for _, l := range k.Checks {
@@ -395,12 +383,12 @@ func (k *checker) end() error {
 	return verdict(k.count(resultTodo) == 0)
 }
 
-func (k *checker) table(w io.Writer, wide bool) {
+func (k *checker) table(w io.Writer) {
 	var rows [][]any
 	for _, l := range k.Checks {
 		rows = append(rows, []any{l.Check, l.Result, strings.TrimSuffix(l.Detail+": "+l.Remedy, ": ")})
 	}
-	printTable(w, wide, []string{"Check", "Result", "Detail"}, rows)
+	printTable(w, []string{"Check", "Result", "Detail"}, rows)
 	fmt.Fprintf(w, "%d ok, %d to do, %d not checked.\n",
 		k.count(resultOK), k.count(resultTodo), k.count(resultUnknown))
 }

@@ -19,31 +19,31 @@ import (
 // payloads.
 func (s *session) diff(ctx context.Context, c plan.Change) (string, error) {
 	have, err := s.Get(ctx, c.Key)
-	var source *corev1.ConfigMap
-	if err == nil && c.Source != nil {
-		source, err = s.Get(ctx, c.Source.Key)
+	if err != nil || c.Op == plan.OpDelete {
+		return diffOf(c.Key, have, nil), err
 	}
-	if err != nil || c.Source != nil && source == nil { // the source has gone meanwhile
+	source, err := s.Get(ctx, c.Source.Key)
+	if source == nil { // it has gone meanwhile
 		return "", err
 	}
-	return diffOf(s.Rules, c.Op, c.Key, source, have)
+	return diffOf(c.Key, have, desired(s.Rules, c, source, have)), nil
 }
 
-// diffOf returns what an operation changes at a target, as a unified diff. source and have are what is there now, or
-// nil.
-func diffOf(rules *plan.Rules, op plan.Op, key types.NamespacedName, source, have *corev1.ConfigMap) (string, error) {
-	var want *corev1.ConfigMap
-	if op != plan.OpDelete && source != nil {
-		var kept *corev1.ConfigMap // a copy that is created again loses the metadata of others
-		if op != plan.OpRecreate {
-			kept = have
-		}
-		want = rules.Desired(rules.ParseSource(source), key.Namespace, kept)
+// desired returns what the target will be. A copy that is created again loses the metadata of others.
+func desired(rules *plan.Rules, c plan.Change, source, have *corev1.ConfigMap) *corev1.ConfigMap {
+	if c.Op == plan.OpRecreate {
+		have = nil
 	}
+	return rules.Desired(rules.ParseSource(source), c.Key.Namespace, have)
+}
+
+// diffOf returns a unified diff of two ConfigMaps, each of which may be nil.
+func diffOf(key types.NamespacedName, is, wouldBe *corev1.ConfigMap) string {
 	name := key.String()
-	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: content(have), B: content(want), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
+	text, _ := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{ // fails as its writer does, which is a buffer
+		A: content(is), B: content(wouldBe), FromFile: name, ToFile: name, FromDate: "is", ToDate: "would be", Context: 3,
 	})
+	return text
 }
 
 // content returns the lines of a ConfigMap that a diff shows, each with its section and key; none if cm is nil. A value

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,275 +16,203 @@ import (
 )
 
 const explainHelp = `Explain why a ConfigMap is, or is not, a copy, or why there is none, and what would change that.
-namespace/NAME explains why a namespace is or is not a target. -o wide shows every rule. Of a foreign ConfigMap the
-command shows which content the copy would replace, and how to hand it over; a source it shows as status does.
+A source is shown as status shows it.
 
 Exit codes: 0 explained, 2 unknown.`
 
 func newExplain(c *cli) *cobra.Command {
-	return c.command("explain [NAMESPACE/]NAME | namespace/NAME", "Explain why a ConfigMap or namespace takes part or not",
-		explainHelp, "  kubectl mirror explain settings -n team-a\n  kubectl mirror explain namespace/team-a",
-		cobra.ExactArgs(1), c.explain)
+	return c.command(&cobra.Command{Use: "explain [NAMESPACE/]NAME", Short: "Explain why a ConfigMap is a copy or not",
+		Long: explainHelp, Example: "  kubectl mirror explain settings -n team-a", Args: cobra.ExactArgs(1)}, false, c.explain)
 }
 
-// explain explains what the argument names: a ConfigMap, or a namespace.
 func (c *cli) explain(cmd *cobra.Command, args []string) (printed, error) {
-	kind, name, typed := strings.Cut(args[0], "/")
-	if typed && slices.Contains([]string{"namespace", "namespaces", "ns"}, kind) {
-		return c.explainNamespace(cmd, name)
-	}
-	s, keys, err := c.beginSome(cmd, args)
+	s, keys, err := c.beginKeys(cmd, args)
 	if err != nil {
 		return nil, err
 	}
-	asked, ctx := keys[0], cmd.Context()
-	cm, err := s.Get(ctx, asked)
+	ctx, key := cmd.Context(), keys[0]
+	cm, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if cm != nil && s.Rules.AsksToBeMirrored(cm) {
-		return s.explainSource(ctx, asked)
-	}
-	var snap *snapshot.Snapshot
-	if !s.limited {
-		snap, err = s.Read(ctx, asked.Name)
-		s.limited = apierrors.IsForbidden(err)
-	}
-	switch {
-	case s.limited:
-		return s.explainAlone(ctx, asked, cm)
-	case err != nil:
-		return nil, err
-	}
-	x := explain(snap, asked, cm)
-	if x.handedOver != nil {
-		x.Diff, err = s.diff(ctx, *x.handedOver)
-	}
-	if x.state == plan.StatePending && err == nil {
-		err = s.explainPending(ctx, snap, x)
-	}
-	return x, err
-}
-
-// explainSource shows a source as status does.
-func (s *session) explainSource(ctx context.Context, asked types.NamespacedName) (printed, error) {
-	source, err := s.ask(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	r := newReport([]*snapshot.Source{source})
-	r.details, r.answer = true, exitYes
-	return r, nil
-}
-
-// explainAlone explains to a user who may see no more than a namespace what that one shows.
-func (s *session) explainAlone(ctx context.Context, asked types.NamespacedName, cm *corev1.ConfigMap) (printed, error) {
-	if cm == nil { // it may be a source that is gone
-		if found, err := s.read(ctx, asked); err == nil && len(found) > 0 {
-			return s.explainSource(ctx, asked)
+	if !isCopy(cm) { // it may be a source, also one that is gone
+		found, err := s.read(ctx, key)
+		if len(found) > 0 {
+			return &report{list: list{found}}, nil
+		}
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
 		}
 	}
-	ns, err := s.Client.CoreV1().Namespaces().Get(ctx, asked.Namespace, metav1.GetOptions{})
-	if err != nil {
-		ns = nil
-	}
-	return explainAlone(s.Rules, asked, cm, ns), nil
-}
-
-// explainPending adds that the API server rejects writes for the source. Other warnings have commands for other
-// namespaces.
-func (s *session) explainPending(ctx context.Context, snap *snapshot.Snapshot, x *explanation) error {
-	sources := snap.Sources(x.of)
-	if len(sources) == 0 {
-		return nil
-	}
-	err := s.learn(ctx, x.of.Namespace, sources)
-	if w := sources[0].Warning; w != nil && w.Reason == plan.ReasonWriteFailed {
-		x.Warning = w
-	}
-	return err
-}
-
-// explainNamespace explains a namespace, which takes no permission to read ConfigMaps.
-func (c *cli) explainNamespace(cmd *cobra.Command, name string) (printed, error) {
-	if name == "" || strings.Contains(name, "/") {
-		return nil, fmt.Errorf("%q: must be namespace/NAME", "namespace/"+name)
-	}
-	s, err := c.begin(cmd)
-	if err != nil {
+	x := &subject{Rules: s.Rules, key: key, cm: cm}
+	if x.snap, err = s.Read(ctx, key.Name); err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	namespaces, err := s.Namespaces(cmd.Context())
-	return explainNamespace(&snapshot.Snapshot{Rules: s.Rules, Namespaces: namespaces}, name), err
+	x.ns, err = s.Namespace(ctx, key.Namespace)
+	if apierrors.IsForbidden(err) {
+		err = nil
+	}
+	return x.explain(), err
 }
 
-// explanation is a verdict with the rule that decides it, and what would change it.
+// explanation is a verdict, and what would change it.
 type explanation struct {
-	Verdict string            `json:"verdict"`
-	Remedy  string            `json:"remedy,omitempty"`
-	Warning *snapshot.Warning `json:"warning,omitempty"`
-	// Rules are all rules by which each source of the name has a copy in the namespace, or any source has.
-	Rules []rule `json:"rules,omitempty"`
-	// Diff is the content that a copy would replace.
-	Diff string `json:"diff,omitempty"`
-
-	of         types.NamespacedName // the source that claims the namespace, or whose copy is there
-	state      plan.State
-	handedOver *plan.Change // of a foreign ConfigMap, if its owner hands it over
+	Verdict string `json:"verdict"`
+	Remedy  string `json:"remedy,omitempty"`
 }
 
-// rule is a rule about a source; an empty one: about any.
-type rule struct {
-	Source string `json:"source,omitempty"`
-	plan.Judgement
-}
+func (x *explanation) end() error { return exitYes }
 
-// explainNamespace explains a namespace.
-func explainNamespace(snap *snapshot.Snapshot, name string) *explanation {
-	x := &explanation{Verdict: fmt.Sprintf("Namespace %s is a target.", name)}
-	ns, any := snap.Namespaces[name], plan.AnySource()
-	if why, remedy := withheld(snap, any, name); why != "" {
-		x.Verdict, x.Remedy = fmt.Sprintf("Namespace %s is no target: %s.", name, why), remedy
+func (x *explanation) table(w io.Writer) {
+	printLines(w, x.Verdict)
+	if x.Remedy != "" {
+		printLines(w, "To change that: "+x.Remedy)
 	}
-	if ns == nil {
-		return x
-	}
-	for _, j := range snap.Rules.Judge(any, ns) {
-		x.Rules = append(x.Rules, rule{"", j})
-	}
-	if value, ok := ns.Labels[snap.Rules.Label()]; ok && value != plan.OptOutValue {
-		x.Verdict += fmt.Sprintf(" Its label %s=%s means nothing: only %[1]s=false opts out.", snap.Rules.Label(), value)
-	}
-	return x
 }
-
-// labelNamespace is the beginning of a command, and the permission that the command takes.
-const labelNamespace = "if you may patch the namespace: kubectl label namespace %s %s"
 
 // withheld says why a source, which is nil if there is none, has no copy in a namespace, and what would change that;
 // empty if it claims one.
-func withheld(snap *snapshot.Snapshot, s *plan.Source, name string) (why, remedy string) {
-	ns := snap.Namespaces[name]
+func withheld(rules *plan.Rules, s *plan.Source, name string, ns *corev1.Namespace) (why, remedy string) {
 	switch {
 	case ns == nil:
 		would := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		why, remedy = snap.Rules.ExplainExclusion(plan.AnySource(), would)
-		if why != "" {
+		if why, remedy = rules.ExplainExclusion(plan.AnySource(), would); why != "" {
 			return "there is no namespace " + name + ", and a new one would be no target: " + why, remedy
 		}
 		return "there is no namespace " + name, "kubectl create namespace " + name
 	case plan.LabelsTruncated(ns):
 		return "its labels take more than 8 KiB", "remove labels of the namespace"
 	case s == nil:
-		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s", snap.Rules.Label(), plan.SourceValue), ""
+		return fmt.Sprintf("no ConfigMap of this name has the label %s=%s", rules.Label(), plan.SourceValue), ""
 	}
 	if status, note := snapshot.StatusOf(s); status != snapshot.InSync {
 		return note, ""
 	}
-	why, remedy = snap.Rules.ExplainExclusion(s, ns)
-	if snap.Rules.Exclusion(s, ns) == plan.ExcludedByOptOut {
-		remedy = fmt.Sprintf(labelNamespace+"-", name, snap.Rules.Label())
-	}
-	return why, remedy
+	return rules.ExplainExclusion(s, ns)
 }
 
-// explain explains a ConfigMap by a snapshot; cm is nil if there is none.
-func explain(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) *explanation {
-	d, view := snap.Decision(key), snap.View(key.Name)
-	x := &explanation{of: d.Owner, state: d.State}
-	if ns := snap.Namespaces[key.Namespace]; ns != nil {
-		for _, s := range view.All() {
-			for _, j := range snap.Rules.Judge(s, ns) {
-				x.Rules = append(x.Rules, rule{s.Key.String(), j})
-			}
-		}
-	}
-	is, ours := whatIs(snap, key, cm)
-	switch state := d.State; {
-	case state == plan.StateNone:
-		x.unwanted(snap, key, cm, is)
-		return x
-	case state == plan.StateSynced:
-		x.Verdict = is + ", and in sync."
-	case state == plan.StateForeign:
-		x.Verdict = fmt.Sprintf("%s, so %s is not copied there: %s.", is, x.of, snap.Reason(d))
-	case ours:
-		x.Verdict = fmt.Sprintf("%s, and %s: %s.", is, strings.ReplaceAll(state.String(), "_", " "), snap.Reason(d))
+// subject is a ConfigMap, or the place of one, and what is known about it.
+type subject struct {
+	*plan.Rules
+	key  types.NamespacedName
+	cm   *corev1.ConfigMap  // nil: there is none
+	ns   *corev1.Namespace  // nil: there is none, or the user may not see it
+	snap *snapshot.Snapshot // nil: the user may see no more than the namespace
+}
+
+// explain says first what the ConfigMap is, and then what a source has to do with it.
+func (x *subject) explain() *explanation {
+	out := &explanation{Verdict: x.is()}
+	add := func(text string) { out.Verdict += " " + text }
+	switch value, isOdd := x.oddLabel(); {
+	case isOdd:
+		add(fmt.Sprintf("Its label %s=%s does not publish it.", x.Label(), value))
+		out.Remedy = fmt.Sprintf("kubectl label configmap/%s -n %s %s=%s --overwrite", x.key.Name, x.key.Namespace, x.Label(),
+			plan.SourceValue)
+	case x.snap == nil:
+		out.Remedy = x.explainAlone(add)
 	default:
-		x.Verdict = fmt.Sprintf("%s; the copy of %s is %s: %s.", is, x.of, state, snap.Reason(d))
+		out.Remedy = x.explainTarget(add, x.snap.Decision(x.key))
 	}
-	x.remedy(snap, d, cm)
-	if len(d.Superseded) > 0 {
-		x.Verdict += fmt.Sprintf(" %s has precedence over %s.", x.of, d.Superseded[0].Key)
-	}
-	return x
+	return out
 }
 
-// whatIs says what a ConfigMap is, and whether it is a copy of this controller.
-func whatIs(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap) (is string, ours bool) {
-	if cm == nil {
-		return fmt.Sprintf("There is no ConfigMap %s", key), false
+// is says what the ConfigMap is by its marks.
+func (x *subject) is() string {
+	if x.cm == nil {
+		return fmt.Sprintf("There is no ConfigMap %s.", x.key)
 	}
-	if source, ours := snap.Rules.SourceOf(cm); ours {
-		return fmt.Sprintf("ConfigMap %s is a copy of %s", key, source), true
+	switch m := plan.MarksOf(x.cm); {
+	case isCopy(x.cm):
+		return fmt.Sprintf("ConfigMap %s is a copy of %s, by its annotations, of instance %s.", x.key, m.Source, m.Instance)
+	case isReleased(x.cm):
+		return fmt.Sprintf("ConfigMap %s was a copy of %s, and is released: its marks are not complete, so no controller "+
+			"changes it.", x.key, m.Source)
 	}
-	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy", key), false
+	return fmt.Sprintf("ConfigMap %s is neither a source nor a copy.", x.key)
 }
 
-// unwanted says why no copy is wanted at a key.
-func (x *explanation) unwanted(snap *snapshot.Snapshot, key types.NamespacedName, cm *corev1.ConfigMap, is string) {
-	view := snap.View(key.Name)
-	about := view.Find(x.of)
-	if about == nil && len(view.All()) > 0 {
-		about = view.All()[0]
-	}
-	why, remedy := withheld(snap, about, key.Namespace)
-	x.Verdict, x.Remedy = fmt.Sprintf("%s, and no copy is wanted there: %s.", is, why), remedy
-	for _, s := range snap.Sources(key) {
-		x.Verdict += fmt.Sprintf(" It is no longer a source; copies left: %d.", len(s.Targets))
-	}
-	x.Verdict += toPublish(snap.Rules, cm) // ends with a command
+// isCopy reports whether the ConfigMap is a copy, of whatever instance.
+func isCopy(cm *corev1.ConfigMap) bool {
+	return cm != nil && plan.MarksOf(cm).Itself && plan.MarksOf(cm).Source.Name != ""
 }
 
-// remedy says what would change the state of a target.
-func (x *explanation) remedy(snap *snapshot.Snapshot, d *snapshot.Decision, cm *corev1.ConfigMap) {
-	about := snap.View(d.Key.Name).Find(x.of)
+// isReleased reports whether the ConfigMap was a copy whose owner keeps it.
+func isReleased(cm *corev1.ConfigMap) bool {
+	return plan.MarksOf(cm).Source.Name != "" && cm.Annotations[plan.CopyAnnotation] == ""
+}
+
+// oddLabel returns the value of the mirror label of a ConfigMap that may be meant to be a source, as one that was made
+// from a copy.
+func (x *subject) oddLabel() (value string, isOdd bool) {
+	if x.cm == nil || plan.MarksOf(x.cm).Itself || isReleased(x.cm) {
+		return "", false
+	}
+	value, has := x.cm.Labels[x.Label()]
+	return value, has && value != plan.SourceValue
+}
+
+// explainTarget says in which state the target is, and why. It returns what would change that.
+func (x *subject) explainTarget(add func(string), d *snapshot.Decision) (remedy string) {
+	view := x.snap.View(x.key.Name)
+	if d.State == plan.StateNone {
+		var any *plan.Source
+		if all := view.All(); len(all) > 0 {
+			any = all[0]
+		}
+		why, remedy := withheld(x.Rules, any, x.key.Namespace, x.ns)
+		add("No copy is wanted there: " + why + ".")
+		return remedy
+	}
+	state := strings.ReplaceAll(d.State.String(), "_", " ")
+	add(strings.TrimSuffix(fmt.Sprintf("The target of %s is %s: %s", d.Owner, state, x.snap.Reason(d)), ": ") + ".")
 	switch d.State {
-	case plan.StateExpiring:
-		if _, x.Remedy = withheld(snap, about, d.Key.Namespace); about == nil {
-			x.Remedy = "create or label " + x.of.String() + " again, before the deletion grace ends"
-		}
+	case plan.StatePending:
+		add("kubectl mirror status " + d.Owner.String() + " says whether the API server rejects it.")
+	case plan.StateExpiring, plan.StateOutOfScope:
+		_, remedy = x.Explain(d.Why)
 	case plan.StateHeld:
-		_, remedy := about.Hold()
-		x.Remedy = remedy + " of " + x.of.String()
+		_, remedy = view.Find(d.Owner).Hold()
+		remedy += " of " + d.Owner.String()
 	case plan.StateForeign:
-		if _, adoptable := snap.Rules.Foreign(cm); !adoptable {
-			return
-		}
-		after := snap.HandedOver(cm)
-		if after.Op == plan.OpRecreate {
-			x.Verdict += " Handed over, it is deleted and created again, without others' metadata: it is immutable."
-		}
-		x.Remedy, x.handedOver = handOver(d.Key), &after
+		remedy = x.handOver()
 	}
+	return remedy
 }
 
-func (x *explanation) end() error { return exitYes }
+// explainAlone says what the namespace alone shows. No remedy is a command for another namespace.
+func (x *subject) explainAlone(add func(string)) (remedy string) {
+	optOut := fmt.Sprintf("label %s=%s", x.Label(), plan.OptOutValue)
+	optedOut := x.ns != nil && x.ns.Labels[x.Label()] == plan.OptOutValue
+	switch {
+	case x.cm == nil && optedOut:
+		add("No copy is wanted there: the namespace has the " + optOut + ".")
+		return ""
+	case !isCopy(x.cm):
+		add("You may not see whether a source waits for the name.")
+		return x.handOver()
+	case x.MatchesChecksum(x.cm):
+		add("Its content matches its checksum.")
+	default:
+		add("It was edited, and is restored unless its source is gone or holds it.")
+	}
+	if optedOut {
+		add("It is deleted at the end of the deletion grace, unless its source holds it: the namespace has the " + optOut + ".")
+		return "remove that label, if you may patch the namespace"
+	}
+	return fmt.Sprintf("ask the owner of %s to leave your namespace out, or opt out of all copies: if you may patch the "+
+		"namespace, kubectl label namespace %s %s=%s", plan.MarksOf(x.cm).Source, x.key.Namespace, x.Label(),
+		plan.OptOutValue)
+}
 
-func (x *explanation) table(w io.Writer, wide bool) {
-	remedy := ""
-	if x.Remedy != "" {
-		remedy = "To change that: " + x.Remedy
+// handOver is how a foreign ConfigMap makes way for a copy.
+func (x *subject) handOver() string {
+	if x.cm == nil {
+		return ""
 	}
-	var rules [][]any
-	for _, r := range x.Rules {
-		if wide {
-			rules = append(rules, []any{r.Source, map[bool]string{true: "yes", false: "NO"}[r.Holds], r.Text})
-		}
+	if _, adoptable := x.Foreign(x.cm); !adoptable {
+		return "delete or rename it"
 	}
-	printLines(w, x.Verdict, remedy, x.Warning.String())
-	if x.Diff != "" {
-		fmt.Fprint(w, "The copy would replace:\n"+x.Diff)
-	}
-	printTable(w, wide, []string{"Source", "Holds", "Rule"}, rules)
+	return fmt.Sprintf("delete or rename it, or hand it over, which REPLACES ITS DATA: "+
+		"kubectl annotate -n %s configmap %s %s=%s", x.key.Namespace, x.key.Name, plan.AdoptAnnotation, plan.AdoptValue)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan/plantest"
 )
 
-// TestExplain explains namespaces, and ConfigMaps in every state. Each answer says in its first line which rule
-// decides.
+// TestExplain explains ConfigMaps in every state. Each answer says in its first line which rule decides.
 func TestExplain(t *testing.T) {
 	s := everyState().with("kube-system")
 	s.Options.NamespaceSelector = "!frozen"
@@ -27,9 +26,6 @@ func TestExplain(t *testing.T) {
 		plantest.ConfigMap("team-h", "theirs", plantest.Immutable, plantest.Data("key", "theirs")))
 	snap := s.Snapshot(t)
 	var out golden
-	for name := range strings.FieldsSeq("team-a team-no team-over team-cold kube-system team-odd nowhere") {
-		out.print(t, name, explainNamespace(snap, name), "table")
-	}
 	const copies = "team-h/mixed team-b/mixed team-no/mixed dev-a/mixed team-b/staged team-a/large"
 	const foreign = "team-d/mixed team-e/mixed team-f/mixed team-h/theirs team-b/large"
 	const missing = "team-g/mixed team-c/staged team-g/unknown team-no/synced team-x/synced team-g/nowhere"
@@ -37,10 +33,9 @@ func TestExplain(t *testing.T) {
 	for arg := range strings.FieldsSeq(copies + " " + foreign + " " + missing + " " + others) {
 		namespace, name, _ := strings.Cut(arg, "/")
 		key := types.NamespacedName{Namespace: namespace, Name: name}
-		out.print(t, arg, explain(snap, key, s.Get(key)), "table")
+		x := &subject{snap.Rules, key, s.Get(key), snap.Namespaces[namespace], snap}
+		out.print(t, arg, x.explain(), "table")
 	}
-	key := types.NamespacedName{Namespace: "team-no", Name: "mixed"}
-	out.print(t, key.String(), explain(snap, key, s.Get(key)), "wide")
 	out.compare(t, "explain")
 }
 
@@ -69,8 +64,8 @@ func TestC70ExplainAlone(t *testing.T) {
 		{"made of a copy", made, nil},
 		{"one with an odd label", plantest.ConfigMap("team-a", "settings", plantest.Label("mirror", "True")), nil},
 	} {
-		x := explainAlone(rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, test.ns)
-		out.print(t, test.title, x, "table")
+		x := &subject{rules, types.NamespacedName{Namespace: "team-a", Name: "settings"}, test.cm, test.ns, nil}
+		out.print(t, test.title, x.explain(), "table")
 	}
 	out.compare(t, "alone")
 }

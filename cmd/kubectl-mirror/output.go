@@ -13,11 +13,11 @@ import (
 )
 
 // outputFormats are the values of -o. The first one is the default.
-var outputFormats = []string{"table", "wide", "json"}
+var outputFormats = []string{"table", "json"}
 
 // printed is what a command has to print, in every form. The writer keeps its errors until it is flushed.
 type printed interface {
-	table(w io.Writer, wide bool)
+	table(w io.Writer)
 	end() error // ends the command, after it is printed
 }
 
@@ -28,21 +28,18 @@ func printAs(w io.Writer, format string, p printed) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(p)
 	}
-	p.table(w, format == "wide")
+	p.table(w)
 	return nil
 }
 
-// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows. A column whose name
-// begins with '+' shows with -o wide only.
-func printTable(w io.Writer, wide bool, columns []string, rows [][]any) {
+// printTable prints rows as kubectl does, without the columns that are empty, or 0, in all rows.
+func printTable(w io.Writer, columns []string, rows [][]any) {
 	if len(rows) == 0 {
 		return // not even a header
 	}
 	t := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
 	for i, name := range columns {
-		empty := !slices.ContainsFunc(rows, func(row []any) bool { return row[i] != "" && row[i] != 0 })
-		name, isWide := strings.CutPrefix(name, "+")
-		if empty || isWide && !wide {
+		if !slices.ContainsFunc(rows, func(row []any) bool { return row[i] != "" && row[i] != 0 }) {
 			continue
 		}
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: name, Type: "string"})

@@ -25,36 +25,56 @@ Exit codes: 0 nothing to do, 1 there are changes, or copies out of scope, 2 unkn
 
 func newPlan(c *cli) *cobra.Command {
 	var diff bool
-	cmd := c.command("plan", "Show what a controller would change", planHelp,
-		"  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff",
-		cobra.NoArgs,
+	cmd := c.command(&cobra.Command{Use: "plan", Short: "Show what a controller would change", Long: planHelp,
+		Example: "  kubectl mirror plan --namespace-prefix=team-\n  kubectl mirror plan --prune --diff",
+		Args:    cobra.NoArgs}, true,
 		func(cmd *cobra.Command, _ []string) (printed, error) {
 			if err := c.refuseNamespace(); err != nil {
 				return nil, err
 			}
-			s, err := c.begin(cmd)
+			s, err := c.begin(cmd, false)
 			if err != nil {
 				return nil, err
 			}
-			snap, err := s.Read(cmd.Context(), "")
-			if err != nil {
-				return nil, err
-			}
-			s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
-			p := newPlanned(snap)
-			if p.abandoned, err = s.abandoned(cmd.Context()); p.abandoned > 0 {
-				s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
-					"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
-			}
-			for _, c := range p.Targets {
-				if diff && c.decision.Op != plan.OpNone && err == nil {
-					c.Diff, err = s.diff(cmd.Context(), c.decision.Change)
-				}
-			}
-			return p, err
+			return s.plan(cmd.Context(), diff)
 		})
 	cmd.Flags().BoolVar(&diff, "diff", false, "Show the content of each change. Needs permission to get ConfigMaps.")
 	return cmd
+}
+
+func (s *session) plan(ctx context.Context, diff bool) (*planned, error) {
+	snap, err := s.Read(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	s.say(s.Rules.WithoutTarget(maps.Values(snap.Namespaces)))
+	p := newPlanned(snap)
+	if p.abandoned, err = s.abandoned(ctx); p.abandoned > 0 {
+		s.say(fmt.Sprintf("%d copies of the installed controller are abandoned: they have another --mirror-label or "+
+			"--instance, stay as they are, and are in the way. deploy/docs/operate.md says what to do first.", p.abandoned))
+	}
+	for _, t := range p.Targets {
+		if diff && t.decision.Op != plan.OpNone && err == nil {
+			t.Diff, err = s.diff(ctx, t.decision.Change)
+		}
+	}
+	return p, err
+}
+
+// abandoned returns the number of copies that the installed controller has, and that are none by the flags.
+func (s *session) abandoned(ctx context.Context) (int, error) {
+	if s.settings.deployment == nil {
+		return 0, nil
+	}
+	installed, err := newSettingsFlags(true).settingsOf(s.settings.deployment)
+	if err != nil || installed.Instance == s.settings.Instance && installed.Label == s.settings.Label {
+		return 0, nil // with invalid arguments it never ran
+	}
+	snap, err := (&snapshot.Reader{Client: s.Client, Rules: plan.NewRules(&installed.Options.Options)}).Read(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	return len(snap.Copies()), nil
 }
 
 // planned is what a controller would do, and the targets that stay as they are, but for those in sync.
@@ -62,28 +82,6 @@ type planned struct {
 	Targets []*target `json:"targets"`
 
 	abandoned int // copies of the installed controller that the flags make foreign
-}
-
-// abandoned returns the number of copies that the installed controller has, and that are none by the flags.
-func (s *session) abandoned(ctx context.Context) (n int, err error) {
-	is, was := s.settings.Options, s.settings.installed
-	if was == nil || is.Instance == was.Instance && is.Label == was.Label {
-		return 0, nil
-	}
-	rules := plan.NewRules(&was.Options)
-	snap, err := (&snapshot.Reader{Client: s.Client, Rules: rules}).Read(ctx, "")
-	if err != nil {
-		return 0, err
-	}
-	for _, d := range snap.All() {
-		if d.Have == nil {
-			continue
-		}
-		if _, ours := rules.SourceOf(d.Have); ours {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // target is one ConfigMap.
@@ -123,7 +121,7 @@ func (p *planned) end() error {
 	}))
 }
 
-func (p *planned) table(w io.Writer, wide bool) {
+func (p *planned) table(w io.Writer) {
 	var rows [][]any
 	diffs, counts := "", map[string]int{}
 	for _, t := range p.Targets {
@@ -135,6 +133,6 @@ func (p *planned) table(w io.Writer, wide bool) {
 	for _, operation := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", operation, counts[operation]))
 	}
-	printTable(w, wide, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
+	printTable(w, []string{"Operation", "ConfigMap", "Source", "Reason"}, rows)
 	fmt.Fprintf(w, "%sIn all: %s.\n", diffs, cmp.Or(strings.Join(parts, ", "), "nothing"))
 }

@@ -40,13 +40,13 @@ func TestC69Diff(t *testing.T) {
 		{plan.OpCreate, source, nil}, {plan.OpUpdate, source, edited}, {plan.OpRecreate, source, edited},
 		{plan.OpDelete, nil, edited}, {plan.OpUpdate, odd, edited}, {plan.OpUpdate, source, large},
 	} {
-		key := types.NamespacedName{Namespace: "team-a", Name: "settings"}
-		got, err := diffOf(rules, test.op, key, test.source, test.have)
-		if err != nil {
-			t.Fatal(err)
+		c, want := plan.Change{Op: test.op, Key: types.NamespacedName{Namespace: "team-a", Name: "settings"}}, test.source
+		if want != nil {
+			want = desired(rules, c, test.source, test.have)
 		}
+		got := diffOf(c.Key, test.have, want)
 		out.WriteString("=== " + test.op.String() + "\n" + strings.ReplaceAll(got, strings.Repeat("x", 9<<10), "xxx"))
 	}
-	printTable(&out, false, []string{"Reason"}, [][]any{{"a copy of instance \x1b[2J\nis there"}})
+	printTable(&out, []string{"Reason"}, [][]any{{"a copy of instance \x1b[2J\nis there"}})
 	out.compare(t, "diff")
 }

@@ -30,9 +30,9 @@ Exit codes: 0 all gone, or nothing to delete; 1 refused, not confirmed or not al
 
 func newPurge(c *cli) *cobra.Command {
 	p := &purge{planned: &planned{Targets: []*target{}}}
-	cmd := c.command("purge [SOURCE]", "Delete the copies of an instance, or of one source", purgeHelp,
-		"  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
-		cobra.MaximumNArgs(1),
+	cmd := c.command(&cobra.Command{Use: "purge [SOURCE]", Short: "Delete the copies of an instance, or of one source",
+		Long: purgeHelp, Example: "  kubectl mirror purge --dry-run\n  kubectl mirror purge platform/settings --yes",
+		Args: cobra.MaximumNArgs(1)}, true,
 		func(cmd *cobra.Command, args []string) (printed, error) {
 			var asked types.NamespacedName // an empty one: all copies of the instance
 			err := c.refuseNamespace()     // would it be that of sources, or of copies?
@@ -40,7 +40,7 @@ func newPurge(c *cli) *cobra.Command {
 				asked, err = c.parseKey(args[0])
 			}
 			if err == nil {
-				p.session, err = c.begin(cmd)
+				p.session, err = c.begin(cmd, false)
 			}
 			if err == nil {
 				err = p.list(cmd.Context(), asked)
@@ -89,18 +89,16 @@ func (p *purge) list(ctx context.Context, asked types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range snap.All() {
-		if d.Have == nil || !p.Rules.Visible(d.Have) || p.outOfScope && d.State != plan.StateOutOfScope {
+	for _, d := range snap.Copies() {
+		if p.outOfScope && d.State != plan.StateOutOfScope || asked.Name != "" && asked != d.CopyOf {
 			continue
 		}
-		if source, ours := p.Rules.SourceOf(d.Have); ours && (asked.Name == "" || asked == source) {
-			reason := ""
-			for _, finalizer := range d.Have.Finalizers {
-				reason = "the finalizer " + finalizer + " holds it"
-			}
-			d.Op = plan.OpDelete
-			p.add(d, d.Op.String(), source, reason)
+		reason := ""
+		for _, finalizer := range d.Have.Finalizers {
+			reason = "the finalizer " + finalizer + " holds it"
 		}
+		d.Op = plan.OpDelete
+		p.add(d, d.Op.String(), d.CopyOf, reason)
 	}
 	return nil
 }
@@ -116,7 +114,7 @@ func (p *purge) refuse(ctx context.Context) error {
 	}
 	for i := range deployments {
 		d := &deployments[i]
-		of, _ := newSettingsFlags().settingsOf(d) // with invalid arguments it is never ready
+		of, _ := newSettingsFlags(true).settingsOf(d) // with invalid arguments it is never ready
 		runs, _ := of.runs(ctx, p.Client)
 		if runs && of.Instance == p.settings.Instance && of.Label == p.settings.Label {
 			p.say(fmt.Sprintf("Refused: the controller of Deployment %s runs, and would restore copies. Stop it before: "+

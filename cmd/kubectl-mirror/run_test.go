@@ -32,10 +32,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 	defer server.Close()
 	var out golden
 	for _, args := range []string{
-		"adopt", "plan -n team-a", "purge -n team-a", "status --colour", "status a b", "wait", "status -o xml",
+		"adopt", "plan -n team-a", "purge -n team-a", "status --colour", "explain a b", "wait", "status -o xml",
 		"check -o name" + nobody, "explain a -o name" + nobody, "wait a --timeout=0s" + nobody,
 		"status --namespace-prefix=Team-", "status --namespace-prefix=team- --source-namespace=",
-		"check --namespace-prefix=team-" + nobody, "plan --controller=one", "status --context=nope", "explain namespace/",
+		"check --namespace-prefix=team-" + nobody, "plan --controller=one", "status --context=nope", "status a -A" + nobody,
 		"status --namespace-prefix=team- a/b/c" + nobody, "status --namespace-prefix=team-" + nobody, "status" + nobody,
 		"status --server=" + server.URL,
 	} {

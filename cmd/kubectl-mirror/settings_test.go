@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		{installed{hidden}, ""},
 		{installed{deploymentOf("blue", "--instance=-")}, ""},
 	} {
-		flags, client := newSettingsFlags(), fake.NewClientset()
+		flags, client := newSettingsFlags(true), fake.NewClientset()
 		if err := flags.Parse(strings.Fields(test.flags)); err != nil {
 			t.Fatal(err)
 		}
@@ -55,11 +55,10 @@ func TestFind(t *testing.T) {
 		}
 		found, err := flags.find(t.Context(), client)
 		fmt.Fprintf(&out, ", flags %q\n", test.flags)
-		for _, s := range found {
-			fmt.Fprintf(&out, "%+v\n", s.Options.Options)
-		}
 		if err != nil {
 			fmt.Fprintln(&out, err)
+		} else {
+			fmt.Fprintf(&out, "%+v\n", found.Options.Options)
 		}
 	}
 	out.compare(t, "settings")

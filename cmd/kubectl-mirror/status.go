@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,220 +41,181 @@ Exit codes: 0 all are InSync, 1 not all, 2 not known.`
 
 func newStatus(c *cli) *cobra.Command {
 	var all, everywhere bool
-	cmd := c.command("status [SOURCE]", "Show which copies are in sync", statusHelp,
-		"  kubectl mirror status -A\n  kubectl mirror status settings -n platform", cobra.MaximumNArgs(1),
-		func(cmd *cobra.Command, args []string) (printed, error) { return c.status(cmd, args, everywhere, all) })
+	cmd := &cobra.Command{Use: "status [SOURCE...]", Short: "Show which copies are in sync", Long: statusHelp,
+		Example: "  kubectl mirror status -A\n  kubectl mirror status settings -n platform"}
 	cmd.Flags().BoolVar(&all, "all", false, "Show the targets that are in sync, too.")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "Show the sources of all namespaces.")
-	return cmd
+	return c.command(cmd, false, func(cmd *cobra.Command, args []string) (printed, error) {
+		switch {
+		case len(args) == 0:
+			return c.statusOfAll(cmd, everywhere)
+		case everywhere:
+			return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
+		}
+		s, keys, err := c.beginKeys(cmd, args)
+		if err != nil {
+			return nil, err
+		}
+		sources, err := s.ask(cmd.Context(), keys)
+		return &report{list{sources}, all, exitOf(sources, (*snapshot.Source).IsInSync)}, err
+	})
 }
 
-func (c *cli) status(cmd *cobra.Command, args []string, everywhere, all bool) (printed, error) {
-	switch {
-	case len(args) == 1 && everywhere:
-		return nil, errors.New("--all-namespaces beside SOURCE: give one of the two")
-	case len(args) == 0:
-		return c.statusOfAll(cmd, everywhere)
-	}
-	s, asked, err := c.beginSome(cmd, args)
-	if err != nil {
-		return nil, err
-	}
-	source, err := s.ask(cmd.Context(), asked[0])
-	if err != nil {
-		return nil, err
-	}
-	r := newReport([]*snapshot.Source{source})
-	r.details, r.all = true, all
-	return r, nil
-}
-
-// statusOfAll reports on the sources of each controller, in the namespace of -n or of the context, or everywhere.
+// statusOfAll reports on the sources in the namespace of -n or of the context, or everywhere.
 func (c *cli) statusOfAll(cmd *cobra.Command, everywhere bool) (printed, error) {
 	var asked types.NamespacedName
-	sessions, err := c.beginAll(cmd)
-	if apierrors.IsForbidden(err) && !everywhere {
-		var limited *session
-		limited, err = c.beginLimited(cmd)
-		sessions = []*session{limited}
-	}
+	s, err := c.begin(cmd, !everywhere)
 	if err == nil && !everywhere {
 		asked.Namespace, _, err = c.kube.ToRawKubeConfigLoader().Namespace()
 	}
 	if err != nil {
 		return nil, err
 	}
-	var all []*snapshot.Source
-	for _, s := range sessions {
-		found, err := s.read(cmd.Context(), asked)
-		if err != nil {
-			return nil, err
-		}
-		for _, source := range found {
-			if source.Targets = nil; len(sessions) > 1 {
-				source.Controller = keyOf(s.settings.deployment)
-			}
-		}
-		all = append(all, found...)
+	found, err := s.read(cmd.Context(), asked)
+	if err == nil && len(found) == 0 && !everywhere { // rather a typing error than in sync
+		err = fmt.Errorf("no source in namespace %s: no ConfigMap there has the label %s=%s; -A shows those of all namespaces",
+			asked.Namespace, s.Rules.Label(), plan.SourceValue)
 	}
-	return newReport(all), nil
+	return &list{append([]*snapshot.Source{}, found...)}, err
 }
 
 // read returns the state of one source, of those of a namespace, or of all: by what the cluster holds or, if the user
 // may not see that, by what the controller has reported. With a name it reads nothing of other names.
 func (s *session) read(ctx context.Context, asked types.NamespacedName) (found []*snapshot.Source, err error) {
-	if !s.limited {
-		found, err = s.readAll(ctx, asked)
-		s.limited = apierrors.IsForbidden(err) && asked.Namespace != ""
+	if !s.narrow {
+		found, err = s.readCluster(ctx, asked)
+		s.narrow = apierrors.IsForbidden(err) && asked.Namespace != ""
 	}
-	if s.limited {
+	if s.narrow {
 		found, err = s.readReports(ctx, asked)
 	}
 	return found, err
 }
 
-func (s *session) readAll(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
+// readCluster reads what the cluster holds and, if the user may list events, what no object shows.
+func (s *session) readCluster(ctx context.Context, asked types.NamespacedName) ([]*snapshot.Source, error) {
 	snap, err := s.Read(ctx, asked.Name)
 	if err != nil {
 		return nil, err
 	}
 	sources := snap.Sources(asked)
-	if len(sources) == 0 && asked.Namespace != "" && snap.Namespaces[asked.Namespace] == nil {
-		return nil, errors.New("there is no namespace " + asked.Namespace)
+	unclear := slices.DeleteFunc(slices.Clone(sources), (*snapshot.Source).IsQuiet)
+	if len(unclear) == 0 {
+		return sources, nil
 	}
-	return sources, s.learn(ctx, asked.Namespace, sources)
-}
-
-// learn adds what the controller has reported to the sources, if the user may list events. The sources are in the
-// namespace; empty: in any.
-func (s *session) learn(ctx context.Context, namespace string, sources []*snapshot.Source) error {
-	quiet := func(s *snapshot.Source) bool { return s.IsInSync() && s.Count(plan.StateExpiring) == 0 }
-	if !slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !quiet(s) }) {
-		return nil
-	}
-	reports, err := s.Reports(ctx, namespace, "")
+	reports, err := s.Reports(ctx, asked.Namespace)
 	if apierrors.IsForbidden(err) {
 		s.say("Not checked: what the controller has reported, because you may not list events")
-		return nil
+		return sources, nil
 	}
-	for _, source := range sources {
-		if !quiet(source) {
-			source.Learn(reports[source.UID])
-		}
+	for _, source := range unclear {
+		source.Learn(reports[source.UID])
 	}
-	return err
+	return sources, err
 }
 
-// readReports is readAll by what the controller has reported in a namespace.
+// readReports reads what the controller has reported in a namespace.
 func (s *session) readReports(ctx context.Context, asked types.NamespacedName) (all []*snapshot.Source, err error) {
-	var sources []*corev1.ConfigMap
-	if asked.Name == "" {
-		sources, err = s.SourcesIn(ctx, asked.Namespace)
-	} else if cm, failed := s.Get(ctx, asked); cm != nil && s.Rules.AsksToBeMirrored(cm) {
-		sources = append(sources, cm)
-	} else {
-		err = failed
-	}
+	sources, err := s.SourcesIn(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
-	reports, err := s.Reports(ctx, asked.Namespace, "")
-	isForbidden := apierrors.IsForbidden(err)
+	reports, err := s.Reports(ctx, asked.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	for _, cm := range sources {
-		source := s.Rules.ParseSource(cm)
-		if isForbidden {
-			all = append(all, snapshot.Unknown(source, err.Error()))
-		} else {
-			all = append(all, reports[cm.UID].Judge(source, s.settings.Instance, time.Now()))
-		}
+		all = append(all, reports[cm.UID].Judge(s.Rules.ParseSource(cm), s.Rules.Instance(), time.Now()))
 	}
 	if left := reports[snapshot.GoneUID(asked)].Left(asked); left != nil && len(all) == 0 {
 		all = append(all, left)
 	}
-	if isForbidden {
-		err = nil
-	}
-	return all, err
+	return all, nil
 }
 
-// ask returns the state of one source.
-func (s *session) ask(ctx context.Context, asked types.NamespacedName) (*snapshot.Source, error) {
-	found, err := s.read(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) > 0 {
-		return found[0], nil
-	}
-	cm, err := s.Get(ctx, asked)
-	if cm != nil && plan.MarksOf(cm).Itself {
-		return nil, fmt.Errorf("%s is a copy of %s: ask about that", asked, plan.MarksOf(cm).Source)
-	}
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
-	}
-	return nil, fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is known",
-		asked, s.Rules.Label(), plan.SourceValue)
-}
-
-// report is the state of some sources, with their targets or without.
-type report struct {
-	InSync  bool               `json:"inSync"`
-	Sources []*snapshot.Source `json:"sources"`
-
-	details, all bool     // show the targets, also those in sync
-	answer       exitCode // ends the command
-}
-
-func newReport(sources []*snapshot.Source) *report {
-	inSync := !slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !s.IsInSync() })
-	r := &report{InSync: inSync, Sources: append([]*snapshot.Source{}, sources...), answer: verdict(inSync)}
-	if slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return s.Status == snapshot.NotKnown }) {
-		r.answer = exitUnknown
-	}
-	return r
-}
-
-func (r *report) end() error { return r.answer }
-
-func (r *report) table(w io.Writer, wide bool) {
-	if r.details {
-		for _, s := range r.Sources {
-			printSource(w, wide, s, r.all)
+// ask returns the state of each of the sources.
+func (s *session) ask(ctx context.Context, keys []types.NamespacedName) (all []*snapshot.Source, err error) {
+	for _, key := range keys {
+		found, err := s.read(ctx, key)
+		if err == nil && len(found) == 0 {
+			err = s.noSource(ctx, key)
 		}
-		return
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found[0])
 	}
-	if len(r.Sources) == 0 {
+	return all, nil
+}
+
+// noSource returns why there is no source.
+func (s *session) noSource(ctx context.Context, key types.NamespacedName) error {
+	cm, err := s.Get(ctx, key)
+	switch {
+	case err != nil && !apierrors.IsForbidden(err):
+		return err
+	case err == nil && cm != nil && plan.MarksOf(cm).Itself:
+		return fmt.Errorf("%s is a copy of %s: ask about that", key, plan.MarksOf(cm).Source)
+	}
+	return fmt.Errorf("no source %s: no ConfigMap of this name has the label %s=%s there, and no copy is known",
+		key, s.Rules.Label(), plan.SourceValue)
+}
+
+// exitOf returns the exit code for sources of which some succeed.
+func exitOf(sources []*snapshot.Source, succeeds func(*snapshot.Source) bool) exitCode {
+	isUnknown := func(s *snapshot.Source) bool { return s.Status == snapshot.NotKnown }
+	if slices.ContainsFunc(sources, isUnknown) {
+		return exitUnknown
+	}
+	return verdict(!slices.ContainsFunc(sources, func(s *snapshot.Source) bool { return !succeeds(s) }))
+}
+
+// list shows sources without their targets.
+type list struct {
+	Sources []*snapshot.Source `json:"sources"`
+}
+
+func (l *list) end() error { return exitOf(l.Sources, (*snapshot.Source).IsInSync) }
+
+func (l *list) table(w io.Writer) {
+	if len(l.Sources) == 0 {
 		printLines(w, "No sources found. -A shows those of all namespaces.")
 	}
-	columns := []string{"Namespace", "Name", "Controller", "Status", "Targets"}
+	columns := []string{"Namespace", "Name", "Status", "Targets"}
 	for _, state := range snapshot.Counted {
 		columns = append(columns, strings.ReplaceAll(state.String(), "_", "-"))
 	}
 	var rows [][]any
-	for _, s := range r.Sources {
-		row := []any{s.Namespace, s.Name, s.Controller, s.Status, s.Total()}
+	for _, s := range l.Sources {
+		row := []any{s.Namespace, s.Name, s.Status, s.Total()}
 		for _, state := range snapshot.Counted {
 			row = append(row, s.Count(state))
 		}
-		warning := ""
-		if s.Warning != nil {
-			warning = s.Warning.Reason
-		}
-		rows = append(rows, append(row, warning, s.Note))
+		reason, _, _ := strings.Cut(s.Warning, ":")
+		rows = append(rows, append(row, reason))
 	}
-	printTable(w, wide, append(columns, "Warning", "+Note"), rows)
+	printTable(w, append(columns, "Warning"), rows)
 }
 
-// printSource prints a source itself, and its targets that are not in sync, or all. One line tells of all held targets.
-func printSource(w io.Writer, wide bool, s *snapshot.Source, all bool) {
-	var rows [][]any
-	for _, t := range s.Targets {
-		isQuiet := t.State == plan.StateSynced.String() || t.State == plan.StateHeld.String()
-		if all || !isQuiet {
-			rows = append(rows, []any{t.Namespace, t.State, t.Reason})
+// report shows sources with their targets: those that are neither in sync nor held, or all.
+type report struct {
+	list
+	all    bool
+	answer exitCode
+}
+
+func (r *report) end() error { return r.answer }
+
+func (r *report) table(w io.Writer) {
+	for _, s := range r.Sources {
+		var rows [][]any
+		for _, t := range s.Targets {
+			isQuiet := t.State == plan.StateSynced.String() || t.State == plan.StateHeld.String()
+			if r.all || !isQuiet {
+				rows = append(rows, []any{t.Namespace, t.State, t.Reason})
+			}
 		}
+		printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning)
+		printTable(w, []string{"Target", "State", "Reason"}, rows)
 	}
-	printLines(w, s.Key().String()+": "+s.Summary(), s.Note, s.Warning.String())
-	printTable(w, wide, []string{"Target", "State", "Reason"}, rows)
 }

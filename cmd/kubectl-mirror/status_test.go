@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,24 +16,18 @@ func TestStatus(t *testing.T) {
 	sources := s.Snapshot(t).Sources(types.NamespacedName{})
 	var out golden
 	for _, source := range sources {
-		one := newReport([]*snapshot.Source{source})
-		one.details = true
+		one := &report{list: list{[]*snapshot.Source{source}}}
+		formats := outputFormats[:1]
 		switch source.Key().String() {
 		case "platform/mixed":
-			source.Warning = &snapshot.Warning{Reason: "WriteFailed", Last: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC),
-				Note: "Out of sync in namespace team-g: the API server rejects\nthe write."}
-			out.print(t, "mixed", one, outputFormats...)
+			source.Warning = "WriteFailed: Out of sync in namespace team-g: the API server rejects\nthe write."
+			formats = outputFormats
 		case "platform/synced":
 			one.all = true
-			fallthrough
-		default:
-			out.print(t, source.Name, one, "table")
 		}
+		out.print(t, source.Name, one, formats...)
 	}
-	out.print(t, "all", newReport(sources), outputFormats...)
-	one, two := *sources[0], *sources[0]
-	one.Controller, two.Controller = "mirror-a/mirror-controller", "mirror-b/mirror-controller"
-	out.print(t, "of two controllers", newReport([]*snapshot.Source{&one, &two}), "table")
-	out.print(t, "none", newReport(nil), "table", "json")
+	out.print(t, "all", &list{sources}, "table")
+	out.print(t, "none", &list{}, "table")
 	out.compare(t, "status")
 }

@@ -104,7 +104,7 @@ func TestKubectlStatus(t *testing.T) {
 	viewer.prints(1, "status settings -n team-b", shown(t, "status settings -n team-b"))
 	viewer.prints(1, "status -A", shown(t, "status -A"))
 	viewer.says(2, "status configmap/other -n team-b", "no source team-b/other")
-	viewer.says(2, "status -n nowhere", "there is no namespace nowhere")
+	viewer.says(2, "status -n nowhere", "no source in namespace nowhere")
 	half := newPerson(w, "half", may("", "namespaces", "list"))
 	half.says(2, "status -A", `cannot list resource "configmaps"`)
 }
@@ -121,7 +121,7 @@ func TestKubectlOfProblems(t *testing.T) {
 	w.WaitInSync(source, good...)
 	w.WaitEvent(w.Home, "settings", "WriteFailed")
 	viewer := newViewer(w)
-	const rejected = "platform/settings: Rejected, 206 synced, 1 rejected\nWarning WriteFailed: "
+	const rejected = "platform/settings: Rejected, 206 synced, 1 rejected\nWriteFailed: "
 	w.Until("the controller has reported the rejected copy", func() error {
 		return viewer.ask("status platform/settings").lacks(1, rejected, "exceeded quota: no-more")
 	})
@@ -139,13 +139,13 @@ func TestKubectlOfProblems(t *testing.T) {
 	for _, command := range []string{"status", "wait"} {
 		viewer.says(1, command+" platform/nowhere", "platform/nowhere: NoTargets\nno namespace is a target: the source's "+
 			`annotation mirror-controller.github.io/namespace-prefix="nowhere-" rules the namespace out: `+
-			"correct the annotation namespace-prefix\nWarning NoTargets: ")
+			"correct the annotation namespace-prefix\nNoTargets: ")
 	}
 	w.OptOut(plan.OptOutValue, "bad")
 	w.WaitEvent(w.Home, "settings", "Expiring")
 	const expires = "the namespace has the label mirror=false"
 	viewer.says(0, "status platform/settings",
-		"platform/settings: InSync, 206 synced, 1 expiring\nWarning Expiring: ", "team-bad  expiring  "+expires)
+		"platform/settings: InSync, 206 synced, 1 expiring\nExpiring: ", "team-bad  expiring  "+expires)
 	viewer.says(0, "wait platform/settings", "team-bad  expiring  "+expires)
 }
 
@@ -226,27 +226,18 @@ func TestKubectlExplain(t *testing.T) {
 	w.Start()
 	w.WaitInSync(source, a)
 	viewer.says(0, "explain configmap/settings -n team-a",
-		"ConfigMap team-a/settings is a copy of platform/settings, and in sync.")
-	got := viewer.says(0, "explain team-b/settings",
-		"it is deleted and created again, without others' metadata: it is immutable.", "+data key: public\n")
+		"ConfigMap team-a/settings is a copy of platform/settings, ", "The target of platform/settings is synced.")
+	got := viewer.says(0, "explain team-b/settings", "The target of platform/settings is foreign: ")
 	w.Untouched(mine)
-	follow(w, got)
+	_, command, _ := strings.Cut(got.out, "REPLACES ITS DATA: ")
+	policies.Sh(w, strings.ReplaceAll(strings.TrimSpace(command), "team-", w.Prefix))
 	w.WaitInSync(source, b)
 
 	w.LabelNamespace(a, w.Label, plan.OptOutValue)
 	w.WaitGone("settings", a)
-	follow(w, viewer.prints(0, "explain team-a/settings", shown(t, "explain team-a/settings")))
+	viewer.prints(0, "explain team-a/settings", shown(t, "explain team-a/settings"))
+	policies.Sh(w, "kubectl label namespace "+a+" "+w.Label+"-")
 	w.WaitInSync(source, a)
-}
-
-// follow runs the command that an explanation ends its remedy with.
-func follow(w *suite.World, got answer) {
-	w.Helper()
-	_, command, _ := strings.Cut(got.out, "To change that: ")
-	command, _, _ = strings.Cut(command, "\n")
-	command = command[max(0, strings.Index(command, "kubectl ")):]
-	const domain = " mirror-controller."
-	policies.Sh(w, strings.NewReplacer("team-", w.Prefix, domain, domain, " mirror-", " "+w.Label+"-").Replace(command))
 }
 
 // TestKubectlPurge deletes the copies of a source, and then of the instance: nothing else, nothing that has changed

@@ -11,28 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
-
-// Warning is what the controller has warned of about a source, as it stands in the event.
-type Warning struct {
-	Reason string    `json:"reason"`
-	Note   string    `json:"note"`
-	Last   time.Time `json:"last"`
-}
-
-// String returns the warning; empty if there is none.
-func (w *Warning) String() string {
-	if w == nil {
-		return ""
-	}
-	return "Warning " + w.Reason + ": " + w.Note
-}
 
 // Reports are the newest events about one object, by reason.
 type Reports map[string]*corev1.Event
@@ -71,9 +55,9 @@ func (r Reports) number(state plan.State) (n int) {
 	return max(n, 0)
 }
 
-// Warning returns the newest warning that is not over; nil if there is none. One about copies that expire comes first.
-// A warning is over when a newer Mirrored counts none of its targets.
-func (r Reports) Warning() *Warning {
+// warning returns the newest warning that is not over, as "Reason: text"; empty if there is none. One about copies that
+// expire comes first. A warning is over when a newer Mirrored counts none of its targets.
+func (r Reports) warning() string {
 	var newest *corev1.Event
 	for reason, e := range r {
 		state, counts := plan.Blocking[reason]
@@ -88,9 +72,9 @@ func (r Reports) Warning() *Warning {
 		}
 	}
 	if newest == nil {
-		return nil
+		return ""
 	}
-	return &Warning{newest.Reason, newest.Message, newest.LastTimestamp.Time}
+	return newest.Reason + ": " + newest.Message
 }
 
 // isNew reports whether there is an event with this reason, and no newer Mirrored.
@@ -116,7 +100,7 @@ func (s *Source) Learn(r Reports) {
 	if s.Status == Frozen { // which tells by itself why, and its copies stay
 		return
 	}
-	s.Warning = r.Warning()
+	s.Warning = r.warning()
 	pending, rejected := s.Count(plan.StatePending), r.number(plan.StateRejected)
 	if fought := r.number(plan.StateFight); pending > 0 && pending == rejected+fought && r.counts(s.version) {
 		s.Counts[plan.StatePending.String()] = 0
@@ -131,36 +115,25 @@ func (r Reports) Judge(s *plan.Source, instance string, now time.Time) *Source {
 	if out.Status, out.Note = StatusOf(s); out.Status != InSync {
 		return out
 	}
-	out.Warning = r.Warning()
-	none, mirrored := r[plan.ReasonNoTargets], r[plan.ReasonMirrored]
-	ago := func(e *corev1.Event) string {
-		return duration.HumanDuration(max(0, now.Sub(e.LastTimestamp.Time))) + " ago"
-	}
-	switch {
+	out.Warning = r.warning()
+	newest := r[plan.ReasonMirrored]
+	switch none := r[plan.ReasonNoTargets]; {
 	case len(r) == 0:
-		return Unknown(s, fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance))
+		out.Status = NotKnown
+		out.Note = fmt.Sprintf("no report of a controller of instance %s; events are kept for an hour", instance)
+		return out
 	case r.isNew(plan.ReasonNoTargets) && none.Annotations[plan.EventVersion] == version:
-		out.Status, out.Note = NoTargets, "as the controller reported "+ago(none)
-	case mirrored == nil:
-		out.Status, out.Note = Pending, "the controller has warned, and not reported since"
-	case mirrored.Annotations[plan.EventVersion] != version:
-		out.Status, out.Note = Pending, "the newest report, "+ago(mirrored)+", is of another version"
+		out.Status, newest = NoTargets, none
 	case !r.counts(version):
-		out.Status, out.Note = Pending, "the newest report, "+ago(mirrored)+", is older than the warning"
+		out.Status, out.Note = Pending, "the controller has not reported on this version, or has warned since"
+		return out
 	default:
 		for _, state := range Counted {
 			out.Counts[state.String()] = r.number(state)
 		}
-		out.Note = "as the controller reported " + ago(mirrored)
 		out.settle()
 	}
-	return out
-}
-
-// Unknown returns the state of a source of which nothing is known, and why.
-func Unknown(s *plan.Source, why string) *Source {
-	out := newSource(s.Key)
-	out.Status, out.Note = NotKnown, why
+	out.Note = fmt.Sprintf("as the controller reported %s ago", duration.HumanDuration(max(0, now.Sub(newest.LastTimestamp.Time))))
 	return out
 }
 
@@ -170,8 +143,7 @@ func (r Reports) Left(k types.NamespacedName) *Source {
 		return nil
 	}
 	out := newSource(k)
-	out.Note = "it is gone or no source any more"
-	out.Warning = r.Warning()
+	out.Warning = r.warning()
 	return out
 }
 
@@ -181,15 +153,10 @@ func compareAge(a, b *corev1.Event) int {
 	return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), later)
 }
 
-// Reports returns what controllers have reported about objects of a namespace, or of all; with a UID about this one.
-func (r *Reader) Reports(ctx context.Context, namespace string, uid types.UID) (map[types.UID]Reports, error) {
-	with := fields.Set{"reportingComponent": reporter}
-	if uid != "" {
-		with["involvedObject.uid"] = string(uid)
-	}
+// Reports returns what controllers have reported about objects of a namespace, or of all.
+func (r *Reader) Reports(ctx context.Context, namespace string) (map[types.UID]Reports, error) {
 	var events []*corev1.Event
-	o := metav1.ListOptions{FieldSelector: with.String()}
-	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o,
-		func(e *corev1.Event) { events = append(events, e) })
+	o := metav1.ListOptions{FieldSelector: "reportingComponent=" + reporter}
+	err := each(ctx, r.Client.CoreV1().Events(namespace).List, o, func(e *corev1.Event) { events = append(events, e) })
 	return ReportsOf(r.Rules.Instance(), events), err
 }

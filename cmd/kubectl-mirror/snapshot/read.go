@@ -73,15 +73,28 @@ func (r *Reader) Get(ctx context.Context, key types.NamespacedName) (*corev1.Con
 	return cm, err
 }
 
-// SourcesIn returns the sources in a namespace, with their payloads.
-func (r *Reader) SourcesIn(ctx context.Context, namespace string) (all []*corev1.ConfigMap, err error) {
+// SourcesIn returns the sources in a namespace, or the one with the name, with their payloads.
+func (r *Reader) SourcesIn(ctx context.Context, asked types.NamespacedName) (all []*corev1.ConfigMap, err error) {
 	o := metav1.ListOptions{LabelSelector: r.Rules.Label() + "=" + plan.SourceValue}
-	err = each(ctx, r.Client.CoreV1().ConfigMaps(namespace).List, o, func(cm *corev1.ConfigMap) {
+	if asked.Name != "" {
+		o.FieldSelector = "metadata.name=" + asked.Name
+	}
+	err = each(ctx, r.Client.CoreV1().ConfigMaps(asked.Namespace).List, o, func(cm *corev1.ConfigMap) {
 		if r.Rules.AsksToBeMirrored(cm) {
 			all = append(all, cm)
 		}
 	})
 	return all, err
+}
+
+// Namespace returns a namespace; nil if there is none.
+func (r *Reader) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ns, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	plan.StripNamespace(ns)
+	return ns, err
 }
 
 // A ConfigMap has up to a megabyte, so the first page of a list is small, and the next ones have as many objects as fit

@@ -35,16 +35,14 @@ var Counted = []plan.State{
 // Source is the state of one source. No object tells that a copy is rejected or fought over: that is known by the
 // controller's report, and counts as pending without it.
 type Source struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Controller is NAMESPACE/NAME of the Deployment, if there are several.
-	Controller string         `json:"controller,omitempty"`
-	Status     string         `json:"status"`
-	Note       string         `json:"note,omitempty"`
-	Warning    *Warning       `json:"warning,omitempty"`
-	Counts     map[string]int `json:"counts"`
-	Targets    []Target       `json:"targets,omitempty"`
-	UID        types.UID      `json:"-"`
+	Namespace string         `json:"namespace"`
+	Name      string         `json:"name"`
+	Status    string         `json:"status"`
+	Note      string         `json:"note,omitempty"`
+	Warning   string         `json:"warning,omitempty"` // of the controller: "Reason: text"
+	Counts    map[string]int `json:"counts"`
+	Targets   []Target       `json:"targets,omitempty"`
+	UID       types.UID      `json:"-"`
 
 	version string // the resourceVersion
 }
@@ -189,6 +187,9 @@ func (s *Source) Total() int { return s.Count(Counted...) }
 func (s *Source) IsInSync() bool {
 	return s.Status == InSync || s.Status == OutOfScope && s.Total() == 0
 }
+
+// IsQuiet reports whether the cluster shows all that is to be said of the source.
+func (s *Source) IsQuiet() bool { return s.IsInSync() && s.Count(plan.StateExpiring) == 0 }
 
 // Summary is the status with the counts.
 func (s *Source) Summary() string {

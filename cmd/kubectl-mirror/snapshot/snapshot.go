@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
@@ -82,28 +81,31 @@ func (s *Snapshot) All() (out []*Decision) {
 	return out
 }
 
+// Copies returns the decisions about the copies of the controller, sorted, each with its source.
+func (s *Snapshot) Copies() (out []*Decision) {
+	for _, d := range s.All() {
+		if d.Have == nil || !s.Rules.Visible(d.Have) {
+			continue
+		}
+		if source, ours := s.Rules.SourceOf(d.Have); ours {
+			d.CopyOf = source
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // Reason returns why a target is in its state, in words; empty if it is in sync.
 func (s *Snapshot) Reason(d *Decision) string {
 	return s.Rules.Reason(s.View(d.Key.Name), d.Change)
-}
-
-// HandedOver returns the change of a ConfigMap, as the API server returns it, if its owner hands it over.
-func (s *Snapshot) HandedOver(have *corev1.ConfigMap) plan.Change {
-	probe := have.DeepCopy()
-	metav1.SetMetaDataAnnotation(&probe.ObjectMeta, plan.AdoptAnnotation, plan.AdoptValue)
-	s.Rules.Strip(probe)
-	return s.Rules.Decide(s.View(have.Name), s.target(plan.KeyOf(have), probe))
-}
-
-func (s *Snapshot) target(key types.NamespacedName, have *corev1.ConfigMap) plan.Target {
-	return plan.Target{Key: key, Namespace: s.Namespaces[key.Namespace], Have: have}
 }
 
 // decide decides about every target of a name.
 func (s *Snapshot) decide(g *group) {
 	g.view, g.decisions = plan.NewView(g.sources), map[string]*Decision{}
 	for namespace := range s.Rules.TargetNamespaces(g.view, maps.Keys(s.Namespaces), maps.Keys(g.objects)) {
-		t := s.target(types.NamespacedName{Namespace: namespace, Name: g.name}, g.objects[namespace])
+		key := types.NamespacedName{Namespace: namespace, Name: g.name}
+		t := plan.Target{Key: key, Namespace: s.Namespaces[namespace], Have: g.objects[namespace]}
 		d := &Decision{Change: s.Rules.Decide(g.view, t), Have: t.Have}
 		if t.Namespace != nil {
 			d.Superseded = s.Rules.Superseded(g.view, t, d.Change)
