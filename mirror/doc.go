@@ -14,8 +14,7 @@
 //	                                  └──> queue reports: a name ──> reporter: makes messages, sends those that are due
 //
 // A key names sources by their name alone. A target has room for one ConfigMap of a name, so all sources of a name
-// contend for the same copies, and one decision sees all of them. The queues are client-go's: a key is never in work
-// twice at the same time, and an event during the work brings it back.
+// contend for the same copies, and one decision sees all of them. The queues are client-go's.
 //
 // A target holds what the controller knows of one target and the caches do not show. One decision reads the target and
 // what is known of it together, under the lock of their name, records how the target stands, and has three answers:
@@ -35,9 +34,6 @@
 // copy that no source claims waits for the deletion grace. Then the reconcile reads the source live, and the namespace
 // if labels decide. An answer serves all deletions that depend on it for five seconds. A live read that shows a claim
 // begins the grace anew. The reconcile also reads an object live that is in the way of a create, and decides again.
-//
-// Decisions come from the present state alone, but for the time since a copy is unclaimed, which begins anew at a
-// takeover. What is known of a target, and live answers, can be lost at any moment.
 //
 // # Why one bad target holds up no other
 //

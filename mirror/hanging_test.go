@@ -89,19 +89,60 @@ func TestC63ThousandsHang(t *testing.T) {
 	}
 }
 
-// TestC63LateAnswers: where the API server answers nobody for a moment, no healthy namespace waits behind those that
-// hang.
-func TestC63LateAnswers(t *testing.T) {
-	runScene(t, append(teams(100, "team-good-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
-		s.hangAt(webhookDown, "")
-		for i, limit := range []time.Duration{3 * time.Second, time.Second, time.Second} {
-			content := fmt.Sprint(i)
-			until := time.Now().Add(300 * time.Millisecond)
-			s.Hook(func(h *apitest.Hooks) {
-				h.Answers = func(apitest.Call) time.Duration { return max(0, time.Until(until)) }
+// TestC63Stall: where the API server answers nobody for a time, no healthy namespace waits behind those that hang.
+// Calls of that time arrive, and their answers are late, or they do not arrive before they are cut.
+func TestC63Stall(t *testing.T) {
+	for _, arrives := range []bool{true, false} {
+		for _, stall := range []time.Duration{300 * time.Millisecond, 3 * time.Second} {
+			t.Run(fmt.Sprintf("%v, calls arrive %v", stall, arrives), func(t *testing.T) {
+				runScene(t, append(teams(100, "team-good-"), teams(100, "team-bad-")...), func(t *testing.T, s scene) {
+					s.hangAt(webhookDown, "")
+					s.write(source(plantest.Data("key", "first")))
+					s.within(3*time.Second, "first contact", func() bool { return s.countCopies("team-good-", "first") == 100 })
+					for _, content := range []string{"second", "third"} {
+						time.Sleep(time.Minute)
+						s.stallUntil(time.Now().Add(stall), arrives)
+						s.write(source(plantest.Data("key", content)))
+						s.within(stall+time.Second, content, func() bool { return s.countCopies("team-good-", content) == 100 })
+					}
+				})
 			})
-			s.write(source(plantest.Data("key", content)))
-			s.within(limit, content, func() bool { return s.countCopies("team-good-", content) == 100 })
+		}
+	}
+}
+
+// stallUntil has the API server answer no write in a healthy namespace before a time.
+func (s scene) stallUntil(end time.Time, arrives bool) {
+	s.Hook(func(h *apitest.Hooks) {
+		takes := h.Takes
+		late := func(c apitest.Call) time.Duration {
+			if strings.HasPrefix(c.Namespace, "team-good-") {
+				return max(0, time.Until(end))
+			}
+			return 0
+		}
+		if arrives {
+			h.Answers = late
+		} else {
+			h.Takes = func(c apitest.Call) time.Duration { return max(takes(c), late(c)) }
+		}
+	})
+}
+
+// TestC63SlowSuccesses: namespaces whose writes succeed after seconds, as behind a webhook that times out and is
+// ignored, hold up others at first contact alone.
+func TestC63SlowSuccesses(t *testing.T) {
+	runScene(t, append(teams(100, "team-good-"), teams(300, "team-bad-")...), func(t *testing.T, s scene) {
+		s.delay(func(c apitest.Call) time.Duration {
+			if c.IsWrite() && strings.HasPrefix(c.Namespace, "team-bad-") {
+				return 5 * time.Second
+			}
+			return 5 * time.Millisecond
+		})
+		for i, limit := range []time.Duration{3 * time.Second, time.Second, time.Second} {
+			s.write(source(plantest.Data("key", fmt.Sprint(i))))
+			s.within(limit, "edit", func() bool { return s.countCopies("team-good-", fmt.Sprint(i)) == 100 })
+			time.Sleep(5 * time.Minute)
 		}
 	})
 }

@@ -128,12 +128,7 @@ func registerGauges(registry Registry, sources iter.Seq[*plan.Source], total fun
 		func(s *plan.Source) int { return s.Bytes })
 	sum("mirror_invalid_sources",
 		"Sources that are frozen until an annotation is fixed that is malformed or not known.",
-		func(s *plan.Source) int {
-			if s.Frozen != nil {
-				return 1
-			}
-			return 0
-		})
+		func(s *plan.Source) int { return map[bool]int{true: 1}[s.Frozen != nil] })
 	byLabel := map[string][]plan.State{}
 	for state := range plan.States {
 		if label := state.Metric(); label != "" {

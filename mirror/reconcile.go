@@ -19,7 +19,7 @@ import (
 	"github.com/mirror-controller/mirror-controller/mirror/plan"
 )
 
-// secondChance is the pause before a write that was cut is tried again, where the last one was quick.
+// secondChance is the pause before the next try of a write that was cut, where the cut is forgiven.
 const secondChance = 250 * time.Millisecond
 
 // reconciler brings one copy in sync at a time.

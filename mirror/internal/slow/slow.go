@@ -42,6 +42,8 @@ const (
 	patience   = 2                     // how many limits a call may take while the API server answers no other call
 	growth     = 4                     // how many times the last call in a slow namespace the next one may take
 	moment     = time.Second           // within which the watch shows a write that was cut and was quick all the same
+	longestLag = 10 * time.Second      // for how long an API server that answers no ordinary call makes no namespace slow
+	manyCuts   = 32                    // in a row, where writes were quick: the API server is slow for everybody
 	recheck    = 50 * time.Millisecond // between two looks at a call beyond its limit
 )
 
@@ -60,7 +62,9 @@ type Queue struct {
 	mu       sync.Mutex
 	average  time.Duration           // of ordinary calls that succeeded
 	answered time.Time               // when an ordinary call was last answered
-	longAt   map[types.UID]time.Time // when a write in a namespace took too long; zero: the last one was quick
+	cuts     int                     // of ordinary writes since then, where the one before was quick
+	cutsFrom time.Time               // when the first of them was
+	longAt   map[types.UID]time.Time // when an ordinary write last took too long; zero: one was quick since
 	slow     map[types.UID]*namespace
 	calls    map[*call]bool // in flight
 }
@@ -149,17 +153,17 @@ func (q *Queue) EndTurn(uid types.UID) []types.NamespacedName {
 	return nil
 }
 
-// Written ends the slowness of a namespace where the watch shows a write that was cut a moment ago. It returns the
-// targets that go back to the ordinary workers.
+// Written tells that the watch shows a copy in sync. If an ordinary write in its namespace was cut a moment ago, that
+// was quick all the same. Written returns the targets that go back to the ordinary workers.
 func (q *Queue) Written(uid types.UID) []types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.slow[uid]
-	if n == nil || n.took == 0 || time.Since(q.longAt[uid]) > moment {
+	if time.Since(q.longAt[uid]) > moment {
 		return nil
 	}
-	delete(q.slow, uid)
 	q.longAt[uid] = time.Time{}
+	n := cmp.Or(q.slow[uid], &namespace{})
+	delete(q.slow, uid)
 	return n.targets
 }
 
@@ -233,7 +237,7 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	limit := q.limitOf(uid, pace)
 	q.mu.Unlock()
 	if limit > 0 {
-		defer q.cutAfter(c, began, limit, pace).Stop()
+		defer q.cut(c, began, pace).Stop()
 	}
 	err = f(ctx)
 	q.mu.Lock()
@@ -244,7 +248,7 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	case err != nil && errors.Is(context.Cause(ctx), ErrCut):
 		err = ErrCut
 	case pace == Ordinary && q.isAnswer(err):
-		q.answered = time.Now()
+		q.answered, q.cuts = time.Now(), 0
 	}
 	if c.forgotten {
 		return forgotten, err
@@ -252,23 +256,28 @@ func (q *Queue) call(ctx context.Context, uid types.UID, pace Pace, f func(conte
 	return took, err
 }
 
-// forgives reports whether a namespace gets a second chance after an ordinary write that took too long: the one before
-// was quick, or took too long at the same time. The API server may have answered nobody for a moment. The mutex is held.
-func (q *Queue) forgives(uid types.UID, began time.Time) bool {
+// tookLong records that an ordinary write took too long, and reports whether that is forgiven: the one before was quick,
+// or took too long at the same time, or no ordinary call was answered since. The mutex is held.
+func (q *Queue) tookLong(uid types.UID, began time.Time) (forgiven bool) {
 	longAt, known := q.longAt[uid]
-	if began.Before(longAt) {
-		return true
+	now := time.Now()
+	q.longAt[uid] = now
+	if !known || !longAt.IsZero() {
+		return began.Before(longAt) || q.answered.Before(longAt) && now.Sub(q.cutsFrom) < longestLag
 	}
-	q.longAt[uid] = time.Now()
-	return known && longAt.IsZero()
+	if q.cuts++; q.cuts == 1 {
+		q.cutsFrom = now
+	}
+	return true
 }
 
 // learn learns from a write how long writes take, and whether the namespace is slow. Of those that succeed, one with a
-// pace of slow namespaces counts if no ordinary call was answered meanwhile: the whole API server may be slow.
+// pace of slow namespaces counts if the whole API server is slow.
 func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Duration, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err == nil && (pace == Ordinary || q.answered.Before(began) && took < limitFactor*maxAverage) {
+	isSlowForAll := q.answered.IsZero() || q.cuts >= manyCuts
+	if err == nil && (pace == Ordinary || isSlowForAll && took < limitFactor*maxAverage) {
 		q.average = min(time.Duration(weight*float64(took)+(1-weight)*float64(q.average)), maxAverage)
 	}
 	if err == nil && took < q.limit() {
@@ -276,7 +285,7 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	}
 	isLong := errors.Is(err, ErrCut) || took >= q.limit()
 	switch n := q.slow[uid]; {
-	case isLong && pace == Ordinary && q.forgives(uid, began):
+	case isLong && pace == Ordinary && q.tookLong(uid, began):
 	case isLong:
 		n = q.namespace(uid)
 		if n.took, n.quick = took, false; pace == Ordinary { // it had longer while the API server answered nobody
@@ -289,18 +298,20 @@ func (q *Queue) learn(uid types.UID, pace Pace, began time.Time, took time.Durat
 	}
 }
 
-// cutAfter cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has
-// answered another ordinary call since it began. A call in flight at the stop goes on.
-func (q *Queue) cutAfter(c *call, began time.Time, limit time.Duration, pace Pace) *time.Timer {
+// cut cuts a call after its limit. An ordinary one goes on for up to twice the limit, until the API server has answered
+// another ordinary call since it began. A call in flight at the stop goes on.
+func (q *Queue) cut(c *call, began time.Time, pace Pace) *time.Timer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var timer *time.Timer
-	timer = time.AfterFunc(limit, func() {
+	timer = time.AfterFunc(minLimit, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		switch {
+		switch limit, took := q.limitOf(c.namespace, pace), time.Since(began); {
 		case q.ShuttingDown(), !q.calls[c]:
-		case pace != Ordinary, q.answered.After(began), time.Since(began) >= patience*limit:
+		case took < limit:
+			timer.Reset(min(recheck, limit-took))
+		case pace != Ordinary, q.answered.After(began), took >= patience*limit:
 			c.cancel(ErrCut)
 		default:
 			timer.Reset(recheck)

@@ -154,6 +154,19 @@ func TestAverage(t *testing.T) {
 			time.AfterFunc(10*ms, func() { _, _ = q.write("c", slow.Ordinary, ms, nil) })
 			_, _ = q.write("b", slow.Whole, 500*ms, nil)
 		}, limit},
+		"slow writes after an ordinary call": {func(q calls) {
+			_, _ = q.write("c", slow.Ordinary, ms, nil)
+			_, _ = q.write("b", slow.Whole, 5*time.Second, nil)
+		}, limit},
+		"slow writes after one, and many that were quick are cut": {func(q calls) {
+			for i := range 32 {
+				_, _ = q.write(types.UID(fmt.Sprint(i)), slow.Ordinary, ms, nil)
+			}
+			for i := range 32 {
+				q.hang(types.UID(fmt.Sprint(i)), slow.Ordinary)
+			}
+			_, _ = q.write("b", slow.Whole, 500*ms, nil)
+		}, 830 * ms},
 		"slow writes of seconds": {func(q calls) { _, _ = q.write("b", slow.Whole, 7*time.Second, nil) }, 8 * time.Second},
 		"writes that hang":       {func(q calls) { _, _ = q.write("b", slow.Whole, 8*time.Second, nil) }, limit},
 		"writes in a namespace that is deleted meanwhile": {func(q calls) {
@@ -203,30 +216,35 @@ func TestWhichNamespaceIsSlow(t *testing.T) {
 }
 
 // TestSecondChance: where the last write was quick, a namespace is slow after two ordinary writes in a row that took too
-// long, and elsewhere after one.
+// long, if another ordinary call was answered between, or after ten seconds. Elsewhere it is slow after one.
 func TestSecondChance(t *testing.T) {
 	type steps = []func(calls)
 	hangs := func(q calls) { q.hang("a", slow.Ordinary) }
 	quick := func(q calls) { _, _ = q.write("a", slow.Ordinary, ms, nil) }
 	refused := func(q calls) { _, _ = q.write("a", slow.Ordinary, limit, errRefused) }
 	atOnce := func(q calls) { go hangs(q); hangs(q) }
+	other := func(q calls) { _, _ = q.write("b", slow.Ordinary, ms, nil) }
+	written := func(q calls) { q.Written("a") }
 	forget := func(q calls) { q.Forget("a") }
 	for name, tc := range map[string]struct {
 		steps steps
 		want  bool // after a cut, a target waits for a turn of the namespace
 	}{
-		"the first call":               {steps{hangs}, true},
-		"one":                          {steps{quick, hangs}, false},
-		"two":                          {steps{quick, hangs, hangs}, true},
-		"two at once":                  {steps{quick, atOnce}, false},
-		"two at once, one after them":  {steps{quick, atOnce, hangs}, true},
-		"one is refused late, one cut": {steps{quick, refused, hangs}, true},
-		"a quick one between":          {steps{quick, hangs, quick, hangs}, false},
-		"the first in another":         {steps{quick, func(q calls) { q.hang("b", slow.Ordinary) }, hangs}, false},
-		"quick calls in another":       {steps{func(q calls) { q.averages(ms) }, hangs}, true},
-		"after one in a turn":          {steps{quick, func(q calls) { q.hang("a", slow.Growing) }, hangs}, true},
-		"after a quick one in a turn":  {steps{func(q calls) { _, _ = q.write("a", slow.Whole, ms, nil) }, hangs}, false},
-		"the namespace is a new one":   {steps{quick, forget, hangs}, true},
+		"the first call":              {steps{hangs}, true},
+		"one":                         {steps{quick, hangs}, false},
+		"two":                         {steps{quick, hangs, other, hangs}, true},
+		"two, and no answer between":  {steps{quick, hangs, hangs, hangs}, false},
+		"no answer for 10 s":          {steps{quick, hangs, func(calls) { time.Sleep(10 * time.Second) }, hangs}, true},
+		"two at once":                 {steps{quick, atOnce}, false},
+		"two at once, one after them": {steps{quick, atOnce, other, hangs}, true},
+		"one refused late, one cut":   {steps{quick, refused, other, hangs}, true},
+		"a quick one between":         {steps{quick, hangs, quick, hangs}, false},
+		"the watch shows the first":   {steps{quick, hangs, written, other, hangs}, false},
+		"the first in another":        {steps{quick, func(q calls) { q.hang("b", slow.Ordinary) }, hangs}, false},
+		"quick calls in another":      {steps{func(q calls) { q.averages(ms) }, hangs}, true},
+		"after one in a turn":         {steps{quick, func(q calls) { q.hang("a", slow.Growing) }, hangs}, true},
+		"after a quick one in a turn": {steps{func(q calls) { _, _ = q.write("a", slow.Whole, ms, nil) }, hangs}, false},
+		"the namespace is a new one":  {steps{quick, forget, hangs}, true},
 	} {
 		run(t, func(t *testing.T, q calls) {
 			for _, call := range tc.steps {
