@@ -38,7 +38,7 @@ func (s scene) wantEvents(what string, want ...string) {
 func (s scene) version() string { return s.get("platform").ResourceVersion }
 
 // TestEventsOfASource: Mirrored comes after each change of the source and of its counts, and not for each target, nor
-// where nothing has changed.
+// where nothing has changed. Case C42.
 func TestEventsOfASource(t *testing.T) {
 	runScene(t, teams(3, "team-"), func(t *testing.T, s scene) {
 		s.write(source())
@@ -139,7 +139,7 @@ func TestC11EventsOfAProblem(t *testing.T) {
 	})
 }
 
-// TestC03SupersededEvent: the event on the superseded source names the winner.
+// TestC03SupersededEvent: the event on the superseded source names the winner. Case C55.
 func TestC03SupersededEvent(t *testing.T) {
 	runScene(t, append(teams(2, "team-"), plantest.Namespace("shared"), source()), func(t *testing.T, s scene) {
 		time.Sleep(time.Minute)
@@ -258,7 +258,7 @@ func TestC11TheNewestCauseIsReported(t *testing.T) {
 }
 
 // TestC65SourcesGoneBeforeATakeover: each of two sources of one name was deleted while no controller ran. The deletion
-// of the copies of each is announced, within a grace that is shorter than the spacing of events.
+// of the copies of each is announced, within a grace that is shorter than the spacing of events. Case C14.
 func TestC65SourcesGoneBeforeATakeover(t *testing.T) {
 	objects := append(teams(2, "team-"), plantest.Namespace("shared"))
 	for i, owner := range []string{"platform", "shared"} {

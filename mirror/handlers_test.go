@@ -70,7 +70,7 @@ func (c *Controller) added(t *testing.T) (names, keys []string) {
 }
 
 // TestKeysThatEventsAdd is the table of the handlers. The caches hold the sources platform/settings and base/other, and
-// a copy of settings in team-a.
+// a copy of settings in team-a. Case C32.
 func TestKeysThatEventsAdd(t *testing.T) {
 	rules := teamRules()
 	source := sourceIn("platform")

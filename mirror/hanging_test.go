@@ -48,7 +48,7 @@ func (s scene) hangEnds() {
 
 // TestC63ThousandsHang: at first contact the healthy targets of a source have their copies within a minute or so, and
 // within seconds if only a hundred hang. After that an edit, a repair, a new namespace and another new source reach
-// them within a second.
+// them within a second. Case C45.
 func TestC63ThousandsHang(t *testing.T) {
 	for _, tc := range []struct {
 		writes, bad int
@@ -148,7 +148,7 @@ func TestC63SlowSuccesses(t *testing.T) {
 }
 
 // TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, while a call is on
-// its way and between two calls, although others hang. A relist may show the other namespace of that name.
+// its way and between two calls, although others hang. A relist may show the other namespace of that name. Case C29.
 func TestC67RecreatedSlowNamespace(t *testing.T) {
 	for name, after := range map[string]time.Duration{"with a call on its way": time.Second,
 		"between two calls": 31 * time.Second} {

@@ -280,6 +280,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 
 // TestHistories plays $HISTORIES histories, or 25, from $HISTORIES_SEED on. A seed that fails fails again. With `make
 // histories` time passes also between the statements of the controller.
+// Cases C08, C15, C24, C29, C31, C40, C43, C52, C62, C65, C74, C75 and C76.
 func TestHistories(t *testing.T) {
 	count, first := number(t, "HISTORIES", 25), number(t, "HISTORIES_SEED", 1)
 	before := reached.Load()

@@ -58,7 +58,7 @@ func TestLiveReadFails(t *testing.T) {
 }
 
 // TestC41CacheIsBehind: the live read finds a source that the cache does not show. Nothing is deleted, also hours
-// later. Each read begins the grace anew, and announces nothing.
+// later. Each read begins the grace anew, and announces nothing. Case C65.
 func TestC41CacheIsBehind(t *testing.T) {
 	runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
 		var once sync.Once

@@ -118,7 +118,7 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 	}
 }
 
-// TestAdmissionSeesTheOldNamespace: it refuses the create in the new one as terminating. That is retried.
+// TestAdmissionSeesTheOldNamespace: it refuses the create in the new one as terminating. That is retried. Case C29.
 func TestAdmissionSeesTheOldNamespace(t *testing.T) {
 	runScene(t, []runtime.Object{source()}, func(t *testing.T, s scene) {
 		terminating := apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errAway)

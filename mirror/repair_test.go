@@ -17,7 +17,7 @@ import (
 
 // TestRepair: the event of a change to a copy restores the copy, and the repair counts once. Other people's metadata
 // stays, unless a copy has to be re-created, an immutable one or one with more than the cache holds: the admission
-// policy lets this account add none.
+// policy lets this account add none. Case C27.
 func TestRepair(t *testing.T) {
 	none := func(cm *corev1.ConfigMap) { cm.Data = nil }
 	for name, tc := range map[string]struct {
@@ -91,7 +91,7 @@ func (s scene) wantRestored(cm *corev1.ConfigMap) {
 }
 
 // TestNothingWasRestored: no event Restored tells of the controller's own changes, nor of those that an
-// event cannot stop.
+// event cannot stop. Cases C22 and C24.
 func TestNothingWasRestored(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edited  bool // before the start
@@ -224,7 +224,7 @@ func TestC36Fight(t *testing.T) {
 	}
 }
 
-// TestC36AlteredByAWebhook: the API server accepts each write and stores something else.
+// TestC36AlteredByAWebhook: the API server accepts each write and stores something else. Case C68.
 func TestC36AlteredByAWebhook(t *testing.T) {
 	runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
 		s.alter(plantest.Data("key", "altered"))

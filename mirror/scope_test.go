@@ -31,7 +31,7 @@ var narrowings = map[string]struct {
 }
 
 // TestC17NarrowedFlags starts a controller whose flags have a typing error: nothing is deleted or rewritten, and each
-// source's ConfigMap has one Warning. With --prune the same copies go after the grace.
+// source's ConfigMap has one Warning. With --prune the same copies go after the grace. Cases C14 and C56.
 func TestC17NarrowedFlags(t *testing.T) {
 	for flag, tc := range narrowings {
 		for _, n := range []int{3, 300} {

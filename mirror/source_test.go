@@ -34,7 +34,7 @@ func TestC15RecreatedWithinASecond(t *testing.T) {
 }
 
 // TestC03NamesakeTakesOverInPlace, a hundred times: the winner goes, and the copy becomes that of the other source,
-// without a deletion. The one that comes back is younger, and waits.
+// without a deletion. The one that comes back is younger, and waits. Case C52.
 func TestC03NamesakeTakesOverInPlace(t *testing.T) {
 	src := func(namespace string) *corev1.ConfigMap {
 		return plantest.Source(namespace, "settings", plantest.Data("key", namespace))

@@ -210,7 +210,7 @@ func TestWhatEndsAWaitEarly(t *testing.T) {
 }
 
 // TestFailuresOfATarget goes through failures in a row. Their waits double, although reasons take turns. The second
-// refusal rejects, or one that took long. No answer says nothing about the target.
+// refusal rejects, or one that took long. No answer says nothing about the target. Case C72.
 func TestFailuresOfATarget(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	blue := parsed(sourceIn("platform"))
@@ -276,7 +276,7 @@ func TestHalfOfARecreation(t *testing.T) {
 }
 
 // TestAlteredStaysRejected: while the object is there that admission made of our own write, the reason is admission,
-// and nobody is advised to hand it over. Another object is foreign.
+// and nobody is advised to hand it over. Another object is foreign. Case C68.
 func TestAlteredStaysRejected(t *testing.T) {
 	blue, made := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
 	known := target{}

@@ -346,7 +346,7 @@ func TestLeaseClient(t *testing.T) {
 
 // TestLostLease has a leader that cannot renew its lease any more: its term ends, and with it the writes in flight,
 // also of a leader that is stopping. The lease is left to expire, although it could be released, because the last
-// writes may be late.
+// writes may be late. Case C35.
 func TestLostLease(t *testing.T) {
 	for name, stops := range map[string]bool{"at work": false, "stopping": true} {
 		t.Run(name, func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestLostLease(t *testing.T) {
 }
 
 // TestTakenLease has a leader that finds its lease with another process, or released by it: the term ends with the next
-// renewal, and is not continued when the lease is free.
+// renewal, and is not continued when the lease is free. Case C35.
 func TestTakenLease(t *testing.T) {
 	for _, holder := range []string{"another", ""} {
 		t.Run("holder "+holder, func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestTakenLease(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsInAPause: a leader that reads its lease only when that has expired sends no request and ends.
+// TestLeaseEndsInAPause: a leader that reads its lease only when that has expired sends no request and ends. Case C61.
 func TestLeaseEndsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := newReplica(t, &fakeLease{}, "leader").start()

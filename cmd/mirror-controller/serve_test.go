@@ -20,6 +20,7 @@ func ask(t *testing.T, handler http.Handler, path string) (code int, text string
 }
 
 // TestReadiness: a process is ready while its caches are full and it is not stopping. It is alive all the time.
+// Case C37.
 func TestReadiness(t *testing.T) {
 	full := false
 	ctx, stop := context.WithCancel(t.Context())

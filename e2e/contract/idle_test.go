@@ -13,6 +13,7 @@ import (
 // TestC40Idle kills a controller, and writes what makes no difference: empty maps in place of absent ones, keys in
 // another order, immutable absent or false, metadata that does not travel. The next controller compares everything
 // again and again, and sends no request but those of its watches, and those for the sources of Settle.
+// Cases C18 and C21.
 func TestC40Idle(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)

@@ -40,7 +40,7 @@ func withSecrets(version int) suite.Option {
 // TestC47LogHoldsNoData has a controller at the highest verbosity do all that it can do with data: create, update,
 // restore, adopt, read, delete, be refused by a quota and a webhook until they let it pass. The data is nowhere in its
 // log, whoever reads that. Values of 250 KB are in all places that the controller reads and a tenant can write, and in
-// an answer of the API server: the suite fails a test whose controller logs a long line.
+// an answer of the API server: the suite fails a test whose controller logs a long line. Case C30.
 func TestC47LogHoldsNoData(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 250<<10)

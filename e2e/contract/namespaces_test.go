@@ -2,7 +2,6 @@ package contract
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 
 // TestC29NamespaceRecreated deletes namespaces while all are written to, one of them when it has just been created,
 // and creates them anew as soon as the API server takes it: each is filled, and nothing that the API server says
-// meanwhile counts as an error.
+// meanwhile counts as an error. Case C28.
 func TestC29NamespaceRecreated(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t)
@@ -55,10 +54,8 @@ func TestC29NamespaceRecreated(t *testing.T) {
 		}
 	}
 	w.Stop(p)
-	busy := []string{" reflector.go:", " cache.go:", " events.go:"} // they complain of a machine that has no time
 	for line := range strings.Lines(p.Log()) {
-		isBusy := func(file string) bool { return strings.Contains(line, file) }
-		if strings.HasPrefix(line, "E") && !slices.ContainsFunc(busy, isBusy) {
+		if strings.HasPrefix(line, "E") {
 			t.Errorf("an error in the log: %s", line)
 		}
 	}

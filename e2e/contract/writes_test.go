@@ -14,7 +14,7 @@ import (
 )
 
 // TestEachKindOfWrite has the controller do all that it can do to copies. The API server and the policies take each
-// write, and there is no other write.
+// write, and there is no other write. Cases C12, C19 and C22.
 func TestEachKindOfWrite(t *testing.T) {
 	t.Parallel()
 	w := suite.New(t, "a", "b", "c")

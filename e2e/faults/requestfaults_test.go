@@ -90,7 +90,7 @@ func accepted(w *suite.World) map[string]int {
 }
 
 // TestC34Partition parts the controller from the API server in the middle of a fan-out, until the controller has
-// given up its connection, and puts them together again: its earlier requests arrive late.
+// given up its connection, and puts them together again: its earlier requests arrive late. Case C33.
 func TestC34Partition(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*suite.Proxied){

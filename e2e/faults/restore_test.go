@@ -14,7 +14,7 @@ import (
 )
 
 // TestC58Restore restores etcd from a backup while the controller runs, as Kubernetes' docs say: with the API server
-// stopped. Everything comes to be as the restored sources say, and nothing foreign is written to.
+// stopped. Everything comes to be as the restored sources say, and nothing foreign is written to. Case C34.
 func TestC58Restore(t *testing.T) {
 	t.Parallel()
 	t.Run("revisions go on", func(t *testing.T) {

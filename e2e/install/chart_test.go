@@ -100,7 +100,7 @@ func (w *charted) waitConfined() {
 }
 
 // TestChartInstalls installs the chart, changes its values, runs the controller as its Deployment does and the test as
-// its Pod does, follows the notes, and takes all out again.
+// its Pod does, follows the notes, and takes all out again. Case C48.
 func TestChartInstalls(t *testing.T) {
 	t.Parallel()
 	w := &charted{plugin.NewInstalled(t, "chart", "a", "b"), newHelm(t)}

@@ -41,6 +41,7 @@ func (w *Installed) allow(prefixes string) {
 }
 
 // TestKubectlCheck has an installation in which all is well, and then one thing after the other is not.
+// Cases C48 and C60.
 func TestKubectlCheck(t *testing.T) {
 	t.Parallel()
 	w, p := installChecked(t)

@@ -88,6 +88,7 @@ func New(t *testing.T) *Policed {
 
 // TestPolicies sends requests of all kinds of users to a cluster. The policies come into force one after the other, so
 // that each answers for itself, and those that are there already let pass what the next has to let pass.
+// Cases C02, C05 and C17.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	w := New(t)

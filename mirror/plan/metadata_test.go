@@ -63,6 +63,7 @@ var contractMayBeCopied = []string{
 	"config.openshift.io/other", "service.beta.openshift.io/other", "mittwald.de/x", "cert-manager.io/x", "kyverno.io/x",
 }
 
+// TestC26KeysNeverCopied has each key that the contract names. Case C59.
 func TestC26KeysNeverCopied(t *testing.T) {
 	for key, rule := range contractNeverCopied {
 		stem := key[:len(key)-1] + "*"

@@ -162,7 +162,7 @@ func TestC42NoObjectCanCarryTheMark(t *testing.T) {
 }
 
 // TestC71StripIsBounded fills the metadata of an object up to the limits of the API server. The cache keeps a bounded
-// part of it, and the decision is the same.
+// part of it, and the decision is the same. Case C47.
 func TestC71StripIsBounded(t *testing.T) {
 	r := testRules(func(o *Options) { o.CopyLabels, o.CopyAnnotations = []string{"l*"}, []string{"n*"} })
 	fill := func(cm *corev1.ConfigMap) {

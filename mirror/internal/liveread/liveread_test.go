@@ -111,7 +111,7 @@ func TestPremiseIsSourceAndNamespace(t *testing.T) {
 }
 
 // TestOneReadServesAll that ask while it is on its way, and for five seconds after its answer. A patient caller
-// waits for it; others are told when to ask again, after as long as the read has taken, from 10 ms to 1 s.
+// waits for it; others are told when to ask again, after as long as the read has taken, from 10 ms to 1 s. Case C53.
 func TestOneReadServesAll(t *testing.T) {
 	const ms, takes = time.Millisecond, 20 * time.Second
 	read(t, func(t *testing.T, r reader) {
@@ -159,6 +159,7 @@ func TestOneReadServesAll(t *testing.T) {
 }
 
 // TestAnswersServeTogether: if one answer is too old when the other one comes, both are read again, until both serve.
+// Case C53.
 func TestAnswersServeTogether(t *testing.T) {
 	for slow, quick := range map[apitest.Call]apitest.Call{readSource: readNamespace, readNamespace: readSource} {
 		read(t, func(t *testing.T, r reader) {

@@ -78,6 +78,7 @@ func (r *reporter) send(after time.Duration, s *report.Summary) (all []string) {
 
 // TestMessagesAboutASource goes through the lives of sources. Each step has the source and its targets when messages
 // are due. A wanted message is given by its beginning and, after each '|', a part of it. None comes a second time.
+// Case C05.
 func TestMessagesAboutASource(t *testing.T) {
 	type step struct {
 		source *plan.Source // nil: it is gone
