@@ -140,6 +140,10 @@ func TestDesiredFollowsTheFlags(t *testing.T) {
 	if owner, ours := r.SourceOf(got); !ours || owner != KeyOf(src) {
 		t.Errorf("C09: got owner %v, %v, want the source", owner, ours)
 	}
+	delete(got.Annotations, SourceAnnotation)
+	if _, ours := r.SourceOf(got); ours {
+		t.Error("C07: got a copy of ours that names no source")
+	}
 }
 
 // patched returns what the API server makes of have by the patch of the object in the cache.

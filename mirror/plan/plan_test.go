@@ -177,7 +177,10 @@ func TestDecideAboutAForeignObject(t *testing.T) {
 			have: tenant, state: StateForeign, owner: "platform", note: "another source of this name is there"},
 		"C06 copy of another namespace": {sources: cms(src), have: ours(elsewhere), state: StateForeign, adoptable: true,
 			note: "a foreign ConfigMap of this name is there"},
-		"C06 the same, unwanted":       {have: ours(elsewhere)},
+		"C06 the same, unwanted": {have: ours(elsewhere)},
+		"C02 a copy asks for nothing": {
+			sources: cms(plantest.Copy(r, src, "team-b", plantest.Label(DefaultLabel, SourceValue)))},
+		"C07 no possible source":       {have: ours(plantest.Annotation(SourceAnnotation, "Platform/settings"))},
 		"C07 its own source":           {have: ours(itself)},
 		"C07 a source of another name": {have: ours(plantest.Annotation(SourceAnnotation, "platform/other"))},
 		"C08 released": {sources: cms(src), have: ours(plantest.Without(InstanceAnnotation)),
