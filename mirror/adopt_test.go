@@ -30,32 +30,30 @@ func TestC11Foreign(t *testing.T) {
 		"C10 of another instance":         copyOf(source(), "team-000", other),
 		"C49 with finalizers, adoptable":  foreignObject(adopt, plantest.Finalizer),
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
-				time.Sleep(2 * time.Hour)
-				before := s.CountAll("team-000", "create", "get")
-				time.Sleep(time.Hour)
-				n, visible := s.CountAll("team-000", "create", "get")-before, foreign.Labels["mirror"] != ""
-				if visible && n > 0 || !visible && n != 60 {
-					t.Errorf("got %d creates and reads in an hour, want one read a minute, none if the watch shows the object", n)
-				}
-				cm := s.get("team-000")
-				if cm.ResourceVersion != foreign.ResourceVersion || s.countEvents(plan.ReasonForeign) != 1 {
-					t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.reasons())
-				}
-				note := s.lastNote(plan.ReasonForeign)
-				refused := foreign.Annotations[plan.InstanceAnnotation] == "other" || len(cm.Finalizers) > 0
-				if strings.Contains(note, plan.AdoptAnnotation+"=") == refused {
-					t.Errorf("got event %q, want in it how to hand the object over, if that is possible: %v", note, !refused)
-				}
-				cm.Finalizers = nil
-				s.write(cm)
-				if name != "C49 with finalizers, adoptable" {
-					s.remove("team-000")
-				}
-				time.Sleep(time.Minute)
-				s.wantCopy("team-000", "value")
-			})
+		runSubscene(t, name, append(teams(2, "team-"), source(), foreign), func(t *testing.T, s scene) {
+			time.Sleep(2 * time.Hour)
+			before := s.CountAll("team-000", "create", "get")
+			time.Sleep(time.Hour)
+			n, visible := s.CountAll("team-000", "create", "get")-before, foreign.Labels["mirror"] != ""
+			if visible && n > 0 || !visible && n != 60 {
+				t.Errorf("got %d creates and reads in an hour, want one read a minute, none if the watch shows the object", n)
+			}
+			cm := s.get("team-000")
+			if cm.ResourceVersion != foreign.ResourceVersion || s.countEvents(plan.ReasonForeign) != 1 {
+				t.Errorf("got %v and events %q, want it untouched and reported once", cm, s.reasons())
+			}
+			note := s.lastNote(plan.ReasonForeign)
+			refused := foreign.Annotations[plan.InstanceAnnotation] == "other" || len(cm.Finalizers) > 0
+			if strings.Contains(note, plan.AdoptAnnotation+"=") == refused {
+				t.Errorf("got event %q, want in it how to hand the object over, if that is possible: %v", note, !refused)
+			}
+			cm.Finalizers = nil
+			s.write(cm)
+			if name != "C49 with finalizers, adoptable" {
+				s.remove("team-000")
+			}
+			time.Sleep(time.Minute)
+			s.wantCopy("team-000", "value")
 		})
 	}
 }
@@ -72,18 +70,16 @@ func TestC12Adoption(t *testing.T) {
 		"by annotation and label": {[]plantest.Option{adopt, label}, 0, true},
 		"immutable":               {[]plantest.Option{adopt, label, plantest.Immutable}, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
-				time.Sleep(time.Hour)
-				uid := s.get("team-000").UID
-				s.edit("team-000", tc.edits...)
-				time.Sleep(tc.after)
-				s.wantCopy("team-000", "value")
-				cm := s.get("team-000")
-				if len(cm.Data) != 1 || cm.Annotations[plan.AdoptAnnotation] != "" || (cm.UID == uid) != tc.same {
-					t.Errorf("got %v, want no key and no mark of the foreign object", cm)
-				}
-			})
+		runSubscene(t, name, append(teams(1, "team-"), source(), foreignObject()), func(t *testing.T, s scene) {
+			time.Sleep(time.Hour)
+			uid := s.get("team-000").UID
+			s.edit("team-000", tc.edits...)
+			time.Sleep(tc.after)
+			s.wantCopy("team-000", "value")
+			cm := s.get("team-000")
+			if len(cm.Data) != 1 || cm.Annotations[plan.AdoptAnnotation] != "" || (cm.UID == uid) != tc.same {
+				t.Errorf("got %v, want no key and no mark of the foreign object", cm)
+			}
 		})
 	}
 }
@@ -92,19 +88,17 @@ func TestC12Adoption(t *testing.T) {
 // another try, neither during the create nor during the read.
 func TestC11PaceAlthoughTheSourceChanges(t *testing.T) {
 	for _, verb := range []string{"create", "get"} {
-		t.Run(verb, func(t *testing.T) {
-			runScene(t, append(teams(1, "team-"), foreignObject()), func(t *testing.T, s scene) {
-				s.delay(on(1500*time.Millisecond, request(verb, "configmaps", "team-000")))
-				s.write(source())
-				for i := range 300 {
-					time.Sleep(time.Second)
-					s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
-				}
-				if n := s.Count("get", "configmaps", "team-000"); n < 6 || n > 26 {
-					t.Errorf("got %d reads in five minutes, want 1, 2, 4 seconds between two tries, up to a minute, "+
-						"of two reads each", n)
-				}
-			})
+		runSubscene(t, verb, append(teams(1, "team-"), foreignObject()), func(t *testing.T, s scene) {
+			s.delay(on(1500*time.Millisecond, request(verb, "configmaps", "team-000")))
+			s.write(source())
+			for i := range 300 {
+				time.Sleep(time.Second)
+				s.edit("platform", plantest.Data("key", strconv.Itoa(i)))
+			}
+			if n := s.Count("get", "configmaps", "team-000"); n < 6 || n > 26 {
+				t.Errorf("got %d reads in five minutes, want 1, 2, 4 seconds between two tries, up to a minute, "+
+					"of two reads each", n)
+			}
 		})
 	}
 }

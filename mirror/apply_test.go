@@ -45,35 +45,33 @@ func TestC71OthersMetadata(t *testing.T) {
 		"too large for a request": {[]plantest.Option{edited, label}, 1, 1, false,
 			apierrors.NewRequestEntityTooLargeError("")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				before := s.get("team-000")
-				patches, updates := s.CountAll("team-", "patch"), s.CountAll("team-", "update")
-				if tc.refused != nil {
-					s.refuse(on(tc.refused, apitest.Call{Verb: "patch"}))
+		runSubscene(t, name, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			before := s.get("team-000")
+			patches, updates := s.CountAll("team-", "patch"), s.CountAll("team-", "update")
+			if tc.refused != nil {
+				s.refuse(on(tc.refused, apitest.Call{Verb: "patch"}))
+			}
+			s.edit("team-000", tc.edits...)
+			theirs := s.get("team-000").ObjectMeta
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			got, want := s.get("team-000"), copyOf(source(), "team-000")
+			want.ObjectMeta.UID, want.CreationTimestamp = before.UID, before.CreationTimestamp
+			want.OwnerReferences, want.Finalizers = theirs.OwnerReferences, theirs.Finalizers
+			for _, o := range tc.edits {
+				if tc.keeps {
+					o(want)
 				}
-				s.edit("team-000", tc.edits...)
-				theirs := s.get("team-000").ObjectMeta
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				got, want := s.get("team-000"), copyOf(source(), "team-000")
-				want.ObjectMeta.UID, want.CreationTimestamp = before.UID, before.CreationTimestamp
-				want.OwnerReferences, want.Finalizers = theirs.OwnerReferences, theirs.Finalizers
-				for _, o := range tc.edits {
-					if tc.keeps {
-						o(want)
-					}
-				}
-				want = repaired(want)
-				want.ResourceVersion = got.ResourceVersion
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("got %.2000v\nwant %.2000v", got, want)
-				}
-				p, u := s.CountAll("team-", "patch")-patches, s.CountAll("team-", "update")-updates
-				if p != tc.patches || u != tc.updates {
-					t.Errorf("got %d patches and %d updates, want %d and %d", p, u, tc.patches, tc.updates)
-				}
-			})
+			}
+			want = repaired(want)
+			want.ResourceVersion = got.ResourceVersion
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got %.2000v\nwant %.2000v", got, want)
+			}
+			p, u := s.CountAll("team-", "patch")-patches, s.CountAll("team-", "update")-updates
+			if p != tc.patches || u != tc.updates {
+				t.Errorf("got %d patches and %d updates, want %d and %d", p, u, tc.patches, tc.updates)
+			}
 		})
 	}
 }

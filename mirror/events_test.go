@@ -330,7 +330,8 @@ func TestC83LongAnnotation(t *testing.T) {
 		names = append(names, fmt.Sprintf("team-project-%02d", i))
 	}
 	for key, tc := range map[string]struct{ value, want, cause string }{
-		plan.RolloutAnnotation:  {"kubernetes.io/metadata.name in (" + strings.Join(names, ","), "not a label selector", "found '', expected: ',' or ')'"},
+		plan.RolloutAnnotation: {"kubernetes.io/metadata.name in (" + strings.Join(names, ","), "not a label selector",
+			"found '', expected: ',' or ')'"},
 		plan.PrefixAnnotation:   {strings.Join(names, ",") + ",Team-project-70", "lower-case letters", "Team-project-70"},
 		plan.SelectorAnnotation: {"tier=" + strings.Repeat("x", 1000), "not a label selector", "no more than 63"},
 	} {

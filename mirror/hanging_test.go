@@ -147,8 +147,8 @@ func TestC63SlowSuccesses(t *testing.T) {
 	})
 }
 
-// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, while a call is on
-// its way and between two calls, although others hang. A relist may show the other namespace of that name. Case C29.
+// TestC67RecreatedSlowNamespace: a slow namespace that is deleted and created again is filled at once, while a call is
+// on its way and between two calls, although others hang. A relist may show the other namespace of that name. Case C29.
 func TestC67RecreatedSlowNamespace(t *testing.T) {
 	for name, after := range map[string]time.Duration{"with a call on its way": time.Second,
 		"between two calls": 31 * time.Second} {

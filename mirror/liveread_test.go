@@ -29,30 +29,28 @@ func TestLiveReadFails(t *testing.T) {
 		"C34 away":          {errAway, 250},
 		"C33 never answers": {nil, 80},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
-				s.refuse(on(tc.err, readSource))
-				s.hang(on(tc.err == nil, readSource))
-				s.edit("platform", plantest.Without("mirror"))
-				time.Sleep(time.Hour)
-				before := s.Count("get", "configmaps", "platform")
-				time.Sleep(time.Hour)
-				if n := s.Count("get", "configmaps", "platform") - before; n > tc.most || n < tc.most/2 {
-					t.Errorf("got %d reads in an hour, want up to %d", n, tc.most)
-				}
-				if n := s.CountAll("team-", "delete"); n > 0 {
-					t.Errorf("got %d deletions without an answer", n)
-				}
-				s.write(plantest.Source("platform", "other"))
-				synctest.Wait()
-				if n := s.metric("mirror_copies", "synced"); n != 3 {
-					t.Errorf("got %v copies of another source, want 3", n)
-				}
-				s.refuse(on[error](nil))
-				s.hang(on(false))
-				time.Sleep(time.Minute)
-				s.wantNone("team-000")
-			})
+		runSubscene(t, name, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
+			s.refuse(on(tc.err, readSource))
+			s.hang(on(tc.err == nil, readSource))
+			s.edit("platform", plantest.Without("mirror"))
+			time.Sleep(time.Hour)
+			before := s.Count("get", "configmaps", "platform")
+			time.Sleep(time.Hour)
+			if n := s.Count("get", "configmaps", "platform") - before; n > tc.most || n < tc.most/2 {
+				t.Errorf("got %d reads in an hour, want up to %d", n, tc.most)
+			}
+			if n := s.CountAll("team-", "delete"); n > 0 {
+				t.Errorf("got %d deletions without an answer", n)
+			}
+			s.write(plantest.Source("platform", "other"))
+			synctest.Wait()
+			if n := s.metric("mirror_copies", "synced"); n != 3 {
+				t.Errorf("got %v copies of another source, want 3", n)
+			}
+			s.refuse(on[error](nil))
+			s.hang(on(false))
+			time.Sleep(time.Minute)
+			s.wantNone("team-000")
 		})
 	}
 }

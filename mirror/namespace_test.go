@@ -27,25 +27,23 @@ func TestNamespaceBecomesATarget(t *testing.T) {
 		"C31 selector of the source": {source(plantest.Annotation(plan.SelectorAnnotation, "tier=gold")),
 			plantest.Namespace("team-a", "tier", "gold"), plantest.Namespace("team-a")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
-				s.addNamespace("team-a", labelsOf(tc.in)...)
+		runSubscene(t, name, []runtime.Object{tc.src}, func(t *testing.T, s scene) {
+			s.addNamespace("team-a", labelsOf(tc.in)...)
+			s.wantCopy("team-a", "value")
+			for range 3 {
+				s.setNamespace(tc.out.DeepCopy())
+				time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
+				s.wantNone("team-a")
+				s.setNamespace(tc.in.DeepCopy())
 				s.wantCopy("team-a", "value")
-				for range 3 {
-					s.setNamespace(tc.out.DeepCopy())
-					time.Sleep(time.Second + 100*time.Millisecond) // the grace, and the read
-					s.wantNone("team-a")
-					s.setNamespace(tc.in.DeepCopy())
-					s.wantCopy("team-a", "value")
-				}
-				reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a")
-				if reads != 3 || deletions != 3 {
-					t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
-				}
-				if n := s.metric("mirror_namespace_fill_seconds"); n != 1 {
-					t.Errorf("got %v copies in a new namespace counted, want that when the namespace appeared", n)
-				}
-			})
+			}
+			reads, deletions := s.Count("get", "namespaces", "team-a"), s.Count("delete", "configmaps", "team-a")
+			if reads != 3 || deletions != 3 {
+				t.Errorf("got %d reads of the namespace and %d deletions, want 3 of each", reads, deletions)
+			}
+			if n := s.metric("mirror_namespace_fill_seconds"); n != 1 {
+				t.Errorf("got %v copies in a new namespace counted, want that when the namespace appeared", n)
+			}
 		})
 	}
 }
@@ -97,23 +95,21 @@ func TestC30OneNamespaceRefuses(t *testing.T) {
 		}, time.Minute},
 		"by a webhook that never answers": {func(s scene) { s.hangAt(webhookDown, "") }, 90 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
-				tc.refuse(s)
-				s.write(source())
-				s.within(100*time.Millisecond, "copy in every other namespace",
-					func() bool { return s.countCopies("team-0", "value") == 20 })
-				time.Sleep(time.Hour)
-				before := s.Count("create", "configmaps", "team-bad-000")
-				time.Sleep(time.Hour)
-				if n := s.Count("create", "configmaps", "team-bad-000") - before; n > 60 ||
-					s.countEvents(plan.ReasonWriteFailed) != 1 {
-					t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.reasons())
-				}
-				s.hangEnds()
-				time.Sleep(tc.filled)
-				s.wantCopy("team-bad-000", "value")
-			})
+		runSubscene(t, name, append(teams(20, "team-"), teams(1, "team-bad-")...), func(t *testing.T, s scene) {
+			tc.refuse(s)
+			s.write(source())
+			s.within(100*time.Millisecond, "copy in every other namespace",
+				func() bool { return s.countCopies("team-0", "value") == 20 })
+			time.Sleep(time.Hour)
+			before := s.Count("create", "configmaps", "team-bad-000")
+			time.Sleep(time.Hour)
+			if n := s.Count("create", "configmaps", "team-bad-000") - before; n > 60 ||
+				s.countEvents(plan.ReasonWriteFailed) != 1 {
+				t.Errorf("got %d tries in an hour and events %q, want 60 and one WriteFailed", n, s.reasons())
+			}
+			s.hangEnds()
+			time.Sleep(tc.filled)
+			s.wantCopy("team-bad-000", "value")
 		})
 	}
 }

@@ -43,35 +43,33 @@ func TestRepair(t *testing.T) {
 		"a label of ours changed":         {plantest.Label("app.kubernetes.io/managed-by", "helm"), "metadata"},
 		"the annotation of the flag list": {plantest.Annotation("mirror-controller.github.io/copied", "nothing"), "metadata"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
-				s.edit("team-000", plantest.Label("theirs", "x"))
-				time.Sleep(time.Second)
-				if tc.edit == nil {
-					s.remove("team-000")
-				} else {
-					s.edit("team-000", tc.edit)
-				}
-				synctest.Wait()
-				cm := s.get("team-000")
-				s.wantCopy("team-000", "value")
-				if len(cm.Data) != 1 || cm.Immutable != nil || cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller" {
-					t.Errorf("got %v, want it as it was", cm)
-				}
-				recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable")
-				if !recreated && cm.Labels["theirs"] != "x" {
-					t.Errorf("got labels %v, want other people's kept", cm.Labels)
-				}
-				if n := s.metric("mirror_repairs_total", tc.cause); n != 1 {
-					t.Errorf("got %v repairs of this cause, want 1", n)
-				}
-				s.wantRestored(s.get("team-000"))
-				before := s.CountAll("", "get", "create", "update", "delete")
-				time.Sleep(time.Hour)
-				if n := s.CountAll("", "get", "create", "update", "delete") - before; n > 0 {
-					t.Errorf("got %d requests more in an hour, want none", n)
-				}
-			})
+		runSubscene(t, name, append(teams(1, "team-"), source()), func(t *testing.T, s scene) {
+			s.edit("team-000", plantest.Label("theirs", "x"))
+			time.Sleep(time.Second)
+			if tc.edit == nil {
+				s.remove("team-000")
+			} else {
+				s.edit("team-000", tc.edit)
+			}
+			synctest.Wait()
+			cm := s.get("team-000")
+			s.wantCopy("team-000", "value")
+			if len(cm.Data) != 1 || cm.Immutable != nil || cm.Labels["app.kubernetes.io/managed-by"] != "mirror-controller" {
+				t.Errorf("got %v, want it as it was", cm)
+			}
+			recreated := tc.edit == nil || strings.HasPrefix(name, "C23 immutable")
+			if !recreated && cm.Labels["theirs"] != "x" {
+				t.Errorf("got labels %v, want other people's kept", cm.Labels)
+			}
+			if n := s.metric("mirror_repairs_total", tc.cause); n != 1 {
+				t.Errorf("got %v repairs of this cause, want 1", n)
+			}
+			s.wantRestored(s.get("team-000"))
+			before := s.CountAll("", "get", "create", "update", "delete")
+			time.Sleep(time.Hour)
+			if n := s.CountAll("", "get", "create", "update", "delete") - before; n > 0 {
+				t.Errorf("got %d requests more in an hour, want none", n)
+			}
 		})
 	}
 }
@@ -178,17 +176,15 @@ func TestC58CopyThatGoesUnseen(t *testing.T) {
 			s.ConfigMaps.Rewind(5000)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, teams(1, "team-"), func(t *testing.T, s scene) {
-				s.Stall("team-000")
-				do(s)
-				time.Sleep(100 * time.Millisecond)
-				s.remove("team-000")
-				time.Sleep(100 * time.Millisecond)
-				s.Relist()
-				time.Sleep(3 * time.Minute)
-				s.wantCopy("team-000", "value")
-			})
+		runSubscene(t, name, teams(1, "team-"), func(t *testing.T, s scene) {
+			s.Stall("team-000")
+			do(s)
+			time.Sleep(100 * time.Millisecond)
+			s.remove("team-000")
+			time.Sleep(100 * time.Millisecond)
+			s.Relist()
+			time.Sleep(3 * time.Minute)
+			s.wantCopy("team-000", "value")
 		})
 	}
 }
@@ -200,26 +196,24 @@ func TestC36Fight(t *testing.T) {
 		"edited":  func(s scene) { s.edit("team-000", plantest.Data("key", "spoilt")) },
 		"deleted": func(s scene) { s.remove("team-000") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
-				for range 3600 {
-					spoil(s)
-					time.Sleep(time.Second)
-				}
-				if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
-					t.Errorf("got %d writes in an hour, want about one a minute", n)
-				}
-				if got := s.lastNote(plan.ReasonMirrored); s.countEvents(plan.ReasonFight) != 1 ||
-					!strings.HasSuffix(got, " to 1 namespace; 1 is blocked (see Fight)") {
-					t.Errorf("got events %q, and at last %q, want one Fight, and the target blocked", s.reasons(), got)
-				}
-				time.Sleep(2 * time.Minute)
-				s.wantCopy("team-000", "value")
-				time.Sleep(20 * time.Minute)
-				if got := s.lastNote(plan.ReasonMirrored); !strings.HasSuffix(got, " to 2 namespaces") {
-					t.Errorf("got %q after 20 quiet minutes, want no fight", got)
-				}
-			})
+		runSubscene(t, name, append(teams(2, "team-"), source()), func(t *testing.T, s scene) {
+			for range 3600 {
+				spoil(s)
+				time.Sleep(time.Second)
+			}
+			if n := s.CountAll("team-000", "create", "update", "delete"); n > 90 || n < 60 {
+				t.Errorf("got %d writes in an hour, want about one a minute", n)
+			}
+			if got := s.lastNote(plan.ReasonMirrored); s.countEvents(plan.ReasonFight) != 1 ||
+				!strings.HasSuffix(got, " to 1 namespace; 1 is blocked (see Fight)") {
+				t.Errorf("got events %q, and at last %q, want one Fight, and the target blocked", s.reasons(), got)
+			}
+			time.Sleep(2 * time.Minute)
+			s.wantCopy("team-000", "value")
+			time.Sleep(20 * time.Minute)
+			if got := s.lastNote(plan.ReasonMirrored); !strings.HasSuffix(got, " to 2 namespaces") {
+				t.Errorf("got %q after 20 quiet minutes, want no fight", got)
+			}
 		})
 	}
 }
@@ -279,43 +273,41 @@ func TestC68AdmissionRemovesAMark(t *testing.T) {
 	for name, marks := range map[string][]string{"label": {"mirror"}, "source": {plan.SourceAnnotation},
 		"copy": {plan.CopyAnnotation}, "instance": {plan.InstanceAnnotation},
 		"label and source": {"mirror", plan.SourceAnnotation}} { // the watch does not show what is not ours
-		t.Run(name, func(t *testing.T) {
-			runScene(t, teams(2, "team-"), func(t *testing.T, s scene) {
-				mark := marks[0]
-				s.alter(func(cm *corev1.ConfigMap) {
-					for _, mark := range marks {
-						plantest.Without(mark)(cm)
-					}
-				})
-				s.write(source())
-				time.Sleep(time.Minute)
-				s.wantCopy("team-001", "value")
-				uid := s.get("team-000").UID
-				for _, passed := range []time.Duration{time.Minute, time.Hour} {
-					before := s.CountAll("team-000", "create", "update", "delete")
-					time.Sleep(passed)
-					got := s.lastNote(plan.ReasonWriteFailed)
-					if !strings.Contains(got, "admission") || !strings.Contains(got, mark) || s.countEvents(plan.ReasonForeign) > 0 {
-						t.Errorf("got events %q, and at last %q, want admission and %s in it", s.reasons(), got, mark)
-					}
-					if n := s.metric("mirror_copies", "rejected"); n != 1 {
-						t.Errorf("got %v copies rejected, want 1", n)
-					}
-					if n := s.CountAll("team-000", "create", "update", "delete") - before; n > 2*int(passed.Minutes())+2 {
-						t.Errorf("got %d tries in %v, want one a minute", n, passed)
-					}
+		runSubscene(t, name, teams(2, "team-"), func(t *testing.T, s scene) {
+			mark := marks[0]
+			s.alter(func(cm *corev1.ConfigMap) {
+				for _, mark := range marks {
+					plantest.Without(mark)(cm)
 				}
-				if cm := s.get("team-000"); cm == nil || cm.UID != uid {
-					t.Errorf("got %v, want what was created", cm)
-				}
-				s.alter(func(*corev1.ConfigMap) {})
-				if name != "label" { // else it is still ours
-					s.remove("team-000")
-				}
-				s.within(time.Minute, "copy", func() bool { return s.countCopies("team-", "value") == 2 })
-				time.Sleep(time.Minute)
-				s.wantCopy("team-000", "value")
 			})
+			s.write(source())
+			time.Sleep(time.Minute)
+			s.wantCopy("team-001", "value")
+			uid := s.get("team-000").UID
+			for _, passed := range []time.Duration{time.Minute, time.Hour} {
+				before := s.CountAll("team-000", "create", "update", "delete")
+				time.Sleep(passed)
+				got := s.lastNote(plan.ReasonWriteFailed)
+				if !strings.Contains(got, "admission") || !strings.Contains(got, mark) || s.countEvents(plan.ReasonForeign) > 0 {
+					t.Errorf("got events %q, and at last %q, want admission and %s in it", s.reasons(), got, mark)
+				}
+				if n := s.metric("mirror_copies", "rejected"); n != 1 {
+					t.Errorf("got %v copies rejected, want 1", n)
+				}
+				if n := s.CountAll("team-000", "create", "update", "delete") - before; n > 2*int(passed.Minutes())+2 {
+					t.Errorf("got %d tries in %v, want one a minute", n, passed)
+				}
+			}
+			if cm := s.get("team-000"); cm == nil || cm.UID != uid {
+				t.Errorf("got %v, want what was created", cm)
+			}
+			s.alter(func(*corev1.ConfigMap) {})
+			if name != "label" { // else it is still ours
+				s.remove("team-000")
+			}
+			s.within(time.Minute, "copy", func() bool { return s.countCopies("team-", "value") == 2 })
+			time.Sleep(time.Minute)
+			s.wantCopy("team-000", "value")
 		})
 	}
 }
@@ -352,33 +344,31 @@ func TestC72QuotaCountsLate(t *testing.T) {
 // other targets follow, and the copy is made when it is gone.
 func TestC76FinalizerOnACopy(t *testing.T) {
 	for name, bySource := range map[string]bool{"deleted by a tenant": false, "deleted by us, and wanted again": true} {
-		t.Run(name, func(t *testing.T) {
-			runScene(t, append(teams(10, "team-"), source()), func(t *testing.T, s scene) {
+		runSubscene(t, name, append(teams(10, "team-"), source()), func(t *testing.T, s scene) {
+			time.Sleep(time.Minute)
+			s.edit("team-000", plantest.Finalizer)
+			if bySource {
+				s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
 				time.Sleep(time.Minute)
-				s.edit("team-000", plantest.Finalizer)
-				if bySource {
-					s.setNamespace(plantest.Namespace("team-000", "mirror", "false"))
-					time.Sleep(time.Minute)
-					s.setNamespace(plantest.Namespace("team-000"))
-				} else {
-					s.remove("team-000")
+				s.setNamespace(plantest.Namespace("team-000"))
+			} else {
+				s.remove("team-000")
+			}
+			for _, content := range []string{"one", "two"} {
+				s.edit("platform", plantest.Data("key", content))
+				time.Sleep(time.Minute)
+				want := fmt.Sprintf("Synced version %s to 9 namespaces; 1 is blocked (see Foreign)", s.version())
+				if got := s.lastNote(plan.ReasonMirrored); got != want || s.countCopies("team-", content) != 9 {
+					t.Errorf("got event %q and %d copies, want %q and 9", got, s.countCopies("team-", content), want)
 				}
-				for _, content := range []string{"one", "two"} {
-					s.edit("platform", plantest.Data("key", content))
-					time.Sleep(time.Minute)
-					want := fmt.Sprintf("Synced version %s to 9 namespaces; 1 is blocked (see Foreign)", s.version())
-					if got := s.lastNote(plan.ReasonMirrored); got != want || s.countCopies("team-", content) != 9 {
-						t.Errorf("got event %q and %d copies, want %q and 9", got, s.countCopies("team-", content), want)
-					}
-				}
-				kept := s.get("team-000")
-				if got := s.lastNote(plan.ReasonForeign); !strings.Contains(got, kept.Finalizers[0]) {
-					t.Errorf("got event %q, want one that names the finalizer %s", got, kept.Finalizers[0])
-				}
-				s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
-				time.Sleep(time.Second)
-				s.wantCopy("team-000", "two")
-			})
+			}
+			kept := s.get("team-000")
+			if got := s.lastNote(plan.ReasonForeign); !strings.Contains(got, kept.Finalizers[0]) {
+				t.Errorf("got event %q, want one that names the finalizer %s", got, kept.Finalizers[0])
+			}
+			s.edit("team-000", func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
+			time.Sleep(time.Second)
+			s.wantCopy("team-000", "two")
 		})
 	}
 }

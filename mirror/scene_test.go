@@ -124,6 +124,12 @@ func runSceneWith(t *testing.T, objects []runtime.Object, edit func(*Options), f
 	})
 }
 
+// runSubscene runs a scene as a subtest.
+func runSubscene(t *testing.T, name string, objects []runtime.Object, f func(*testing.T, scene)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { runScene(t, objects, f) })
+}
+
 // newScene returns a scene whose controller does not run yet.
 func newScene(t *testing.T, objects []runtime.Object, edit func(*Options)) scene {
 	t.Helper()

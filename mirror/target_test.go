@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -259,22 +258,6 @@ func TestFailuresOfATarget(t *testing.T) {
 	}
 }
 
-// TestHalfOfARecreation: after a deletion whose creation failed, the cache shows the deletion before the next try.
-func TestHalfOfARecreation(t *testing.T) {
-	blue, have := parsed(sourceIn("platform")), plantest.ConfigMap("team-a", "settings")
-	recreate := plan.Change{Op: plan.OpRecreate, Source: blue, Have: have, Owner: blue.Key, State: plan.StatePending}
-	known := target{write: ownWrite{deleted: have.UID, at: epoch}}
-	known.failed(&result{change: recreate, outcome: outcome.Rejected, err: errAway, deleted: true, began: epoch},
-		plan.Target{Have: have}, epoch)
-	if act, wait := known.settle(plan.Target{Have: have}, recreate, "9", 0, epoch); act || wait != maxUnseen {
-		t.Errorf("the cache shows the deleted object: got act %v, wait %v, want %v", act, wait, maxUnseen)
-	}
-	create := plan.Change{Op: plan.OpCreate, Source: blue, Owner: blue.Key, State: plan.StatePending}
-	if act, wait := known.settle(plan.Target{}, create, "9", 0, epoch); act || wait != time.Second {
-		t.Errorf("the cache shows nothing there: got act %v, wait %v, want a second", act, wait)
-	}
-}
-
 // TestAlteredStaysRejected: while the object is there that admission made of our own write, the reason is admission,
 // and nobody is advised to hand it over. Another object is foreign. Case C68.
 func TestAlteredStaysRejected(t *testing.T) {
@@ -377,18 +360,6 @@ func TestPlainTargetsAreShared(t *testing.T) {
 		time.Sleep(time.Hour)
 		if targets, structs, _ := known(); targets != 99 || structs > 2 {
 			t.Errorf("after an edit: got %d structs of %d targets", structs, targets)
-		}
-	})
-}
-
-// TestDeletedCopiesLeaveNothing: what is known of targets whose copies were deleted with their source.
-func TestDeletedCopiesLeaveNothing(t *testing.T) {
-	runScene(t, append(teams(3, "team-"), source()), func(t *testing.T, s scene) {
-		s.remove("platform")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if n := len(s.controller.targets.names); n > 0 {
-			t.Errorf("got %d names known after the source is gone", n)
 		}
 	})
 }
